@@ -1,0 +1,1 @@
+"""Everything that works without a browser: tasks, models, training, decoding, analysis, runs."""
