@@ -1,0 +1,93 @@
+"""How good a model is on held-out pairs: teacher-forced and, above all, writing on its own."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from core.decoding import decode
+from core.models import Seq2Seq
+from core.tasks import Batch
+from core.vocab import PAD_ID
+
+CHUNK = 1_000  # sequences decoded at once: enough to keep the cores busy, little memory
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Figures over a set of pairs.
+
+    Attributes:
+        sequences: number of pairs.
+        loss: nats per token, mean over non-PAD tokens, teacher-forced.
+        token_accuracy: share of non-PAD tokens predicted right, teacher-forced, 0-1.
+        exact_match: share of sequences that greedy, free-running decoding writes exactly, its own EOS included, 0-1.
+    """
+
+    sequences: int
+    loss: float
+    token_accuracy: float
+    exact_match: float
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss), or infinity where that overflows."""
+        return math.exp(self.loss) if self.loss < 700 else math.inf
+
+
+def sequence_loss(logits: torch.Tensor, tgt_out: torch.Tensor, *, reduction: str = "mean") -> torch.Tensor:
+    """Cross-entropy in nats over the non-PAD tokens of ``tgt_out`` (B, T) int64; logits are (B, T, V)."""
+    return F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD_ID, reduction=reduction)
+
+
+def is_exact(tokens: torch.Tensor, tgt_out: torch.Tensor) -> torch.Tensor:
+    """Tell which decoded sequences equal their references, EOS included: neither shorter nor longer.
+
+    Args:
+        tokens: (B, T1) int64 decoded, PAD behind EOS.
+        tgt_out: (B, T2) int64 reference, PAD behind EOS.
+
+    Returns:
+        (B,) bool.
+    """
+    width = max(tokens.shape[1], tgt_out.shape[1])
+    padded = [F.pad(rows, (0, width - rows.shape[1]), value=PAD_ID) for rows in (tokens, tgt_out)]
+    return (padded[0] == padded[1]).all(dim=1)
+
+
+@torch.no_grad()
+def evaluate(model: Seq2Seq, pairs: Batch) -> Evaluation:
+    """Measure a model on pairs; its mode and its weights are left as they were.
+
+    Raises:
+        ValueError: there are no pairs.
+    """
+    if not len(pairs):
+        raise ValueError("no sequences to evaluate on")
+    loss = correct = tokens = exact = 0.0
+    with evaluation_mode(model):
+        for start in range(0, len(pairs), CHUNK):
+            chunk = pairs[start : start + CHUNK]
+            logits, _ = model(chunk.src, chunk.tgt_in)
+            real = chunk.tgt_out != PAD_ID
+            loss += sequence_loss(logits, chunk.tgt_out, reduction="sum").item()
+            correct += ((logits.argmax(dim=-1) == chunk.tgt_out) & real).sum().item()
+            tokens += real.sum().item()
+            # A decode that is not finished after the reference's last step is wrong whatever follows.
+            decoded = decode(model, chunk.src, max_steps=chunk.tgt_out.shape[1])
+            exact += is_exact(decoded.tokens, chunk.tgt_out).sum().item()
+    return Evaluation(len(pairs), loss / tokens, correct / tokens, exact / len(pairs))
+
+
+@contextmanager
+def evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
+    """Switch dropout off inside the block and back on after it, if it was on."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -1,0 +1,51 @@
+"""Models that turn one sequence into another, all behind the ``Seq2Seq`` interface."""
+
+import torch
+
+from core.config import TransformerConfig
+from core.models.attention import AttentionMaps
+from core.models.initialisation import initialise
+from core.models.seq2seq import Seq2Seq
+from core.models.transformer import Transformer
+from core.tasks import Task
+
+__all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "parameters_of"]
+
+
+def build_model(config: TransformerConfig, task: Task, generator: torch.Generator) -> Seq2Seq:
+    """Build and initialise the model that a preset's ``model`` section describes.
+
+    Args:
+        config: sizes of the model; the vocabularies come from the task.
+        generator: source of the initial weights and, in training, of dropout. The model lives on its device.
+    """
+    with torch.device(generator.device):
+        model = _assemble(config, task, generator)
+    initialise(model, generator)
+    return model
+
+
+def parameters_of(config: TransformerConfig, task: Task) -> int:
+    """Return how many parameters such a model has, without the memory for them."""
+    with torch.device("meta"):
+        return count_parameters(_assemble(config, task, None))
+
+
+def count_parameters(model: torch.nn.Module) -> int:
+    """Return how many numbers training adjusts."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _assemble(config: TransformerConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
+    return Transformer(
+        src_vocab_size=len(task.src_vocab),
+        tgt_vocab_size=len(task.tgt_vocab),
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        num_encoder_layers=config.num_encoder_layers,
+        num_decoder_layers=config.num_decoder_layers,
+        d_ff=config.d_ff,
+        max_seq_len=config.max_seq_len,
+        dropout=config.dropout,
+        generator=generator,
+    )

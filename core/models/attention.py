@@ -1,0 +1,108 @@
+"""Attention (Vaswani et al. 2017, section 3.2), written from tensor operations.
+
+Shape letters, here and in the other modules: B batch, S source, T target, D d_model, H heads, K d_k,
+V vocabulary, L layers; Tq queries and Tk keys where attention serves both. Masks are boolean and say where
+one *may* attend.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from core.models.dropout import Dropout
+
+KeysValues = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Where every head of every layer looked: after softmax, before dropout, detached.
+
+    Attributes:
+        encoder: (L, B, H, S, S) float, or None if the model has no such heads.
+        decoder: (L, B, H, T, T) float, or None.
+        cross: (L, B, H, T, S) float, or None.
+    """
+
+    encoder: torch.Tensor | None
+    decoder: torch.Tensor | None
+    cross: torch.Tensor | None
+
+
+def attention_weights(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Compute softmax(Q Kᵀ / √d_k), the weights of Vaswani et al. 2017, eq. 1.
+
+    Args:
+        query: (B, H, Tq, K) float.
+        key: (B, H, Tk, K) float.
+        mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend.
+
+    Returns:
+        (B, H, Tq, Tk) float; each row sums to 1, or is all zeros where nothing may be attended to.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (B, H, Tq, Tk)
+    if mask is None:
+        return scores.softmax(dim=-1)
+    # The lowest finite number, not -inf: a row without any key would turn into NaN, here and in its gradient.
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017, section 3.2.2), self- and cross-attention alike.
+
+    All heads run as one batched product. The weights are computed explicitly when they are asked for or when
+    dropout falls on them; otherwise PyTorch's fused kernel gives the same output without storing them.
+
+    Args:
+        d_model: width of queries, keys and output.
+        num_heads: heads, each of width d_k = d_model / num_heads.
+        dropout: share of the weights zeroed in training.
+        generator: source of the dropout.
+    """
+
+    def __init__(
+        self, *, d_model: int, num_heads: int, dropout: float = 0.0, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__()
+        if d_model % num_heads:
+            raise ValueError(f"d_model={d_model} must be divisible by num_heads={num_heads}")
+        self.num_heads = num_heads
+        self.w_q = nn.Linear(d_model, d_model)
+        self.w_k = nn.Linear(d_model, d_model)
+        self.w_v = nn.Linear(d_model, d_model)
+        self.w_o = nn.Linear(d_model, d_model)
+        self.dropout = Dropout(dropout, generator)
+
+    def keys_values(self, x: torch.Tensor) -> KeysValues:
+        """Project (B, Tk, D) states to keys and values, each (B, H, Tk, K), to attend to once or many times."""
+        return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
+
+    def forward(
+        self, x: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor | None, *, need_weights: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Let every position of ``x`` attend to keys and values.
+
+        Args:
+            x: (B, Tq, D) float, the states that ask.
+            keys_values: what ``keys_values`` returned for the states that are looked at.
+            mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend; None lets all attend to all.
+            need_weights: also return the weights.
+
+        Returns:
+            (B, Tq, D) output, and (B, H, Tq, Tk) weights or None.
+        """
+        query, (key, value) = self._split_heads(self.w_q(x)), keys_values
+        if need_weights or self.dropout.is_active:
+            weights = attention_weights(query, key, mask)
+            heads = self.dropout(weights) @ value  # (B, H, Tq, K)
+        else:
+            weights = None
+            heads = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+        output = self.w_o(heads.transpose(1, 2).flatten(2))  # (B, Tq, D)
+        return output, weights.detach() if need_weights else None
+
+    def _split_heads(self, x: torch.Tensor) -> torch.Tensor:
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, K)

@@ -1,0 +1,86 @@
+"""The interface that every model here has: encode a source once, then decode a target in steps or at once."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from core.models.attention import AttentionMaps
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the encoder made of a source.
+
+    Attributes:
+        states: (B, S, D) float.
+        mask: (B, 1, 1, S) bool, True where the source is not PAD.
+        weights: (L, B, H, S, S) float, the encoder's attention, or None.
+    """
+
+    states: torch.Tensor
+    mask: torch.Tensor
+    weights: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What the decoder made of some target tokens.
+
+    Attributes:
+        logits: (B, T, V) float, scores of each token's successor.
+        cache: opaque; hand it to the next call, which then continues behind these tokens.
+        decoder_weights: (L, B, H, T, past + T) float, or None.
+        cross_weights: (L, B, H, T, S) float, or None.
+    """
+
+    logits: torch.Tensor
+    cache: Any
+    decoder_weights: torch.Tensor | None = None
+    cross_weights: torch.Tensor | None = None
+
+
+class Seq2Seq(nn.Module, ABC):
+    """A model from source ids to target logits. PAD in the source changes nothing."""
+
+    max_seq_len: int
+
+    @abstractmethod
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+        """Read a source (B, S) int64.
+
+        Raises:
+            ValueError: the source is longer than the model can read.
+        """
+
+    @abstractmethod
+    def decode(
+        self, tgt_in: torch.Tensor, memory: Memory, cache: Any = None, *, need_weights: bool = False
+    ) -> Decoding:
+        """Read the next target tokens (B, T) int64 and score what follows each of them.
+
+        One call with all tokens (teacher forcing) equals many calls with one token each and the cache handed on.
+
+        Raises:
+            ValueError: the target grew longer than the model can write.
+        """
+
+    def forward(
+        self, src: torch.Tensor, tgt_in: torch.Tensor, *, need_weights: bool = False
+    ) -> tuple[torch.Tensor, AttentionMaps | None]:
+        """Score every next token under teacher forcing.
+
+        Args:
+            src: (B, S) int64.
+            tgt_in: (B, T) int64, BOS first.
+            need_weights: also return the attention maps.
+
+        Returns:
+            (B, T, V) logits, and the maps of all layers and heads or None.
+        """
+        memory = self.encode(src, need_weights=need_weights)
+        decoding = self.decode(tgt_in, memory, need_weights=need_weights)
+        maps = AttentionMaps(memory.weights, decoding.decoder_weights, decoding.cross_weights)
+        return decoding.logits, maps if need_weights else None
