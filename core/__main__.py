@@ -1,0 +1,76 @@
+"""The command line: ``python -m core train | resume | evaluate | decode | presets``.
+
+Bad input ends with exit code 2 and one line on standard error; ``--json`` puts one JSON object on the last line
+of standard output.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from pathlib import Path
+
+from core.errors import LabError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 1 for a run that failed, or 2 for bad input."""
+    options = _parser().parse_args(arguments)
+    # Imported only now, and only this one: `presets` need not wait for torch.
+    command = importlib.import_module(f"core.commands.{options.command}")
+    try:
+        return command.run(options)
+    except LabError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m core", description="Train and inspect small seq2seq models.")
+    parser.add_argument(
+        "--checkpoints",
+        type=Path,
+        default=os.environ.get("ATTENTION_LAB_CHECKPOINTS"),
+        metavar="FOLDER",
+        help="where runs are kept (default: checkpoints/ of the project, or $ATTENTION_LAB_CHECKPOINTS)",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    train = commands.add_parser("train", help="train a preset and keep it as a run")
+    train.add_argument("--preset", required=True, help="name of a preset, or path of a YAML file")
+    train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
+    train.add_argument("--seed", type=int, help="short for --set training.seed=N")
+    train.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
+    )
+    _add_json(train)
+
+    resume = commands.add_parser("resume", help="continue a stopped or interrupted run")
+    _add_run(resume)
+    _add_json(resume)
+
+    evaluate = commands.add_parser("evaluate", help="measure a run on held-out test sequences")
+    _add_run(evaluate)
+    evaluate.add_argument("--sequences", type=int, default=10_000, help="how many (default: 10000)")
+    _add_json(evaluate)
+
+    decode = commands.add_parser("decode", help="let a run answer one input")
+    _add_run(decode)
+    decode.add_argument("input", help='for example "4 8 2 9"')
+    _add_json(decode)
+
+    presets = commands.add_parser("presets", help="list the presets")
+    _add_json(presets)
+    return parser
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--run", required=True, metavar="NAME", help="name of a run")
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""What attention shows, in numbers: how much of it falls where the task says the answer comes from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from core.decoding import Decoded
+from core.tasks import Batch, Task
+from core.vocab import BOS, EOS, PAD_ID
+
+NO_SOURCE = -1
+
+
+@dataclass(frozen=True)
+class HeadScore:
+    """How well one cross-attention head points at the source of each answer token.
+
+    Attributes:
+        layer, head: numbered from 1.
+        share: mean attention weight on the true source token, at the step that produces the token, 0-1.
+        hits: share of these steps whose largest weight is on the true source token, 0-1.
+        uniform: what ``share`` would be if every source token got the same weight.
+    """
+
+    layer: int
+    head: int
+    share: float
+    hits: float
+    uniform: float
+
+
+def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
+    """Say which source column each decoding step should look at.
+
+    Returns:
+        (B, steps) int64 columns of ``pairs.src``; -1 at steps with no source of their own, EOS among them.
+    """
+    columns = torch.full((len(pairs), steps), NO_SOURCE)
+    for row, ids in enumerate(pairs.src.tolist()):
+        symbols = [token for token in task.src_vocab.decode(ids) if token in task.src_vocab.symbols]
+        targets = [place + 1 for place in task.alignment(symbols)][:steps]  # BOS stands before the symbols
+        columns[row, : len(targets)] = torch.tensor(targets, dtype=torch.int64)
+    return columns
+
+
+def score_cross_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.Tensor) -> list[HeadScore]:
+    """Score every cross-attention head against the true alignment.
+
+    This is the expected-pattern score: a head that copies every token from where it stands has share 1; one that
+    looks everywhere alike has the uniform share.
+
+    Args:
+        weights: (L, B, H, T, S) float, recorded while decoding.
+        columns: (B, T) int64 from ``true_columns``; steps marked -1 do not count.
+        src: (B, S) int64, to count the keys that are not PAD.
+
+    Raises:
+        ValueError: no step has a true column.
+    """
+    counted = columns != NO_SOURCE
+    if not counted.any():
+        raise ValueError("no decoding step has a true source token to score against")
+    index = columns.clamp(min=0)[None, :, None, :, None].expand(*weights.shape[:-1], 1)
+    on_true = weights.gather(-1, index).squeeze(-1)  # (L, B, H, T)
+    hit = weights.argmax(dim=-1) == columns[None, :, None, :]
+    steps = counted.sum()
+    share = (on_true * counted[None, :, None, :]).sum(dim=(1, 3)) / steps  # (L, H)
+    hits = (hit & counted[None, :, None, :]).sum(dim=(1, 3)) / steps
+    keys = (src != PAD_ID).sum(dim=1, keepdim=True)
+    uniform = ((1.0 / keys) * counted).sum().item() / steps.item()
+    layers, heads = share.shape
+    return [
+        HeadScore(layer + 1, head + 1, share[layer, head].item(), hits[layer, head].item(), uniform)
+        for layer in range(layers)
+        for head in range(heads)
+    ]
+
+
+def score_decoded(task: Task, pairs: Batch, decoded: Decoded) -> list[HeadScore]:
+    """Score the cross-attention of a decode that recorded its maps; [] where it recorded none."""
+    if decoded.maps is None or decoded.maps.cross is None:
+        return []
+    columns = true_columns(task, pairs, steps=decoded.tokens.shape[1])
+    columns = columns.masked_fill(decoded.tokens == PAD_ID, NO_SOURCE)  # after its EOS a sequence makes no steps
+    return score_cross_heads(decoded.maps.cross, columns, pairs.src)
+
+
+def best_of_layer(scores: Sequence[HeadScore], layer: int) -> HeadScore:
+    """Return the head of a layer with the largest share on the true source tokens."""
+    return max((score for score in scores if score.layer == layer), key=lambda score: score.share)
+
+
+def step_labels(output: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Name the rows of a decoder or cross-attention map: what each step produced, and what it read before."""
+    return list(output), [BOS, *output[:-1]]
+
+
+def frame_labels(symbols: Sequence[str]) -> list[str]:
+    """Name the source positions: BOS, the symbols, EOS."""
+    return [BOS, *symbols, EOS]

@@ -1,0 +1,102 @@
+"""Save and load weights and whole training states as safetensors; nothing is ever unpickled."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from core.config import Preset
+from core.errors import LabError
+from core.evaluation import Evaluation
+from core.files import write_atomically
+from core.training import TrainingState, new_state
+
+FORMAT = "attention-lab-1"
+_PLAIN_FIELDS = ("step", "evaluated_step", "best_loss", "best_step", "sequences_seen", "seconds", "threads")
+
+
+class CheckpointError(LabError):
+    """A checkpoint cannot be used; the message names the file and what is wrong with it."""
+
+
+def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+    """Write a model's weights, atomically, with JSON facts about them (step, figures)."""
+    _write(path, weights, facts)
+
+
+def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
+    """Load weights into a model of the same shape and return the facts saved with them.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, of another format or of another model.
+    """
+    tensors, facts = _read(path)
+    _fill(model, tensors, path)
+    return facts
+
+
+def save_state(path: Path, state: TrainingState) -> None:
+    """Write everything a run needs to continue bit for bit, atomically."""
+    tensors = {f"model.{name}": tensor for name, tensor in state.model.state_dict().items()}
+    for name, parameter in state.model.named_parameters():
+        for key, tensor in state.optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer.{name}.{key}"] = tensor
+    tensors["generator"] = state.generator.get_state()
+    facts = {name: getattr(state, name) for name in _PLAIN_FIELDS}
+    facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
+    _write(path, tensors, facts)
+
+
+def load_state(path: Path, preset: Preset) -> TrainingState:
+    """Rebuild the state that ``save_state`` wrote, for the preset it was made with.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, of another format or of another preset.
+    """
+    tensors, facts = _read(path)
+    state = new_state(preset)
+    _fill(state.model, _below(tensors, "model."), path)
+    for name, parameter in state.model.named_parameters():
+        moments = _below(tensors, f"optimizer.{name}.")
+        if moments:
+            state.optimizer.state[parameter] = moments
+    try:
+        state.generator.set_state(tensors["generator"])
+        for name in _PLAIN_FIELDS:
+            setattr(state, name, facts[name])
+        state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
+    except (KeyError, TypeError, RuntimeError) as error:
+        raise CheckpointError(f"{path.name} is not a training state: {error}") from error
+    return state
+
+
+def _write(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    write_atomically(path, save(contiguous, metadata={"format": FORMAT, "facts": json.dumps(facts)}))
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path.name} cannot be read: {error}") from error
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path.name} has format {metadata.get('format')!r}, not {FORMAT!r}")
+    return tensors, json.loads(metadata["facts"])
+
+
+def _fill(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise CheckpointError(f"{path.name} does not fit the model: {error}") from error
+
+
+def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

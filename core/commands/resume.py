@@ -1,0 +1,18 @@
+"""``resume``: continue a stopped, failed or interrupted run."""
+
+import argparse
+
+from core.commands.train import train_with_bar
+from core.history import History
+from core.recording import continued_state
+from core.run_folder import DEFAULT_ROOT, RunFolder, check_resumable
+
+
+def run(options: argparse.Namespace) -> int:
+    """Continue from the run's last saved state to its end."""
+    folder = RunFolder(options.checkpoints or DEFAULT_ROOT, options.run)
+    check_resumable(folder)
+    state = continued_state(folder)
+    history = History.load(folder.metrics, state.preset.training.steps)
+    history.rewind(state.step, evaluated_step=state.evaluated_step)
+    return train_with_bar(folder, state, history, as_json=options.json)

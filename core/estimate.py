@@ -1,0 +1,49 @@
+"""How long a preset would train on this machine, measured before anybody presses Train."""
+
+import time
+
+from core.config import Preset
+from core.models import parameters_of
+from core.tasks import build_task
+from core.training import StepEvent, new_state, train
+
+_MEASURED_OPERATIONS = 2e10  # in one measured step: under a second on one core
+_TIMED_STEPS = 8
+_LONGEST_SECONDS = 1.0
+
+
+def seconds_to_train(preset: Preset) -> float | None:
+    """Estimate the time to train a preset from a few real steps of it on one torch thread.
+
+    A large batch is measured in part and the time scaled up, so that the estimate itself takes about a second.
+
+    Returns:
+        Seconds, evaluations not counted; None where even one sequence at a time is too much to try.
+    """
+    operations = 6 * parameters_of(preset.model, build_task(preset.task)) * 2 * preset.task.max_length  # per sequence
+    batch_size = min(preset.training.batch_size, int(_MEASURED_OPERATIONS / operations))
+    if not batch_size:
+        return None
+    trial = preset.with_changes(
+        {
+            "training.batch_size": batch_size,
+            "training.validation_sequences": 1,
+            "training.evaluate_every": preset.training.steps,
+        }
+    )
+    scale = preset.training.batch_size / batch_size
+    return _seconds_per_step(trial) * scale * preset.training.steps
+
+
+def _seconds_per_step(preset: Preset) -> float:
+    """Return the fastest of a few steps: the first ones also pay for warming up."""
+    times: list[float] = []
+    started = last = time.perf_counter()
+    for event in train(new_state(preset)):
+        now = time.perf_counter()
+        if isinstance(event, StepEvent):
+            times.append(now - last)
+        last = now
+        if len(times) == _TIMED_STEPS or (now - started > _LONGEST_SECONDS and times):
+            break
+    return min(times)

@@ -1,0 +1,129 @@
+"""Keep what training tells: its figures, its best weights and the state to continue from, in the run's folder."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from core.checkpoint import load_state, save_state, save_weights
+from core.history import History
+from core.models import count_parameters
+from core.run_folder import RunFolder, RunInfo
+from core.training import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, new_state, train
+
+SECONDS_BETWEEN_SAVES = 5.0
+SECONDS_BETWEEN_FLUSHES = 0.5
+
+
+class Recorder:
+    """Writes one run's events to its folder; whoever has it holds the folder's lock."""
+
+    def __init__(self, folder: RunFolder, state: TrainingState, history: History) -> None:
+        self.folder, self.state, self.history = folder, state, history
+        self._info = folder.info()
+        self._lines: list[str] = []
+        self._best: tuple[dict[str, torch.Tensor], dict] | None = None
+        self._saved = self._flushed = time.monotonic()
+        history.save(folder.metrics)
+        self._write_info("training")
+
+    def keep(self, event: Event) -> None:
+        """Keep one event: figures at once, files every few seconds."""
+        if isinstance(event, EndEvent):
+            self.end("finished" if event.reason == "finished" else "failed", event.message)
+            return
+        line = self.history.add(event)
+        if line:
+            self._lines.append(line)
+        if isinstance(event, EvaluationEvent) and event.is_best:
+            self._best = (copy_of_weights(self.state.model), _facts(event))
+        if isinstance(event, EvaluationEvent) and time.monotonic() - self._saved > SECONDS_BETWEEN_SAVES:
+            self._save("training")
+        elif time.monotonic() - self._flushed > SECONDS_BETWEEN_FLUSHES:
+            self._flush()
+
+    def end(self, status: str, message: str = "") -> None:
+        """Write everything and the run's last status."""
+        self._save(status, message)
+
+    def _save(self, status: str, message: str = "") -> None:
+        if self._best:
+            save_weights(self.folder.best, *self._best)
+            self._best = None
+        self._flush()
+        save_state(self.folder.last, self.state)
+        self._write_info(status, message)
+        self._saved = time.monotonic()
+
+    def _flush(self) -> None:
+        with self.folder.metrics.open("a") as file:
+            file.writelines(f"{line}\n" for line in self._lines)
+        self._lines.clear()
+        self._flushed = time.monotonic()
+
+    def _write_info(self, status: str, message: str = "") -> None:
+        state = self.state
+        self._info = self._info.model_copy(
+            update={
+                "status": status,
+                "message": message,
+                "parameters": count_parameters(state.model),
+                "step": state.step,
+                "best_step": state.best_step if state.best_step >= 0 else None,
+                "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
+                "sequences_seen": state.sequences_seen,
+                "seconds": round(state.seconds, 3),
+            }
+        )
+        self.folder.write_info(self._info)
+
+
+def train_recorded(
+    folder: RunFolder,
+    state: TrainingState,
+    history: History,
+    *,
+    should_stop: Callable[[], bool],
+    on_event: Callable[[Event], None],
+) -> RunInfo:
+    """Train from ``state`` to the end, or until asked to stop, keeping everything in the folder.
+
+    Args:
+        should_stop: asked after every step.
+        on_event: told every event, after it was kept.
+
+    Returns:
+        The run's last status and figures. An exception leaves the run marked failed, and is raised on.
+    """
+    recorder = Recorder(folder, state, history)
+    try:
+        for event in train(state):
+            recorder.keep(event)
+            on_event(event)
+            if isinstance(event, StepEvent) and should_stop():
+                recorder.end("stopped")
+                break
+    except Exception as error:
+        folder.write_info(folder.info().model_copy(update={"status": "failed", "message": _in_words(error)}))
+        raise
+    return folder.info()
+
+
+def continued_state(folder: RunFolder) -> TrainingState:
+    """Return the state a run continues from: the last one saved, or a new one."""
+    preset = folder.preset()
+    return load_state(folder.last, preset) if folder.last.exists() else new_state(preset)
+
+
+def copy_of_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return the weights as they are now; later updates do not change the copy."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _facts(event: EvaluationEvent) -> dict:
+    figures = event.evaluation
+    return {"step": event.step, "validation_loss": figures.loss, "exact_match": figures.exact_match}
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,184 @@
+"""A run on disk: ``checkpoints/<run>/`` with its preset, its figures and its weights.
+
+preset.yaml          the exact preset it was started with
+run.json             status and latest figures (``RunInfo``)
+metrics.jsonl        one line a step, one an evaluation (``History``)
+best.safetensors     the weights with the lowest validation loss
+last.safetensors     everything needed to continue
+"""
+
+import os
+import random
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset
+from core.errors import LabError
+from core.files import sync_folder, write_atomically
+
+DEFAULT_ROOT = Path(__file__).resolve().parent.parent / "checkpoints"
+Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
+ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
+_ADJECTIVES = "able bold brisk calm clear deft eager fair fleet keen kind light lucid merry neat nimble quick quiet"
+_NOUNS = "badger crane dove finch fox hare heron jay lark lynx marten otter owl pike robin seal swift tern wren"
+
+
+class RunError(LabError):
+    """A run cannot be found, started, stopped or resumed; the message names it and says why."""
+
+
+class RunInfo(BaseModel):
+    """What a run's ``run.json`` says; small enough to be read for every line of a list."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    format: Literal["attention-lab-run-1"] = "attention-lab-run-1"
+    status: Status
+    message: str = ""
+    created: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    shipped: bool = False
+    parameters: int = 0
+    step: int = 0
+    best_step: int | None = None
+    exact_match: float | None = None
+    sequences_seen: int = 0
+    seconds: float = 0.0
+
+
+class RunFolder:
+    """One run's folder. Only the holder of its lock writes into it."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        """Point at a run; ``name`` may come from a visitor.
+
+        Raises:
+            RunError: the name is not one a run can have (so it cannot leave ``root``).
+        """
+        if not re.fullmatch(NAME_PATTERN, name):
+            raise RunError(f"run={name[:60]!r} is not a name: use a-z, 0-9 and -, at most 48 characters")
+        self.name = name
+        self.path = root / name
+
+    @classmethod
+    def create(cls, root: Path, preset: Preset, *, name: str | None = None, status: Status = "queued") -> "RunFolder":
+        """Make the folder of a new run, complete at once or not at all.
+
+        Args:
+            name: the run's name; None makes up a free one such as ``brisk-otter``.
+
+        Raises:
+            RunError: there is a run of that name.
+        """
+        folder = cls(root, name or _free_name(root))
+        if folder.path.exists():
+            raise RunError(f"run={folder.name!r} exists already; choose another name, or resume it")
+        root.mkdir(parents=True, exist_ok=True)
+        draft = root / f".{folder.name}.new"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        try:
+            write_atomically(draft / "preset.yaml", preset_to_yaml(preset).encode())
+            write_atomically(draft / "run.json", RunInfo(status=status).model_dump_json(indent=1).encode())
+            draft.rename(folder.path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        sync_folder(root)
+        return folder
+
+    @property
+    def best(self) -> Path:
+        """Where the best weights are, or will be."""
+        return self.path / "best.safetensors"
+
+    @property
+    def last(self) -> Path:
+        """Where the state to continue from is, or will be."""
+        return self.path / "last.safetensors"
+
+    @property
+    def metrics(self) -> Path:
+        """Where the figures are, or will be."""
+        return self.path / "metrics.jsonl"
+
+    def exists(self) -> bool:
+        """Whether there is such a run."""
+        return (self.path / "run.json").is_file()
+
+    def preset(self) -> Preset:
+        """Read the preset the run was started with.
+
+        Raises:
+            RunError: there is no such run, or its preset is damaged.
+        """
+        try:
+            return read_preset((self.path / "preset.yaml").read_bytes(), name=self.name)
+        except OSError as error:
+            raise RunError(f"run={self.name!r}: there is no such run") from error
+        except ConfigError as error:
+            raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
+
+    def info(self) -> RunInfo:
+        """Read the run's status and figures; a run that claims to train but whose process is gone is interrupted.
+
+        Raises:
+            RunError: there is no such run, or its ``run.json`` is damaged.
+        """
+        try:
+            info = RunInfo.model_validate_json((self.path / "run.json").read_bytes())
+        except OSError as error:
+            raise RunError(f"run={self.name!r}: there is no such run") from error
+        except ValidationError as error:
+            raise RunError(f"run={self.name!r}: run.json is damaged") from error
+        if info.status in ACTIVE and not self._is_locked():
+            return info.model_copy(update={"status": "interrupted", "message": "its process ended before it did"})
+        return info
+
+    def write_info(self, info: RunInfo) -> None:
+        """Replace ``run.json``."""
+        write_atomically(self.path / "run.json", info.model_dump_json(indent=1).encode())
+
+    def lock(self) -> FileLock:
+        """Return the lock that whoever trains or waits to train this run holds; it goes with its process."""
+        return FileLock(self.path / ".lock", blocking=False, thread_local=False)
+
+    def _is_locked(self) -> bool:
+        lock = self.lock()
+        try:
+            with lock:
+                return False
+        except Timeout:
+            return True
+
+
+def check_resumable(folder: RunFolder) -> None:
+    """Raise RunError unless there are steps left to do and nobody is doing them."""
+    info = folder.info()
+    if info.status in ACTIVE:
+        raise RunError(f"run={folder.name!r} is {info.status} already")
+    if info.shipped or info.status == "finished":
+        raise RunError(f"run={folder.name!r} has finished all its {folder.preset().training.steps} steps")
+
+
+def list_runs(root: Path) -> list[RunFolder]:
+    """Return the runs in a folder, newest first."""
+    found = [entry for entry in os.scandir(root) if entry.is_dir()] if root.is_dir() else []
+    names = [entry.name for entry in found if re.fullmatch(NAME_PATTERN, entry.name)]
+    folders = [folder for folder in (RunFolder(root, name) for name in names) if folder.exists()]
+    return sorted(folders, key=lambda folder: (folder.path / "preset.yaml").stat().st_mtime, reverse=True)
+
+
+def _free_name(root: Path) -> str:
+    """Make up a name that is easy to remember; from the system's randomness, which no seed fixes."""
+    dice = random.SystemRandom()
+    for attempt in range(1000):
+        name = f"{dice.choice(_ADJECTIVES.split())}-{dice.choice(_NOUNS.split())}"
+        name += f"-{dice.randrange(10 ** (attempt // 10 + 1))}" if attempt > 4 else ""
+        if not (root / name).exists():
+            return name
+    raise RunError(f"no free name for a run in {root.name}")

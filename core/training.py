@@ -1,0 +1,176 @@
+"""The training loop: an iterator of events that knows no thread, no file and no printer.
+
+Whoever consumes it may stop between two events. The state is the caller's and always consistent there, so
+breaking off is pausing: a new ``train(state)`` continues as if nothing had happened.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from core.config import Preset
+from core.evaluation import Evaluation, evaluate, sequence_loss
+from core.models import Seq2Seq, build_model
+from core.optim import clip_gradients, learning_rate_at
+from core.tasks import Batch, Task, build_task, sample_distinct
+
+HELD_OUT_SEED = 20_170_612  # one validation and one test set for all runs, so that runs can be compared
+
+
+@dataclass(frozen=True)
+class StepEvent:
+    """One update was made.
+
+    Attributes:
+        step: updates made so far, from 1.
+        loss: nats per non-PAD token, of this batch before the update.
+        learning_rate: of this update.
+        gradient_norm: before clipping.
+        tokens_per_second: target tokens trained on, PAD not counted.
+    """
+
+    step: int
+    loss: float
+    learning_rate: float
+    gradient_norm: float
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
+class EvaluationEvent:
+    """The model was measured on the validation set after ``step`` updates; a good moment to save."""
+
+    step: int
+    evaluation: Evaluation
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class EndEvent:
+    """Training is over: ``reason`` is "finished", or "diverged" with a message that says where."""
+
+    step: int
+    reason: str
+    message: str = ""
+
+
+Event = StepEvent | EvaluationEvent | EndEvent
+
+
+@dataclass
+class TrainingState:
+    """Everything a run is made of; what a checkpoint holds and a resumed run needs.
+
+    Attributes:
+        generator: source of every random draw of the run: weights, data, dropout.
+        step: updates made.
+        evaluated_step: the last step at which the model was evaluated, -1 before the first.
+        best_loss, best_step: lowest validation loss and where it was measured.
+        seconds: time spent training and evaluating, pauses not counted.
+        threads: torch threads the run computes with; part of what makes it repeat bit for bit.
+    """
+
+    preset: Preset
+    task: Task
+    model: Seq2Seq
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    step: int = 0
+    evaluated_step: int = -1
+    best_loss: float = math.inf
+    best_step: int = -1
+    last_evaluation: Evaluation | None = None
+    sequences_seen: int = 0
+    seconds: float = 0.0
+    threads: int = field(default_factory=torch.get_num_threads)
+
+
+def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
+    """Prepare a run: its task, its model with initial weights from the preset's seed, its optimiser."""
+    generator = torch.Generator(device).manual_seed(preset.training.seed)
+    task = build_task(preset.task)
+    model = build_model(preset.model, task, generator)
+    optimizer = torch.optim.Adam(model.parameters(), lr=preset.training.learning_rate, fused=True)
+    return TrainingState(preset, task, model, optimizer, generator)
+
+
+def held_out_pairs(task: Task, count: int, *, split: str, device: str = "cpu") -> Batch:
+    """Return the first ``count`` distinct pairs of a held-out split, the same for every run of a task.
+
+    There are fewer where the split holds fewer different sequences.
+    """
+    return sample_distinct(task, count, split=split, generator=torch.Generator(device).manual_seed(HELD_OUT_SEED))
+
+
+def train(state: TrainingState) -> Iterator[Event]:
+    """Train from where ``state`` is to the preset's last step.
+
+    Updates ``state`` in place before each event. The model is evaluated before the first step, every
+    ``evaluate_every`` steps and after the last.
+
+    Yields:
+        A ``StepEvent`` an update, an ``EvaluationEvent`` an evaluation, one ``EndEvent`` last.
+    """
+    config = state.preset.training
+    validation = held_out_pairs(
+        state.task, config.validation_sequences, split="validation", device=str(state.generator.device)
+    )
+    state.model.train()
+    while True:
+        due = state.step % config.evaluate_every == 0 or state.step == config.steps
+        if due and state.evaluated_step != state.step:
+            yield _evaluate(state, validation)
+        if state.step >= config.steps:
+            yield EndEvent(state.step, "finished")
+            return
+        event = _update(state)
+        yield event
+        if isinstance(event, EndEvent):
+            return
+
+
+def _update(state: TrainingState) -> StepEvent | EndEvent:
+    """Make one update, or refuse one that is not finite and leave the weights as they are."""
+    started = time.perf_counter()
+    config = state.preset.training
+    step = state.step + 1
+    batch = state.task.sample(config.batch_size, split="train", generator=state.generator)
+    logits, _ = state.model(batch.src, batch.tgt_in)
+    loss = sequence_loss(logits, batch.tgt_out)
+    state.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    gradient_norm = clip_gradients(state.model.parameters(), config.max_gradient_norm)
+    if not (math.isfinite(loss.item()) and math.isfinite(gradient_norm)):
+        return _diverged(state, step, loss.item(), gradient_norm)
+    learning_rate = learning_rate_at(step, config)
+    for group in state.optimizer.param_groups:
+        group["lr"] = learning_rate
+    state.optimizer.step()
+    seconds = time.perf_counter() - started
+    state.step = step
+    state.sequences_seen += len(batch)
+    state.seconds += seconds
+    tokens = int((batch.tgt_out != 0).sum())
+    return StepEvent(step, loss.item(), learning_rate, gradient_norm, tokens / seconds)
+
+
+def _diverged(state: TrainingState, step: int, loss: float, gradient_norm: float) -> EndEvent:
+    last = state.last_evaluation
+    known = f"; last validation loss {last.loss:.4f} after step {state.evaluated_step}" if last else ""
+    message = f"step {step}: loss={loss}, gradient norm={gradient_norm}: not finite, so the update was not made{known}"
+    return EndEvent(state.step, "diverged", message)
+
+
+def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
+    started = time.perf_counter()
+    evaluation = evaluate(state.model, validation)
+    is_best = evaluation.loss < state.best_loss
+    if is_best:
+        state.best_loss, state.best_step = evaluation.loss, state.step
+    state.last_evaluation = evaluation
+    state.evaluated_step = state.step
+    state.seconds += time.perf_counter() - started
+    return EvaluationEvent(state.step, evaluation, is_best)
