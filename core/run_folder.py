@@ -25,6 +25,7 @@ from core.files import sync_folder, write_atomically
 DEFAULT_ROOT = Path(__file__).resolve().parent.parent / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
+_LOCK_SECONDS = 0.3  # a list being made may hold a lock for an instant, to see whether it is free
 _ADJECTIVES = "able bold brisk calm clear deft eager fair fleet keen kind light lucid merry neat nimble quick quiet"
 _NOUNS = "badger crane dove finch fox hare heron jay lark lynx marten otter owl pike robin seal swift tern wren"
 
@@ -124,17 +125,24 @@ class RunFolder:
             raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
 
     def info(self) -> RunInfo:
-        """Read the run's status and figures; a run that claims to train but whose process is gone is interrupted.
+        """Read the run's status and figures, with its true status.
 
         Raises:
             RunError: there is no such run, or its ``run.json`` is damaged.
         """
+        return self.with_true_status(self.written_info())
+
+    def written_info(self) -> RunInfo:
+        """Read ``run.json`` as it was written; RunError as for ``info``."""
         try:
-            info = RunInfo.model_validate_json((self.path / "run.json").read_bytes())
+            return RunInfo.model_validate_json((self.path / "run.json").read_bytes())
         except OSError as error:
             raise RunError(f"run={self.name!r}: there is no such run") from error
         except ValidationError as error:
             raise RunError(f"run={self.name!r}: run.json is damaged") from error
+
+    def with_true_status(self, info: RunInfo) -> RunInfo:
+        """Correct a status that claims to train although nobody holds the lock: the run was interrupted."""
         if info.status in ACTIVE and not self._is_locked():
             return info.model_copy(update={"status": "interrupted", "message": "its process ended before it did"})
         return info
@@ -144,13 +152,24 @@ class RunFolder:
         write_atomically(self.path / "run.json", info.model_dump_json(indent=1).encode())
 
     def lock(self) -> FileLock:
-        """Return the lock that whoever trains or waits to train this run holds; it goes with its process."""
-        return FileLock(self.path / ".lock", blocking=False, thread_local=False)
+        """Take the lock that whoever trains or waits to train this run holds; it goes with its process.
+
+        Raises:
+            RunError: somebody else holds it.
+        """
+        lock = self._lock()
+        try:
+            lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.02)
+        except Timeout as error:
+            raise RunError(f"run={self.name!r} is being trained already") from error
+        return lock
+
+    def _lock(self) -> FileLock:
+        return FileLock(self.path / ".lock", thread_local=False)
 
     def _is_locked(self) -> bool:
-        lock = self.lock()
         try:
-            with lock:
+            with self._lock().acquire(blocking=False):
                 return False
         except Timeout:
             return True

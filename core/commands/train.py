@@ -1,6 +1,7 @@
 """``train``: train a preset and keep it as a run."""
 
 import argparse
+import contextlib
 import json
 import signal
 import sys
@@ -30,7 +31,9 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *,
     previous = signal.signal(signal.SIGINT, lambda *_: stop.set())
     preset = state.preset
     try:
-        with folder.lock(), _bar(folder.name, state) as bar:
+        with contextlib.ExitStack() as stack:
+            stack.callback(folder.lock().release)
+            bar = stack.enter_context(_bar(folder.name, state))
             info = train_recorded(
                 folder, state, history, should_stop=stop.is_set, on_event=lambda event: _show(event, bar)
             )

@@ -1,0 +1,81 @@
+"""A run that this process trains in a thread, and what others may see of it meanwhile."""
+
+import threading
+import time
+from collections import deque
+
+import torch
+from filelock import FileLock
+
+from core.config import Preset
+from core.history import History
+from core.recording import continued_state, copy_of_weights, train_recorded
+from core.run_folder import RunFolder, Status
+from core.training import EvaluationEvent, Event, StepEvent, TrainingState
+
+SECONDS_BETWEEN_PUBLICATIONS = 0.5
+RATE_WINDOW_SECONDS = 5.0
+
+
+class LiveRun:
+    """One run from the moment it is queued until its thread ends; ``lock`` is held all the while.
+
+    Attributes:
+        stop: set it to ask the run to stop after its present step.
+        info: status and figures as of the last event.
+        history: figures by step, growing.
+        weights: a copy of the weights that is never written to again, or None before the first.
+        weights_step: the step they are from.
+    """
+
+    def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock) -> None:
+        self.folder, self.preset, self.lock = folder, preset, lock
+        self.stop = threading.Event()
+        self.info = folder.info()
+        self.history = History.load(folder.metrics, preset.training.steps)
+        self.weights: dict[str, torch.Tensor] | None = None
+        self.weights_step = -1
+        self._published = 0.0
+        self._times: deque[tuple[float, int]] = deque()
+
+    def train(self, threads: int) -> None:
+        """Train to the end or until stopped, on so many torch threads."""
+        torch.set_num_threads(threads)
+        state = continued_state(self.folder)
+        state.threads = threads
+        self.history.rewind(state.step, evaluated_step=state.evaluated_step)
+        self.info = train_recorded(
+            self.folder,
+            state,
+            self.history,
+            should_stop=self.stop.is_set,
+            on_event=lambda event: self._watch(event, state),
+        )
+
+    def steps_per_second(self) -> float | None:
+        """Return the rate over the last seconds, or None before there are two moments to compare."""
+        times = list(self._times)
+        if len(times) < 2 or times[-1][0] == times[0][0]:
+            return None
+        return (times[-1][1] - times[0][1]) / (times[-1][0] - times[0][0])
+
+    def _watch(self, event: Event, state: TrainingState) -> None:
+        now = time.monotonic()
+        if isinstance(event, StepEvent):
+            self._times.append((now, event.step))
+            while now - self._times[0][0] > RATE_WINDOW_SECONDS and len(self._times) > 2:
+                self._times.popleft()
+        status: Status = "stopping" if self.stop.is_set() else "training"
+        self.info = self.info.model_copy(
+            update={
+                "status": status,
+                "step": state.step,
+                "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
+                "best_step": state.best_step if state.best_step >= 0 else None,
+                "seconds": state.seconds,
+            }
+        )
+        if isinstance(event, EvaluationEvent) or now - self._published > SECONDS_BETWEEN_PUBLICATIONS:
+            # The step first: a reader that sees the old step with new weights only rebuilds once too often.
+            self.weights_step, self.weights = state.step, copy_of_weights(state.model)
+            self._published = now

@@ -1,0 +1,61 @@
+"""What a program may ask of the lab: the same actions as on the page, with plain data, under clean names."""
+
+from typing import Any
+
+import gradio as gr
+
+from core.config import load_preset
+from core.errors import InputError
+from core.inspection import inspect
+from core.runs import Runs
+from ui.errors import shown
+from ui.views import BLOCK_NAMES, Block, Seen, answer_value, progress_since, run_list, viewer_value
+
+
+def expose(runs: Runs) -> None:
+    """Add the endpoints to the page being built."""
+
+    def list_runs() -> dict[str, Any]:
+        """List all runs: name, preset, status, step, exact match."""
+        return run_list(runs)
+
+    def train(preset: str, changes: dict[str, Any]) -> dict[str, Any]:
+        """Start a run from a preset's name, with values changed by key such as training.steps."""
+        return {"run": runs.start(load_preset(preset).with_changes(changes or {}))}
+
+    def stop(run: str) -> dict[str, Any]:
+        """Stop a run after its present step."""
+        runs.stop(run)
+        return {"run": run}
+
+    def resume(run: str) -> dict[str, Any]:
+        """Continue a stopped or interrupted run."""
+        runs.resume(run)
+        return {"run": run}
+
+    def progress(run: str, since_step: int = -1) -> dict[str, Any]:
+        """Return where a run stands, and its figures after a step."""
+        return progress_since(runs, run, since_step=since_step, since_evaluation=since_step)
+
+    def decode(run: str, input: str) -> dict[str, Any]:
+        """Let a run answer an input: output, expected, correct, and the likeliest tokens of each step."""
+        return answer_value(_see(runs, run, input))
+
+    def attention(run: str, input: str, block: Block, layer: int) -> dict[str, Any]:
+        """Decode an input and return every head of one layer: encoder, decoder or cross; layers from 1."""
+        seen = _see(runs, run, input)
+        if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
+            raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
+        return viewer_value(seen, block, layer)
+
+    for function in (list_runs, train, stop, resume, progress, decode, attention):
+        gr.api(shown(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
+
+
+def _layers(seen: Seen) -> str:
+    return ", ".join(f"{seen.layers(block)} {block} layers" for block in BLOCK_NAMES)
+
+
+def _see(runs: Runs, run: str, text: str) -> Seen:
+    published = runs.published(run)
+    return Seen(run, published.step, inspect(published.model, published.task, text))

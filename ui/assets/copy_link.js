@@ -1,0 +1,3 @@
+async () => {
+  await navigator.clipboard.writeText(window.location.href);
+}

@@ -1,0 +1,82 @@
+// The numbers of one run as the charts hold them: columns of equal length, ordered by step.
+
+/** An empty history. `points` has one row a training step, `evaluations` one a validation. */
+function emptyHistory() {
+  return {
+    points: { step: [], loss: [], learning_rate: [], gradient_norm: [] },
+    evaluations: { step: [], loss: [], token_accuracy: [], exact_match: [] },
+  };
+}
+
+/** The last step held, or -1. */
+const lastStep = (columns) => columns.step.at(-1) ?? -1;
+
+/** Append the rows that are new; returns how many. Rows already held (an answer that came twice) are skipped. */
+function appendRows(columns, rows) {
+  if (!rows?.step) return 0;
+  const before = columns.step.length;
+  for (let row = 0; row < rows.step.length; row += 1) {
+    if (rows.step[row] <= lastStep(columns)) continue;
+    for (const name of Object.keys(columns)) columns[name].push(rows[name]?.[row] ?? null);
+  }
+  return columns.step.length - before;
+}
+
+/** Place of the last step that is not after `step`; -1 if all are. */
+function placeAtOrBefore(steps, step) {
+  let low = 0;
+  let high = steps.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (steps[middle] <= step) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** Place of the step nearest to `step`; -1 if there is none. */
+function placeNearest(steps, step) {
+  const below = placeAtOrBefore(steps, step);
+  const above = below + 1;
+  if (below < 0) return steps.length ? 0 : -1;
+  if (above >= steps.length) return below;
+  return steps[above] - step < step - steps[below] ? above : below;
+}
+
+/** Exponential moving average, corrected for its start, so that the first values are not too small. */
+function smooth(values, weight) {
+  let sum = 0;
+  let share = 0;
+  return values.map((value) => {
+    if (value == null) return null;
+    sum = weight * sum + (1 - weight) * value;
+    share = weight * share + (1 - weight);
+    return sum / share;
+  });
+}
+
+/** One row an evaluation: step, nearest train loss, validation loss, token accuracy, exact match. */
+function evaluationRows({ points, evaluations }) {
+  return evaluations.step.map((step, row) => [
+    step,
+    points.loss[placeNearest(points.step, step)] ?? null,
+    evaluations.loss[row],
+    evaluations.token_accuracy[row],
+    evaluations.exact_match[row],
+  ]);
+}
+
+/** Everything held, as rows for a CSV file; one row a step, empty cells where a step has no such number. */
+function historyRows({ points, evaluations }) {
+  const rowOfStep = new Map();
+  const rowAt = (step) => rowOfStep.get(step) ?? rowOfStep.set(step, Array(7).fill(null)).get(step);
+  const put = (columns, names, from) => columns.step.forEach((step, row) => {
+    rowAt(step)[0] = step;
+    names.forEach((name, at) => (rowAt(step)[from + at] = columns[name][row]));
+  });
+  put(points, ["loss", "learning_rate", "gradient_norm"], 1);
+  put(evaluations, ["loss", "token_accuracy", "exact_match"], 4);
+  const head = ["step", "train_loss", "learning_rate", "gradient_norm",
+    "validation_loss", "token_accuracy", "exact_match"];
+  return [head, ...[...rowOfStep.values()].sort((a, b) => a[0] - b[0])];
+}

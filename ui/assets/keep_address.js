@@ -1,0 +1,9 @@
+(address) => {
+  // The address bar always holds the current view, so that a reload or a copied link opens it again.
+  const wanted = new URLSearchParams(address);
+  const query = new URLSearchParams(window.location.search);
+  for (const name of ["run", "input", "block", "layer"]) query.delete(name);
+  for (const [name, value] of wanted) query.set(name, value);
+  window.history.replaceState(window.history.state, "", "?" + query);
+  return address;
+}

@@ -1,0 +1,244 @@
+// Drawing one line chart on a canvas: a plain function of its data, so that screen and PNG are the same.
+//
+// A plot is { lines, from, to, log, fixed, format, marks, cursor, selection, note }:
+//   lines      [{ label, steps, values, colour, width, alpha, dash, dots }]
+//   from, to   the steps at the left and right edge
+//   fixed      [low, high] of the vertical axis, or null: fitted to what is seen
+//   format     how a value is written at the vertical axis
+//   marks      [{ step, label }] short labelled ticks;  cursor: a step or null
+//   selection  [step, step] while the visitor drags;  note: text in an empty chart
+
+// ---- axes ----
+
+/** Round values between low and high, about `count` of them. */
+function linearTicks(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const size = [1, 2, 5, 10].find((factor) => factor * power >= rough) * power;
+  const ticks = [];
+  for (let k = Math.ceil(low / size - 1e-9); k * size <= high + size * 1e-9; k += 1) ticks.push(k * size);
+  return ticks;
+}
+
+/** Powers of ten between low and high; with 2s and 5s if that leaves fewer than three. */
+function logTicks(low, high) {
+  const inside = (factors) => {
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power += 1) {
+      for (const factor of factors) ticks.push(factor * 10 ** power);
+    }
+    return ticks.filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+  };
+  const powers = inside([1]);
+  if (powers.length >= 3) return powers.filter((_, at) => at % Math.ceil(powers.length / 6) === 0);
+  const finer = inside([1, 2, 5]);
+  return finer.length >= 2 ? finer : linearTicks(low, high, 4).filter((tick) => tick > 0);
+}
+
+/** A tick's text, without digits that say nothing. */
+function tickText(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size < 0.001) return value.toExponential(1).replace(".0e", "e");
+  if (size >= 10000) return +(value / 1000).toPrecision(4) + "k";
+  return String(+value.toPrecision(4));
+}
+
+/** The part of a line inside the view, with one neighbour on each side so that it runs to the edge. */
+function visiblePart(line, from, to) {
+  const first = Math.max(0, placeAtOrBefore(line.steps, from));
+  return [first, Math.min(line.steps.length - 1, placeAtOrBefore(line.steps, to) + 1)];
+}
+
+/** Lowest and highest value of the vertical axis. */
+function valueRange(plot) {
+  if (plot.fixed) return plot.fixed;
+  let low = Infinity;
+  let high = -Infinity;
+  for (const line of plot.lines) {
+    const [first, last] = visiblePart(line, plot.from, plot.to);
+    for (let at = first; at <= last; at += 1) {
+      const value = line.values[at];
+      if (value == null || (plot.log && value <= 0)) continue;
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  if (low > high) return plot.log ? [0.1, 1] : [0, 1];
+  if (plot.log) return high / low < 1.5 ? [low / 1.3, high * 1.3] : [low / 1.1, high * 1.1];
+  if (!plot.zoomed) low = Math.min(0, low);
+  const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
+  return [low === 0 ? 0 : low - room, high + room];
+}
+
+// ---- parts of the picture ----
+
+/** The legend: a sample of each line's stroke beside its name. Returns the height it took. */
+function drawLegend(context, lines, left, right, theme) {
+  const sample = 26;
+  let x = left;
+  let y = 9;
+  for (const line of lines) {
+    const width = sample + 6 + context.measureText(line.label).width;
+    if (x > left && x + width > right) {
+      x = left;
+      y += 18;
+    }
+    strokeAs(context, { ...line, alpha: line.alpha && 0.75 }); // a faint sample could not be seen
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + sample, y);
+    context.stroke();
+    if (line.dots) dot(context, x + sample / 2, y, line.colour);
+    unstroke(context);
+    context.fillStyle = theme.text;
+    context.fillText(line.label, x + sample + 6, y);
+    x += width + 18;
+  }
+  return y + 14;
+}
+
+function strokeAs(context, line) {
+  context.strokeStyle = line.colour;
+  context.lineWidth = line.width;
+  context.globalAlpha = line.alpha ?? 1;
+  context.lineJoin = "round";
+  context.setLineDash(line.dash ?? []);
+}
+
+function unstroke(context) {
+  context.globalAlpha = 1;
+  context.setLineDash([]);
+}
+
+function dot(context, x, y, colour) {
+  context.fillStyle = colour;
+  context.beginPath();
+  context.arc(x, y, 2.5, 0, 2 * Math.PI);
+  context.fill();
+}
+
+/** Draw one line. Where many points share a pixel column, its first, lowest, highest and last stand for all. */
+function drawLine(context, line, plot, toX, toY, columns) {
+  const [first, last] = visiblePart(line, plot.from, plot.to);
+  const dense = last - first > 3 * columns;
+  let column = null; // { x, first, low, high, last } of the points in the present pixel column
+  let drawn = 0;
+  const put = (x, y) => (drawn++ ? context.lineTo(x, y) : context.moveTo(x, y));
+  const flush = () => {
+    if (column) for (const y of [column.first, column.low, column.high, column.last]) put(column.x, y);
+  };
+  strokeAs(context, line);
+  context.beginPath();
+  let lone = null;
+  for (let at = first; at <= last; at += 1) {
+    const value = line.values[at];
+    if (value == null || (plot.log && value <= 0)) continue;
+    const x = toX(line.steps[at]);
+    const y = toY(value);
+    lone = lone === null ? [x, y] : undefined;
+    if (!dense) put(x, y);
+    else if (column && Math.floor(x) === Math.floor(column.x)) {
+      column.low = Math.min(column.low, y);
+      column.high = Math.max(column.high, y);
+      column.last = y;
+    } else {
+      flush();
+      column = { x, first: y, low: y, high: y, last: y };
+    }
+  }
+  flush();
+  context.stroke();
+  unstroke(context);
+  if (lone) dot(context, ...lone, line.colour); // a line of one point has no length to see
+  if (line.dots && last - first < columns / 6) drawDots(context, line, plot, first, last, toX, toY);
+}
+
+function drawDots(context, line, plot, first, last, toX, toY) {
+  for (let at = first; at <= last; at += 1) {
+    const value = line.values[at];
+    if (value != null && !(plot.log && value <= 0)) dot(context, toX(line.steps[at]), toY(value), line.colour);
+  }
+}
+
+/** A short vertical tick from the top, with its label beside it on the side that has room. */
+function drawMark(context, mark, x, area, theme) {
+  context.strokeStyle = theme.text;
+  context.lineWidth = 1.5;
+  context.beginPath();
+  context.moveTo(x, area.top);
+  context.lineTo(x, area.top + 12);
+  context.stroke();
+  const onLeft = x + 6 + context.measureText(mark.label).width > area.right;
+  context.textAlign = onLeft ? "right" : "left";
+  context.fillStyle = theme.text;
+  context.fillText(mark.label, x + (onLeft ? -4 : 4), area.top + 7);
+  context.textAlign = "left";
+}
+
+function drawAxes(context, plot, area, toX, toY, ticks, theme) {
+  context.strokeStyle = theme.line;
+  context.fillStyle = theme.quiet;
+  context.lineWidth = 1;
+  context.textAlign = "right";
+  for (const tick of ticks) {
+    const y = Math.round(toY(tick)) + 0.5;
+    context.beginPath();
+    context.moveTo(area.left, y);
+    context.lineTo(area.right, y);
+    context.stroke();
+    context.fillText(plot.format(tick), area.left - 6, y);
+  }
+  context.textAlign = "center";
+  const steps = linearTicks(plot.from, plot.to, Math.max(2, (area.right - area.left) / 90));
+  for (const tick of steps) context.fillText(tickText(tick), toX(tick), area.bottom + 12);
+  context.textAlign = "left";
+}
+
+// ---- the whole ----
+
+/** Draw a plot; returns its area with `toStep(x)`, which the pointer needs. */
+function drawPlot(context, width, height, plot, theme) {
+  context.clearRect(0, 0, width, height);
+  context.font = "12px " + theme.font;
+  context.textBaseline = "middle";
+  const [low, high] = valueRange(plot);
+  const scale = plot.log ? Math.log10 : (value) => value;
+  const ticks = plot.log ? logTicks(low, high) : linearTicks(low, high, 5);
+  const labels = Math.max(...ticks.map((tick) => context.measureText(plot.format(tick)).width), 20);
+  const top = drawLegend(context, plot.lines, 0, width, theme);
+  const area = { left: labels + 10, right: width - 12, top: top + 6, bottom: height - 22 };
+  const perStep = (area.right - area.left) / (plot.to - plot.from);
+  const perValue = (area.bottom - area.top) / (scale(high) - scale(low));
+  const toX = (step) => area.left + (step - plot.from) * perStep;
+  const toY = (value) => area.bottom - (scale(value) - scale(low)) * perValue;
+  drawAxes(context, plot, area, toX, toY, ticks, theme);
+
+  context.save();
+  context.beginPath();
+  context.rect(area.left, area.top - 4, area.right - area.left + 4, area.bottom - area.top + 8);
+  context.clip();
+  for (const line of plot.lines) drawLine(context, line, plot, toX, toY, area.right - area.left);
+  for (const mark of plot.marks ?? []) drawMark(context, mark, toX(mark.step), area, theme);
+  if (plot.cursor != null) {
+    context.strokeStyle = theme.quiet;
+    context.lineWidth = 1;
+    context.strokeRect(Math.round(toX(plot.cursor)) + 0.5, area.top, 0, area.bottom - area.top);
+  }
+  if (plot.selection) {
+    const [start, end] = plot.selection.map(toX);
+    context.globalAlpha = 0.18;
+    context.fillStyle = theme.accent;
+    context.fillRect(start, area.top, end - start, area.bottom - area.top);
+    context.globalAlpha = 1;
+  }
+  context.restore();
+  if (plot.note) {
+    context.fillStyle = theme.quiet;
+    context.textAlign = "center";
+    context.fillText(plot.note, (area.left + area.right) / 2, (area.top + area.bottom) / 2);
+    context.textAlign = "left";
+  }
+  area.toStep = (x) => plot.from + (Math.min(area.right, Math.max(area.left, x)) - area.left) / perStep;
+  return area;
+}

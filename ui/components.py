@@ -1,0 +1,110 @@
+"""The page's four browser components, each a `gr.HTML` with its own script.
+
+Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
+browser as data and is put on the page as text by the script, never interpolated, because tokens and
+run names are strangers' text.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+ASSETS = Path(__file__).parent / "assets"
+PAGE_CSS = ASSETS / "page.css"
+"""Give this to `launch(css_paths=PAGE_CSS)`."""
+
+ServerFunction = Callable[[dict[str, Any]], dict[str, Any]]
+"""Called by the browser with one JSON object; answers with one. Check what it is given: anybody can call it."""
+
+
+def run_bar(
+    list_runs: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "run-bar"
+) -> gr.HTML:
+    """All runs as chips, one of them current. Value: `{"current": id}`, optionally with `"status"`.
+
+    Events: `.pick(fn)` with `evt.run`; `.status(fn)` with `evt.run, evt.status` when the current
+    run's status changes.
+    """
+    return _component("run_bar", ["run_bar.js"], {"list_runs": list_runs}, value, elem_id)
+
+
+def charts(
+    progress: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "charts"
+) -> gr.HTML:
+    """Progress, loss and accuracy of one run while it trains. Value: `{"run": id}` or `{"run": None}`."""
+    scripts = ["history.js", "plot.js", "chart_pointer.js", "charts.js"]
+    return _component("charts", scripts, {"progress": progress}, value, elem_id)
+
+
+def attention_viewer(
+    picture: ServerFunction | None,
+    compact: bool = False,
+    *,
+    value: dict[str, Any] | None = None,
+    elem_id: str | None = None,
+) -> gr.HTML:
+    """All heads of one layer as thumbnails, and the chosen head large (not when `compact`).
+
+    `picture` draws one head for download: `{"png": base64}` or `{"error": text}`; None when compact.
+    Event: `.pick(fn)` with `evt.head`, counted from 1.
+    """
+    if elem_id is None:
+        elem_id = "mini-viewer" if compact else "viewer"
+    functions = {} if picture is None else {"picture": picture}
+    scripts = ["attention_map.js", "viewer.js"]
+    return _component("viewer", scripts, functions, value, elem_id, compact=compact)
+
+
+def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> gr.HTML:
+    """What the model wrote, right or wrong, and how sure it was at each step.
+
+    Event: `.look(fn)` with `evt.step`, counted from 0.
+    """
+    return _component("answer", ["answer.js"], {}, value, elem_id)
+
+
+def _component(
+    name: str,
+    scripts: list[str],
+    functions: dict[str, ServerFunction],
+    value: dict[str, Any] | None,
+    elem_id: str,
+    **props: Any,
+) -> gr.HTML:
+    """Put `name.html`, `name.css` and the scripts together into one component."""
+    colours = f"const COLOURS = {_read('colours.json').strip()};\n"
+    return gr.HTML(
+        value,
+        html_template=_read(f"{name}.html"),
+        css_template=_read("shared.css") + _read(f"{name}.css"),
+        js_on_load=colours + "\n".join(_read(script) for script in ["shared.js", *scripts]),
+        server_functions=[_named(function, called) for called, function in functions.items()],
+        apply_default_css=False,
+        elem_id=elem_id,
+        **props,
+    )
+
+
+def _named(function: ServerFunction, name: str) -> ServerFunction:
+    """The same function under the name by which the script calls it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        return function(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def _read(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
+    """One sentence of text. Value: `{"text": sentence}`, with `"problem": True` for what went wrong."""
+    return _component("notice", ["notice.js"], {}, value, elem_id)

@@ -1,0 +1,135 @@
+"""The page: a bar with all runs, the tabs, and what ties them together: the current run and the current decode."""
+
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+import gradio as gr
+
+from core.run_folder import ACTIVE
+from core.runs import Runs
+from ui import api, attention_tab, decode_tab, train_tab
+from ui.attention_tab import attention_of
+from ui.components import run_bar
+from ui.errors import shown
+from ui.preset_form import QUIET
+from ui.scripts import script
+from ui.views import BLOCK_NAMES, Seen, run_list
+
+MAX_INPUT = 2_000
+_HELP = """
+**Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
+also one still in training. **Attention**: see where every head looked during that very decode.
+A run goes on when this page is closed; open the page again and it is there.
+"""
+
+
+def build_page(runs: Runs) -> gr.Blocks:
+    """Build the whole page over some runs."""
+    with gr.Blocks(title="Attention Lab", analytics_enabled=False) as page:
+        run, seen = gr.State(None), gr.State(None)
+        with gr.Row(elem_id="header"):
+            gr.Markdown("# Attention Lab\nTrain a small Transformer, let it answer, look into every head.")
+            theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
+        bar = run_bar(partial(_runs_for_bar, runs))
+        address = gr.Textbox(visible="hidden", elem_id="address")
+        with gr.Tabs(selected="decode", elem_id="tabs") as tabs:
+            with gr.Tab("Train", id="train"):
+                train = train_tab.build(runs, run)
+            with gr.Tab("Decode", id="decode"):
+                decode = decode_tab.build()
+            with gr.Tab("Attention", id="attention"):
+                attention = attention_tab.build(seen)
+        with gr.Accordion("What is this?", open=False):
+            gr.Markdown(_HELP)
+
+        theme.click(None, None, None, js=script("switch_theme"), api_visibility="private")
+        address.change(None, address, address, js=script("keep_address"), api_visibility="private")
+
+        view = [run, decode.text, attention.block, attention.layer]
+        decoded = [seen, *decode.results, *attention.all, address]
+        answer = partial(_answer, runs)
+        gr.on([decode.button.click, decode.text.submit], answer, view, decoded, concurrency_limit=4, **QUIET)
+        decode.examples.click(lambda sample: sample[0], decode.examples, decode.text, **QUIET).then(
+            answer, view, decoded, **QUIET
+        )
+        run.change(
+            shown(partial(_follow, runs)), run, [bar, decode.examples, *train.of_run], concurrency_limit=None, **QUIET
+        ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
+        bar.pick(_picked, None, run, **QUIET)
+        bar.status(partial(train_tab.run_shown, runs), run, train.of_run, **QUIET).then(answer, view, decoded, **QUIET)
+        look = [seen]
+        decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
+        decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
+        gr.on(
+            [attention.block.input, attention.layer.input], _address, view, address, **QUIET
+        )
+
+        def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
+            return _open(runs, dict(request.query_params))
+
+        page.load(
+            open_page, None, [run, train.draft, tabs, decode.text, attention.block, attention.layer], **QUIET
+        )
+        api.expose(runs)
+    return page
+
+
+def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
+    """Open the page where its address says, else where something happens, else at the shipped run."""
+    run = _run_to_open(runs, asked.get("run"))
+    live = run is not None and runs.info(run).status in ACTIVE
+    preset = runs.preset(run) if run and not runs.info(run).shipped else None
+    layer = asked.get("layer", "") if asked.get("layer", "").isdecimal() else None
+    text = asked.get("input", "")[:MAX_INPUT] or (decode_tab.examples_of(runs, run)[0][0] if run else "")
+    return [
+        run,
+        train_tab.first_draft(preset),
+        gr.Tabs(selected="train" if live or run is None else "decode"),
+        text,
+        asked["block"] if asked.get("block") in BLOCK_NAMES else "cross",
+        gr.update(choices=[layer], value=layer) if layer else gr.update(value=None),
+    ]
+
+
+def _run_to_open(runs: Runs, asked: str | None) -> str | None:
+    names = runs.names()
+    if asked in names:
+        return asked
+    live = [name for name in names if runs.info(name).status in ACTIVE]
+    shipped = [name for name in names if runs.info(name).shipped]
+    return next(iter(live + shipped + names), None)
+
+
+def _runs_for_bar(runs: Runs, _: Any = None) -> dict[str, Any]:
+    return run_list(runs)
+
+
+def _picked(event: gr.EventData) -> str:
+    return str(event.run)
+
+
+def _follow(runs: Runs, run: str | None) -> list[Any]:
+    """Show another run everywhere: in the bar, the examples, the Train tab."""
+    examples = gr.Dataset(samples=decode_tab.examples_of(runs, run))
+    return [{"current": run}, examples, *train_tab.run_shown(runs, run)]
+
+
+def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None) -> list[Any]:
+    """Decode the current input with the current run, and show it in both tabs."""
+    seen, results = decode_tab.decode(runs, run, text or "")
+    return [seen, *results, *attention_of(seen, block, layer), _address(run, text, block, layer)]
+
+
+def _address(run: str | None, text: str, block: str, layer: str | None) -> str:
+    """Return the query that opens this view again."""
+    view = {"run": run, "input": text, "block": block, "layer": layer}
+    return urlencode({name: value for name, value in view.items() if value})
+
+
+def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
+    return [gr.Tabs(selected="attention"), *attention_of(seen, "cross", None, row=int(event.step))]
+
+
+def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
+    return [gr.Tabs(selected="attention"), *attention_of(seen, "cross", None, head=int(event.head))]

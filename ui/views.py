@@ -1,0 +1,174 @@
+"""What the page's components are given: plain data made from runs, decodes and maps."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from core.analysis import HeadScore
+from core.config import ConfigError, Preset, load_preset
+from core.inspection import Inspection
+from core.runs import Progress, Runs
+
+Block = Literal["encoder", "decoder", "cross"]
+BLOCK_NAMES: dict[Block, str] = {
+    "cross": "cross-attention",
+    "decoder": "decoder self-attention",
+    "encoder": "encoder self-attention",
+}
+LISTED_RUNS = 50
+_HOW_TO_READ: dict[Block, str] = {
+    "cross": "Each row is one step of writing the answer, labelled with the token it produced and the one it had just "
+    "read; the columns are the input. A dark cell means that this step looked at that input token. Rows sum to 1. "
+    "Attention shows where a head looked, not by itself why the model answered as it did.",
+    "decoder": "Each row is one step of writing the answer; the columns are the tokens it had read by then, so "
+    "everything above the diagonal is empty: a step cannot see what is yet to come. Rows sum to 1.",
+    "encoder": "Each row is an input token, the columns are the input tokens it looked at while the encoder made sense "
+    "of the whole. Rows sum to 1.",
+}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The current decode: which run answered, with the weights of which step, and what was seen."""
+
+    run: str
+    step: int
+    inspection: Inspection
+
+    def layers(self, block: Block) -> int:
+        """Return how many layers have maps of a kind; 0 where the model has no such attention."""
+        maps = getattr(self.inspection.maps, block)
+        return 0 if maps is None else maps.shape[0]
+
+
+def run_list(runs: Runs) -> dict[str, Any]:
+    """Return the runs for the bar at the top of the page."""
+    listed = []
+    for name in runs.names()[:LISTED_RUNS]:
+        progress = runs.progress(name)
+        listed.append(
+            {
+                "id": name,
+                "preset": runs.preset(name).name,
+                "status": progress.info.status,
+                "shipped": progress.info.shipped,
+                "step": progress.info.step,
+                "steps": progress.steps,
+                "exact_match": progress.info.exact_match,
+                "place": progress.place,
+            }
+        )
+    return {"runs": listed}
+
+
+def progress_since(runs: Runs, name: str, *, since_step: int, since_evaluation: int) -> dict[str, Any]:
+    """Return where a run stands and its figures after the steps a chart already has."""
+    progress, history = runs.progress(name), runs.history(name)
+    evaluations = history.evaluations(since=since_evaluation)
+    evaluations["loss"] = evaluations.pop("validation_loss")
+    return {
+        "run": name,
+        "status": progress.info.status,
+        "message": _message(progress),
+        "step": progress.info.step,
+        "steps": progress.steps,
+        "steps_per_second": progress.steps_per_second,
+        "seconds_left": progress.seconds_left,
+        "best_step": progress.info.best_step,
+        "points": history.points(since=since_step),
+        "evaluations": evaluations,
+        "restart": progress.info.step < since_step,  # it was rewound to its last saved state
+    }
+
+
+def settings_line(runs: Runs, name: str) -> str:
+    """Describe a run's settings: its preset and what was changed in it."""
+    preset = runs.preset(name)
+    changes = changes_in_words(preset, base_of(preset))
+    return f"{name}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+
+
+def base_of(preset: Preset) -> Preset:
+    """Return the shipped preset that one was made from, or itself where there is none of its name."""
+    try:
+        return load_preset(preset.name)
+    except ConfigError:
+        return preset
+
+
+def changes_in_words(preset: Preset, base: Preset) -> str:
+    """List what a preset changes, as ``training.steps 1000 → 500, …``."""
+    return ", ".join(f"{key} {old} → {new}" for key, (old, new) in preset.changed_from(base).items())
+
+
+def answer_value(seen: Seen) -> dict[str, Any]:
+    """Return a decode for the answer component."""
+    inspection = seen.inspection
+    return {
+        "input": inspection.symbols,
+        "output": inspection.output,
+        "expected": inspection.expected,
+        "correct": inspection.correct,
+        "stopped": inspection.stopped,
+        "note": inspection.note,
+        "milliseconds": inspection.seconds * 1000,
+        "steps": [
+            {
+                "token": step.produced,
+                "read": step.read,
+                "candidates": [{"token": token, "probability": share} for token, share in step.candidates],
+            }
+            for step in inspection.steps
+        ],
+    }
+
+
+def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = None, row: int | None = None) -> dict:
+    """Return one layer's heads for the attention viewer; layer and head are numbered from 1."""
+    inspection = seen.inspection
+    weights = getattr(inspection.maps, block)[layer - 1, 0].numpy()  # (H, Tq, Tk)
+    scores = {score.head: score for score in inspection.scores if score.layer == layer and block == "cross"}
+    layers = seen.layers(block)
+    return {
+        "title": f"{BLOCK_NAMES[block].capitalize()}, layer {layer} of {layers}",
+        "caption": _HOW_TO_READ[block],
+        "block": block,
+        "layer": layer,
+        "rows": _row_labels(inspection, block),
+        "columns": inspection.source_labels if block != "decoder" else [step.read for step in inspection.steps],
+        "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
+        "uniform": next(iter(scores.values())).uniform if scores else None,
+        "marked": [[row, column + 1] for row, column in _true_cells(inspection)] if block == "cross" else [],
+        "selected": head or _best_head(scores),
+        "row": row,
+    }
+
+
+def _message(progress: Progress) -> str:
+    if progress.place is not None:
+        return f"waiting for a free place: number {progress.place} in the queue"
+    return progress.info.message
+
+
+def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:
+    if block == "encoder":
+        return [{"token": token} for token in inspection.source_labels]
+    return [{"produced": step.produced, "read": step.read} for step in inspection.steps]
+
+
+def _true_cells(inspection: Inspection) -> list[tuple[int, int]]:
+    return list(enumerate(inspection.alignment))[: len(inspection.steps)]
+
+
+def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str, Any]:
+    return {
+        "head": number,
+        "weights": weights.round(4).tolist(),
+        "score": score.share if score else None,
+        "label": f"{score.share:.2f} on the true token" if score else "",
+    }
+
+
+def _best_head(scores: dict[int, HeadScore]) -> int | None:
+    return max(scores.values(), key=lambda score: score.share).head if scores else None
