@@ -16,9 +16,11 @@ from core.runs import Runs
 from ui.components import PAGE_CSS
 from ui.page import build_page
 
+FONTS = ["system-ui", "sans-serif"]  # of the system: nothing to fetch
+MONO_FONTS = ["ui-monospace", "monospace"]
 LAUNCH = {
     "css_paths": PAGE_CSS,
-    "theme": gr.themes.Soft(primary_hue="blue", neutral_hue="slate"),
+    "theme": gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS),
     "footer_links": ["api", "settings"],
     "run_history": False,
     "ssr_mode": False,

@@ -4,8 +4,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -26,9 +27,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Published:
-    """A model to look into, apart from the one in training: weights as they were after ``step`` updates."""
+    """A model to look into, apart from the one in training: its weights as they were after ``step`` updates.
+
+    Attributes:
+        kind: "latest" of a run in training, "best" (lowest validation loss) of any other.
+    """
 
     run: str
+    kind: Literal["latest", "best"]
     step: int
     preset: Preset
     task: Task
@@ -208,7 +214,7 @@ class Runs:
             known = self._latest.get(name)
         if known is not None and known.step == step:
             return known
-        published = _built(name, step, live.preset)
+        published = _built(name, "latest", step, live.preset)
         published.model.load_state_dict(weights)
         with self._lock:
             if name in self._live:
@@ -225,15 +231,15 @@ class Runs:
         return True
 
 
-def _built(name: str, step: int, preset: Preset) -> Published:
+def _built(name: str, kind: Literal["latest", "best"], step: int, preset: Preset) -> Published:
     task = build_task(preset.task)
-    return Published(name, step, preset, task, build_model(preset.model, task, torch.Generator()).eval())
+    return Published(name, kind, step, preset, task, build_model(preset.model, task, torch.Generator()).eval())
 
 
 def _load_best(folder: RunFolder, preset: Preset) -> Published:
-    published = _built(folder.name, -1, preset)
+    published = _built(folder.name, "best", -1, preset)
     try:
         facts = load_weights(folder.best, published.model)
     except CheckpointError as error:
         raise RunError(f"run={folder.name!r}: {error}") from error
-    return Published(folder.name, facts["step"], preset, published.task, published.model)
+    return replace(published, step=facts["step"])

@@ -3,7 +3,7 @@
 import base64
 import io
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import gradio as gr
 import numpy as np
@@ -81,6 +81,9 @@ def attention_of(
     ]
 
 
+Cell = Annotated[list[int], Field(min_length=2, max_length=2)]
+
+
 class PictureRequest(BaseModel):
     """What a browser may ask to have drawn: one map, small enough to draw in a second."""
 
@@ -90,7 +93,7 @@ class PictureRequest(BaseModel):
     rows: list[str] = Field(min_length=1, max_length=MAX_PICTURE_SIDE)
     columns: list[str] = Field(min_length=1, max_length=MAX_PICTURE_SIDE)
     weights: list[list[float]] = Field(min_length=1, max_length=MAX_PICTURE_SIDE)
-    marked: list[tuple[int, int]] = Field(default=[], max_length=MAX_PICTURE_SIDE**2, strict=False)
+    marked: list[Cell] = Field(default=[], max_length=MAX_PICTURE_SIDE**2)
 
 
 def picture(request: dict[str, Any]) -> dict[str, str]:

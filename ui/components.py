@@ -1,4 +1,4 @@
-"""The page's four browser components, each a `gr.HTML` with its own script.
+"""The page's browser components, each a `gr.HTML` with its own script.
 
 Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
 browser as data and is put on the page as text by the script, never interpolated, because tokens and
@@ -22,9 +22,7 @@ ServerFunction = Callable[[dict[str, Any]], dict[str, Any]]
 """Called by the browser with one JSON object; answers with one. Check what it is given: anybody can call it."""
 
 
-def run_bar(
-    list_runs: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "run-bar"
-) -> gr.HTML:
+def run_bar(list_runs: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "run-bar") -> gr.HTML:
     """All runs as chips, one of them current. Value: `{"current": id}`, optionally with `"status"`.
 
     Events: `.pick(fn)` with `evt.run`; `.status(fn)` with `evt.run, evt.status` when the current
@@ -33,9 +31,7 @@ def run_bar(
     return _component("run_bar", ["run_bar.js"], {"list_runs": list_runs}, value, elem_id)
 
 
-def charts(
-    progress: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "charts"
-) -> gr.HTML:
+def charts(progress: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "charts") -> gr.HTML:
     """Progress, loss and accuracy of one run while it trains. Value: `{"run": id}` or `{"run": None}`."""
     scripts = ["history.js", "plot.js", "chart_pointer.js", "charts.js"]
     return _component("charts", scripts, {"progress": progress}, value, elem_id)
@@ -68,6 +64,11 @@ def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> g
     return _component("answer", ["answer.js"], {}, value, elem_id)
 
 
+def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
+    """One sentence of text. Value: `{"text": sentence}`, with `"problem": True` for what went wrong."""
+    return _component("notice", ["notice.js"], {}, value, elem_id)
+
+
 def _component(
     name: str,
     scripts: list[str],
@@ -86,6 +87,7 @@ def _component(
         server_functions=[_named(function, called) for called, function in functions.items()],
         apply_default_css=False,
         elem_id=elem_id,
+        elem_classes="lab-component",
         **props,
     )
 
@@ -103,8 +105,3 @@ def _named(function: ServerFunction, name: str) -> ServerFunction:
 
 def _read(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
-
-
-def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
-    """One sentence of text. Value: `{"text": sentence}`, with `"problem": True` for what went wrong."""
-    return _component("notice", ["notice.js"], {}, value, elem_id)

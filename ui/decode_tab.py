@@ -34,15 +34,15 @@ def build() -> DecodeTab:
     """Build the tab; the page wires it, since a decode also changes the Attention tab."""
     with gr.Row(equal_height=True, elem_classes="ask"):
         text = gr.Textbox(label="Input", placeholder="4 8 2 9", max_lines=1, max_length=2000, scale=5, elem_id="input")
-        button = gr.Button("Decode", variant="primary", scale=1, min_width=110, elem_id="decode")
+        button = gr.Button("Decode", variant="primary", scale=0, min_width=110, elem_id="decode")
     examples = gr.Dataset(
         components=[gr.Textbox(visible=False)], samples=[[""]], label="Examples", elem_id="examples", type="values"
     )
     message = notice(elem_id="decode-message")
     with gr.Row():
-        with gr.Column(scale=3, min_width=320):
+        with gr.Column(scale=5, min_width=320):
             shown = answer()
-        with gr.Column(scale=2, min_width=320):
+        with gr.Column(scale=2, min_width=300):
             glance = attention_viewer(None, compact=True)
     return DecodeTab(text, button, examples, message, shown, glance)
 
@@ -60,7 +60,7 @@ def decode(runs: Runs, run: str | None, text: str) -> tuple[Seen | None, list[An
         seen = Seen(run, published.step, inspect(published.model, published.task, text))
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, None, None]
-    which = f"answered by {run} with its weights after {published.step} steps"
+    which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
     glance = viewer_value(seen, "cross", seen.layers("cross")) if seen.layers("cross") else None
     return seen, [{"text": which}, answer_value(seen), glance]
 

@@ -12,7 +12,7 @@ from ui import api, attention_tab, decode_tab, train_tab
 from ui.attention_tab import attention_of
 from ui.components import run_bar
 from ui.errors import shown
-from ui.preset_form import QUIET
+from ui.preset_form import QUIET, Form
 from ui.scripts import script
 from ui.views import BLOCK_NAMES, Seen, run_list
 
@@ -27,7 +27,8 @@ A run goes on when this page is closed; open the page again and it is there.
 def build_page(runs: Runs) -> gr.Blocks:
     """Build the whole page over some runs."""
     with gr.Blocks(title="Attention Lab", analytics_enabled=False) as page:
-        run, seen = gr.State(None), gr.State(None)
+        api.expose(runs)  # first, so that the page's own events do not take its names
+        run, seen, form = gr.State(None), gr.State(None), Form.new()
         with gr.Row(elem_id="header"):
             gr.Markdown("# Attention Lab\nTrain a small Transformer, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
@@ -35,7 +36,7 @@ def build_page(runs: Runs) -> gr.Blocks:
         address = gr.Textbox(visible="hidden", elem_id="address")
         with gr.Tabs(selected="decode", elem_id="tabs") as tabs:
             with gr.Tab("Train", id="train"):
-                train = train_tab.build(runs, run)
+                train = train_tab.build(runs, run, form)
             with gr.Tab("Decode", id="decode"):
                 decode = decode_tab.build()
             with gr.Tab("Attention", id="attention"):
@@ -61,17 +62,13 @@ def build_page(runs: Runs) -> gr.Blocks:
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
-        gr.on(
-            [attention.block.input, attention.layer.input], _address, view, address, **QUIET
-        )
+        gr.on([attention.block.input, attention.layer.input], _address, view, address, **QUIET)
 
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        page.load(
-            open_page, None, [run, train.draft, tabs, decode.text, attention.block, attention.layer], **QUIET
-        )
-        api.expose(runs)
+        opened = [run, form.draft, tabs, decode.text, attention.block, attention.layer]
+        form.follow(page.load(open_page, None, opened, **QUIET))
     return page
 
 

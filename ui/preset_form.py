@@ -30,7 +30,7 @@ class Draft:
     Attributes:
         base: what changes are measured against.
         start: what the form opens with.
-        edition: counts up, so that a form filled with the same values again is a new one.
+        edition: counts up; a new one opens the form anew, even with the values it opened with before.
     """
 
     base: Preset
@@ -42,14 +42,36 @@ class Draft:
         return Draft(base or base_of(start), start, self.edition + 1)
 
 
-def build(draft: gr.State, use: list[tuple[gr.Button, Callable[..., Any], list]]) -> None:
-    """Build the form, remade whenever the draft changes.
+@dataclass(frozen=True)
+class Form:
+    """A session's form: its draft, and the draft's edition in a hidden number field.
+
+    A State announces one change several times, and each would remake the form under the visitor's hands; a number
+    field announces it once.
+    """
+
+    draft: gr.State
+    edition: gr.Number
+
+    @classmethod
+    def new(cls) -> "Form":
+        """Make the two, where the page is being built."""
+        return cls(gr.State(None), gr.Number(visible="hidden", elem_id="edition"))
+
+    def follow(self, event: gr.events.Dependency) -> None:
+        """Open the form anew after an event that set the draft."""
+        event.success(lambda draft: draft.edition, self.draft, self.edition, **QUIET)
+
+
+def build(form: Form, train: gr.Button, start: Callable[[Preset], str], run: gr.State, problem: gr.HTML) -> None:
+    """Build the form, remade for every new edition of the draft.
 
     Args:
-        draft: the session's ``Draft``.
-        use: buttons that take the filled form: (button, function of a preset, its outputs). The function gets
-            the preset, or the ``LabError`` that says why there is none.
+        train: the button that starts a run with what the form holds.
+        start: starts a run and returns its name, which goes into ``run``.
+        problem: where to say why no run was started.
     """
+    draft, edition = form.draft, form.edition
     summary = notice(elem_id="summary")
     open_form = gr.Column(elem_id="form")
     with gr.Row(elem_classes="actions"):
@@ -59,17 +81,17 @@ def build(draft: gr.State, use: list[tuple[gr.Button, Callable[..., Any], list]]
             "Load preset", file_types=[".yaml", ".yml"], type="binary", size="sm", min_width=130, elem_id="load-preset"
         )
     saved = gr.Textbox(visible="hidden", elem_id="saved-preset")
-    reset.click(lambda draft: draft.next(draft.base, base=draft.base), draft, draft, **QUIET)
-    load.upload(shown(loaded_draft), [load, draft], draft, **QUIET)
+    form.follow(reset.click(lambda draft: draft.next(draft.base, base=draft.base), draft, draft, **QUIET))
+    form.follow(load.upload(shown(loaded_draft), [load, draft], draft, **QUIET))
     saved.change(None, saved, None, js=script("download_preset"), api_visibility="private")
-    draft.change(lambda draft: described(draft.start, draft.base), draft, summary, **QUIET).then(
+    edition.change(lambda draft: described(draft.start, draft.base), draft, summary, **QUIET).then(
         lambda draft: described(draft.start, draft.base, timed=True), draft, summary, **QUIET, **_CPU
     )
 
     with open_form:
 
-        @gr.render(inputs=[draft], triggers=[draft.change], show_progress="hidden")
-        def form(draft: Draft | None) -> None:
+        @gr.render(inputs=[draft], triggers=[edition.change], show_progress="hidden")
+        def controls_of(draft: Draft | None) -> None:
             if draft is None:
                 return
             settings = settings_of(draft.start)
@@ -78,24 +100,23 @@ def build(draft: gr.State, use: list[tuple[gr.Button, Callable[..., Any], list]]
                 [each.change for each in controls],
                 partial(check, draft.base, settings),
                 controls,
-                [summary, *controls],
+                [summary, problem, *controls],
                 trigger_mode="always_last",
                 **QUIET,
             ).then(partial(check_timed, draft.base, settings), controls, summary, **QUIET, **_CPU)
             save.click(shown(partial(as_yaml, draft.base, settings)), controls, saved, **QUIET)
-            for button, function, outputs in use:
-                button.click(partial(_with_preset, draft.base, settings, function), controls, outputs, **QUIET)
+            train.click(partial(started, start, draft.base, settings), controls, [run, problem], **QUIET)
 
 
 def check(base: Preset, settings: list[Setting], *values: Any) -> list[Any]:
-    """Return what the form says of itself: the summary line, and the line under each control."""
+    """Return the summary line, an empty line where an older problem stood, and the line under each control."""
     problems: list[tuple[str, str]] = []
     try:
         summary = described(preset_from(base, settings, values), base)
     except ConfigError as error:
         summary, problems = {"text": str(error), "problem": True}, error.problems
     hints = hints_with_problems(base, settings, values, problems)
-    return [summary, *(gr.update(info=hint) for hint in hints)]
+    return [summary, {"text": ""}, *(gr.update(info=hint) for hint in hints)]
 
 
 def check_timed(base: Preset, settings: list[Setting], *values: Any) -> dict[str, Any]:
@@ -118,6 +139,14 @@ def described(preset: Preset, base: Preset, *, timed: bool = False) -> dict[str,
     return {"text": " · ".join(parts + ([f"changed: {changes}"] if changes else []))}
 
 
+def started(start: Callable[[Preset], str], base: Preset, settings: list[Setting], *values: Any) -> tuple[Any, dict]:
+    """Start a run from the filled form; return its name and no problem, or no name and the problem."""
+    try:
+        return start(preset_from(base, settings, values)), {"text": ""}
+    except LabError as error:
+        return gr.skip(), {"text": str(error), "problem": True}
+
+
 def as_yaml(base: Preset, settings: list[Setting], *values: Any) -> str:
     """Return the filled form as a preset file; a changed preset is no longer the one of its name."""
     preset = preset_from(base, settings, values)
@@ -137,20 +166,16 @@ def _controls(draft: Draft, settings: list[Setting]) -> list:
     hints = hints_with_problems(draft.base, settings, starts, [])
     controls = []
     for section in SECTIONS:
-        with gr.Accordion(SECTION_TITLES[section], open=False, elem_id=f"section-{section}"), gr.Row():
+        with (
+            gr.Accordion(SECTION_TITLES[section], open=False, elem_id=f"section-{section}"),
+            gr.Row(elem_classes="grid"),
+        ):
             controls += [
                 control(setting, start, hint)
                 for setting, start, hint in zip(settings, starts, hints, strict=True)
                 if setting.key.startswith(f"{section}.")
             ]
     return controls
-
-
-def _with_preset(base: Preset, settings: list[Setting], function: Callable, *values: Any) -> Any:
-    try:
-        return function(preset_from(base, settings, values))
-    except LabError as error:
-        return function(error)
 
 
 def _in_words(seconds: float) -> str:

@@ -13,7 +13,7 @@ from core.runs import Runs
 from ui import preset_form
 from ui.components import charts, notice
 from ui.errors import shown
-from ui.preset_form import QUIET, Draft
+from ui.preset_form import QUIET, Draft, Form
 from ui.views import progress_since, settings_line
 
 FIRST_PRESET = "digits-reversal"
@@ -25,8 +25,6 @@ _RESUMABLE = ("stopped", "failed", "interrupted")
 class TrainTab:
     """The parts of the tab that the page sets when the current run changes."""
 
-    draft: gr.State
-    preset: gr.Radio
     stop: gr.Button
     resume: gr.Button
     settings: gr.HTML
@@ -38,9 +36,13 @@ class TrainTab:
         return [self.stop, self.resume, self.settings, self.charts]
 
 
-def build(runs: Runs, run: gr.State) -> TrainTab:
-    """Build the tab and wire its own events; ``run`` holds the current run's name."""
-    draft = gr.State(None)
+def build(runs: Runs, run: gr.State, form: Form) -> TrainTab:
+    """Build the tab and wire its own events.
+
+    Args:
+        run: holds the current run's name.
+        form: the settings of the next run.
+    """
     preset = gr.Radio(preset_names(), value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=True)
     settings_place = gr.Column()
     with gr.Row(elem_classes="actions"):
@@ -52,23 +54,16 @@ def build(runs: Runs, run: gr.State) -> TrainTab:
     with gr.Row(elem_classes="line"):
         settings = notice(elem_id="settings")
         reuse = gr.Button("Use this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
-    tab = TrainTab(draft, preset, stop, resume, settings, drawn)
+    tab = TrainTab(stop, resume, settings, drawn)
 
     with settings_place:
-        preset_form.build(draft, [(train, partial(start, runs), [run, problem])])
-    preset.input(picked_draft, [preset, draft], draft, **QUIET)
-    draft.change(preset_choice, draft, preset, **QUIET)
-    reuse.click(shown(partial(reused_draft, runs)), [run, draft], draft, **QUIET)
+        preset_form.build(form, train, runs.start, run, problem)
+    form.edition.change(preset_choice, form.draft, preset, **QUIET)
+    form.follow(preset.input(picked_draft, [preset, form.draft], form.draft, **QUIET))
+    form.follow(reuse.click(shown(partial(reused_draft, runs)), [run, form.draft], form.draft, **QUIET))
     for button, action in ((stop, runs.stop), (resume, runs.resume)):
         button.click(shown(action), run, None, **QUIET).then(partial(run_shown, runs), run, tab.of_run, **QUIET)
     return tab
-
-
-def start(runs: Runs, preset: Preset | LabError) -> tuple[Any, dict[str, Any]]:
-    """Start a run from the filled form; return its name for the page to follow, or what was wrong."""
-    if isinstance(preset, LabError):
-        return gr.skip(), {"text": str(preset), "problem": True}
-    return runs.start(preset), {"text": ""}
 
 
 def run_shown(runs: Runs, run: str | None) -> list[Any]:
@@ -80,7 +75,7 @@ def run_shown(runs: Runs, run: str | None) -> list[Any]:
         gr.update(interactive=info.status in _STOPPABLE),
         gr.update(interactive=info.status in _RESUMABLE and not info.shipped),
         {"text": settings_line(runs, run)},
-        {"run": run},
+        {"run": run, "status": info.status},  # a changed status makes the charts ask at once
     ]
 
 
@@ -124,9 +119,7 @@ def progress(runs: Runs, request: dict[str, Any]) -> dict[str, Any]:
     """Answer the charts: where a run stands, and its figures after the steps they already have."""
     try:
         asked = ProgressRequest.model_validate(request)
-        return progress_since(
-            runs, asked.run, since_step=asked.since_step, since_evaluation=asked.since_evaluation
-        )
+        return progress_since(runs, asked.run, since_step=asked.since_step, since_evaluation=asked.since_evaluation)
     except ValidationError as error:
         return {"error": f"cannot answer this: {error.errors()[0]['msg']}"}
     except LabError as error:

@@ -51,7 +51,7 @@ function makeStep(step, at) {
   const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
   const look = make("button", {
     type: "button", class: "look", "aria-label": "look at step " + (at + 1), onclick: () => trigger("look", { step: at }),
-  }, "look at this step");
+  }, "attention");
   return make("tr", { role: "row" },
     cell({ "data-head": "step" }, String(at + 1)),
     cell({ class: "token", "data-head": "read" }, visibleToken(step.read)),

@@ -205,7 +205,7 @@ async function refresh() {
     return 1000;
   }
   takeNews(news);
-  return FINAL.includes(news.status) ? 2000 : 500;
+  return FINAL.includes(news.status) ? 1000 : 500;
 }
 
 function takeNews(news) {

@@ -207,7 +207,8 @@ function drawPlot(context, width, height, plot, theme) {
   const ticks = plot.log ? logTicks(low, high) : linearTicks(low, high, 5);
   const labels = Math.max(...ticks.map((tick) => context.measureText(plot.format(tick)).width), 20);
   const top = drawLegend(context, plot.lines, 0, width, theme);
-  const area = { left: labels + 10, right: width - 12, top: top + 6, bottom: height - 22 };
+  const overhang = context.measureText(tickText(plot.to)).width / 2 + 2; // the last step's label is centred on the edge
+  const area = { left: labels + 10, right: width - Math.max(12, overhang), top: top + 6, bottom: height - 22 };
   const perStep = (area.right - area.left) / (plot.to - plot.from);
   const perValue = (area.bottom - area.top) / (scale(high) - scale(low));
   const toX = (step) => area.left + (step - plot.from) * perStep;
