@@ -1,0 +1,147 @@
+"""The page in a real browser, as a person uses it."""
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+STEPS_SHOWN = "() => parseInt(document.querySelector('#charts .numbers')?.textContent.replace('·', ''))"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[(1280, 900), (390, 844)], ids=["desktop", "phone"])
+def page(browser: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, open and answered; any error in its console fails the test."""
+    width, height = request.param
+    context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.goto(address)
+    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"), timeout=10_000)
+    yield page
+    context.close()
+    assert errors == []
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Open a tab by its name."""
+    page.get_by_role("tab", name=name).click()
+
+
+def test_the_first_look_answers_and_shows_attention_before_any_click(page: Page):
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, address: str):
+    open_tab(page, "Train")
+    page.get_by_role("radio", name="tiny").check()
+    expect(page.locator("#summary")).to_contain_text("22,637 parameters")
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.wait_for_function(f"({STEPS_SHOWN})() > 5")
+    before = page.evaluate(STEPS_SHOWN)
+    page.wait_for_function(f"({STEPS_SHOWN})() > {before}")
+    expect(page.get_by_role("button", name="Stop")).to_be_enabled()
+
+    page.reload()  # in mid-training: everything is still there
+    expect(page.locator("#charts .state")).to_contain_text("training", timeout=10_000)
+    expect(page.locator("#settings")).to_contain_text("preset tiny, unchanged")
+    other = page.context.new_page()  # a second tab finds the run without being told
+    other.goto(address)
+    expect(other.locator("#charts .state")).to_contain_text("training", timeout=10_000)
+    other.close()
+
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#charts .state")).to_contain_text("stopped", timeout=3_000)
+    held = page.evaluate(STEPS_SHOWN)
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#charts .state")).to_contain_text("training", timeout=4_000)
+    expect(page.locator("#charts .state")).to_contain_text("finished", timeout=60_000)
+    assert page.evaluate(STEPS_SHOWN) == 2000 > held
+    expect(page.get_by_role("button", name="Stop")).to_be_disabled()
+
+    open_tab(page, "Decode")
+    page.get_by_label("Input").fill("1 2 3")
+    page.get_by_role("button", name="Decode").click()
+    expect(page.locator("#answer .output .tile")).to_have_text(list("321"))
+    page.get_by_role("button", name="look at step 1").click()
+    expect(page.locator("#viewer")).to_contain_text("Cross-attention, layer 1 of 1")
+    expect(page.locator("#attention-of")).to_contain_text("1 2 3 → 3 2 1")
+    page.get_by_role("radio", name="encoder self-attention").check()
+    expect(page.locator("#viewer")).to_contain_text("Encoder self-attention, layer 1 of 1")
+    expect(page).to_have_url(re.compile("input=1\\+2\\+3&block=encoder"))
+    page.goto(page.url)  # the address opens the same view again
+    open_tab(page, "Attention")
+    expect(page.locator("#viewer")).to_contain_text("Encoder self-attention, layer 1 of 1")
+    expect(page.locator("#attention-of")).to_contain_text("1 2 3 → 3 2 1")
+
+
+def test_a_heads_map_can_be_read_and_taken_away(page: Page):
+    open_tab(page, "Attention")
+    page.locator("#viewer").get_by_text("head 2", exact=True).click()
+    page.locator("#viewer").get_by_role("button", name="Table").click()
+    table = page.locator("#viewer table")
+    expect(table.get_by_role("row")).to_have_count(6)  # a header and five steps
+    for name, ending in (("PNG", ".png"), ("CSV", ".csv")):
+        with page.expect_download() as download:
+            page.locator("#viewer").get_by_role("button", name=name).click()
+        assert download.value.suggested_filename.endswith(ending)
+
+
+def test_a_zoom_outlives_new_points(page: Page):
+    open_tab(page, "Train")
+    canvas = page.locator("#charts canvas").first
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.3, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=5)
+    page.mouse.up()
+    reset = page.locator("#charts .reset")
+    expect(reset).to_be_visible()
+    page.wait_for_timeout(1500)  # a few polls later
+    expect(reset).to_be_visible()
+    reset.click()
+    expect(reset).to_be_hidden()
+
+
+def test_wrong_input_is_answered_with_a_reason_and_nothing_runs(page: Page):
+    for typed, reason in (("4 x", "'x' at position 2"), ("", "empty"), ("<img src=x onerror=window.P=1>", "'<'")):
+        page.get_by_label("Input").fill(typed)
+        page.get_by_role("button", name="Decode").click()
+        expect(page.locator("#decode-message")).to_contain_text(reason)
+    assert page.evaluate("window.P === undefined")
+    open_tab(page, "Train")
+    page.get_by_role("button", name=re.compile("^Model")).click()
+    field = page.get_by_label("d_model")
+    field.fill("30")
+    field.blur()
+    expect(page.locator("#summary")).to_contain_text("d_model=30 must be divisible by model.num_heads=4")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#train-problem")).to_contain_text("d_model=30")

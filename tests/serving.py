@@ -1,0 +1,36 @@
+"""Fixtures of the page's tests: a lab with the shipped run, and a server over it."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import app
+from core.run_folder import DEFAULT_ROOT
+from core.runs import Runs
+from ui.page import build_page
+
+SHIPPED = "digits-reversal-shipped"
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """A lab of its own, holding nothing but the shipped run."""
+    root: Path = tmp_path_factory.mktemp("checkpoints")
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
+    runs = Runs(root)
+    yield runs
+    runs.close()
+
+
+@pytest.fixture(scope="session")
+def address(runs: Runs) -> Iterator[str]:
+    """The page, served; its address."""
+    page = build_page(runs).queue(default_concurrency_limit=8, max_size=64)
+    _, address, _ = page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
+    yield address
+    page.close()

@@ -1,0 +1,201 @@
+"""The page's handlers, called directly: values in, values out."""
+
+import math
+
+import pytest
+
+from core.config import ConfigError, load_preset
+from core.errors import LabError
+from core.runs import Runs
+from tests.serving import SHIPPED
+from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
+from ui.settings_form import hints_with_problems, preset_from, settings_of, value_in
+from ui.views import BLOCK_NAMES, run_list, viewer_value
+
+
+@pytest.fixture(scope="module")
+def seen(runs: Runs):
+    """What the shipped run made of 4 8 2 9."""
+    return decode_tab.decode(runs, SHIPPED, "4 8 2 9")[0]
+
+
+def form_of(name: str, **changes):
+    """A preset, its settings, and a form filled with its values, some of them changed."""
+    preset = load_preset(name)
+    settings = settings_of(preset)
+    values = [changes.get(each.key.split(".")[1], value_in(preset, each)) for each in settings]
+    return preset, settings, values
+
+
+def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
+    run, draft, _, text, block, _ = page._open(runs, {})
+    assert run == SHIPPED
+    assert text == "4 8 2 9"
+    assert block == "cross"
+    assert draft.start == load_preset("digits-reversal")
+
+
+@pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"layer": "²"}, {"block": "<script>"}])
+def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: dict):
+    run, _, _, _, block, _ = page._open(runs, query)
+    assert run == SHIPPED
+    assert block == "cross"
+
+
+def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
+    seen, (message, answer, glance) = decode_tab.decode(runs, SHIPPED, "4829")
+    assert answer["output"] == answer["expected"] == list("9284")
+    assert answer["correct"] is True
+    assert "best weights" in message["text"]
+    assert [step["token"] for step in answer["steps"]] == [*"9284", "<EOS>"]
+    for step in answer["steps"]:
+        shares = [candidate["probability"] for candidate in step["candidates"]]
+        assert step["candidates"][0]["token"] == step["token"]
+        assert shares == sorted(shares, reverse=True)
+        assert sum(shares) <= 1 + 1e-6
+    assert glance["block"] == "cross"
+    assert seen.run == SHIPPED
+
+
+@pytest.mark.parametrize(
+    ("typed", "part"),
+    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5000 characters")],
+)
+def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed: str, part: str):
+    seen, (message, answer, glance) = decode_tab.decode(runs, SHIPPED, typed)
+    assert message["problem"]
+    assert part in message["text"]
+    assert (seen, answer, glance) == (None, None, None)
+
+
+def test_every_block_and_layer_has_its_heads_with_labelled_rows_and_columns(seen):
+    for block in BLOCK_NAMES:
+        for layer in (1, 2):
+            value = viewer_value(seen, block, layer)
+            assert len(value["heads"]) == 4
+            for head in value["heads"]:
+                assert len(head["weights"]) == len(value["rows"])
+                for row in head["weights"]:
+                    assert len(row) == len(value["columns"])
+                    assert sum(row) == pytest.approx(1, abs=2e-3)
+    assert value["rows"][0] == {"token": "<BOS>"}  # encoder: tokens look at tokens
+
+
+def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
+    value = viewer_value(seen, "cross", 2)
+    best = value["heads"][value["selected"] - 1]
+    assert value["marked"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
+    assert best["score"] == max(head["score"] for head in value["heads"])
+    assert best["score"] == pytest.approx(
+        sum(best["weights"][row][column] for row, column in value["marked"]) / 4, abs=1e-3
+    )
+    assert best["score"] > 0.7 > 4 * value["uniform"]
+
+
+def test_a_layer_or_block_that_is_not_there_gives_way_to_one_that_is(seen):
+    *_, layer, value = attention_tab.attention_of(seen, "cross", "9")
+    assert layer["value"] == "2"
+    assert value["title"].endswith("layer 2 of 2")
+    *_, value = attention_tab.attention_of(None, "cross", None)
+    assert value is None
+
+
+def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
+    good = {"title": "a $ title", "rows": ["$x$", "b"], "columns": ["c"], "weights": [[0.5], [1]], "marked": [[0, 0]]}
+    assert attention_tab.picture(good)["png"].startswith("iVBOR")
+    for change in (
+        {"weights": [[0.5]]},
+        {"weights": [[math.nan], [1]]},
+        {"rows": ["x"] * 500},
+        {"extra": 1},
+        {"title": 3},
+    ):
+        assert "error" in attention_tab.picture(good | change)
+    assert "error" in attention_tab.picture(None)
+
+
+def test_the_form_gives_back_the_preset_it_opened_with():
+    preset, settings, values = form_of("tiny")
+    assert (
+        preset_from(preset, settings, [float(value) if isinstance(value, int) else value for value in values]) == preset
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"d_model": 30}, "model.d_model=30 must be divisible by model.num_heads=4"),
+        ({"d_model": None}, "model.d_model is empty"),
+        ({"learning_rate": math.nan}, "training.learning_rate=nan"),
+        ({"steps": 10.5}, "training.steps=10.5"),
+        ({"batch_size": 0}, "training.batch_size=0"),
+        ({"max_length": 100}, "max_seq_len=64"),
+        ({"transform": "sort"}, "task.transform='sort'"),
+    ],
+)
+def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, changes: dict, part: str):
+    preset, settings, values = form_of("digits-reversal", **changes)
+    before = runs.names()
+    _, problem = preset_form.started(runs.start, preset, settings, *values)
+    summary, _, *hints = preset_form.check(preset, settings, *values)
+    assert problem["problem"]
+    assert part in problem["text"]
+    assert part in summary["text"]
+    assert any(hint["info"].startswith("✗") for hint in hints)
+    assert runs.names() == before
+
+
+def test_the_form_tells_what_was_changed():
+    preset, settings, values = form_of("tiny", steps=500)
+    summary, _, *_ = preset_form.check(preset, settings, *values)
+    assert "training.steps 2000 → 500" in summary["text"]
+    assert "22,637 parameters" in summary["text"]
+    hints = dict(zip([each.key for each in settings], hints_with_problems(preset, settings, values, []), strict=True))
+    assert hints["training.steps"].startswith("changed; the preset says 2000")
+    assert not hints["training.seed"].startswith("changed")
+
+
+def test_a_saved_preset_loads_again_under_a_name_of_its_own():
+    preset, settings, values = form_of("tiny", steps=500)
+    text = preset_form.as_yaml(preset, settings, *values)
+    draft = preset_form.loaded_draft(text.encode(), train_tab.first_draft())
+    assert draft.start.name == "tiny-changed"
+    assert draft.start.training.steps == 500
+    assert draft.start.model == preset.model
+
+
+@pytest.mark.parametrize("data", [b"\xff\xfe", b"a: &x [*x]", b"[" * 100_000, b"task: {colour: red}", b"", None])
+def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
+    with pytest.raises(ConfigError):
+        preset_form.loaded_draft(data, train_tab.first_draft())
+
+
+def test_progress_answers_anybody_and_breaks_for_nobody(runs: Runs):
+    good = train_tab.progress(runs, {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
+    assert good["points"]["step"] == list(range(991, 1001))
+    assert good["evaluations"]["step"] == [975, 1000]
+    assert good["status"] == "finished"
+    for request in (None, [], {"run": 3}, {"run": "../x"}, {"run": SHIPPED, "since_step": "1"}, {"run": "x" * 1000}):
+        assert "error" in train_tab.progress(runs, request)
+
+
+def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
+    damaged = runs.root / "damaged-run"
+    damaged.mkdir()
+    (damaged / "preset.yaml").write_text("[")
+    (damaged / "run.json").write_text("{")
+    assert [each["id"] for each in run_list(runs)["runs"]] == [SHIPPED]
+
+
+def test_lab_errors_reach_the_page_as_text_not_markup(runs: Runs):
+    import gradio as gr
+
+    from ui.errors import shown
+
+    def fail() -> None:
+        raise LabError("<img src=x onerror=alert(1)>")
+
+    with pytest.raises(gr.Error) as raised:
+        shown(fail)()
+    assert "<img" not in raised.value.message
+    assert api.expose

@@ -1,0 +1,61 @@
+"""One journey through the API, as another program would make it."""
+
+import time
+
+import pytest
+from gradio_client import Client
+from gradio_client.exceptions import AppError
+
+from tests.serving import SHIPPED
+
+
+@pytest.fixture(scope="module")
+def client(address: str) -> Client:
+    """A client of the served page."""
+    return Client(address, verbose=False)
+
+
+def test_a_program_can_do_what_the_page_does(client: Client):
+    assert [run["id"] for run in client.predict(api_name="/list_runs")["runs"]][-1] == SHIPPED
+
+    changes = {"training.steps": 120, "training.warmup_steps": 10, "training.evaluate_every": 20}
+    run = client.predict("tiny", changes, api_name="/train")["run"]
+    seen = []
+    while not seen or seen[-1]["status"] in ("queued", "training"):
+        seen.append(client.predict(run, -1, api_name="/progress"))
+        assert len(seen) < 600, seen[-1]
+        time.sleep(0.05)
+    assert seen[-1]["status"] == "finished"
+    assert seen[-1]["points"]["step"] == list(range(1, 121))
+    assert seen[-1]["evaluations"]["step"] == list(range(0, 121, 20))
+    losses = seen[-1]["points"]["loss"]
+    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+
+    answer = client.predict(run, "1 2 3", api_name="/decode")
+    assert answer["expected"] == ["3", "2", "1"]
+    heads = client.predict(SHIPPED, "4 8 2 9", "encoder", 1, api_name="/attention")["heads"]
+    assert len(heads) == 4
+    assert len(heads[0]["weights"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "arguments", "part"),
+    [
+        ("/train", ("tiny", {"model.d_model": 31}), "d_model=31"),
+        ("/train", ("../secret", {}), "preset="),
+        ("/decode", (SHIPPED, "a b"), "'a' at position 1"),
+        ("/decode", ("../../x", "1"), "is not a name"),
+        ("/attention", (SHIPPED, "1 2 3", "cross", 7), "layer=7"),
+        ("/stop", (SHIPPED,), "is not training"),
+        ("/resume", (SHIPPED,), "finished"),
+    ],
+)
+def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tuple, part: str):
+    with pytest.raises(AppError) as raised:
+        client.predict(*arguments, api_name=endpoint)
+    assert part in str(raised.value)
+
+
+def test_only_the_actions_are_public(client: Client):
+    named = client.view_api(return_format="dict")["named_endpoints"]
+    assert set(named) == {"/list_runs", "/train", "/stop", "/resume", "/progress", "/decode", "/attention"}
