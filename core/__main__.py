@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from core.errors import LabError
+from core.errors import InputError, LabError
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Imported only now, and only this one: `presets` need not wait for torch.
     command = importlib.import_module(f"core.commands.{options.command}")
     try:
+        _check_folder(options.checkpoints)
         return command.run(options)
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -30,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--checkpoints",
         type=Path,
-        default=os.environ.get("ATTENTION_LAB_CHECKPOINTS"),
+        default=_default_folder(),
         metavar="FOLDER",
         help="where runs are kept (default: checkpoints/ of the project, or $ATTENTION_LAB_CHECKPOINTS)",
     )
@@ -62,6 +63,16 @@ def _parser() -> argparse.ArgumentParser:
     presets = commands.add_parser("presets", help="list the presets")
     _add_json(presets)
     return parser
+
+
+def _default_folder() -> Path | None:
+    named = os.environ.get("ATTENTION_LAB_CHECKPOINTS")
+    return Path(named) if named else None
+
+
+def _check_folder(folder: Path | None) -> None:
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise InputError(f"--checkpoints={folder} is a file; it must be a folder")
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

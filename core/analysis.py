@@ -78,11 +78,13 @@ def score_cross_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.T
 
 
 def score_decoded(task: Task, pairs: Batch, decoded: Decoded) -> list[HeadScore]:
-    """Score the cross-attention of a decode that recorded its maps; [] where it recorded none."""
+    """Score the cross-attention of a decode that recorded its maps; [] where there is nothing to score."""
     if decoded.maps is None or decoded.maps.cross is None:
         return []
     columns = true_columns(task, pairs, steps=decoded.tokens.shape[1])
     columns = columns.masked_fill(decoded.tokens == PAD_ID, NO_SOURCE)  # after its EOS a sequence makes no steps
+    if (columns == NO_SOURCE).all():
+        return []
     return score_cross_heads(decoded.maps.cross, columns, pairs.src)
 
 

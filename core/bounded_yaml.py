@@ -58,6 +58,10 @@ def load(text: str | bytes) -> Any:
         raise BoundedYamlError(f"not valid YAML: {_one_line(error)}") from error
     except RecursionError as error:
         raise BoundedYamlError(f"nested more than {MAX_DEPTH} levels deep") from error
+    except BoundedYamlError:
+        raise
+    except ValueError as error:  # looks like a date or a number but is none, such as 2001-13-45
+        raise BoundedYamlError(f"a value cannot be read: {_one_line(error)}") from error
 
 
 def _as_text(text: str | bytes) -> str:
@@ -92,12 +96,12 @@ def _check_events(text: str) -> None:
 def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
     if len(event.value) > MAX_SCALAR:
         raise BoundedYamlError(f"a value of {len(event.value)} characters; at most {MAX_SCALAR} (line {line})")
-    if event.value == "<<":
+    if event.value == "<<" and event.style is None:
         raise BoundedYamlError(f"merge keys (<<) are not allowed (line {line})")
     plain_number = event.style is None and event.value.lstrip("+-").isdigit()
     if plain_number and len(event.value) > MAX_DIGITS:
         raise BoundedYamlError(f"a number of {len(event.value)} digits (line {line})")
 
 
-def _one_line(error: yaml.YAMLError) -> str:
+def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())

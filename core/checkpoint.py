@@ -88,7 +88,10 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         raise CheckpointError(f"{path.name} cannot be read: {error}") from error
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path.name} has format {metadata.get('format')!r}, not {FORMAT!r}")
-    return tensors, json.loads(metadata["facts"])
+    try:
+        return tensors, json.loads(metadata["facts"])
+    except (KeyError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"{path.name} does not say what it holds: {error!r}") from error
 
 
 def _fill(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:

@@ -180,19 +180,27 @@ def parse_preset(document: Any, *, name: str | None = None) -> Preset:
         raise ConfigError([_problem(detail) for detail in error.errors()]) from error
 
 
-def load_preset(name_or_path: str | Path, *, folder: Path = PRESET_FOLDER) -> Preset:
-    """Load a preset by its name, or from the path of a YAML file.
+def load_preset(name: str, *, folder: Path = PRESET_FOLDER) -> Preset:
+    """Load a preset by its name, which may come from a visitor: it cannot leave the folder.
 
     Raises:
-        ConfigError: there is no such preset, or the file does not hold a valid one.
+        ConfigError: there is no such preset, or its file does not hold a valid one.
     """
-    text = str(name_or_path)
-    is_path = isinstance(name_or_path, Path) or text.endswith((".yaml", ".yml"))
-    path = Path(text) if is_path else folder / f"{text}.yaml"
-    if (not is_path and not re.fullmatch(NAME_PATTERN, text)) or not path.is_file():
-        known = ", ".join(preset_names(folder))
-        raise ConfigError([("preset", f"preset={_short(text)} is neither one of {known} nor a YAML file")])
-    return read_preset(path.read_bytes(), name=_name_from(path.stem))
+    if name not in preset_names(folder):
+        raise ConfigError([("preset", f"preset={_short(name)} is not one of {', '.join(preset_names(folder))}")])
+    return read_preset((folder / f"{name}.yaml").read_bytes(), name=name)
+
+
+def load_preset_file(path: Path) -> Preset:
+    """Load a preset from a YAML file of the person at the keyboard.
+
+    Raises:
+        ConfigError: the file cannot be read or does not hold a valid preset.
+    """
+    try:
+        return read_preset(path.read_bytes(), name=_name_from(path.stem))
+    except OSError as error:
+        raise ConfigError([("preset", f"preset={_short(str(path))} cannot be read: {error.strerror}")]) from error
 
 
 def read_preset(text: str | bytes, *, name: str) -> Preset:
@@ -215,15 +223,27 @@ def preset_names(folder: Path = PRESET_FOLDER) -> list[str]:
 
 def preset_to_yaml(preset: Preset) -> str:
     """Write a preset as commented YAML, which ``read_preset`` reads back to an equal one."""
-    lines = [f"name: {preset.name}", yaml.safe_dump({"description": preset.description}, width=100).strip()]
+    lines = [f"name: {_as_scalar(preset.name)}", f"description: {_as_scalar(preset.description)}"]
     for section_name in SECTIONS:
         section = getattr(preset, section_name)
         lines += ["", f"{section_name}:"]
         for field, info in type(section).model_fields.items():
-            value = yaml.safe_dump(getattr(section, field)).split("\n")[0]
+            value = _as_scalar(getattr(section, field))
             comment = f"  # {info.description}" if info.description else ""
             lines.append(f"  {field}: {value}{comment}")
     return "\n".join(lines) + "\n"
+
+
+def _as_scalar(value: Any) -> str:
+    """Write one value so that ``bounded_yaml`` reads the same: quoted where it would be taken for something else."""
+    plain = str(value)
+    try:
+        reads_same = "#" not in plain and bounded_yaml.load(f"key: {plain}") == {"key": value}
+    except bounded_yaml.BoundedYamlError:
+        reads_same = False
+    if reads_same:
+        return plain
+    return yaml.safe_dump(value, default_style='"', allow_unicode=True, width=10_000).strip()
 
 
 def _name_from(stem: str) -> str:
@@ -254,5 +274,8 @@ def _known_keys(location: tuple) -> str:
 
 def _short(value: Any) -> str:
     """Show a value in a message without letting a stranger's megabyte into it."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an int of more digits than Python prints
+        text = f"a number of {value.bit_length()} bits"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,6 +1,7 @@
 """The figures of a run over its steps: kept in memory for the page, and as JSON lines in the run's folder."""
 
 import json
+import logging
 import threading
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from core.training import EvaluationEvent, StepEvent
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 MAX_POINTS = 5_000  # more than a chart is wide; a longer run keeps every second, third … step
+_log = logging.getLogger(__name__)
 
 
 class History:
@@ -59,15 +61,16 @@ class History:
 
     @classmethod
     def load(cls, path: Path, steps: int) -> "History":
-        """Read the rows of a file; a last line that a crash cut off is left out."""
+        """Read the rows of a file; lines that are damaged, such as a last one that a crash cut off, are left out."""
         history = cls(steps)
         text = path.read_text() if path.is_file() else ""
-        for line in text.splitlines(keepends=True):
-            if not line.endswith("\n"):
-                break
-            row = json.loads(line)
-            columns = POINT_COLUMNS if "loss" in row else EVALUATION_COLUMNS
-            history._rows[columns].append(tuple(row[column] for column in columns))
+        for line in text.splitlines():
+            try:
+                row = json.loads(line)
+                columns = POINT_COLUMNS if "loss" in row else EVALUATION_COLUMNS
+                history._rows[columns].append(tuple(row[column] for column in columns))
+            except (ValueError, TypeError, KeyError):
+                _log.warning("%s: a damaged line is left out", path)
         return history
 
     def _after(self, columns: tuple[str, ...], since: int) -> dict[str, list]:

@@ -9,7 +9,7 @@ from filelock import FileLock
 
 from core.config import Preset
 from core.history import History
-from core.recording import continued_state, copy_of_weights, train_recorded
+from core.recording import continued_state, copy_of_weights, failure_noted, train_recorded
 from core.run_folder import RunFolder, Status
 from core.training import EvaluationEvent, Event, StepEvent, TrainingState
 
@@ -24,8 +24,8 @@ class LiveRun:
         stop: set it to ask the run to stop after its present step.
         info: status and figures as of the last event.
         history: figures by step, growing.
-        weights: a copy of the weights that is never written to again, or None before the first.
-        weights_step: the step they are from.
+        published: the step of the latest copy of the weights, and the copy, which is never written to again; None
+            before the first.
     """
 
     def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock) -> None:
@@ -33,16 +33,21 @@ class LiveRun:
         self.stop = threading.Event()
         self.info = folder.info()
         self.history = History.load(folder.metrics, preset.training.steps)
-        self.weights: dict[str, torch.Tensor] | None = None
-        self.weights_step = -1
-        self._published = 0.0
+        self.published: tuple[int, dict[str, torch.Tensor]] | None = None
+        self._published_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
 
     def train(self, threads: int) -> None:
-        """Train to the end or until stopped, on so many torch threads."""
+        """Train to the end or until stopped.
+
+        Args:
+            threads: torch threads for a new run; a continued one keeps its own number, or it would not continue
+                bit for bit.
+        """
         torch.set_num_threads(threads)
-        state = continued_state(self.folder)
-        state.threads = threads
+        with failure_noted(self.folder):
+            state = continued_state(self.folder)
+        torch.set_num_threads(state.threads)
         self.history.rewind(state.step, evaluated_step=state.evaluated_step)
         self.info = train_recorded(
             self.folder,
@@ -75,7 +80,6 @@ class LiveRun:
                 "seconds": state.seconds,
             }
         )
-        if isinstance(event, EvaluationEvent) or now - self._published > SECONDS_BETWEEN_PUBLICATIONS:
-            # The step first: a reader that sees the old step with new weights only rebuilds once too often.
-            self.weights_step, self.weights = state.step, copy_of_weights(state.model)
-            self._published = now
+        if isinstance(event, EvaluationEvent) or now - self._published_at > SECONDS_BETWEEN_PUBLICATIONS:
+            self.published = state.step, copy_of_weights(state.model)
+            self._published_at = now

@@ -1,7 +1,8 @@
 """Keep what training tells: its figures, its best weights and the state to continue from, in the run's folder."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -96,17 +97,25 @@ def train_recorded(
         The run's last status and figures. An exception leaves the run marked failed, and is raised on.
     """
     recorder = Recorder(folder, state, history)
-    try:
+    with failure_noted(folder):
         for event in train(state):
             recorder.keep(event)
             on_event(event)
             if isinstance(event, StepEvent) and should_stop():
                 recorder.end("stopped")
                 break
-    except Exception as error:
-        folder.write_info(folder.info().model_copy(update={"status": "failed", "message": _in_words(error)}))
-        raise
     return folder.info()
+
+
+@contextmanager
+def failure_noted(folder: RunFolder) -> Iterator[None]:
+    """Mark the run failed, with the reason, if an exception leaves the block; it is raised on."""
+    try:
+        yield
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        folder.write_info(folder.info().model_copy(update={"status": "failed", "message": message}))
+        raise
 
 
 def continued_state(folder: RunFolder) -> TrainingState:
@@ -123,7 +132,3 @@ def copy_of_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 def _facts(event: EvaluationEvent) -> dict:
     figures = event.evaluation
     return {"step": event.step, "validation_loss": figures.loss, "exact_match": figures.exact_match}
-
-
-def _in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

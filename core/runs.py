@@ -163,7 +163,7 @@ class Runs:
             RunError: there is no such run, or it has no weights yet.
         """
         live = self._live.get(name)
-        if live is not None and live.weights is not None:
+        if live is not None and live.published is not None:
             return self._latest_of(live)
         folder, preset = RunFolder(self.root, name), self.preset(name)
         if not folder.best.exists():
@@ -182,9 +182,14 @@ class Runs:
 
     def _enqueue(self, folder: RunFolder) -> None:
         lock = folder.lock()
-        folder.write_info(folder.info().model_copy(update={"status": "queued", "message": ""}))
+        try:
+            folder.write_info(folder.info().model_copy(update={"status": "queued", "message": ""}))
+            live = LiveRun(folder, self.preset(folder.name), lock)
+        except BaseException:
+            lock.release()
+            raise
         with self._lock:
-            self._live[folder.name] = LiveRun(folder, self.preset(folder.name), lock)
+            self._live[folder.name] = live
             self._waiting.append(folder.name)
             self._fill_slots()
 
@@ -209,7 +214,7 @@ class Runs:
         self._live.pop(name).lock.release()
 
     def _latest_of(self, live: LiveRun) -> Published:
-        name, step, weights = live.folder.name, live.weights_step, live.weights
+        name, (step, weights) = live.folder.name, live.published
         with self._lock:
             known = self._latest.get(name)
         if known is not None and known.step == step:

@@ -2,6 +2,8 @@
 
 import argparse
 
+import torch
+
 from core.commands.train import train_with_bar
 from core.history import History
 from core.recording import continued_state
@@ -13,6 +15,7 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder(options.checkpoints or DEFAULT_ROOT, options.run)
     check_resumable(folder)
     state = continued_state(folder)
+    torch.set_num_threads(state.threads)  # or the rest would not be the same bit for bit
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     return train_with_bar(folder, state, history, as_json=options.json)

@@ -6,12 +6,13 @@ import json
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from core import bounded_yaml
-from core.config import ConfigError, Preset, load_preset
+from core.config import ConfigError, Preset, load_preset, load_preset_file
 from core.history import History
 from core.recording import train_recorded
 from core.run_folder import DEFAULT_ROOT, RunFolder
@@ -20,7 +21,7 @@ from core.training import EvaluationEvent, Event, StepEvent, TrainingState, new_
 
 def run(options: argparse.Namespace) -> int:
     """Train a new run to its end, or until Ctrl+C, which saves it first."""
-    preset = load_preset(options.preset).with_changes(_changes(options.set, options.seed))
+    preset = _preset(options.preset).with_changes(_changes(options.set, options.seed))
     folder = RunFolder.create(options.checkpoints or DEFAULT_ROOT, preset, name=options.run)
     return train_with_bar(folder, new_state(preset), History(preset.training.steps), as_json=options.json)
 
@@ -45,6 +46,11 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *,
     if as_json:
         print(json.dumps(_summary(folder.name, preset, state, info.status)))
     return 1 if info.status == "failed" else 0
+
+
+def _preset(name_or_path: str) -> Preset:
+    is_path = name_or_path.endswith((".yaml", ".yml"))
+    return load_preset_file(Path(name_or_path)) if is_path else load_preset(name_or_path)
 
 
 def _changes(settings: list[str], seed: int | None) -> dict[str, Any]:
