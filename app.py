@@ -10,6 +10,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "100000")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
 
 import gradio as gr
+import torch
 
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
@@ -31,6 +32,7 @@ LAUNCH = {
 def main() -> None:
     """Read the flags, build the page, serve it until Ctrl+C, and save what still trains."""
     options = _parser().parse_args()
+    torch.set_num_threads(1)  # for handlers: two runs with a thread each already fill two cores
     runs = Runs(options.checkpoints, max_active=options.max_runs)
     page = build_page(runs).queue(default_concurrency_limit=8, max_size=64)
     try:

@@ -42,8 +42,9 @@ def build(seen: gr.State) -> AttentionTab:
             label="Which attention",
             elem_id="block",
             interactive=True,
+            scale=3,
         )
-        layer = gr.Radio(["1"], value="1", label="Layer", elem_id="layer", interactive=True)
+        layer = gr.Radio(["1"], value="1", label="Layer", elem_id="layer", interactive=True, scale=1)
     viewer = attention_viewer(picture)
     tab = AttentionTab(heading, block, layer, viewer)
     gr.on(

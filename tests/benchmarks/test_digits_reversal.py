@@ -1,0 +1,37 @@
+"""The figure README claims for the digits: trained in full, three seeds, minutes long."""
+
+import statistics
+
+import pytest
+
+from core.analysis import best_of_layer, score_decoded
+from core.config import load_preset
+from core.decoding import decode
+from core.evaluation import evaluate
+from core.models import count_parameters
+from core.training import held_out_pairs, new_state, train
+
+SEEDS = (0, 1, 2)
+
+
+@pytest.mark.slow
+def test_digits_reversal_is_solved_within_1000_steps() -> None:
+    exact, shares, hits = [], [], []
+    for seed in SEEDS:
+        state = new_state(load_preset("digits-reversal").with_changes({"training.seed": seed}))
+        for _ in train(state):
+            pass
+        assert count_parameters(state.model) == 169_933
+        assert state.step <= 1000
+        pairs = held_out_pairs(state.task, 10_000, split="test")
+        assert len(pairs) == 10_000
+        exact.append(evaluate(state.model, pairs).exact_match)
+        state.model.eval()
+        sample = pairs[:1000]
+        decoded = decode(state.model, sample.src, max_steps=sample.tgt_out.shape[1], need_weights=True)
+        best = best_of_layer(score_decoded(state.task, sample, decoded), layer=2)
+        shares.append(best.share)
+        hits.append(best.hits)
+    print(f"exact match {exact}; best last-layer head: share {shares}, largest weight on the true token {hits}")
+    assert statistics.median(exact) >= 0.999
+    assert min(hits) >= 0.95

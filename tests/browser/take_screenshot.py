@@ -1,0 +1,38 @@
+"""Make the README's picture of the page: ``python -m tests.browser.take_screenshot``."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+
+import app
+from core.run_folder import DEFAULT_ROOT
+from core.runs import Runs
+from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.serving import SHIPPED
+from ui.page import build_page
+from ui.scripts import ASSETS
+
+
+def main() -> None:
+    """Serve the page over the shipped run alone, open the Attention tab and photograph it."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(DEFAULT_ROOT / SHIPPED, Path(folder) / SHIPPED)
+        page = build_page(Runs(Path(folder)))
+        _, address, _ = page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+            tab = browser.new_page(viewport={"width": 1280, "height": 900}, device_scale_factor=1.5)
+            tab.goto(address)
+            tab.wait_for_selector("#answer .tile")
+            tab.get_by_role("tab", name="Attention").click()
+            tab.wait_for_selector("#viewer canvas:visible")
+            tab.wait_for_timeout(1000)
+            tab.screenshot(path=ASSETS / "screenshot.png")
+            browser.close()
+        page.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What every test may ask for: a preset that trains in a blink, a folder for runs, and repeatable numbers."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import settings
+
+from core.config import Preset, load_preset
+from core.models.seq2seq import Decoding, Memory, Seq2Seq
+from core.vocab import PAD_ID
+
+settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
+settings.load_profile("lab")
+
+SMALL = {
+    "model.d_model": 16,
+    "model.num_heads": 2,
+    "model.d_ff": 32,
+    "model.max_seq_len": 16,
+    "training.steps": 8,
+    "training.batch_size": 8,
+    "training.learning_rate": 0.01,
+    "training.warmup_steps": 2,
+    "training.evaluate_every": 4,
+    "training.validation_sequences": 16,
+}
+
+
+@pytest.fixture(autouse=True)
+def repeatable() -> Iterator[None]:
+    """Fix PyTorch's global generator and its thread count, so that no test depends on another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Preset:
+    """The tiny preset, made smaller still: 8 steps of 8 sequences, evaluated at 0, 4 and 8."""
+    return load_preset("tiny").with_changes(SMALL)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder for runs that does not exist yet."""
+    return tmp_path / "checkpoints"
+
+
+class ScriptedModel(Seq2Seq):
+    """Writes what ``answers`` says for each source, whatever it reads; for tests of what surrounds a model.
+
+    ``answers`` maps src (B, S) to the tokens it is to produce, (B, T).
+    """
+
+    def __init__(self, answers: Callable[[torch.Tensor], torch.Tensor], max_seq_len: int = 64) -> None:
+        super().__init__()
+        self.answers, self.max_seq_len = answers, max_seq_len
+
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+        return Memory(src, (src != PAD_ID)[:, None, None, :])
+
+    def decode(
+        self, tgt_in: torch.Tensor, memory: Memory, cache: Any = None, *, need_weights: bool = False
+    ) -> Decoding:
+        past = cache or 0
+        end = past + tgt_in.shape[1]
+        answers = self.answers(memory.states)
+        answers = torch.nn.functional.pad(answers, (0, max(0, end - answers.shape[1])))[:, past:end]
+        return Decoding(torch.nn.functional.one_hot(answers, 13) * 50.0, end)
+
+
+@pytest.fixture(scope="session")
+def scripted() -> type[ScriptedModel]:
+    """A model that answers as it is told to."""
+    return ScriptedModel

@@ -1,0 +1,164 @@
+"""Attention equals PyTorch's own, written both ways, and keeps its promises about masks."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from core.models.attention import MultiHeadAttention, attention_weights
+from core.models.transformer import causal_mask
+
+B, TQ, TK, D, H = 3, 5, 7, 16, 4
+
+
+def reference_of(ours: MultiHeadAttention) -> nn.MultiheadAttention:
+    """PyTorch's attention with our weights copied into it."""
+    reference = nn.MultiheadAttention(D, H, batch_first=True)
+    projections = (ours.w_q, ours.w_k, ours.w_v)
+    with torch.no_grad():
+        reference.in_proj_weight.copy_(torch.cat([linear.weight for linear in projections]))
+        reference.in_proj_bias.copy_(torch.cat([linear.bias for linear in projections]))
+        reference.out_proj.weight.copy_(ours.w_o.weight)
+        reference.out_proj.bias.copy_(ours.w_o.bias)
+    return reference
+
+
+def padding(lengths: list[int], width: int) -> torch.Tensor:
+    """(B, width) bool, True = a real token."""
+    return torch.arange(width) < torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("masked", ["nothing", "padding", "future"])
+def test_output_weights_and_gradients_equal_pytorchs_with_copied_weights(masked, need_weights):
+    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    reference = reference_of(ours)
+    x = torch.randn(B, TQ, D, requires_grad=True)
+    seen = torch.randn(B, TK if masked != "future" else TQ, D, requires_grad=True)
+    real = padding([TK, 4, 1], TK)
+    ours_mask, theirs = {
+        "nothing": (None, {}),
+        # Theirs means the opposite: True = may not attend.
+        "padding": (real[:, None, None, :], {"key_padding_mask": ~real}),
+        "future": (causal_mask(TQ), {"attn_mask": ~torch.ones(TQ, TQ, dtype=torch.bool).tril()}),
+    }[masked]
+    upstream = torch.randn(B, TQ, D)
+
+    output, weights = ours(x, ours.keys_values(seen), ours_mask, need_weights=need_weights)
+    inputs = torch.autograd.grad(output, [x, seen], upstream, retain_graph=True)
+    output.backward(upstream)
+    expected, expected_weights = reference(x, seen, seen, average_attn_weights=False, **theirs)
+    expected_inputs = torch.autograd.grad(expected, [x, seen], upstream, retain_graph=True)
+    expected.backward(upstream)
+
+    close = {"atol": 1e-5, "rtol": 1e-5}
+    assert_close(output, expected, **close)
+    if need_weights:
+        assert_close(weights, expected_weights, **close)
+    else:
+        assert weights is None
+    assert_close(inputs, expected_inputs, **close)
+    projections = (ours.w_q, ours.w_k, ours.w_v)
+    assert_close(torch.cat([linear.weight.grad for linear in projections]), reference.in_proj_weight.grad, **close)
+    assert_close(torch.cat([linear.bias.grad for linear in projections]), reference.in_proj_bias.grad, **close)
+    assert_close(ours.w_o.weight.grad, reference.out_proj.weight.grad, **close)
+    assert_close(ours.w_o.bias.grad, reference.out_proj.bias.grad, **close)
+
+
+@pytest.mark.parametrize("mask", [None, padding([TK, 4, 1], TK)[:, None, None, :]])
+def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask):
+    ours = MultiHeadAttention(d_model=D, num_heads=H).eval()
+    x, seen = torch.randn(B, TQ, D), torch.randn(B, TK, D)
+    explicit, _ = ours(x, ours.keys_values(seen), mask, need_weights=True)
+    fused, _ = ours(x, ours.keys_values(seen), mask)
+    assert_close(explicit, fused, atol=1e-6, rtol=1e-5)
+
+
+def test_rows_sum_to_one_and_masked_weights_are_exactly_zero():
+    real = padding([TK, 4, 1], TK)[:, None, None, :]
+    weights = attention_weights(torch.randn(B, H, TQ, 4) * 5, torch.randn(B, H, TK, 4) * 5, real)
+    assert_close(weights.sum(-1), torch.ones(B, H, TQ), atol=1e-6, rtol=0)
+    assert (weights.masked_select(~real.expand_as(weights)) == 0).all()
+    assert (weights >= 0).all()
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_a_row_with_nothing_to_attend_to_gives_zeros_and_finite_gradients(need_weights):
+    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    x = torch.randn(B, TQ, D, requires_grad=True)
+    seen = torch.randn(B, TK, D, requires_grad=True)
+    mask = padding([TK, 0, 2], TK)[:, None, None, :]
+    output, weights = ours(x, ours.keys_values(seen), mask, need_weights=need_weights)
+    # Zeros from every head leave the output projection with nothing but its bias.
+    assert_close(output[1], ours.w_o.bias.expand(TQ, D), atol=0, rtol=0)
+    if need_weights:
+        assert (weights[1] == 0).all()
+    output.square().sum().backward()
+    for tensor in (x, seen, *ours.parameters()):
+        assert tensor.grad.isfinite().all()
+    assert (seen.grad[1] == 0).all()
+
+
+def test_all_heads_at_once_equal_one_head_at_a_time():
+    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    x, seen = torch.randn(B, TQ, D), torch.randn(B, TK, D)
+    output, weights = ours(x, ours.keys_values(seen), None, need_weights=True)
+    width, heads = D // H, []
+    for head in range(H):
+        own = slice(head * width, (head + 1) * width)
+        query, key, value = (
+            states @ linear.weight[own].T + linear.bias[own]
+            for states, linear in ((x, ours.w_q), (seen, ours.w_k), (seen, ours.w_v))
+        )
+        alone = (query @ key.transpose(1, 2) / math.sqrt(width)).softmax(-1)
+        assert_close(weights[:, head], alone, atol=1e-6, rtol=1e-5)
+        heads.append(alone @ value)
+    assert_close(output, ours.w_o(torch.cat(heads, -1)), atol=1e-6, rtol=1e-5)
+
+
+def test_identity_queries_and_keys_of_width_two_give_the_textbook_weights():
+    eye = torch.eye(2)[None, None]
+    expected = torch.tensor([[0.670, 0.330], [0.330, 0.670]])  # softmax(1/√2, 0)
+    assert_close(attention_weights(eye, eye, None)[0, 0], expected, atol=5e-4, rtol=0)
+
+
+def test_scores_far_apart_stay_finite():
+    query = torch.tensor([[[[1e4]]]])
+    weights = attention_weights(query, torch.tensor([[[[1e4], [-1e4]]]]), torch.tensor([True, True]))
+    assert_close(weights.flatten(), torch.tensor([1.0, 0.0]), atol=0, rtol=0)
+
+
+def test_weights_are_reported_before_dropout_and_detached():
+    generator = torch.Generator().manual_seed(1)
+    ours = MultiHeadAttention(d_model=D, num_heads=H, dropout=0.5, generator=generator).train()
+    x = torch.randn(B, TQ, D)
+    first, weights = ours(x, ours.keys_values(x), None, need_weights=True)
+    second, again = ours(x, ours.keys_values(x), None, need_weights=True)
+    assert not torch.equal(first, second)  # dropout fell on the weights …
+    assert_close(weights, again, atol=0, rtol=0)  # … but not on those reported
+    assert_close(weights.sum(-1), torch.ones(B, H, TQ), atol=1e-6, rtol=0)
+    assert not weights.requires_grad
+
+
+def test_dropout_falls_on_the_weights_also_when_they_are_not_asked_for():
+    ours = MultiHeadAttention(d_model=D, num_heads=H, dropout=0.5, generator=torch.Generator().manual_seed(1)).train()
+    x = torch.randn(B, TQ, D)
+    assert not torch.equal(ours(x, ours.keys_values(x), None)[0], ours(x, ours.keys_values(x), None)[0])
+
+
+def test_a_width_that_heads_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="d_model=30 must be divisible by num_heads=4"):
+        MultiHeadAttention(d_model=30, num_heads=4)
+
+
+@pytest.mark.parametrize(("length", "past"), [(4, 0), (3, 2), (2, 5)])
+def test_causal_mask_lets_each_token_see_the_past_and_itself(length, past):
+    mask = causal_mask(length, past=past)
+    expected = [[column <= past + row for column in range(past + length)] for row in range(length)]
+    assert mask.tolist() == expected
+
+
+def test_a_single_new_token_needs_no_causal_mask():
+    assert causal_mask(1, past=3) is None

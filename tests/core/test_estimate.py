@@ -1,0 +1,54 @@
+"""The estimate is positive, about right, quick, and disturbs nothing."""
+
+import time
+
+import pytest
+
+from core import estimate
+from core.estimate import seconds_to_train
+from core.training import new_state, train
+
+
+def test_the_estimate_is_about_the_time_that_training_takes(tiny):
+    preset = tiny.with_changes({"training.steps": 100, "training.evaluate_every": 100})
+    estimated = seconds_to_train(preset)
+    started = time.perf_counter()
+    list(train(new_state(preset)))
+    measured = time.perf_counter() - started
+    assert measured / 8 < estimated < measured * 4
+
+
+def test_twice_the_steps_take_twice_the_time(tiny, monkeypatch):
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: 0.5)
+    assert seconds_to_train(tiny) == pytest.approx(4.0)
+    assert seconds_to_train(tiny.with_changes({"training.steps": 16})) == pytest.approx(8.0)
+
+
+def test_a_large_batch_is_measured_in_part_and_scaled_up(tiny, monkeypatch):
+    measured = []
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: measured.append(preset) or 0.5)
+    monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1e7)
+    seconds = seconds_to_train(tiny.with_changes({"training.batch_size": 4096}))
+    assert measured[0].training.batch_size < 4096
+    assert seconds == pytest.approx(0.5 * 8 * 4096 / measured[0].training.batch_size)
+
+
+def test_what_is_too_much_even_to_try_has_no_estimate(tiny, monkeypatch):
+    monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1.0)
+    assert seconds_to_train(tiny) is None
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_very_short_trainings_have_an_estimate(tiny, steps):
+    assert seconds_to_train(tiny.with_changes({"training.steps": steps, "training.warmup_steps": 0})) > 0
+
+
+def test_very_long_trainings_have_an_estimate(tiny):
+    assert seconds_to_train(tiny.with_changes({"training.steps": 1_000_000})) > 0
+
+
+def test_the_estimate_of_a_large_training_takes_seconds_at_most(tiny):
+    large = tiny.with_changes({"model.d_model": 256, "model.d_ff": 1024, "training.batch_size": 512})
+    started = time.perf_counter()
+    assert seconds_to_train(large) > 0
+    assert time.perf_counter() - started < 8.0

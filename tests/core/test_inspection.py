@@ -1,0 +1,130 @@
+"""One typed input, looked into: right, wrong, endless, too long."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.errors import InputError
+from core.inspection import NUM_CANDIDATES, Inspection, inspect
+from core.models import build_model
+from core.tasks import build_task
+from core.vocab import EOS_ID, PAD_ID
+
+
+@pytest.fixture
+def task(tiny):
+    """2 to 5 digits, reversed."""
+    return build_task(tiny.task)
+
+
+@pytest.fixture
+def model(tiny, task):
+    model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).eval()
+    with torch.no_grad():
+        model.output.bias[PAD_ID] = -100
+    return model
+
+
+def answering(scripted, tokens: list[int]):
+    return scripted(lambda src: torch.tensor([tokens]), max_seq_len=16)
+
+
+def test_a_right_answer_is_correct(scripted, task):
+    seen = inspect(answering(scripted, [12, 5, 11, 7, EOS_ID]), task, "4829")
+    assert seen.symbols == ["4", "8", "2", "9"]
+    assert seen.output == seen.expected == ["9", "2", "8", "4"]
+    assert seen.stopped
+    assert seen.correct
+    assert [step.produced for step in seen.steps] == ["9", "2", "8", "4", "<EOS>"]
+    assert [step.read for step in seen.steps] == ["<BOS>", "9", "2", "8", "4"]
+    assert seen.source_labels == ["<BOS>", "4", "8", "2", "9", "<EOS>"]
+    assert seen.alignment == [3, 2, 1, 0]
+    assert seen.scores == []  # a scripted model has no attention
+    assert seen.note == ""
+    assert seen.seconds > 0
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        [12, 5, 11, EOS_ID],  # too short
+        [12, 5, 11, 7, 7, EOS_ID],  # too long
+        [12, 5, 7, 11, EOS_ID],  # swapped
+        [EOS_ID],
+    ],
+)
+def test_a_wrong_answer_is_not_correct_though_it_stopped(scripted, task, tokens):
+    seen = inspect(answering(scripted, tokens), task, "4829")
+    assert seen.stopped
+    assert not seen.correct
+    assert len(seen.output) == len(tokens) - 1
+
+
+def test_a_right_answer_that_never_stops_is_not_correct(scripted, task):
+    seen = inspect(answering(scripted, [12, 5, 11, 7] + [3] * 12), task, "4829")
+    assert not seen.stopped
+    assert not seen.correct
+    assert len(seen.steps) == 16  # all the positions there are
+    assert "<EOS>" not in seen.output
+    right = inspect(answering(scripted, [12, 5, 11, 7, EOS_ID]), task, "4829")
+    assert not replace(right, stopped=False).correct
+
+
+def test_a_real_model_shows_its_maps_candidates_and_scores(model, task, tiny):
+    seen = inspect(model, task, "4 8 2 9")
+    layers, heads, steps = tiny.model.num_decoder_layers, tiny.model.num_heads, len(seen.steps)
+    assert seen.maps.encoder.shape == (tiny.model.num_encoder_layers, 1, heads, 6, 6)
+    assert seen.maps.decoder.shape == (layers, 1, heads, steps, steps)
+    assert seen.maps.cross.shape == (layers, 1, heads, steps, 6)
+    assert_close(seen.maps.cross.sum(-1), torch.ones(layers, 1, heads, steps), atol=1e-5, rtol=0)
+    assert [(score.layer, score.head) for score in seen.scores] == [(1, 1), (1, 2)]
+    for step in seen.steps:
+        tokens, probabilities = zip(*step.candidates, strict=True)
+        assert len(set(tokens)) == NUM_CANDIDATES
+        assert tokens[0] == step.produced
+        assert list(probabilities) == sorted(probabilities, reverse=True)
+        assert 0 < sum(probabilities) <= 1 + 1e-6
+
+
+def test_looking_twice_shows_the_same_and_changes_nothing(model, task):
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    first, second = inspect(model, task, "4829"), inspect(model, task, "4829")
+    assert (first.output, first.steps, first.scores) == (second.output, second.steps, second.scores)
+    assert_close(dict(model.state_dict()), before, atol=0, rtol=0)
+    assert not model.training
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("1", "shorter than any sequence it was trained on (2–5 tokens)"),
+        ("12", ""),
+        ("12345", ""),
+        ("123456", "longer than any sequence it was trained on (2–5 tokens)"),
+    ],
+)
+def test_inputs_outside_the_trained_range_are_decoded_with_a_note(model, task, text, note):
+    seen = inspect(model, task, text)
+    assert isinstance(seen, Inspection)
+    assert seen.note == note
+
+
+def test_the_longest_input_the_model_can_read_is_read_and_a_longer_one_refused(model, task):
+    assert len(inspect(model, task, "1" * 14).symbols) == 14
+    with pytest.raises(InputError, match=r"input has 15 tokens, 17 with BOS and EOS; .* at most max_seq_len=16"):
+        inspect(model, task, "1" * 15)
+
+
+@pytest.mark.parametrize("text", ["", "4x", "４"])
+def test_what_is_no_input_of_the_task_is_refused(model, task, text):
+    with pytest.raises(InputError):
+        inspect(model, task, text)
+
+
+def test_a_model_that_writes_only_padding_can_be_looked_at_too(model, task):
+    with torch.no_grad():
+        model.output.bias[PAD_ID] = 100
+    seen = inspect(model, task, "4829")
+    assert not seen.correct
