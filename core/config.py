@@ -6,13 +6,14 @@ A preset has a description and three sections: ``task`` (what is learned), ``mod
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from core import bounded_yaml
 from core.errors import LabError
+from core.sections import ModelConfig, Section, TrainingConfig
 
 PRESET_FOLDER = Path(__file__).resolve().parent.parent / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
@@ -26,12 +27,6 @@ class ConfigError(LabError):
     def __init__(self, problems: list[tuple[str, str]]) -> None:
         self.problems = problems
         super().__init__("; ".join(message for _, message in problems))
-
-
-class Section(BaseModel):
-    """Base of every section: immutable, exact types, no unknown keys, only finite numbers."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class DigitsConfig(Section):
@@ -58,65 +53,13 @@ class DigitsConfig(Section):
         return self
 
 
-class TransformerConfig(Section):
-    """The encoder-decoder Transformer of Vaswani et al. 2017 ("Attention Is All You Need")."""
-
-    family: Literal["transformer"] = "transformer"
-    d_model: Annotated[int, Field(ge=4, le=1024, description="width of every token's vector")] = 64
-    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads in every layer")] = 4
-    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
-    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
-    d_ff: Annotated[int, Field(ge=4, le=4096, description="width inside the feed-forward network")] = 128
-    max_seq_len: Annotated[int, Field(ge=4, le=512, description="most tokens a sequence may have, BOS and EOS in")] = 64
-    dropout: Annotated[float, Field(ge=0, le=0.9, description="share of activations zeroed in training")] = 0.0
-
-    @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> "TransformerConfig":
-        if self.d_model % self.num_heads:
-            raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
-        if self.d_model % 2:
-            raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
-        return self
-
-    @property
-    def d_k(self) -> int:
-        """Width of one head's queries and keys."""
-        return self.d_model // self.num_heads
-
-
-class TrainingConfig(Section):
-    """How the model is trained: data, optimiser, schedule, and how often it is evaluated."""
-
-    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimiser updates, one fresh batch each")] = 1000
-    batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences in a batch")] = 64
-    learning_rate: Annotated[float, Field(gt=0, le=1, description="highest learning rate")] = 0.003
-    schedule: Annotated[
-        Literal["linear", "constant"], Field(description="after the warm-up: fall to zero, or stay")
-    ] = "linear"
-    warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps in which the learning rate rises")] = 50
-    max_gradient_norm: Annotated[
-        float, Field(gt=0, le=1_000, description="longer gradients are scaled down to this norm")
-    ] = 1.0
-    evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between two evaluations")] = 50
-    validation_sequences: Annotated[
-        int, Field(ge=1, le=10_000, description="held-out sequences in each evaluation")
-    ] = 256
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="start of every random number of the run")] = 0
-
-    @model_validator(mode="after")
-    def _warmup_fits(self) -> "TrainingConfig":
-        if self.warmup_steps > self.steps:
-            raise ValueError(f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}")
-        return self
-
-
 class Preset(Section):
     """One experiment: a task, a model and a way to train it."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     description: Annotated[str, Field(min_length=1, max_length=500)]
     task: DigitsConfig
-    model: TransformerConfig
+    model: Annotated[ModelConfig, Field(discriminator="family")]
     training: TrainingConfig
 
     @model_validator(mode="after")
@@ -130,7 +73,7 @@ class Preset(Section):
         return self
 
     def with_changes(self, changes: dict[str, Any]) -> "Preset":
-        """Return a copy with some values replaced.
+        """Return a copy with some values replaced; a section of a new family keeps what both families know.
 
         Args:
             changes: values by dotted key, such as ``{"training.steps": 500}``.
@@ -144,10 +87,20 @@ class Preset(Section):
             if section not in SECTIONS or not field:
                 raise ConfigError([(key, f"{key} is not a known key; keys look like training.steps")])
             document[section][field] = value
+        for section in SECTIONS:
+            known = section_class(section, document[section].get("family")).model_fields
+            document[section] = {
+                field: value
+                for field, value in document[section].items()
+                if field in known or f"{section}.{field}" in changes
+            }
         return parse_preset(document)
 
     def changed_from(self, other: "Preset") -> dict[str, tuple[Any, Any]]:
-        """Return the keys whose values differ, as ``{"training.steps": (other's, own)}``."""
+        """Return the keys whose values differ, as ``{"training.steps": (other's, own)}``.
+
+        None stands for the value of a key that the other, being of another family, does not have.
+        """
         mine, theirs = self.model_dump(), other.model_dump()
         return {
             f"{section}.{field}": (theirs[section].get(field), value)
@@ -158,6 +111,22 @@ class Preset(Section):
 
 
 SECTIONS = ("task", "model", "training")
+
+
+def section_classes(section: str) -> tuple[type[Section], ...]:
+    """Return the classes a section may have, one a family."""
+    annotation = Preset.model_fields[section].annotation
+    return get_args(annotation) or (annotation,)
+
+
+def section_class(section: str, family: Any) -> type[Section]:
+    """Return the class of a section of that family, or the first where there is no such family."""
+    classes = section_classes(section)
+    return next((each for each in classes if _family_of(each) == family), classes[0])
+
+
+def _family_of(section: type[Section]) -> str | None:
+    return section.model_fields["family"].default if "family" in section.model_fields else None
 
 
 def parse_preset(document: Any, *, name: str | None = None) -> Preset:
@@ -253,7 +222,7 @@ def _name_from(stem: str) -> str:
 
 def _problem(detail: dict) -> tuple[str, str]:
     """Turn one pydantic error into (field, message with the value and the rule)."""
-    field = ".".join(str(part) for part in detail["loc"]) or "preset"
+    field = ".".join(str(part) for part in _without_tag(detail["loc"])) or "preset"
     kind, message = detail["type"], detail["msg"]
     if kind == "value_error":
         return field, str(detail["ctx"]["error"])
@@ -261,14 +230,25 @@ def _problem(detail: dict) -> tuple[str, str]:
         return field, f"{field} is not a known key{_known_keys(detail['loc'])}"
     if kind == "missing":
         return field, f"{field} is missing"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        return _family_problem(detail["loc"][0], detail["input"].get("family"))
     message = message.removeprefix("Input ").removeprefix("String ")
     return field, f"{field}={_short(detail['input'])} {message}"
 
 
+def _family_problem(section: str, family: Any) -> tuple[str, str]:
+    known = " or ".join(repr(_family_of(each)) for each in section_classes(section))
+    return f"{section}.family", f"{section}.family={_short(family)} should be {known}"
+
+
+def _without_tag(location: tuple) -> tuple:
+    """Drop the family, which pydantic puts behind the name of a section that has several."""
+    has_tag = len(location) > 1 and location[0] in SECTIONS and len(section_classes(location[0])) > 1
+    return location[:1] + location[2:] if has_tag else location
+
+
 def _known_keys(location: tuple) -> str:
-    owner: Any = Preset
-    for part in location[:-1]:
-        owner = owner.model_fields[part].annotation
+    owner = section_class(*location[:2]) if len(location) > 1 else Preset
     return f"; known keys are {', '.join(owner.model_fields)}"
 
 

@@ -45,6 +45,13 @@ def tiny() -> Preset:
     return load_preset("tiny").with_changes(SMALL)
 
 
+@pytest.fixture(scope="session")
+def tiny_gru(tiny: Preset) -> Preset:
+    """The same with a GRU in place of the Transformer, with dropout."""
+    sizes = {"model.d_embedding": 8, "model.d_hidden": 12, "model.num_layers": 2, "model.dropout": 0.1}
+    return tiny.with_changes({"model.family": "gru"} | sizes)
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A folder for runs that does not exist yet."""

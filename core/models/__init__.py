@@ -2,11 +2,11 @@
 
 import torch
 
-from core.config import TransformerConfig
 from core.models.attention import AttentionMaps
 from core.models.initialisation import initialise
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer
+from core.sections import TransformerConfig
 from core.tasks import Task
 
 __all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "parameters_of"]

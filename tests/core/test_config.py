@@ -19,17 +19,19 @@ from core.config import (
     preset_names,
     preset_to_yaml,
     read_preset,
+    section_classes,
 )
+from core.sections import RecurrentConfig
 
-SECTION_FIELDS = [
-    (section, field, info)
-    for section in SECTIONS
-    for field, info in Preset.model_fields[section].annotation.model_fields.items()
+TINY_FIELDS = [
+    (section, field, info) for section in SECTIONS for field, info in section_classes(section)[0].model_fields.items()
 ]
-# (key, a value just outside, the rule in words) for every limit of every field
+RECURRENT_FIELDS = [("model", field, info) for field, info in RecurrentConfig.model_fields.items()]
+# (family, key, a value just outside, the rule in words) for every limit of every field
 OUTSIDE = [
-    (f"{section}.{field}", value, rule)
-    for section, field, info in SECTION_FIELDS
+    (family, f"{section}.{field}", value, rule)
+    for family, fields in (("transformer", TINY_FIELDS), ("gru", RECURRENT_FIELDS))
+    for section, field, info in fields
     for limit in info.metadata
     for value, rule in (
         [(limit.ge - 1, f"greater than or equal to {limit.ge}")]
@@ -41,7 +43,7 @@ OUTSIDE = [
         else []
     )
 ]
-NUMBERS = [(f"{section}.{field}", info.annotation) for section, field, info in SECTION_FIELDS]
+NUMBERS = [(f"{section}.{field}", info.annotation) for section, field, info in TINY_FIELDS]
 WHOLE = [key for key, kind in NUMBERS if kind is int]
 REAL = [key for key, kind in NUMBERS if kind is float]
 
@@ -63,21 +65,24 @@ def test_every_preset_loads_and_survives_yaml(name):
     assert read_preset(preset_to_yaml(preset), name="other") == preset
 
 
-def test_written_yaml_explains_every_field(tiny):
-    text = preset_to_yaml(tiny)
-    for _, field, info in SECTION_FIELDS:
+@pytest.mark.parametrize("fields", [TINY_FIELDS, RECURRENT_FIELDS], ids=["transformer", "gru"])
+def test_written_yaml_explains_every_field(tiny, tiny_gru, fields):
+    text = preset_to_yaml(tiny if fields is TINY_FIELDS else tiny_gru)
+    for _, field, info in fields:
         assert re.search(rf"^  {field}: .*{re.escape(info.description or '')}$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize(("key", "value", "rule"), OUTSIDE, ids=[f"{key}={value}" for key, value, _ in OUTSIDE])
-def test_a_number_outside_its_range_is_refused_with_field_value_and_rule(tiny, key, value, rule):
-    error = refusal(tiny, {key: value})
+@pytest.mark.parametrize(
+    ("family", "key", "value", "rule"), OUTSIDE, ids=[f"{family}-{key}={value}" for family, key, value, _ in OUTSIDE]
+)
+def test_a_number_outside_its_range_is_refused_with_field_value_and_rule(tiny, tiny_gru, family, key, value, rule):
+    error = refusal(tiny if family == "transformer" else tiny_gru, {key: value})
     assert f"{key}={value} should be {rule}" in str(error)
     assert key in dict(error.problems)
 
 
 def test_every_number_has_a_lower_and_an_upper_limit():
-    for section, field, info in SECTION_FIELDS:
+    for section, field, info in TINY_FIELDS + RECURRENT_FIELDS:
         if info.annotation in (int, float):
             limits = {name for limit in info.metadata for name in ("ge", "gt", "le", "lt") if hasattr(limit, name)}
             assert limits & {"ge", "gt"}, f"{section}.{field}"
@@ -113,6 +118,11 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
         ({"training.steps": 1}, "training.warmup_steps=2 must not be above training.steps=1"),
         ({"task.transform": "shuffle"}, "task.transform='shuffle' should be 'reverse' or 'copy'"),
         ({"training.schedule": "cosine"}, "training.schedule='cosine' should be 'linear' or 'constant'"),
+        ({"training.optimizer": "sgd"}, "training.optimizer='sgd' should be 'adam' or 'adam-by-hand'"),
+        ({"model.family": "lstm"}, "model.family='lstm' should be 'transformer' or 'gru'"),
+        ({"model.family": ["gru"]}, "model.family=['gru'] should be 'transformer' or 'gru'"),
+        ({"model.family": None}, "model.family=None should be 'transformer' or 'gru'"),
+        ({"model.d_hidden": 8}, "model.d_hidden is not a known key; known keys are family, d_model, num_heads"),
         ({"task.family": "words"}, "task.family='words' should be 'digits'"),
         ({"model.widht": 3}, "model.widht is not a known key; known keys are family, d_model, num_heads"),
         ({"model.d_model.x": 3}, "model.d_model.x is not a known key"),
@@ -257,7 +267,8 @@ ANYTHING = st.recursive(
 
 @given(document=ANYTHING, section=st.sampled_from([*SECTIONS, "name", "description", "x"]), value=ANYTHING)
 def test_any_document_gives_a_preset_or_a_config_error(tiny, document, section, value):
-    for candidate in (document, tiny.model_dump() | {section: value}):
+    of_a_family = {section: {"family": "gru"} | value} if isinstance(value, dict) else {}
+    for candidate in (document, tiny.model_dump() | {section: value}, tiny.model_dump() | of_a_family):
         try:
             assert isinstance(parse_preset(candidate), Preset)
         except ConfigError as error:

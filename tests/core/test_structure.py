@@ -21,7 +21,7 @@ LAYERS = (
     ("models",),
     ("tasks",),
     ("vocab", "config"),
-    ("bounded_yaml", "errors", "files", "file_cache"),
+    ("sections", "bounded_yaml", "errors", "files", "file_cache"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320

@@ -1,0 +1,84 @@
+"""The sections of a preset that say what learns and how; those that say what is learned are in ``core/config.py``."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class Section(BaseModel):
+    """Base of every section: immutable, exact types, no unknown keys, only finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class TransformerConfig(Section):
+    """The encoder-decoder Transformer of Vaswani et al. 2017 ("Attention Is All You Need")."""
+
+    family: Literal["transformer"] = "transformer"
+    d_model: Annotated[int, Field(ge=4, le=1024, description="width of every token's vector")] = 64
+    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads in every layer")] = 4
+    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
+    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
+    d_ff: Annotated[int, Field(ge=4, le=4096, description="width inside the feed-forward network")] = 128
+    max_seq_len: Annotated[int, Field(ge=4, le=512, description="most tokens a sequence may have, BOS and EOS in")] = 64
+    dropout: Annotated[float, Field(ge=0, le=0.9, description="share of activations zeroed in training")] = 0.0
+
+    @model_validator(mode="after")
+    def _heads_divide_the_width(self) -> "TransformerConfig":
+        if self.d_model % self.num_heads:
+            raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
+        if self.d_model % 2:
+            raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
+        return self
+
+    @property
+    def d_k(self) -> int:
+        """Width of one head's queries and keys."""
+        return self.d_model // self.num_heads
+
+
+class RecurrentConfig(Section):
+    """The GRU encoder-decoder with additive attention of Bahdanau et al. 2015."""
+
+    family: Literal["gru"] = "gru"
+    d_embedding: Annotated[int, Field(ge=2, le=1024, description="width of every token's vector")] = 128
+    d_hidden: Annotated[int, Field(ge=2, le=2048, description="width of every layer's state")] = 256
+    num_layers: Annotated[int, Field(ge=1, le=8, description="recurrent layers in the encoder and the decoder")] = 2
+    max_seq_len: Annotated[int, Field(ge=4, le=512, description="most tokens a sequence may have, BOS and EOS in")] = 64
+    dropout: Annotated[float, Field(ge=0, le=0.9, description="share of activations zeroed in training")] = 0.1
+    mask_padding: Annotated[bool, Field(description="keep the encoder from running over PAD")] = True
+
+
+ModelConfig = TransformerConfig | RecurrentConfig
+
+
+class TrainingConfig(Section):
+    """How the model is trained: data, optimiser, schedule, and how often it is evaluated."""
+
+    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimiser updates, one fresh batch each")] = 1000
+    batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences in a batch")] = 64
+    optimizer: Annotated[
+        Literal["adam", "adam-by-hand"], Field(description="Adam, PyTorch's fused one or the one written out here")
+    ] = "adam"
+    learning_rate: Annotated[float, Field(gt=0, le=1, description="highest learning rate")] = 0.003
+    schedule: Annotated[
+        Literal["linear", "constant"], Field(description="after the warm-up: fall to zero, or stay")
+    ] = "linear"
+    warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps in which the learning rate rises")] = 50
+    max_gradient_norm: Annotated[
+        float, Field(gt=0, le=1_000, description="longer gradients are scaled down to this norm")
+    ] = 1.0
+    teacher_forcing: Annotated[
+        float, Field(ge=0, le=1, description="share of decoder inputs that are true; the rest the model's own choices")
+    ] = 1.0
+    evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between two evaluations")] = 50
+    validation_sequences: Annotated[
+        int, Field(ge=1, le=10_000, description="held-out sequences in each evaluation")
+    ] = 256
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="start of every random number of the run")] = 0
+
+    @model_validator(mode="after")
+    def _warmup_fits(self) -> "TrainingConfig":
+        if self.warmup_steps > self.steps:
+            raise ValueError(f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}")
+        return self
