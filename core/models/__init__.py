@@ -4,15 +4,16 @@ import torch
 
 from core.models.attention import AttentionMaps
 from core.models.initialisation import initialise
+from core.models.recurrent import Recurrent
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer
-from core.sections import TransformerConfig
+from core.sections import ModelConfig, RecurrentConfig
 from core.tasks import Task
 
 __all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "parameters_of"]
 
 
-def build_model(config: TransformerConfig, task: Task, generator: torch.Generator) -> Seq2Seq:
+def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> Seq2Seq:
     """Build and initialise the model that a preset's ``model`` section describes.
 
     Args:
@@ -25,7 +26,7 @@ def build_model(config: TransformerConfig, task: Task, generator: torch.Generato
     return model
 
 
-def parameters_of(config: TransformerConfig, task: Task) -> int:
+def parameters_of(config: ModelConfig, task: Task) -> int:
     """Return how many parameters such a model has, without the memory for them."""
     with torch.device("meta"):
         return count_parameters(_assemble(config, task, None))
@@ -36,10 +37,21 @@ def count_parameters(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _assemble(config: TransformerConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
+def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
+    sides = {"src_vocab_size": len(task.src_vocab), "tgt_vocab_size": len(task.tgt_vocab)}
+    if isinstance(config, RecurrentConfig):
+        return Recurrent(
+            **sides,
+            d_embedding=config.d_embedding,
+            d_hidden=config.d_hidden,
+            num_layers=config.num_layers,
+            max_seq_len=config.max_seq_len,
+            dropout=config.dropout,
+            mask_padding=config.mask_padding,
+            generator=generator,
+        )
     return Transformer(
-        src_vocab_size=len(task.src_vocab),
-        tgt_vocab_size=len(task.tgt_vocab),
+        **sides,
         d_model=config.d_model,
         num_heads=config.num_heads,
         num_encoder_layers=config.num_encoder_layers,

@@ -1,4 +1,4 @@
-"""Attention (Vaswani et al. 2017, section 3.2), written from tensor operations.
+"""Attention, written from tensor operations: multi-head (Vaswani et al. 2017) and additive (Bahdanau et al. 2015).
 
 Shape letters, here and in the other modules: B batch, S source, T target, D d_model, H heads, K d_k,
 V vocabulary, L layers; Tq queries and Tk keys where attention serves both. Masks are boolean and say where
@@ -43,7 +43,15 @@ def attention_weights(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor
     Returns:
         (B, H, Tq, Tk) float; each row sums to 1, or is all zeros where nothing may be attended to.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (B, H, Tq, Tk)
+    return masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), mask)
+
+
+def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Turn scores (…, Tk) float into weights over the keys that the mask, broadcastable to them, lets through.
+
+    Returns:
+        Float of the same shape; each row sums to 1, or is all zeros where nothing may be attended to.
+    """
     if mask is None:
         return scores.softmax(dim=-1)
     # The lowest finite number, not -inf: a row without any key would turn into NaN, here and in its gradient.
@@ -106,3 +114,39 @@ class MultiHeadAttention(nn.Module):
 
     def _split_heads(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, K)
+
+
+class AdditiveAttention(nn.Module):
+    """Additive attention, v·tanh(W_h h + W_s s) (Bahdanau et al. 2015, appendix A.1.2).
+
+    Args:
+        d_hidden: width of the states h that are looked at, of the states s that ask, and of the space they meet in.
+    """
+
+    def __init__(self, *, d_hidden: int) -> None:
+        super().__init__()
+        self.w_h = nn.Linear(d_hidden, d_hidden, bias=False)
+        self.w_s = nn.Linear(d_hidden, d_hidden, bias=False)
+        self.v = nn.Linear(d_hidden, 1, bias=False)
+
+    def keys_values(self, states: torch.Tensor) -> KeysValues:
+        """Project states (B, S, D) to keys W_h h, once for all the steps to come; they are their own values."""
+        return self.w_h(states), states
+
+    def forward(
+        self, query: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Let one state a sequence look at the source.
+
+        Args:
+            query: (B, D) float, the states s.
+            keys_values: what ``keys_values`` returned.
+            mask: (B, S) bool, True = may attend.
+
+        Returns:
+            (B, D) context, the weighted sum of the values, and (B, S) weights.
+        """
+        key, value = keys_values
+        scores = self.v((key + self.w_s(query)[:, None]).tanh()).squeeze(-1)  # (B, S)
+        weights = masked_softmax(scores, mask)
+        return (weights[:, None] @ value).squeeze(1), weights

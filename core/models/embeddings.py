@@ -20,16 +20,23 @@ def sinusoidal_positions(length: int, d_model: int) -> torch.Tensor:
 
 
 class Embedding(nn.Module):
-    """Turn token ids into vectors: embedding × √d_model, plus position, then dropout."""
+    """Turn token ids into vectors: embedding × √d_model, plus position where the model needs one, then dropout."""
 
     def __init__(
-        self, *, vocab_size: int, d_model: int, max_seq_len: int, dropout: float, generator: torch.Generator | None
+        self,
+        *,
+        vocab_size: int,
+        d_model: int,
+        max_seq_len: int,
+        dropout: float,
+        generator: torch.Generator | None,
+        has_positions: bool = True,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocab_size, d_model)
         self.scale = math.sqrt(d_model)
         self.max_seq_len = max_seq_len
-        positions = sinusoidal_positions(max_seq_len, d_model).to(self.tokens.weight.device)
+        positions = sinusoidal_positions(max_seq_len, d_model).to(self.tokens.weight.device) if has_positions else None
         self.register_buffer("positions", positions, persistent=False)
         self.dropout = Dropout(dropout, generator)
 
@@ -42,4 +49,5 @@ class Embedding(nn.Module):
         end = start + ids.shape[1]
         if end > self.max_seq_len:
             raise ValueError(f"{end} tokens, BOS and EOS in, are more than max_seq_len={self.max_seq_len}")
-        return self.dropout(self.tokens(ids) * self.scale + self.positions[start:end])
+        embedded = self.tokens(ids) * self.scale
+        return self.dropout(embedded if self.positions is None else embedded + self.positions[start:end])

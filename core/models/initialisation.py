@@ -8,14 +8,30 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
     """Set every parameter anew, in place.
 
     Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have variance 1 / d_model,
-    so that after the scaling by √d_model they are as large as the positions added to them.
+    so that after the scaling by √d_model they are as large as the positions added to them. Recurrent matrices
+    are orthogonal, each gate's by itself, so that states neither fade nor explode over many steps.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight, generator=generator)
-            nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.GRU | nn.GRUCell):
+            _initialise_gates(module, generator)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5, generator=generator)
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+
+
+@torch.no_grad()
+def _initialise_gates(module: nn.GRU | nn.GRUCell, generator: torch.Generator) -> None:
+    """Set the weights of a GRU layer, which holds those of its three gates one below the other."""
+    for name, parameter in module.named_parameters():
+        if name.startswith("bias"):
+            parameter.zero_()
+            continue
+        fill = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
+        for gate in parameter.chunk(3):
+            fill(gate, generator=generator)

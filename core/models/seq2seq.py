@@ -18,11 +18,13 @@ class Memory:
         states: (B, S, D) float.
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
         weights: (L, B, H, S, S) float, the encoder's attention, or None.
+        final: (L, B, D) float, where each recurrent layer ended, or None.
     """
 
     states: torch.Tensor
     mask: torch.Tensor
     weights: torch.Tensor | None = None
+    final: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
