@@ -14,7 +14,7 @@ import torch
 from core.config import Preset
 from core.evaluation import Evaluation, evaluate, sequence_loss
 from core.models import Seq2Seq, build_model
-from core.optim import clip_gradients, learning_rate_at
+from core.optim import build_optimizer, clip_gradients, learning_rate_at
 from core.tasks import Batch, Task, build_task, sample_distinct
 
 HELD_OUT_SEED = 20_170_612  # one validation and one test set for all runs, so that runs can be compared
@@ -65,7 +65,7 @@ class TrainingState:
     """Everything a run is made of; what a checkpoint holds and a resumed run needs.
 
     Attributes:
-        generator: source of every random draw of the run: weights, data, dropout.
+        generator: source of every random draw of the run: weights, data, dropout, teacher forcing.
         step: updates made.
         evaluated_step: the last step at which the model was evaluated, -1 before the first.
         best_loss, best_step: lowest validation loss and where it was measured.
@@ -93,7 +93,7 @@ def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
     generator = torch.Generator(device).manual_seed(preset.training.seed)
     task = build_task(preset.task)
     model = build_model(preset.model, task, generator)
-    optimizer = torch.optim.Adam(model.parameters(), lr=preset.training.learning_rate, fused=True)
+    optimizer = build_optimizer(preset.training, model.parameters())
     return TrainingState(preset, task, model, optimizer, generator)
 
 
@@ -138,7 +138,7 @@ def _update(state: TrainingState) -> StepEvent | EndEvent:
     config = state.preset.training
     step = state.step + 1
     batch = state.task.sample(config.batch_size, split="train", generator=state.generator)
-    logits, _ = state.model(batch.src, batch.tgt_in)
+    logits = _logits(state.model, batch, config.teacher_forcing, state.generator)
     loss = sequence_loss(logits, batch.tgt_out)
     state.optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -155,6 +155,35 @@ def _update(state: TrainingState) -> StepEvent | EndEvent:
     state.seconds += seconds
     tokens = int((batch.tgt_out != 0).sum())
     return StepEvent(step, loss.item(), learning_rate, gradient_norm, tokens / seconds)
+
+
+def _logits(model: Seq2Seq, batch: Batch, teacher_forcing: float, generator: torch.Generator) -> torch.Tensor:
+    """Score the targets of a batch, (B, T, V), with that share of true tokens in the decoder's input."""
+    if teacher_forcing == 1:
+        return model(batch.src, batch.tgt_in)[0]
+    is_true = torch.empty(batch.tgt_in.shape, device=generator.device).bernoulli_(teacher_forcing, generator=generator)
+    return stepwise_logits(model, batch, is_true.bool())
+
+
+def stepwise_logits(model: Seq2Seq, batch: Batch, is_true: torch.Tensor) -> torch.Tensor:
+    """Score the targets of a batch step by step, the model reading some of its own choices.
+
+    Gradients flow through the logits, not through the choices.
+
+    Args:
+        is_true: (B, T) bool, True where the decoder reads the true token, False where it reads the one it found
+            likeliest the step before. The first is BOS in any case.
+
+    Returns:
+        (B, T, V) logits.
+    """
+    memory, cache, logits = model.encode(batch.src), None, []
+    for place, truth in enumerate(batch.tgt_in.split(1, dim=1)):
+        token = torch.where(is_true[:, place, None], truth, logits[-1].argmax(dim=-1)) if logits else truth  # (B, 1)
+        step = model.decode(token, memory, cache)
+        cache = step.cache
+        logits.append(step.logits)
+    return torch.cat(logits, dim=1)
 
 
 def _diverged(state: TrainingState, step: int, loss: float, gradient_norm: float) -> EndEvent:

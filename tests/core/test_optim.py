@@ -1,4 +1,4 @@
-"""Learning rates by hand, and gradients no longer than allowed."""
+"""Adam and learning rates by hand, and gradients no longer than allowed."""
 
 import math
 
@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.config import TrainingConfig
-from core.optim import clip_gradients, learning_rate_at
+from core.evaluation import sequence_loss
+from core.optim import Adam, build_optimizer, clip_gradients, learning_rate_at
+from core.sections import TrainingConfig
+from core.training import new_state
 
 
 def config(**changes) -> TrainingConfig:
@@ -67,3 +69,54 @@ def test_short_gradients_are_left_alone():
 
 def test_a_gradient_that_is_not_finite_shows_in_the_norm():
     assert not math.isfinite(clip_gradients(parameters([1.0], [math.nan]), 1.0))
+
+
+# --- Adam -------------------------------------------------------------------------------------------------------
+
+
+def trained(preset, optimizer_of) -> dict[str, torch.Tensor]:
+    """Weights after 100 updates in double precision, in which rounding cannot hide a mistake."""
+    state = new_state(preset)
+    model = state.model.double().eval()
+    optimizer = optimizer_of(model.parameters())
+    for step in range(100):
+        batch = state.task.sample(8, split="train", generator=state.generator)
+        optimizer.zero_grad()
+        sequence_loss(model(batch.src, batch.tgt_in)[0], batch.tgt_out).backward()
+        optimizer.param_groups[0]["lr"] = 0.01 * (100 - step) / 100
+        optimizer.step()
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_adam_by_hand_is_pytorchs_adam_over_100_steps(tiny, tiny_gru, family):
+    preset = tiny if family == "transformer" else tiny_gru
+    by_hand = trained(preset, lambda parameters: Adam(parameters, lr=0.01))
+    reference = trained(preset, lambda parameters: torch.optim.Adam(parameters, lr=0.01))
+    start = new_state(preset).model.state_dict()
+    assert_close(by_hand, reference, atol=1e-6, rtol=0)
+    assert any((by_hand[name] - start[name]).abs().max() > 0.1 for name in start)
+
+
+def test_the_first_update_of_adam_is_as_long_as_the_learning_rate_whatever_the_gradient():
+    made = parameters([1e-3, -1e3])
+    Adam(made, lr=0.1).step()
+    assert_close(made[0].detach(), torch.tensor([-0.1, 0.1]), atol=1e-5, rtol=0)
+
+
+def test_adam_leaves_parameters_without_a_gradient_alone_and_keeps_nothing_but_tensors():
+    made = [*parameters([1.0, 2.0]), torch.nn.Parameter(torch.ones(3))]
+    optimizer = Adam(made, lr=0.1)
+    optimizer.step()
+    optimizer.step()
+    assert (made[1] == 1).all()
+    assert set(optimizer.state) == {made[0]}
+    assert all(isinstance(value, torch.Tensor) for value in optimizer.state[made[0]].values())
+    assert optimizer.state[made[0]]["step"] == 2
+
+
+def test_the_preset_names_the_optimiser():
+    assert type(build_optimizer(config(), parameters([1.0]))) is torch.optim.Adam
+    by_hand = build_optimizer(config(optimizer="adam-by-hand"), parameters([1.0]))
+    assert type(by_hand) is Adam
+    assert by_hand.param_groups[0]["lr"] == 0.8
