@@ -69,9 +69,8 @@ def attention_of(
     if seen is None:
         return [NOTHING_SEEN, gr.skip(), gr.skip(), None]
     blocks = [(name, key) for key, name in BLOCK_NAMES.items() if seen.layers(key)]
-    block = block if seen.layers(block) else "cross"
+    block, number = place_in(seen, block, layer)
     count = seen.layers(block)
-    number = int(layer) if layer and layer.isdigit() and 1 <= int(layer) <= count else count
     shown = seen.inspection
     what = f"{' '.join(shown.symbols)} → {' '.join(shown.output)}"
     return [
@@ -80,6 +79,13 @@ def attention_of(
         gr.update(choices=[str(each + 1) for each in range(count)], value=str(number)),
         viewer_value(seen, block, number, head=head, row=row),
     ]
+
+
+def place_in(seen: Seen, block: Block, layer: str | None) -> tuple[Block, int]:
+    """Return the block and the layer that are shown of a decode when these are asked for."""
+    block = block if seen.layers(block) else "cross"
+    count = seen.layers(block)
+    return block, int(layer) if layer and layer.isdigit() and 1 <= int(layer) <= count else count
 
 
 Cell = Annotated[list[int], Field(min_length=2, max_length=2)]

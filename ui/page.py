@@ -9,7 +9,7 @@ import gradio as gr
 from core.run_folder import ACTIVE
 from core.runs import Runs
 from ui import api, attention_tab, decode_tab, train_tab
-from ui.attention_tab import attention_of
+from ui.attention_tab import attention_of, place_in
 from ui.components import run_bar
 from ui.errors import shown
 from ui.preset_form import QUIET, Form
@@ -30,7 +30,7 @@ def build_page(runs: Runs) -> gr.Blocks:
         api.expose(runs)  # first, so that the page's own events do not take its names
         run, seen, form = gr.State(None), gr.State(None), Form.new()
         with gr.Row(elem_id="header"):
-            gr.Markdown("# Attention Lab\nTrain a small Transformer, let it answer, look into every head.")
+            gr.Markdown("# Attention Lab\nTrain a small model, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
         bar = run_bar(partial(_runs_for_bar, runs))
         address = gr.Textbox(visible="hidden", elem_id="address")
@@ -115,7 +115,11 @@ def _follow(runs: Runs, run: str | None) -> list[Any]:
 def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None) -> list[Any]:
     """Decode the current input with the current run, and show it in both tabs."""
     seen, results = decode_tab.decode(runs, run, text or "")
-    return [seen, *results, *attention_of(seen, block, layer), _address(run, text, block, layer)]
+    shown = attention_of(seen, block, layer)
+    if seen:  # the address tells what is shown: this model may not have what was asked for
+        block, number = place_in(seen, block, layer)
+        layer = str(number) if layer else None
+    return [seen, *results, *shown, _address(run, text, block, layer)]
 
 
 def _address(run: str | None, text: str, block: str, layer: str | None) -> str:

@@ -39,7 +39,7 @@ class Draft:
 
     def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
         """Return a new draft that opens with ``start``."""
-        return Draft(base or base_of(start), start, self.edition + 1)
+        return Draft(base or _form_base(start), start, self.edition + 1)
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,12 @@ def loaded_draft(data: bytes | None, draft: Draft) -> Draft:
     if data is None:
         raise ConfigError([("preset", "no file was chosen")])
     return draft.next(read_preset(data, name="loaded"))
+
+
+def _form_base(start: Preset) -> Preset:
+    """Return what a form measures changes against: the preset it was made from, if that has the same settings."""
+    base = base_of(start)
+    return base if settings_of(base) == settings_of(start) else start
 
 
 def _controls(draft: Draft, settings: list[Setting]) -> list:

@@ -38,11 +38,13 @@ def value_in(preset: Preset, setting: Setting) -> Any:
 
 
 def control(setting: Setting, value: Any, hint: str) -> Component:
-    """Make the control of a setting: radios for a choice, a number field for a number."""
+    """Make the control of a setting: radios for a choice, a box to tick for yes or no, a number field for a number."""
     _, field = setting.key.split(".")
     common = {"label": field, "value": value, "info": hint, "interactive": True, "elem_id": f"set-{field}"}
     if get_origin(setting.annotation) is Literal:
         return gr.Radio(list(get_args(setting.annotation)), **common)
+    if setting.annotation is bool:
+        return gr.Checkbox(**common)
     return gr.Number(min_width=150, **common)
 
 

@@ -98,8 +98,9 @@ def base_of(preset: Preset) -> Preset:
 
 
 def changes_in_words(preset: Preset, base: Preset) -> str:
-    """List what a preset changes, as ``training.steps 1000 → 500, …``."""
-    return ", ".join(f"{key} {old} → {new}" for key, (old, new) in preset.changed_from(base).items())
+    """List what a preset changes, as ``training.steps 1000 → 500, …``; without the old value where there is none."""
+    changes = preset.changed_from(base).items()
+    return ", ".join(f"{key} {new}" if old is None else f"{key} {old} → {new}" for key, (old, new) in changes)
 
 
 def answer_value(seen: Seen) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from core.checkpoint import load_state
 from core.decoding import decode
 from core.history import History
+from core.inspection import inspect
 from core.recording import copy_of_weights, train_recorded
 from core.run_folder import RunError, RunFolder, RunInfo
 from core.runs import Progress
@@ -41,6 +42,16 @@ def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
     published = runs.published(name)
     assert (published.run, published.kind, published.step) == (name, "best", info.best_step)
     assert not published.model.training
+
+
+def test_a_run_of_a_gru_is_trained_published_and_looked_into_like_any_other(runs, tiny_gru):
+    runs.start(tiny_gru, name="recurrent")
+    assert wait_until(runs, "recurrent", "finished", "failed").status == "finished"
+    published = runs.published("recurrent")
+    seen = inspect(published.model, published.task, "4829")
+    assert (seen.maps.encoder, seen.maps.decoder) == (None, None)
+    assert seen.maps.cross.shape == (1, 1, 1, len(seen.steps), 6)
+    assert [(score.layer, score.head) for score in seen.scores] == [(1, 1)]
 
 
 def test_the_thread_and_the_lock_go_with_the_run(runs, tiny, root):

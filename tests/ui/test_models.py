@@ -1,0 +1,89 @@
+"""The page over a model that has nothing but cross-attention: it shows that, and asks for nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import gradio as gr
+import pytest
+
+from core.config import Preset
+from core.runs import Runs
+from tests.core.watching import wait_until
+from ui import attention_tab, page, preset_form, train_tab
+from ui.settings_form import control, preset_from, settings_of, value_in
+from ui.views import BLOCK_NAMES, Seen, settings_line, viewer_value
+
+RUN = "recurrent"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory, tiny_gru: Preset) -> Iterator[Runs]:
+    """A lab whose one run is a GRU's."""
+    root: Path = tmp_path_factory.mktemp("checkpoints")
+    runs = Runs(root)
+    runs.start(tiny_gru, name=RUN)
+    wait_until(runs, RUN, "finished", "failed")
+    yield runs
+    runs.close()
+
+
+@pytest.fixture(scope="module")
+def answered(lab: Runs) -> list:
+    """What the page shows when an address of another model's view is opened."""
+    return page._answer(lab, RUN, "4829", "encoder", "2")
+
+
+def test_only_cross_attention_is_offered_and_shown(answered):
+    seen: Seen = answered[0]
+    assert [seen.layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
+    *_, block, layer, viewer, _ = answered
+    assert block["choices"] == [("cross-attention", "cross")]
+    assert (block["value"], layer["value"], viewer["block"]) == ("cross", "1", "cross")
+    assert len(viewer["heads"]) == 1
+    assert viewer == viewer_value(seen, "cross", 1)
+    for row in viewer["heads"][0]["weights"]:
+        assert sum(row) == pytest.approx(1, abs=2e-3)
+
+
+def test_the_address_tells_what_is_shown(answered, lab):
+    assert parse_qs(answered[-1]) == {"run": [RUN], "input": ["4829"], "block": ["cross"], "layer": ["1"]}
+    without_layer = page._answer(lab, RUN, "4829", "encoder", None)[-1]
+    assert parse_qs(without_layer) == {"run": [RUN], "input": ["4829"], "block": ["cross"]}
+
+
+def test_the_decode_shows_the_map_at_a_glance(answered):
+    _, message, answer, glance, *_ = answered
+    assert "best weights" in message["text"]
+    assert len(answer["steps"]) == len(glance["rows"])
+
+
+def test_the_form_has_a_control_for_every_setting_and_gives_the_preset_back(tiny_gru):
+    settings = settings_of(tiny_gru)
+    values = [value_in(tiny_gru, each) for each in settings]
+    controls = {each.key: control(each, value, each.hint) for each, value in zip(settings, values, strict=True)}
+    assert isinstance(controls["model.mask_padding"], gr.Checkbox)
+    assert isinstance(controls["training.optimizer"], gr.Radio)
+    assert isinstance(controls["training.teacher_forcing"], gr.Number)
+    assert preset_from(tiny_gru, settings, values) == tiny_gru
+
+
+def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(tiny_gru):
+    draft = train_tab.first_draft(tiny_gru)  # there is a preset "tiny", of a Transformer
+    settings = settings_of(draft.start)
+    values = [value_in(tiny_gru, each) for each in settings]
+    summary, _, *hints = preset_form.check(draft.base, settings, *values)
+    assert "problem" not in summary
+    assert "changed" not in summary["text"]
+    assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)
+
+
+def test_the_settings_of_a_run_tell_that_its_family_was_changed(lab):
+    line = settings_line(lab, RUN)
+    assert "model.family transformer → gru" in line
+    assert "model.d_hidden 12" in line
+    assert "None" not in line
+
+
+def test_nothing_decoded_yet_shows_nothing():
+    assert attention_tab.attention_of(None, "encoder", "2")[0] == attention_tab.NOTHING_SEEN
