@@ -6,7 +6,7 @@ A preset has a description and three sections: ``task`` (what is learned), ``mod
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -158,6 +158,12 @@ class Preset(Section):
 
 
 SECTIONS = ("task", "model", "training")
+
+
+def section_classes(section: str) -> tuple[type[Section], ...]:
+    """Return the classes a section may be of: one for each family of tasks or models."""
+    annotation = Preset.model_fields[section].annotation
+    return get_args(annotation) or (annotation,)
 
 
 def parse_preset(document: Any, *, name: str | None = None) -> Preset:

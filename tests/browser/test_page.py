@@ -56,6 +56,7 @@ def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, address
     page.get_by_role("radio", name="tiny").check()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#charts .numbers")).to_contain_text("/ 2000 steps", timeout=10_000)
     page.wait_for_function(f"({STEPS_SHOWN})() > 5")
     before = page.evaluate(STEPS_SHOWN)
     page.wait_for_function(f"({STEPS_SHOWN})() > {before}")
