@@ -57,6 +57,7 @@ class Form:
     controls: list[Component]
     summary: gr.HTML
     problem: gr.HTML
+    train: gr.Button
 
     @property
     def filled(self) -> list:
@@ -64,23 +65,28 @@ class Form:
         return [self.draft, self.edition, *self.controls]
 
     def opens(self, listen: Callable[..., Dependency], function: Callable[..., Draft], inputs: list) -> None:
-        """Open the form with the draft that ``function`` makes when an event happens; errors show as messages."""
-        outputs = [self.draft, self.edition, self.summary, self.problem, *self.controls]
+        """Open the form with the draft that ``function`` makes when an event happens, or say why there is none."""
+        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, *self.controls]
 
         def opened(*values: Any) -> list[Any]:
-            draft = function(*values)
-            shown_controls = [_opened(setting, draft) for setting in self.settings]
-            return [draft, draft.edition, described(draft.start, draft.base), {"text": ""}, *shown_controls]
+            try:
+                draft = function(*values)
+            except LabError as error:
+                return [{"text": str(error), "problem": True}, *[gr.skip()] * (len(outputs) - 1)]
+            summary, ready = described(draft.start, draft.base), gr.update(interactive=True)
+            updates = [_opened(setting, draft) for setting in self.settings]
+            return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
-        listen(shown(opened), inputs, outputs, **QUIET).success(
+        listen(opened, inputs, outputs, **QUIET).then(
             lambda draft: described(draft.start, draft.base, timed=True), self.draft, self.summary, **QUIET, **_CPU
         )
 
 
-def build(start: Callable[[Preset], str], run: gr.State) -> Form:
+def build(first: Preset, start: Callable[[Preset], str], run: gr.State) -> Form:
     """Build the form with its buttons.
 
     Args:
+        first: the preset to begin with, until the page is open.
         start: starts a run with what the form holds and returns its name, which goes into ``run``.
     """
     settings = all_settings()
@@ -91,7 +97,7 @@ def build(start: Callable[[Preset], str], run: gr.State) -> Form:
             controls += [control(setting) for setting in settings if setting.section == section]
     small: dict[str, Any] = {"size": "sm", "min_width": 110}
     with gr.Row(elem_classes="actions"):
-        train = gr.Button("Train", variant="primary", elem_id="train", min_width=100)
+        train = gr.Button("Train", variant="primary", interactive=False, elem_id="train", min_width=100)
         reset = gr.Button("Reset to preset", elem_id="reset", **small)
         save = gr.Button("Save preset (YAML)", elem_id="save-preset", **small)
         load = gr.UploadButton(
@@ -100,7 +106,7 @@ def build(start: Callable[[Preset], str], run: gr.State) -> Form:
     problem = notice(elem_id="train-problem")
     saved = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
-    form = Form(gr.State(None), edition, settings, controls, summary, problem)
+    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, problem, train)
 
     form.opens(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.opens(load.upload, loaded_draft, [load, form.draft])
@@ -119,13 +125,13 @@ def build(start: Callable[[Preset], str], run: gr.State) -> Form:
     return form
 
 
-def preset_in(settings: list[Setting], draft: Draft | None, edition: float | None, *values: Any) -> Preset:
+def preset_in(settings: list[Setting], draft: Draft, edition: float | None, *values: Any) -> Preset:
     """Return the preset that a form holds.
 
     Raises:
         ConfigError: a value does not fit, or the form was being opened anew when it was read.
     """
-    if draft is None or edition != draft.edition:
+    if edition != draft.edition:
         raise ConfigError([("preset", "the form was just being changed; try again")])
     return preset_from(draft.base, settings, values)
 

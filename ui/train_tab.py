@@ -40,7 +40,7 @@ class TrainTab:
 def build(runs: Runs, run: gr.State) -> TrainTab:
     """Build the tab and wire its own events; ``run`` holds the current run's name."""
     preset = gr.Radio(preset_names(), value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=True)
-    form = preset_form.build(runs.start, run)
+    form = preset_form.build(load_preset(FIRST_PRESET), runs.start, run)
     with gr.Row(elem_classes="actions"):
         stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
         resume = gr.Button("Resume", interactive=False, elem_id="resume", min_width=100)
