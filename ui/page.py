@@ -12,11 +12,12 @@ from ui import api, attention_tab, decode_tab, train_tab
 from ui.attention_tab import attention_of, place_in
 from ui.components import run_bar
 from ui.errors import shown
-from ui.preset_form import QUIET, Form
+from ui.preset_form import QUIET
 from ui.scripts import script
 from ui.views import BLOCK_NAMES, Seen, run_list
 
 MAX_INPUT = 2_000
+TABS = ("train", "decode", "attention")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
 also one still in training. **Attention**: see where every head looked during that very decode.
@@ -28,7 +29,7 @@ def build_page(runs: Runs) -> gr.Blocks:
     """Build the whole page over some runs."""
     with gr.Blocks(title="Attention Lab", analytics_enabled=False) as page:
         api.expose(runs)  # first, so that the page's own events do not take its names
-        run, seen, form = gr.State(None), gr.State(None), Form.new()
+        run, seen = gr.State(None), gr.State(None)
         with gr.Row(elem_id="header"):
             gr.Markdown("# Attention Lab\nTrain a small model, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
@@ -36,7 +37,7 @@ def build_page(runs: Runs) -> gr.Blocks:
         address = gr.Textbox(visible="hidden", elem_id="address")
         with gr.Tabs(selected="decode", elem_id="tabs") as tabs:
             with gr.Tab("Train", id="train"):
-                train = train_tab.build(runs, run, form)
+                train = train_tab.build(runs, run)
             with gr.Tab("Decode", id="decode"):
                 decode = decode_tab.build()
             with gr.Tab("Attention", id="attention"):
@@ -67,8 +68,9 @@ def build_page(runs: Runs) -> gr.Blocks:
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opened = [run, form.draft, tabs, decode.text, attention.block, attention.layer]
-        form.follow(page.load(open_page, None, opened, **QUIET))
+        opened = page.load(open_page, None, [run, tabs, decode.text, attention.block, attention.layer], **QUIET)
+        train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
+        page.load(None, None, None, js=script("keep_tab"), api_visibility="private")
     return page
 
 
@@ -76,13 +78,11 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
     """Open the page where its address says, else where something happens, else at the shipped run."""
     run = _run_to_open(runs, asked.get("run"))
     live = run is not None and runs.info(run).status in ACTIVE
-    preset = runs.preset(run) if run and not runs.info(run).shipped else None
     layer = asked.get("layer", "") if asked.get("layer", "").isdecimal() else None
     text = asked.get("input", "")[:MAX_INPUT] or (decode_tab.examples_of(runs, run)[0][0] if run else "")
     return [
         run,
-        train_tab.first_draft(preset),
-        gr.Tabs(selected="train" if live or run is None else "decode"),
+        gr.Tabs(selected=asked["tab"] if asked.get("tab") in TABS else "train" if live or run is None else "decode"),
         text,
         asked["block"] if asked.get("block") in BLOCK_NAMES else "cross",
         gr.update(choices=[layer], value=layer) if layer else gr.update(value=None),

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
+from gradio.events import Dependency
 
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
 from core.errors import LabError
@@ -15,10 +17,9 @@ from core.tasks import build_task
 from ui.components import notice
 from ui.errors import shown
 from ui.scripts import script
-from ui.settings_form import Setting, control, hints_with_problems, preset_from, settings_of, value_in
+from ui.settings_form import Setting, all_settings, control, hint_of, hints_with_problems, preset_from, value_in
 from ui.views import base_of, changes_in_words
 
-SECTION_TITLES = {"task": "Task", "model": "Model", "training": "Training"}
 QUIET = {"api_visibility": "private", "show_progress": "hidden"}
 _CPU = {"concurrency_id": "cpu", "concurrency_limit": 2}
 
@@ -39,90 +40,117 @@ class Draft:
 
     def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
         """Return a new draft that opens with ``start``."""
-        return Draft(base or _form_base(start), start, self.edition + 1)
+        return Draft(base or form_base(start), start, self.edition + 1)
 
 
 @dataclass(frozen=True)
 class Form:
-    """A session's form: its draft, and the draft's edition in a hidden number field.
+    """A session's form: a control for every setting, those of other families hidden.
 
-    A State announces one change several times, and each would remake the form under the visitor's hands; a number
-    field announces it once.
+    The draft lives on the server, the controls in the browser. ``edition`` stands in both, so that a button pressed
+    while a new draft is on its way is noticed.
     """
 
     draft: gr.State
     edition: gr.Number
+    settings: list[Setting]
+    controls: list[Component]
+    summary: gr.HTML
+    problem: gr.HTML
+    train: gr.Button
 
-    @classmethod
-    def new(cls) -> "Form":
-        """Make the two, where the page is being built."""
-        return cls(gr.State(None), gr.Number(visible="hidden", elem_id="edition"))
+    @property
+    def filled(self) -> list:
+        """The inputs of a function that reads the form: see ``preset_in``."""
+        return [self.draft, self.edition, *self.controls]
 
-    def follow(self, event: gr.events.Dependency) -> None:
-        """Open the form anew after an event that set the draft."""
-        event.success(lambda draft: draft.edition, self.draft, self.edition, **QUIET)
+    def opens(self, listen: Callable[..., Dependency], function: Callable[..., Draft], inputs: list) -> None:
+        """Open the form with the draft that ``function`` makes when an event happens, or say why there is none."""
+        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, *self.controls]
+
+        def opened(*values: Any) -> list[Any]:
+            try:
+                draft = function(*values)
+            except LabError as error:
+                return [{"text": str(error), "problem": True}, *[gr.skip()] * (len(outputs) - 1)]
+            summary, ready = described(draft.start, draft.base), gr.update(interactive=True)
+            updates = [_opened(setting, draft) for setting in self.settings]
+            return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
+
+        listen(opened, inputs, outputs, **QUIET).then(
+            lambda draft: described(draft.start, draft.base, timed=True), self.draft, self.summary, **QUIET, **_CPU
+        )
 
 
-def build(form: Form, train: gr.Button, start: Callable[[Preset], str], run: gr.State, problem: gr.HTML) -> None:
-    """Build the form, remade for every new edition of the draft.
+def build(first: Preset, start: Callable[[Preset], str], run: gr.State) -> Form:
+    """Build the form with its buttons.
 
     Args:
-        train: the button that starts a run with what the form holds.
-        start: starts a run and returns its name, which goes into ``run``.
-        problem: where to say why no run was started.
+        first: the preset to begin with, until the page is open.
+        start: starts a run with what the form holds and returns its name, which goes into ``run``.
     """
-    draft, edition = form.draft, form.edition
+    settings = all_settings()
     summary = notice(elem_id="summary")
-    open_form = gr.Column(elem_id="form")
+    controls: list[Component] = []
+    for section in SECTIONS:
+        with gr.Accordion(section.capitalize(), open=False, elem_id=f"section-{section}"), gr.Row(elem_classes="grid"):
+            controls += [control(setting) for setting in settings if setting.section == section]
+    small: dict[str, Any] = {"size": "sm", "min_width": 110}
     with gr.Row(elem_classes="actions"):
-        reset = gr.Button("Reset to preset", size="sm", min_width=130, elem_id="reset")
-        save = gr.Button("Save preset (YAML)", size="sm", min_width=130, elem_id="save-preset")
+        train = gr.Button("Train", variant="primary", interactive=False, elem_id="train", min_width=100)
+        reset = gr.Button("Reset to preset", elem_id="reset", **small)
+        save = gr.Button("Save preset (YAML)", elem_id="save-preset", **small)
         load = gr.UploadButton(
-            "Load preset", file_types=[".yaml", ".yml"], type="binary", size="sm", min_width=130, elem_id="load-preset"
+            "Load preset", file_types=[".yaml", ".yml"], type="binary", elem_id="load-preset", **small
         )
+    problem = notice(elem_id="train-problem")
     saved = gr.Textbox(visible="hidden", elem_id="saved-preset")
-    form.follow(reset.click(lambda draft: draft.next(draft.base, base=draft.base), draft, draft, **QUIET))
-    form.follow(load.upload(shown(loaded_draft), [load, draft], draft, **QUIET))
-    saved.change(None, saved, None, js=script("download_preset"), api_visibility="private")
-    edition.change(lambda draft: described(draft.start, draft.base), draft, summary, **QUIET).then(
-        lambda draft: described(draft.start, draft.base, timed=True), draft, summary, **QUIET, **_CPU
+    edition = gr.Number(visible="hidden", elem_id="edition")
+    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, problem, train)
+
+    form.opens(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
+    form.opens(load.upload, loaded_draft, [load, form.draft])
+    gr.on(
+        [each.input for each in controls],
+        partial(check, settings),
+        form.filled,
+        [summary, problem, *controls],
+        trigger_mode="always_last",
+        **QUIET,
+    ).then(partial(check_timed, settings), form.filled, summary, **QUIET, **_CPU)
+    train.click(partial(started, start, settings), form.filled, [run, problem], **QUIET)
+    save.click(shown(partial(as_yaml, settings)), form.filled, saved, **QUIET).success(
+        None, saved, None, js=script("download_preset"), api_visibility="private"
     )
-
-    with open_form:
-
-        @gr.render(inputs=[draft], triggers=[edition.change], show_progress="hidden")
-        def controls_of(draft: Draft | None) -> None:
-            if draft is None:
-                return
-            settings = settings_of(draft.start)
-            controls = _controls(draft, settings)
-            gr.on(
-                [each.change for each in controls],
-                partial(check, draft.base, settings),
-                controls,
-                [summary, problem, *controls],
-                trigger_mode="always_last",
-                **QUIET,
-            ).then(partial(check_timed, draft.base, settings), controls, summary, **QUIET, **_CPU)
-            save.click(shown(partial(as_yaml, draft.base, settings)), controls, saved, **QUIET)
-            train.click(partial(started, start, draft.base, settings), controls, [run, problem], **QUIET)
+    return form
 
 
-def check(base: Preset, settings: list[Setting], *values: Any) -> list[Any]:
+def preset_in(settings: list[Setting], draft: Draft, edition: float | None, *values: Any) -> Preset:
+    """Return the preset that a form holds.
+
+    Raises:
+        ConfigError: a value does not fit, or the form was being opened anew when it was read.
+    """
+    if edition != draft.edition:
+        raise ConfigError([("preset", "the form was just being changed; try again")])
+    return preset_from(draft.base, settings, values)
+
+
+def check(settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
     """Return the summary line, an empty line where an older problem stood, and the line under each control."""
     problems: list[tuple[str, str]] = []
     try:
-        summary = described(preset_from(base, settings, values), base)
+        summary = described(preset_in(settings, draft, edition, *values), draft.base)
     except ConfigError as error:
         summary, problems = {"text": str(error), "problem": True}, error.problems
-    hints = hints_with_problems(base, settings, values, problems)
+    hints = hints_with_problems(draft.base, settings, values, problems)
     return [summary, {"text": ""}, *(gr.update(info=hint) for hint in hints)]
 
 
-def check_timed(base: Preset, settings: list[Setting], *values: Any) -> dict[str, Any]:
+def check_timed(settings: list[Setting], draft: Draft, edition: float, *values: Any) -> dict[str, Any]:
     """Return the summary line with the expected time, which takes about a second to measure."""
     try:
-        return described(preset_from(base, settings, values), base, timed=True)
+        return described(preset_in(settings, draft, edition, *values), draft.base, timed=True)
     except ConfigError as error:
         return {"text": str(error), "problem": True}
 
@@ -139,18 +167,18 @@ def described(preset: Preset, base: Preset, *, timed: bool = False) -> dict[str,
     return {"text": " · ".join(parts + ([f"changed: {changes}"] if changes else []))}
 
 
-def started(start: Callable[[Preset], str], base: Preset, settings: list[Setting], *values: Any) -> tuple[Any, dict]:
+def started(start: Callable[[Preset], str], settings: list[Setting], *filled: Any) -> tuple[Any, dict]:
     """Start a run from the filled form; return its name and no problem, or no name and the problem."""
     try:
-        return start(preset_from(base, settings, values)), {"text": ""}
+        return start(preset_in(settings, *filled)), {"text": ""}
     except LabError as error:
         return gr.skip(), {"text": str(error), "problem": True}
 
 
-def as_yaml(base: Preset, settings: list[Setting], *values: Any) -> str:
+def as_yaml(settings: list[Setting], draft: Draft, *filled: Any) -> str:
     """Return the filled form as a preset file; a changed preset is no longer the one of its name."""
-    preset = preset_from(base, settings, values)
-    name = preset.name if preset == base else f"{preset.name[:40]}-changed"
+    preset = preset_in(settings, draft, *filled)
+    name = preset.name if preset == draft.base else f"{preset.name[:40]}-changed"
     return preset_to_yaml(preset.model_copy(update={"name": name}))
 
 
@@ -161,27 +189,19 @@ def loaded_draft(data: bytes | None, draft: Draft) -> Draft:
     return draft.next(read_preset(data, name="loaded"))
 
 
-def _form_base(start: Preset) -> Preset:
-    """Return what a form measures changes against: the preset it was made from, if that has the same settings."""
+def form_base(start: Preset) -> Preset:
+    """Return what a form measures changes against: the preset it was made from, if that is of the same families."""
     base = base_of(start)
-    return base if settings_of(base) == settings_of(start) else start
+    same = all(setting.applies_to(base) for setting in all_settings() if setting.applies_to(start))
+    return base if same else start
 
 
-def _controls(draft: Draft, settings: list[Setting]) -> list:
-    starts = [value_in(draft.start, setting) for setting in settings]
-    hints = hints_with_problems(draft.base, settings, starts, [])
-    controls = []
-    for section in SECTIONS:
-        with (
-            gr.Accordion(SECTION_TITLES[section], open=False, elem_id=f"section-{section}"),
-            gr.Row(elem_classes="grid"),
-        ):
-            controls += [
-                control(setting, start, hint)
-                for setting, start, hint in zip(settings, starts, hints, strict=True)
-                if setting.key.startswith(f"{section}.")
-            ]
-    return controls
+def _opened(setting: Setting, draft: Draft) -> Any:
+    """Return what a control becomes when the form opens with a draft."""
+    if not setting.applies_to(draft.start):
+        return gr.update(visible=False)
+    start = value_in(draft.start, setting)
+    return gr.update(visible=True, value=start, info=hint_of(setting, start, value_in(draft.base, setting)))
 
 
 def _in_words(seconds: float) -> str:

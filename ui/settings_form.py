@@ -9,43 +9,67 @@ import gradio as gr
 from gradio.components import Component
 from pydantic.fields import FieldInfo
 
-from core.config import SECTIONS, ConfigError, Preset
+from core.config import SECTIONS, ConfigError, Preset, section_classes
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One control: its key such as ``training.steps``, the type it takes and a sentence on it."""
+    """One control of the form.
+
+    Attributes:
+        key: of the value it sets, such as ``training.steps``.
+        family: of the section it belongs to, such as ``transformer``; "" where a section has only one kind.
+        annotation: the type of the value.
+        hint: a sentence on it, with its bounds.
+    """
 
     key: str
+    family: str
     annotation: Any
     hint: str
 
+    @property
+    def section(self) -> str:
+        """The section it belongs to, such as ``training``."""
+        return self.key.split(".")[0]
 
-def settings_of(preset: Preset) -> list[Setting]:
-    """Return what can be changed in a preset, section by section; a choice of one is no choice."""
+    @property
+    def field(self) -> str:
+        """The field's own name, such as ``steps``."""
+        return self.key.split(".")[1]
+
+    def applies_to(self, preset: Preset) -> bool:
+        """Whether the preset has this setting: its section may be of another family."""
+        return getattr(getattr(preset, self.section), "family", "") == self.family
+
+
+def all_settings() -> list[Setting]:
+    """Return everything that can be changed in any preset, section by section; a choice of one is no choice."""
     return [
-        Setting(f"{section}.{name}", info.annotation, _hint(info))
+        Setting(f"{section}.{name}", _family(kind), info.annotation, _hint(info))
         for section in SECTIONS
-        for name, info in type(getattr(preset, section)).model_fields.items()
+        for kind in section_classes(section)
+        for name, info in kind.model_fields.items()
         if len(get_args(info.annotation)) != 1
     ]
 
 
 def value_in(preset: Preset, setting: Setting) -> Any:
-    """Return a preset's value of a setting."""
-    section, field = setting.key.split(".")
-    return getattr(getattr(preset, section), field)
+    """Return a preset's value of a setting that applies to it."""
+    return getattr(getattr(preset, setting.section), setting.field)
 
 
-def control(setting: Setting, value: Any, hint: str) -> Component:
-    """Make the control of a setting: radios for a choice, a box to tick for yes or no, a number field for a number."""
-    _, field = setting.key.split(".")
-    common = {"label": field, "value": value, "info": hint, "interactive": True, "elem_id": f"set-{field}"}
+def control(setting: Setting) -> Component:
+    """Make the control of a setting: radios for a choice, a checkbox for yes or no, a field for a number."""
+    common: dict[str, Any] = {
+        "label": setting.field,
+        "info": setting.hint,
+        "interactive": True,
+        "elem_id": f"set-{setting.family or setting.section}-{setting.field}",
+    }
     if get_origin(setting.annotation) is Literal:
         return gr.Radio(list(get_args(setting.annotation)), **common)
-    if setting.annotation is bool:
-        return gr.Checkbox(**common)
-    return gr.Number(min_width=150, **common)
+    return gr.Checkbox(**common) if setting.annotation is bool else gr.Number(**common)
 
 
 def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) -> Preset:
@@ -54,7 +78,7 @@ def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) ->
     Raises:
         ConfigError: naming every field that does not fit.
     """
-    filled = list(zip(settings, values, strict=True))
+    filled = [(setting, value) for setting, value in zip(settings, values, strict=True) if setting.applies_to(base)]
     empty = [(setting.key, f"{setting.key} is empty") for setting, value in filled if value is None]
     if empty:
         raise ConfigError(empty)
@@ -66,15 +90,22 @@ def hints_with_problems(base: Preset, settings: list[Setting], values: Sequence[
     """Return the line under each control: what is wrong with it, else what it was, else its hint."""
     lines = []
     for setting, value in zip(settings, values, strict=True):
-        wrong = [message for field, message in problems if field == setting.key or setting.key + "=" in message]
-        before = value_in(base, setting)
-        if wrong:
-            lines.append(f"✗ {wrong[0]}")
-        elif value != before:
-            lines.append(f"changed; the preset says {before}. {setting.hint}")
-        else:
+        if not setting.applies_to(base):
             lines.append(setting.hint)
+            continue
+        wrong = [message for field, message in problems if field == setting.key or setting.key + "=" in message]
+        lines.append(f"✗ {wrong[0]}" if wrong else hint_of(setting, value, value_in(base, setting)))
     return lines
+
+
+def hint_of(setting: Setting, value: Any, before: Any) -> str:
+    """Return the line under a control that is in order: its hint, and what the preset says if that was changed."""
+    return setting.hint if value == before else f"changed; the preset says {before}. {setting.hint}"
+
+
+def _family(kind: type) -> str:
+    field = kind.model_fields.get("family")
+    return field.default if field else ""
 
 
 def _hint(info: FieldInfo) -> str:

@@ -7,13 +7,13 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.config import ConfigError, Preset, load_preset, preset_names
+from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
 from core.runs import Runs
 from ui import preset_form
 from ui.components import charts, notice
 from ui.errors import shown
-from ui.preset_form import QUIET, Draft, Form
+from ui.preset_form import QUIET, Draft, Form, form_base
 from ui.views import progress_since, settings_line
 
 FIRST_PRESET = "digits-reversal"
@@ -25,6 +25,7 @@ _RESUMABLE = ("stopped", "failed", "interrupted")
 class TrainTab:
     """The parts of the tab that the page sets when the current run changes."""
 
+    form: Form
     stop: gr.Button
     resume: gr.Button
     settings: gr.HTML
@@ -36,31 +37,22 @@ class TrainTab:
         return [self.stop, self.resume, self.settings, self.charts]
 
 
-def build(runs: Runs, run: gr.State, form: Form) -> TrainTab:
-    """Build the tab and wire its own events.
-
-    Args:
-        run: holds the current run's name.
-        form: the settings of the next run.
-    """
+def build(runs: Runs, run: gr.State) -> TrainTab:
+    """Build the tab and wire its own events; ``run`` holds the current run's name."""
     preset = gr.Radio(preset_names(), value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=True)
-    settings_place = gr.Column()
+    form = preset_form.build(load_preset(FIRST_PRESET), runs.start, run)
     with gr.Row(elem_classes="actions"):
-        train = gr.Button("Train", variant="primary", elem_id="train", min_width=100)
         stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
         resume = gr.Button("Resume", interactive=False, elem_id="resume", min_width=100)
-    problem = notice(elem_id="train-problem")
     drawn = charts(partial(progress, runs), value={"run": None})
     with gr.Row(elem_classes="line"):
         settings = notice(elem_id="settings")
         reuse = gr.Button("Use this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
-    tab = TrainTab(stop, resume, settings, drawn)
+    tab = TrainTab(form, stop, resume, settings, drawn)
 
-    with settings_place:
-        preset_form.build(form, train, runs.start, run, problem)
+    form.opens(preset.input, picked_draft, [preset, form.draft])
+    form.opens(reuse.click, partial(reused_draft, runs), [run, form.draft])
     form.edition.change(preset_choice, form.draft, preset, **QUIET)
-    form.follow(preset.input(picked_draft, [preset, form.draft], form.draft, **QUIET))
-    form.follow(reuse.click(shown(partial(reused_draft, runs)), [run, form.draft], form.draft, **QUIET))
     for button, action in ((stop, runs.stop), (resume, runs.resume)):
         button.click(shown(action), run, None, **QUIET).then(partial(run_shown, runs), run, tab.of_run, **QUIET)
     return tab
@@ -79,10 +71,11 @@ def run_shown(runs: Runs, run: str | None) -> list[Any]:
     ]
 
 
-def first_draft(preset: Preset | None = None) -> Draft:
-    """Return the draft a page opens with: a run's settings, or the first preset's."""
-    start = preset or load_preset(FIRST_PRESET)
-    return Draft(start, start).next(start)
+def first_draft(runs: Runs, run: str | None) -> Draft:
+    """Return the draft a page opens with: the settings of the current run, or the first preset's."""
+    own = run is not None and not runs.info(run).shipped
+    start = runs.preset(run) if own else load_preset(FIRST_PRESET)
+    return Draft(form_base(start), start, edition=1)
 
 
 def picked_draft(name: str, draft: Draft) -> Draft:

@@ -26,6 +26,9 @@ _HOW_TO_READ: dict[Block, str] = {
     "encoder": "Each row is an input token, the columns are the input tokens it looked at while the encoder made sense "
     "of the whole. Rows sum to 1.",
 }
+_WITHOUT_ENCODER_ATTENTION = (
+    " This model reads its input token by token, so a column stands for everything read up to its token."
+)
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = Non
     layers = seen.layers(block)
     return {
         "title": f"{BLOCK_NAMES[block].capitalize()}, layer {layer} of {layers}",
-        "caption": _HOW_TO_READ[block],
+        "caption": _HOW_TO_READ[block] + ("" if seen.layers("encoder") else _WITHOUT_ENCODER_ATTENTION),
         "block": block,
         "layer": layer,
         "rows": _row_labels(inspection, block),

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -56,6 +57,7 @@ def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, address
     page.get_by_role("radio", name="tiny").check()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#charts .numbers")).to_contain_text("/ 2000 steps", timeout=10_000)
     page.wait_for_function(f"({STEPS_SHOWN})() > 5")
     before = page.evaluate(STEPS_SHOWN)
     page.wait_for_function(f"({STEPS_SHOWN})() > {before}")
@@ -138,3 +140,29 @@ def test_wrong_input_is_answered_with_a_reason_and_nothing_runs(page: Page):
     expect(page.locator("#summary")).to_contain_text("d_model=30 must be divisible by model.num_heads=4")
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#train-problem")).to_contain_text("d_model=30")
+
+
+def test_a_preset_is_saved_and_loaded_again(page: Page, tmp_path: Path):
+    open_tab(page, "Train")
+    page.get_by_role("radio", name="tiny").check()
+    expect(page.locator("#summary")).to_contain_text("22,637 parameters")
+    page.get_by_role("button", name=re.compile("^Training")).click()
+    field = page.get_by_label("steps", exact=True)
+    field.fill("7")
+    expect(page.locator("#summary")).to_contain_text("training.warmup_steps=40 must not be above training.steps=7")
+    field.fill("500")
+    expect(page.locator("#summary")).to_contain_text("training.steps 2000 → 500")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save preset").click()
+    saved = tmp_path / download.value.suggested_filename
+    download.value.save_as(saved)
+    assert saved.name == "tiny-changed.yaml"
+    page.get_by_role("button", name="Reset to preset").click()
+    expect(page.locator("#summary")).not_to_contain_text("changed")
+    page.locator("input[type=file]").set_input_files(saved)
+    expect(page.get_by_role("radio", name="tiny-changed")).to_be_checked()
+    expect(page.locator("#summary")).to_contain_text("22,637 parameters")
+    page.locator("input[type=file]").set_input_files(
+        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"task: {colour: red}"}
+    )
+    expect(page.locator("#train-problem")).to_contain_text("task.colour is not a known key")

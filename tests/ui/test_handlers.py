@@ -9,7 +9,8 @@ from core.errors import LabError
 from core.runs import Runs
 from tests.serving import SHIPPED
 from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
-from ui.settings_form import hints_with_problems, preset_from, settings_of, value_in
+from ui.preset_form import Draft
+from ui.settings_form import all_settings, value_in
 from ui.views import BLOCK_NAMES, run_list, viewer_value
 
 
@@ -20,24 +21,24 @@ def seen(runs: Runs):
 
 
 def form_of(name: str, **changes):
-    """A preset, its settings, and a form filled with its values, some of them changed."""
+    """The settings, and what a form that opened with a preset holds: draft, edition, values, some of them changed."""
     preset = load_preset(name)
-    settings = settings_of(preset)
-    values = [changes.get(each.key.split(".")[1], value_in(preset, each)) for each in settings]
-    return preset, settings, values
+    settings = all_settings()
+    values = [changes.get(each.field, value_in(preset, each)) if each.applies_to(preset) else None for each in settings]
+    return settings, [Draft(preset, preset, edition=3), 3, *values]
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
-    run, draft, _, text, block, _ = page._open(runs, {})
+    run, _, text, block, _ = page._open(runs, {})
     assert run == SHIPPED
     assert text == "4 8 2 9"
     assert block == "cross"
-    assert draft.start == load_preset("digits-reversal")
+    assert train_tab.first_draft(runs, run).start == load_preset("digits-reversal")
 
 
 @pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"layer": "²"}, {"block": "<script>"}])
 def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: dict):
-    run, _, _, _, block, _ = page._open(runs, query)
+    run, _, _, block, _ = page._open(runs, query)
     assert run == SHIPPED
     assert block == "cross"
 
@@ -115,10 +116,15 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
 
 
 def test_the_form_gives_back_the_preset_it_opened_with():
-    preset, settings, values = form_of("tiny")
-    assert (
-        preset_from(preset, settings, [float(value) if isinstance(value, int) else value for value in values]) == preset
-    )
+    settings, filled = form_of("tiny")
+    floats = [float(value) if type(value) is int else value for value in filled]  # as a number field gives them
+    assert preset_form.preset_in(settings, *floats) == load_preset("tiny")
+
+
+def test_a_form_read_while_a_new_draft_is_on_its_way_is_refused():
+    settings, (draft, _, *values) = form_of("tiny")
+    with pytest.raises(ConfigError, match="just being changed"):
+        preset_form.preset_in(settings, draft, 2, *values)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +140,10 @@ def test_the_form_gives_back_the_preset_it_opened_with():
     ],
 )
 def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, changes: dict, part: str):
-    preset, settings, values = form_of("digits-reversal", **changes)
+    settings, filled = form_of("digits-reversal", **changes)
     before = runs.names()
-    _, problem = preset_form.started(runs.start, preset, settings, *values)
-    summary, _, *hints = preset_form.check(preset, settings, *values)
+    _, problem = preset_form.started(runs.start, settings, *filled)
+    summary, _, *hints = preset_form.check(settings, *filled)
     assert problem["problem"]
     assert part in problem["text"]
     assert part in summary["text"]
@@ -146,28 +152,29 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
 
 
 def test_the_form_tells_what_was_changed():
-    preset, settings, values = form_of("tiny", steps=500)
-    summary, _, *_ = preset_form.check(preset, settings, *values)
+    settings, filled = form_of("tiny", steps=500)
+    summary, _, *updates = preset_form.check(settings, *filled)
     assert "training.steps 2000 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
-    hints = dict(zip([each.key for each in settings], hints_with_problems(preset, settings, values, []), strict=True))
+    hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}
     assert hints["training.steps"].startswith("changed; the preset says 2000")
     assert not hints["training.seed"].startswith("changed")
 
 
 def test_a_saved_preset_loads_again_under_a_name_of_its_own():
-    preset, settings, values = form_of("tiny", steps=500)
-    text = preset_form.as_yaml(preset, settings, *values)
-    draft = preset_form.loaded_draft(text.encode(), train_tab.first_draft())
+    settings, filled = form_of("tiny", steps=500)
+    text = preset_form.as_yaml(settings, *filled)
+    draft = preset_form.loaded_draft(text.encode(), filled[0])
     assert draft.start.name == "tiny-changed"
     assert draft.start.training.steps == 500
-    assert draft.start.model == preset.model
+    assert draft.start.model == load_preset("tiny").model
+    assert draft.edition == 4
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"a: &x [*x]", b"[" * 100_000, b"task: {colour: red}", b"", None])
 def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
     with pytest.raises(ConfigError):
-        preset_form.loaded_draft(data, train_tab.first_draft())
+        preset_form.loaded_draft(data, form_of("tiny")[1][0])
 
 
 def test_progress_answers_anybody_and_breaks_for_nobody(runs: Runs):

@@ -11,7 +11,8 @@ from core.config import Preset
 from core.runs import Runs
 from tests.core.watching import wait_until
 from ui import attention_tab, page, preset_form, train_tab
-from ui.settings_form import control, preset_from, settings_of, value_in
+from ui.preset_form import Draft, form_base
+from ui.settings_form import all_settings, control, value_in
 from ui.views import BLOCK_NAMES, Seen, settings_line, viewer_value
 
 RUN = "recurrent"
@@ -58,21 +59,29 @@ def test_the_decode_shows_the_map_at_a_glance(answered):
     assert len(answer["steps"]) == len(glance["rows"])
 
 
+def filled_with(preset: Preset) -> tuple[list, list]:
+    """The settings, and what a form that opened with a preset holds."""
+    settings = all_settings()
+    values = [value_in(preset, each) if each.applies_to(preset) else None for each in settings]
+    return settings, [Draft(form_base(preset), preset, edition=1), 1, *values]
+
+
 def test_the_form_has_a_control_for_every_setting_and_gives_the_preset_back(tiny_gru):
-    settings = settings_of(tiny_gru)
-    values = [value_in(tiny_gru, each) for each in settings]
-    controls = {each.key: control(each, value, each.hint) for each, value in zip(settings, values, strict=True)}
+    settings, filled = filled_with(tiny_gru)
+    with gr.Blocks():
+        controls = {each.key: control(each) for each in settings if each.applies_to(tiny_gru)}
     assert isinstance(controls["model.mask_padding"], gr.Checkbox)
     assert isinstance(controls["training.optimizer"], gr.Radio)
     assert isinstance(controls["training.teacher_forcing"], gr.Number)
-    assert preset_from(tiny_gru, settings, values) == tiny_gru
+    assert "model.d_model" not in controls
+    assert preset_form.preset_in(settings, *filled) == tiny_gru
 
 
-def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(tiny_gru):
-    draft = train_tab.first_draft(tiny_gru)  # there is a preset "tiny", of a Transformer
-    settings = settings_of(draft.start)
-    values = [value_in(tiny_gru, each) for each in settings]
-    summary, _, *hints = preset_form.check(draft.base, settings, *values)
+def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(lab, tiny_gru):
+    draft = train_tab.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
+    assert draft.base == draft.start == tiny_gru
+    settings, filled = filled_with(tiny_gru)
+    summary, _, *hints = preset_form.check(settings, *filled)
     assert "problem" not in summary
     assert "changed" not in summary["text"]
     assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)
