@@ -81,6 +81,7 @@ class Runs:
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._best: FileCache[Published] = FileCache(CACHED_MODELS)
+        self._reported: set[str] = set()
         self._latest: OrderedDict[str, Published] = OrderedDict()
 
     def start(self, preset: Preset, *, name: str | None = None) -> str:
@@ -231,7 +232,9 @@ class Runs:
             self.info(name)
             self.preset(name)
         except RunError as error:
-            _log.warning("left out of the list: %s", error)
+            if name not in self._reported:  # once: the page asks every second
+                self._reported.add(name)
+                _log.warning("left out of the list: %s", error)
             return False
         return True
 

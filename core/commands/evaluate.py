@@ -42,6 +42,7 @@ def cross_scores(model: Seq2Seq, published: Published, pairs: Batch) -> list[Hea
 
 def _print(published: Published, evaluation: Evaluation, scores: list[HeadScore]) -> None:
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
+    print(f"parameters      {count_parameters(published.model):9,}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")

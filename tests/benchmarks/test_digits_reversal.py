@@ -35,6 +35,6 @@ def test_digits_reversal_is_solved_within_1000_steps(preset: str, parameters: in
         best = best_of_layer(score_decoded(state.task, sample, decoded), layer=decoded.maps.cross.shape[0])
         shares.append(best.share)
         hits.append(best.hits)
-    print(f"{preset}: exact match {exact}; best last-layer head: share {shares}, largest weight on the true token {hits}")
+    print(f"{preset}: exact match {exact}; best last-layer head: share {shares}, largest weight there {hits}")
     assert statistics.median(exact) >= 0.999
     assert min(hits) >= least_hits
