@@ -1,3 +1,0 @@
-async () => {
-  await navigator.clipboard.writeText(window.location.href);
-}
