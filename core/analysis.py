@@ -1,13 +1,15 @@
 """What attention shows, in numbers: how much of it falls where the task says the answer comes from."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 
 from core.decoding import Decoded
 from core.tasks import Batch, Task
-from core.vocab import BOS, EOS, PAD_ID
+from core.vocab import BOS, BOS_ID, EOS, EOS_ID, PAD_ID
 
 NO_SOURCE = -1
 
@@ -38,7 +40,7 @@ def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
     """
     columns = torch.full((len(pairs), steps), NO_SOURCE)
     for row, ids in enumerate(pairs.src.tolist()):
-        symbols = [token for token in task.src_vocab.decode(ids) if token in task.src_vocab.symbols]
+        symbols = task.src_vocab.decode([index for index in ids if index not in (PAD_ID, BOS_ID, EOS_ID)])
         targets = [place + 1 for place in task.alignment(symbols)][:steps]  # BOS stands before the symbols
         columns[row, : len(targets)] = torch.tensor(targets, dtype=torch.int64)
     return columns
@@ -101,3 +103,43 @@ def step_labels(output: Sequence[str]) -> tuple[list[str], list[str]]:
 def frame_labels(symbols: Sequence[str]) -> list[str]:
     """Name the source positions: BOS, the symbols, EOS."""
     return [BOS, *symbols, EOS]
+
+
+def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
+    """Tell for every cross-attention head and every step of a decode where it looked and what came of it.
+
+    Args:
+        pairs: sources of one length, without PAD, and their references.
+        decoded: with maps.
+
+    Returns:
+        A row a (layer, head, sequence, step), all but ``sequence`` and ``step`` numbered from 1, with the columns
+
+        - ``length``: symbols in the answer; the step of that number is the one to write EOS at;
+        - ``true_column``: the source column the step's token comes from, -1 where there is none;
+        - ``looked_at``: the column with the largest weight; ``share``: the weight on the true one, 0-1;
+        - ``entropy``: of the weights, divided by the log of the number of keys, 0-1;
+        - ``is_right``: whether the step wrote the token of the reference.
+    """
+    weights = decoded.maps.cross  # (L, B, H, T, S)
+    layers, _, heads, steps, keys = weights.shape
+    columns = true_columns(task, pairs, steps=steps)
+    reference = torch.nn.functional.pad(pairs.tgt_out, (0, max(0, steps - pairs.tgt_out.shape[1])))[:, :steps]
+    # A step is made as long as no EOS was written before it.
+    made = (decoded.tokens == EOS_ID).cumsum(dim=1) - (decoded.tokens == EOS_ID).long() == 0
+    index = columns.clamp(min=0)[None, :, None, :, None].expand(layers, -1, heads, -1, 1)
+    of_heads = {
+        "share": weights.gather(-1, index).squeeze(-1).masked_fill(columns[None, :, None] == NO_SOURCE, 0.0),
+        "looked_at": weights.argmax(dim=-1),
+        "entropy": torch.special.entr(weights).sum(dim=-1) / math.log(keys),
+    }
+    of_steps = {
+        "true_column": columns,
+        "is_right": decoded.tokens == reference,
+        "length": (pairs.tgt_out != PAD_ID).sum(dim=1, keepdim=True).expand(-1, steps) - 1,
+    }
+    layer, sequence, head, step = made[None, :, None].expand(layers, -1, heads, -1).nonzero(as_tuple=True)
+    table = {"layer": layer + 1, "head": head + 1, "sequence": sequence, "step": step}
+    table |= {name: values[layer, sequence, head, step] for name, values in of_heads.items()}
+    table |= {name: values[sequence, step] for name, values in of_steps.items()}
+    return pd.DataFrame({name: values.numpy() for name, values in table.items()})

@@ -16,7 +16,16 @@ from core.files import write_atomically
 from core.training import TrainingState, new_state
 
 FORMAT = "attention-lab-1"
-_PLAIN_FIELDS = ("step", "evaluated_step", "best_loss", "best_step", "sequences_seen", "seconds", "threads")
+_PLAIN_FIELDS = (
+    "step",
+    "evaluated_step",
+    "best_loss",
+    "best_step",
+    "loss_sum",
+    "sequences_seen",
+    "seconds",
+    "threads",
+)
 
 
 class CheckpointError(LabError):

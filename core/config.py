@@ -6,18 +6,17 @@ A preset has a description and three sections: ``task`` (what is learned), ``mod
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from core import bounded_yaml
 from core.errors import LabError
-from core.sections import ModelConfig, Section, TrainingConfig
+from core.sections import ModelConfig, Section, TaskConfig, TrainingConfig
 
 PRESET_FOLDER = Path(__file__).resolve().parent.parent / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
-MIN_DISTINCT_SEQUENCES = 1_000
 SPECIAL_TOKENS_IN_SOURCE = 2  # BOS and EOS
 
 
@@ -29,36 +28,12 @@ class ConfigError(LabError):
         super().__init__("; ".join(message for _, message in problems))
 
 
-class DigitsConfig(Section):
-    """Sequences of the digits 0-9, reversed or copied."""
-
-    family: Literal["digits"] = "digits"
-    transform: Annotated[
-        Literal["reverse", "copy"], Field(description="what the answer is: the digits reversed, or the same")
-    ] = "reverse"
-    min_length: Annotated[int, Field(ge=1, le=256, description="digits in the shortest sequence")] = 3
-    max_length: Annotated[int, Field(ge=1, le=256, description="digits in the longest sequence")] = 10
-
-    @model_validator(mode="after")
-    def _lengths_allow_a_split(self) -> "DigitsConfig":
-        low, high = self.min_length, self.max_length
-        if low > high:
-            raise ValueError(f"task.min_length={low} must not be above task.max_length={high}")
-        distinct = sum(10**length for length in range(low, high + 1))
-        if distinct < MIN_DISTINCT_SEQUENCES:
-            raise ValueError(
-                f"task.min_length={low} and task.max_length={high} allow only {distinct} different sequences; "
-                f"at least {MIN_DISTINCT_SEQUENCES} are needed to hold some out for validation and test"
-            )
-        return self
-
-
 class Preset(Section):
     """One experiment: a task, a model and a way to train it."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     description: Annotated[str, Field(min_length=1, max_length=500)]
-    task: DigitsConfig
+    task: Annotated[TaskConfig, Field(discriminator="family")]
     model: Annotated[ModelConfig, Field(discriminator="family")]
     training: TrainingConfig
 
@@ -231,14 +206,16 @@ def _problem(detail: dict) -> tuple[str, str]:
     if kind == "missing":
         return field, f"{field} is missing"
     if kind in ("union_tag_invalid", "union_tag_not_found"):
-        return _family_problem(detail["loc"][0], detail["input"].get("family"))
+        return _family_problem(detail["loc"][0], detail["input"])
     message = message.removeprefix("Input ").removeprefix("String ")
     return field, f"{field}={_short(detail['input'])} {message}"
 
 
-def _family_problem(section: str, family: Any) -> tuple[str, str]:
+def _family_problem(section: str, given: dict) -> tuple[str, str]:
     known = " or ".join(repr(_family_of(each)) for each in section_classes(section))
-    return f"{section}.family", f"{section}.family={_short(family)} should be {known}"
+    field = f"{section}.family"
+    subject = f"{field}={_short(given['family'])}" if "family" in given else f"{field} is missing; it"
+    return field, f"{subject} should be {known}"
 
 
 def _without_tag(location: tuple) -> tuple:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from core.decoding import decode
 from core.models import Seq2Seq
 from core.tasks import Batch
-from core.vocab import PAD_ID
+from core.vocab import EOS_ID, PAD_ID
 
 CHUNK = 1_000  # sequences decoded at once: enough to keep the cores busy, little memory
 
@@ -58,6 +58,16 @@ def is_exact(tokens: torch.Tensor, tgt_out: torch.Tensor) -> torch.Tensor:
     return (padded[0] == padded[1]).all(dim=1)
 
 
+def with_eos(rows: torch.Tensor) -> torch.Tensor:
+    """Return references (B, T) int64, one place wider, that end with EOS also where the task leaves it out.
+
+    A task may train without EOS; an answer that does not end is wrong all the same.
+    """
+    lengths = (rows != PAD_ID).sum(dim=1, keepdim=True)
+    has_eos = rows.gather(1, (lengths - 1).clamp(min=0)) == EOS_ID
+    return F.pad(rows, (0, 1), value=PAD_ID).scatter(1, lengths - has_eos.long(), EOS_ID)
+
+
 @torch.no_grad()
 def evaluate(model: Seq2Seq, pairs: Batch) -> Evaluation:
     """Measure a model on pairs; its mode and its weights are left as they were.
@@ -78,8 +88,34 @@ def evaluate(model: Seq2Seq, pairs: Batch) -> Evaluation:
             tokens += real.sum().item()
             # A decode that is not finished after the reference's last step is wrong whatever follows.
             decoded = decode(model, chunk.src, max_steps=chunk.tgt_out.shape[1])
-            exact += is_exact(decoded.tokens, chunk.tgt_out).sum().item()
+            exact += is_exact(decoded.tokens, with_eos(chunk.tgt_out)).sum().item()
     return Evaluation(len(pairs), loss / tokens, correct / tokens, exact / len(pairs))
+
+
+@torch.no_grad()
+def exact_match_alone(model: Seq2Seq, pairs: Batch) -> float:
+    """Return the share of sequences (0-1) written exactly when each is decoded by itself, as typed input is.
+
+    It equals ``Evaluation.exact_match`` unless the model reads the padding behind a sequence.
+    """
+    exact = 0
+    with evaluation_mode(model):
+        for _, chunk in without_padding(pairs):
+            decoded = decode(model, chunk.src, max_steps=min(chunk.tgt_out.shape[1], model.max_seq_len))
+            exact += is_exact(decoded.tokens, with_eos(chunk.tgt_out)).sum().item()
+    return exact / len(pairs)
+
+
+def without_padding(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
+    """Split pairs into chunks of one source length, without PAD behind any source: each is decoded as if alone.
+
+    Yields:
+        The places (N,) int64 of a chunk's pairs among all, and the chunk.
+    """
+    lengths = (pairs.src != PAD_ID).sum(dim=1)
+    for length in lengths.unique().tolist():
+        for places in (lengths == length).nonzero().squeeze(1).split(CHUNK):
+            yield places, Batch(pairs.src[places, :length], pairs.tgt[places])
 
 
 @contextmanager

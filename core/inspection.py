@@ -10,7 +10,7 @@ from core.decoding import decode
 from core.errors import InputError
 from core.models import AttentionMaps, Seq2Seq
 from core.tasks import Batch, Task
-from core.vocab import BOS_ID, EOS, EOS_ID
+from core.vocab import BOS_ID, EOS, EOS_ID, UNK, UNK_ID
 
 NUM_CANDIDATES = 5
 
@@ -29,7 +29,7 @@ class Inspection:
     """A decode that happened, with everything there is to see in it.
 
     Attributes:
-        symbols: the input, read.
+        symbols: the input as the model reads it: a word that is not known is UNK.
         output: the answer's symbols, EOS left out.
         expected: the right answer.
         stopped: whether the model ended by EOS rather than by running out of positions.
@@ -37,6 +37,7 @@ class Inspection:
         maps: attention of this decode, batch of one; rows are the steps.
         scores: of the cross-attention heads on this decode.
         seconds: the decode took.
+        note: what else there is to say about the input, or "".
     """
 
     symbols: list[str]
@@ -71,14 +72,16 @@ def inspect(model: Seq2Seq, task: Task, text: str) -> Inspection:
     Raises:
         InputError: the text is not an input of this task, or too long for the model; the message says why.
     """
-    symbols = task.read(text)
-    positions = len(symbols) + 2
+    typed = task.read(text)
+    positions = len(typed) + 2
     if positions > model.max_seq_len:
         raise InputError(
-            f"input has {len(symbols)} tokens, {positions} with BOS and EOS; "
+            f"input has {len(typed)} tokens, {positions} with BOS and EOS; "
             f"this model reads at most max_seq_len={model.max_seq_len}"
         )
-    src = torch.tensor([[BOS_ID, *task.src_vocab.encode(symbols), EOS_ID]])
+    ids = task.src_vocab.encode(typed)
+    symbols = task.src_vocab.decode(ids)
+    src = torch.tensor([[BOS_ID, *ids, EOS_ID]])
     started = time.perf_counter()
     decoded = decode(model, src, max_steps=model.max_seq_len, num_candidates=NUM_CANDIDATES, need_weights=True)
     seconds = time.perf_counter() - started
@@ -101,12 +104,23 @@ def inspect(model: Seq2Seq, task: Task, text: str) -> Inspection:
         scores=score_decoded(task, Batch(src, src), decoded),
         alignment=task.alignment(symbols),
         seconds=seconds,
-        note=_range_note(task, len(symbols)),
+        note="; ".join(filter(None, [_unknown_note(typed, ids), _range_note(task, len(symbols))])),
     )
+
+
+def _unknown_note(typed: list[str], ids: list[int]) -> str:
+    unknown = dict.fromkeys(word[:20] for word, index in zip(typed, ids, strict=True) if index == UNK_ID)
+    return f"not in its vocabulary, so read as {UNK}: {', '.join(unknown)}" if unknown else ""
 
 
 def _range_note(task: Task, length: int) -> str:
     if task.min_length <= length <= task.max_length:
         return ""
     side = "shorter" if length < task.min_length else "longer"
-    return f"{side} than any sequence it was trained on ({task.min_length}–{task.max_length} tokens)"
+    return f"{side} than any sequence it was trained on ({lengths_in_words(task)} tokens)"
+
+
+def lengths_in_words(task: Task) -> str:
+    """Write the lengths of a task's sequences: ``3–10``, or ``10`` where there is only one."""
+    low, high = task.min_length, task.max_length
+    return f"{low}–{high}" if low < high else str(low)

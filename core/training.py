@@ -15,9 +15,7 @@ from core.config import Preset
 from core.evaluation import Evaluation, evaluate, sequence_loss
 from core.models import Seq2Seq, build_model
 from core.optim import build_optimizer, clip_gradients, learning_rate_at
-from core.tasks import Batch, Task, build_task, sample_distinct
-
-HELD_OUT_SEED = 20_170_612  # one validation and one test set for all runs, so that runs can be compared
+from core.tasks import Batch, Epochs, FreshBatches, Task, build_task, fixed_pairs, training_batches
 
 
 @dataclass(frozen=True)
@@ -41,11 +39,16 @@ class StepEvent:
 
 @dataclass(frozen=True)
 class EvaluationEvent:
-    """The model was measured on the validation set after ``step`` updates; a good moment to save."""
+    """The model was measured on the validation set after ``step`` updates; a good moment to save.
+
+    Attributes:
+        train_loss: mean of the training losses since the evaluation before; None at the first.
+    """
 
     step: int
     evaluation: Evaluation
     is_best: bool
+    train_loss: float | None
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ class TrainingState:
         step: updates made.
         evaluated_step: the last step at which the model was evaluated, -1 before the first.
         best_loss, best_step: lowest validation loss and where it was measured.
+        loss_sum: of the training losses since the last evaluation.
         seconds: time spent training and evaluating, pauses not counted.
         threads: torch threads the run computes with; part of what makes it repeat bit for bit.
     """
@@ -84,6 +88,7 @@ class TrainingState:
     best_step: int = -1
     last_evaluation: Evaluation | None = None
     sequences_seen: int = 0
+    loss_sum: float = 0.0
     seconds: float = 0.0
     threads: int = field(default_factory=torch.get_num_threads)
 
@@ -97,14 +102,6 @@ def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
     return TrainingState(preset, task, model, optimizer, generator)
 
 
-def held_out_pairs(task: Task, count: int, *, split: str, device: str = "cpu") -> Batch:
-    """Return the first ``count`` distinct pairs of a held-out split, the same for every run of a task.
-
-    There are fewer where the split holds fewer different sequences.
-    """
-    return sample_distinct(task, count, split=split, generator=torch.Generator(device).manual_seed(HELD_OUT_SEED))
-
-
 def train(state: TrainingState) -> Iterator[Event]:
     """Train from where ``state`` is to the preset's last step.
 
@@ -115,8 +112,14 @@ def train(state: TrainingState) -> Iterator[Event]:
         A ``StepEvent`` an update, an ``EvaluationEvent`` an evaluation, one ``EndEvent`` last.
     """
     config = state.preset.training
-    validation = held_out_pairs(
-        state.task, config.validation_sequences, split="validation", device=str(state.generator.device)
+    device = str(state.generator.device)
+    validation = fixed_pairs(state.task, config.validation_sequences, split="validation", device=device)
+    batches = training_batches(
+        state.task,
+        sequences=config.training_sequences,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        device=device,
     )
     state.model.train()
     while True:
@@ -126,18 +129,18 @@ def train(state: TrainingState) -> Iterator[Event]:
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return
-        event = _update(state)
+        event = _update(state, batches)
         yield event
         if isinstance(event, EndEvent):
             return
 
 
-def _update(state: TrainingState) -> StepEvent | EndEvent:
+def _update(state: TrainingState, batches: FreshBatches | Epochs) -> StepEvent | EndEvent:
     """Make one update, or refuse one that is not finite and leave the weights as they are."""
     started = time.perf_counter()
     config = state.preset.training
     step = state.step + 1
-    batch = state.task.sample(config.batch_size, split="train", generator=state.generator)
+    batch = batches.at(step, state.generator)
     logits = _logits(state.model, batch, config.teacher_forcing, state.generator)
     loss = sequence_loss(logits, batch.tgt_out)
     state.optimizer.zero_grad(set_to_none=True)
@@ -152,6 +155,7 @@ def _update(state: TrainingState) -> StepEvent | EndEvent:
     seconds = time.perf_counter() - started
     state.step = step
     state.sequences_seen += len(batch)
+    state.loss_sum += loss.item()
     state.seconds += seconds
     tokens = int((batch.tgt_out != 0).sum())
     return StepEvent(step, loss.item(), learning_rate, gradient_norm, tokens / seconds)
@@ -199,7 +203,10 @@ def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
     is_best = evaluation.loss < state.best_loss
     if is_best:
         state.best_loss, state.best_step = evaluation.loss, state.step
+    updates = state.step - max(state.evaluated_step, 0)
+    train_loss = state.loss_sum / updates if updates else None
     state.last_evaluation = evaluation
     state.evaluated_step = state.step
+    state.loss_sum = 0.0
     state.seconds += time.perf_counter() - started
-    return EvaluationEvent(state.step, evaluation, is_best)
+    return EvaluationEvent(state.step, evaluation, is_best, train_loss)

@@ -7,12 +7,11 @@ import time
 from core.analysis import HeadScore, best_of_layer, score_decoded
 from core.decoding import decode
 from core.errors import InputError
-from core.evaluation import Evaluation, evaluate
+from core.evaluation import Evaluation, evaluate, exact_match_alone
 from core.models import Seq2Seq, count_parameters
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Published, Runs
-from core.tasks import Batch
-from core.training import held_out_pairs
+from core.tasks import Batch, fixed_pairs
 
 MAX_SEQUENCES = 1_000_000
 SCORED_SEQUENCES = 1_000  # recorded attention takes memory; a thousand are plenty for a mean
@@ -20,18 +19,24 @@ SCORED_SEQUENCES = 1_000  # recorded attention takes memory; a thousand are plen
 
 def run(options: argparse.Namespace) -> int:
     """Print exact match, token accuracy, loss, and how well the last layer's heads point at their source."""
-    if not 1 <= options.sequences <= MAX_SEQUENCES:
-        raise InputError(f"--sequences={options.sequences} must be from 1 to {MAX_SEQUENCES}")
+    check_sequences(options.sequences)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
-    pairs = held_out_pairs(published.task, options.sequences, split="test")
+    pairs = fixed_pairs(published.task, options.sequences, split="test")
     started = time.perf_counter()
     evaluation = evaluate(published.model, pairs)
     seconds = time.perf_counter() - started
+    alone = exact_match_alone(published.model, pairs)
     scores = cross_scores(published.model, published, pairs[:SCORED_SEQUENCES])
-    _print(published, evaluation, scores)
+    _print(published, evaluation, alone, scores)
     if options.json:
-        print(json.dumps(_as_json(published, evaluation, scores, seconds)))
+        print(json.dumps(_as_json(published, evaluation, alone, scores, seconds)))
     return 0
+
+
+def check_sequences(sequences: int) -> None:
+    """Raise InputError unless that many can be asked for."""
+    if not 1 <= sequences <= MAX_SEQUENCES:
+        raise InputError(f"--sequences={sequences} must be from 1 to {MAX_SEQUENCES}")
 
 
 def cross_scores(model: Seq2Seq, published: Published, pairs: Batch) -> list[HeadScore]:
@@ -40,10 +45,11 @@ def cross_scores(model: Seq2Seq, published: Published, pairs: Batch) -> list[Hea
     return score_decoded(published.task, pairs, decoded)
 
 
-def _print(published: Published, evaluation: Evaluation, scores: list[HeadScore]) -> None:
+def _print(published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
     print(f"parameters      {count_parameters(published.model):9,}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
+    print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     if scores:
@@ -54,13 +60,16 @@ def _print(published: Published, evaluation: Evaluation, scores: list[HeadScore]
         )
 
 
-def _as_json(published: Published, evaluation: Evaluation, scores: list[HeadScore], seconds: float) -> dict:
+def _as_json(
+    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], seconds: float
+) -> dict:
     return {
         "run": published.run,
         "preset": published.preset.name,
         "parameters": count_parameters(published.model),
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
+        "exact_match_alone": alone,
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,

@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *, as_json: bool) -> int:
-    """Train with a progress bar on standard error and a summary on standard output."""
+    """Train with a progress bar on standard error, and a line an evaluation and a summary on standard output."""
     stop = threading.Event()
     previous = signal.signal(signal.SIGINT, lambda *_: stop.set())
     preset = state.preset
@@ -36,7 +36,7 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *,
             stack.callback(folder.lock().release)
             bar = stack.enter_context(_bar(folder.name, state))
             info = train_recorded(
-                folder, state, history, should_stop=stop.is_set, on_event=lambda event: _show(event, bar)
+                folder, state, history, should_stop=stop.is_set, on_event=lambda event: _show(event, preset, bar)
             )
     finally:
         signal.signal(signal.SIGINT, previous)
@@ -73,12 +73,22 @@ def _bar(name: str, state: TrainingState) -> tqdm:
     return tqdm(total=total, initial=state.step, desc=name, unit="step", file=sys.stderr, mininterval=quiet)
 
 
-def _show(event: Event, bar: tqdm) -> None:
+def _show(event: Event, preset: Preset, bar: tqdm) -> None:
     if isinstance(event, StepEvent):
         bar.update(1)
     elif isinstance(event, EvaluationEvent):
-        figures = event.evaluation
-        bar.set_postfix_str(f"validation loss {figures.loss:.4f}, exact match {figures.exact_match:.1%}", refresh=False)
+        bar.write(_line(event, preset), file=sys.stdout)
+
+
+def _line(event: EvaluationEvent, preset: Preset) -> str:
+    """Say how an evaluation went; of a fixed training set also how often it was gone through."""
+    config, figures = preset.training, event.evaluation
+    parts = [f"step {event.step:{len(str(config.steps))}}"]
+    if config.training_sequences:
+        parts.append(f"epoch {event.step * config.batch_size / config.training_sequences:6.2f}")
+    parts.append("train loss      –" if event.train_loss is None else f"train loss {event.train_loss:6.4f}")
+    parts += [f"validation loss {figures.loss:6.4f}", f"exact match {figures.exact_match:6.1%}"]
+    return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
 
 def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> dict[str, Any]:

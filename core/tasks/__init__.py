@@ -1,12 +1,29 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.config import DigitsConfig
+from core.sections import NumbersConfig, TaskConfig, WordsConfig
+from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
+from core.tasks.numbers import Numbers
 from core.tasks.task import Batch, Task, sample_distinct
+from core.tasks.words import Words
 
-__all__ = ["Batch", "Task", "build_task", "sample_distinct"]
+__all__ = [
+    "Batch",
+    "Epochs",
+    "FreshBatches",
+    "Task",
+    "build_task",
+    "fixed_pairs",
+    "sample_distinct",
+    "training_batches",
+]
 
 
-def build_task(config: DigitsConfig) -> Task:
+def build_task(config: TaskConfig) -> Task:
     """Return the task that a preset's ``task`` section describes."""
-    return Digits(transform=config.transform, min_length=config.min_length, max_length=config.max_length)
+    common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}
+    if isinstance(config, NumbersConfig):
+        return Numbers(**common, eos_in_targets=config.eos_in_targets)
+    if isinstance(config, WordsConfig):
+        return Words(**common, has_unk=config.unknown_words == "unk")
+    return Digits(**common)

@@ -9,7 +9,8 @@ from core.config import load_preset
 from core.decoding import decode
 from core.evaluation import evaluate
 from core.models import count_parameters
-from core.training import held_out_pairs, new_state, train
+from core.tasks import fixed_pairs
+from core.training import new_state, train
 
 SEEDS = (0, 1, 2)
 
@@ -26,7 +27,7 @@ def test_digits_reversal_is_solved_within_1000_steps(preset: str, parameters: in
             pass
         assert count_parameters(state.model) == parameters
         assert state.step <= 1000
-        pairs = held_out_pairs(state.task, 10_000, split="test")
+        pairs = fixed_pairs(state.task, 10_000, split="test")
         assert len(pairs) == 10_000
         exact.append(evaluate(state.model, pairs).exact_match)
         state.model.eval()

@@ -163,6 +163,6 @@ def test_a_preset_is_saved_and_loaded_again(page: Page, tmp_path: Path):
     expect(page.get_by_role("radio", name="tiny-changed")).to_be_checked()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     page.locator("input[type=file]").set_input_files(
-        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"task: {colour: red}"}
+        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"task: {family: digits, colour: red}"}
     )
     expect(page.locator("#train-problem")).to_contain_text("task.colour is not a known key")

@@ -16,7 +16,8 @@ from core.history import History
 from core.recording import train_recorded
 from core.run_folder import RunFolder, RunInfo
 from core.runs import Runs
-from core.training import held_out_pairs, new_state
+from core.tasks import fixed_pairs
+from core.training import new_state
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIGURES = {"exact_match", "token_accuracy", "loss", "perplexity"}
@@ -104,10 +105,10 @@ def test_ctrl_c_saves_the_run_and_resume_finishes_it_as_if_uninterrupted(lab, ro
 
     genuine = command._show
 
-    def interrupted(event, bar) -> None:
+    def interrupted(event, *rest) -> None:
         if event.step == 4:
             signal.raise_signal(signal.SIGINT)
-        genuine(event, bar)
+        genuine(event, *rest)
 
     before = signal.getsignal(signal.SIGINT)
     arguments = ["--preset", "tiny", *QUICK, *SMALL, "--set", "model.dropout=0.2", "--json"]
@@ -154,7 +155,7 @@ def test_evaluate_measures_held_out_sequences(trained, capsys):
         assert {"share_on_true_source", "largest_on_true_source", "uniform"} <= set(head)
     assert "exact match" in output
     published = Runs(trained).published("done")
-    measured = evaluate(published.model, held_out_pairs(published.task, 50, split="test"))
+    measured = evaluate(published.model, fixed_pairs(published.task, 50, split="test"))
     assert said["loss"] == pytest.approx(measured.loss, abs=1e-6)
     assert main(arguments) == 0
     again = last_json(capsys.readouterr().out)

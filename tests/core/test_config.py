@@ -123,7 +123,7 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
         ({"model.family": ["gru"]}, "model.family=['gru'] should be 'transformer' or 'gru'"),
         ({"model.family": None}, "model.family=None should be 'transformer' or 'gru'"),
         ({"model.d_hidden": 8}, "model.d_hidden is not a known key; known keys are family, d_model, num_heads"),
-        ({"task.family": "words"}, "task.family='words' should be 'digits'"),
+        ({"task.family": "chess"}, "task.family='chess' should be 'digits' or 'numbers' or 'words'"),
         ({"model.widht": 3}, "model.widht is not a known key; known keys are family, d_model, num_heads"),
         ({"model.d_model.x": 3}, "model.d_model.x is not a known key"),
         ({"optimiser.lr": 3}, "optimiser.lr is not a known key; keys look like training.steps"),
@@ -192,7 +192,9 @@ def test_missing_sections_and_keys_that_are_not_text_are_named(tiny):
     with pytest.raises(ConfigError, match="Keys should be strings"):
         parse_preset(tiny.model_dump() | {1: 2})
     with pytest.raises(ConfigError, match=r"task\.1.* Keys should be strings"):
-        read_preset("task: {1: 2}", name="x")
+        read_preset("task: {family: digits, 1: 2}", name="x")
+    with pytest.raises(ConfigError, match=r"task\.family is missing; it should be 'digits' or"):
+        read_preset("task: {min_length: 2}", name="x")
 
 
 @pytest.mark.parametrize("name", ["", "-a", "A", "a_b", "../a", "a/b", "a" * 49, "a\n", "ä"])
@@ -203,7 +205,7 @@ def test_names_that_cannot_be_file_names_are_refused(tiny, name):
 
 @pytest.mark.parametrize("name", ["nothing", "../tiny", "", "tiny\n", "x.yaml", "/etc/passwd"])
 def test_an_unknown_preset_is_refused_with_the_known_ones(name):
-    with pytest.raises(ConfigError, match="is not one of copy-digits, digits-reversal, digits-reversal-gru, tiny"):
+    with pytest.raises(ConfigError, match="is not one of copy-digits, digits-reversal, digits-reversal-gru, numbers"):
         load_preset(name)
 
 

@@ -6,9 +6,18 @@ import pytest
 import torch
 
 from core import evaluation
-from core.evaluation import Evaluation, evaluate, evaluation_mode, is_exact, sequence_loss
-from core.tasks import build_task, sample_distinct
-from core.training import new_state
+from core.evaluation import (
+    Evaluation,
+    evaluate,
+    evaluation_mode,
+    exact_match_alone,
+    is_exact,
+    sequence_loss,
+    with_eos,
+    without_padding,
+)
+from core.tasks import Batch, build_task, sample_distinct
+from core.training import new_state, train
 from core.vocab import EOS_ID, PAD_ID
 
 
@@ -165,3 +174,49 @@ def test_evaluation_mode_leaves_a_model_in_evaluation_there(tiny):
     with evaluation_mode(model):
         assert not model.training
     assert not model.training
+
+
+# --- without padding, and without EOS ---------------------------------------------------------------------------
+
+
+def test_references_end_with_eos_whether_the_task_says_so_or_not():
+    rows = torch.tensor([[5, 6, EOS_ID], [5, 6, 7], [5, PAD_ID, PAD_ID], [5, EOS_ID, PAD_ID]])
+    assert with_eos(rows).tolist() == [
+        [5, 6, EOS_ID, PAD_ID],
+        [5, 6, 7, EOS_ID],
+        [5, EOS_ID, PAD_ID, PAD_ID],
+        [5, EOS_ID, PAD_ID, PAD_ID],
+    ]
+
+
+def test_an_answer_that_does_not_end_is_wrong_even_if_the_task_leaves_eos_out(pairs, scripted):
+    endless = Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
+    right = oracle(pairs)
+    assert evaluate(scripted(right), endless).exact_match == 1.0
+    assert evaluate(scripted(lambda src: right(src).masked_fill(right(src) <= EOS_ID, 7)), endless).exact_match == 0.0
+
+
+def test_chunks_without_padding_hold_every_pair_once(pairs):
+    places = []
+    for rows, chunk in without_padding(pairs):
+        assert not (chunk.src == PAD_ID).any()
+        assert torch.equal(chunk.src, pairs.src[rows, : chunk.src.shape[1]])
+        assert torch.equal(chunk.tgt, pairs.tgt[rows])
+        places += rows.tolist()
+    assert sorted(places) == list(range(len(pairs)))
+
+
+def test_alone_and_in_a_batch_differ_only_if_padding_matters(pairs, scripted, tiny, tiny_gru):
+    width = pairs.src.shape[1]
+    short = pairs[(pairs.src != PAD_ID).sum(dim=1) < width]
+    table = oracle(short)
+    spoilt = scripted(lambda src: table(src) if src.shape[1] == width else torch.full_like(src, 7))
+    assert evaluate(spoilt, short).exact_match == 1.0
+    assert exact_match_alone(spoilt, short) == 0.0
+    for preset in (tiny, tiny_gru):
+        state = new_state(preset.with_changes({"training.steps": 300, "training.learning_rate": 0.005}))
+        for _ in train(state):
+            pass
+        alone = exact_match_alone(state.model, pairs)
+        assert alone == evaluate(state.model, pairs).exact_match
+        assert state.model.training

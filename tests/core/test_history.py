@@ -16,7 +16,7 @@ def step(number: int) -> StepEvent:
 
 
 def evaluated(number: int) -> EvaluationEvent:
-    return EvaluationEvent(number, Evaluation(16, 2.0 / (number + 1), 0.5, 0.25), is_best=True)
+    return EvaluationEvent(number, Evaluation(16, 2.0 / (number + 1), 0.5, 0.25), is_best=True, train_loss=None)
 
 
 @pytest.fixture

@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.analysis import true_columns
 from core.errors import InputError
 from core.inspection import NUM_CANDIDATES, Inspection, inspect
 from core.models import build_model
-from core.tasks import build_task
-from core.vocab import EOS_ID, PAD_ID
+from core.tasks import Batch, build_task
+from core.tasks.words import Words
+from core.vocab import BOS_ID, EOS_ID, PAD_ID, UNK, UNK_ID
 
 
 @pytest.fixture
@@ -128,3 +130,23 @@ def test_a_model_that_writes_only_padding_can_be_looked_at_too(model, task):
         model.output.bias[PAD_ID] = 100
     seen = inspect(model, task, "4829")
     assert not seen.correct
+
+
+def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
+    words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
+    the = words.src_vocab.encode(["the"])[0]
+    seen = inspect(scripted(lambda src: torch.tensor([[the, UNK_ID, the, EOS_ID]])), words, "The zebra the")
+    assert seen.symbols == seen.expected == seen.output == ["the", UNK, "the"]
+    assert seen.correct
+    assert seen.note == "not in its vocabulary, so read as <UNK>: zebra"
+    seen = inspect(scripted(lambda src: torch.tensor([[the, EOS_ID]])), words, f"zebra zebra yak {'x' * 300} the")
+    assert seen.note == (
+        f"not in its vocabulary, so read as <UNK>: zebra, yak, {'x' * 20}; "
+        "longer than any sequence it was trained on (2–4 tokens)"
+    )
+
+
+def test_an_unknown_word_has_a_column_of_its_own():
+    words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
+    src = torch.tensor([[BOS_ID, *words.src_vocab.encode(["the", "zebra", "sat"]), EOS_ID]])
+    assert true_columns(words, Batch(src, src), steps=4).tolist() == [[3, 2, 1, -1]]

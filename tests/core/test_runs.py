@@ -15,7 +15,8 @@ from core.inspection import inspect
 from core.recording import copy_of_weights, train_recorded
 from core.run_folder import RunError, RunFolder, RunInfo
 from core.runs import Progress
-from core.training import held_out_pairs, new_state, train
+from core.tasks import fixed_pairs
+from core.training import new_state, train
 from tests.core.watching import ENDLESS, rows, wait_for, wait_until
 
 
@@ -91,7 +92,7 @@ def test_watching_a_run_changes_none_of_its_results(make, root, tiny, monkeypatc
         except RunError:
             continue  # no weights yet
         seen.add(published.step)
-        pairs = held_out_pairs(published.task, 4, split="test")
+        pairs = fixed_pairs(published.task, 4, split="test")
         decode(published.model, pairs.src, max_steps=6, need_weights=True)
         with torch.no_grad():
             published.model.output.weight.zero_()  # it is a copy: this cannot hurt

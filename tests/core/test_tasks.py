@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from core.errors import InputError
 from core.tasks import sample_distinct
-from core.tasks.digits import MAX_TYPED_CHARACTERS, Digits
+from core.tasks.digits import Digits
 from core.tasks.splits import SHARES, split_mask
+from core.tasks.symbols import MAX_TYPED_CHARACTERS
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 SPLITS = ("train", "validation", "test")
@@ -189,7 +190,7 @@ def test_digits_may_be_typed_in_any_usual_way(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "input is empty; type some digits, for example 4 8 2 9"),
+        ("", "input is empty; type something like: 4 8 2 9"),
         (" , ,\n", "input is empty"),
         ("48x9", "'x' at position 3 is not one of 0 1 2"),
         ("4-8", "'-' at position 2"),
