@@ -1,4 +1,4 @@
-"""The command line: ``python -m core train | resume | evaluate | decode | presets``.
+"""The command line: ``python -m core train | resume | evaluate | decode | report | presets``.
 
 Bad input ends with exit code 2 and one line on standard error; ``--json`` puts one JSON object on the last line
 of standard output.
@@ -59,6 +59,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(decode)
     decode.add_argument("input", help='for example "4 8 2 9"')
     _add_json(decode)
+
+    report = commands.add_parser("report", help="measure a run and write a report on it")
+    _add_run(report)
+    report.add_argument("--sequences", type=int, default=10_000, help="test sequences to use (default: 10000)")
+    report.add_argument("--out", type=Path, metavar="FOLDER", help="where to (default: report/ in the run's folder)")
+    _add_json(report)
 
     presets = commands.add_parser("presets", help="list the presets")
     _add_json(presets)

@@ -1,6 +1,7 @@
 """Pictures for export and print: data in, matplotlib figure out."""
 
-from collections.abc import Sequence
+import io
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 # One sequential map for attention everywhere, 0 to 1: its lightness falls evenly, so it survives grey print and
-# every colour vision. The page draws with the same stops.
-ATTENTION_STOPS = ("#f7fbff", "#d0e1f2", "#94c4df", "#4a98c9", "#1764ab", "#08306b")
+# every colour vision. The page draws in the same colours.
+ATTENTION_STOPS = ["#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292c6", "#2171b5", "#08519c", "#08306b"]
+TRAIN_COLOUR, VALIDATION_COLOUR = "#2563eb", "#ea580c"
 ATTENTION_COLOURS = LinearSegmentedColormap.from_list("attention", ATTENTION_STOPS)
 _CELL_INCHES = 0.45
 _WRITTEN_UP_TO = 16  # rows and columns: beyond, numbers in the cells would be too small to read
@@ -49,8 +51,60 @@ def attention_figure(
     return figure
 
 
+def loss_figure(points: Mapping[str, Sequence], evaluations: Mapping[str, Sequence]) -> Figure:
+    """Draw a run's loss over its steps.
+
+    Args:
+        points: ``step`` and training ``loss``, nats per token.
+        evaluations: ``step`` and ``validation_loss``, nats per token.
+    """
+    figure, axes = _small_chart("loss, nats per token")
+    axes.plot(points["step"], points["loss"], color=TRAIN_COLOUR, linewidth=0.8, alpha=0.7, label="training")
+    steps, losses = evaluations["step"], evaluations["validation_loss"]
+    axes.plot(steps, losses, color=VALIDATION_COLOUR, marker=".", label="validation")
+    axes.set(yscale="log", xlabel="step")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def accuracy_figure(evaluations: Mapping[str, Sequence]) -> Figure:
+    """Draw a run's validation accuracy over its steps: ``step``, ``token_accuracy`` and ``exact_match``, 0-1."""
+    figure, axes = _small_chart("validation accuracy, share")
+    steps = evaluations["step"]
+    axes.plot(steps, evaluations["token_accuracy"], "--", color=TRAIN_COLOUR, label="token accuracy, teacher-forced")
+    axes.plot(steps, evaluations["exact_match"], color=VALIDATION_COLOUR, label="exact match, free-running")
+    axes.set(ylim=(-0.02, 1.02), xlabel="step")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def lengths_figure(lengths: Sequence[int], exact: Sequence[float], counts: Sequence[int]) -> Figure:
+    """Draw the share of exact answers (0-1) by the number of symbols in the input, with how many there were of each."""
+    figure, axes = _small_chart("exact match by length, share")
+    bars = axes.bar([str(length) for length in lengths], exact, color=TRAIN_COLOUR)
+    axes.bar_label(bars, [f"n={count}" for count in counts], fontsize=7, padding=2)
+    axes.set(ylim=(0, 1.1), xlabel="symbols in the input")
+    return figure
+
+
+def _small_chart(title: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5, 3.4), dpi=150, layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title, fontsize=10)
+    axes.grid(alpha=0.25)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def as_png(figure: Figure) -> bytes:
+    """Return a figure as a PNG file."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
+
+
 def _outline(row: int, column: int) -> Rectangle:
-    return Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#ea580c", linewidth=1.5)
+    return Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=VALIDATION_COLOUR, linewidth=1.5)
 
 
 def _write_values(axes: Axes, weights: np.ndarray) -> None:

@@ -5,6 +5,7 @@ run.json             status and latest figures (``RunInfo``)
 metrics.jsonl        one line a step, one an evaluation (``History``)
 best.safetensors     the weights with the lowest validation loss
 last.safetensors     everything needed to continue
+report/              what ``python -m core report`` wrote
 """
 
 import os
@@ -106,6 +107,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """Where the figures are, or will be."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """The folder its report is in, or will be."""
+        return self.path / "report"
 
     def exists(self) -> bool:
         """Whether there is such a run."""

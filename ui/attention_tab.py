@@ -1,7 +1,6 @@
 """The Attention tab: every head of every layer, for the decode that just happened."""
 
 import base64
-import io
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,7 +8,7 @@ import gradio as gr
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.figures import attention_figure
+from core.figures import as_png, attention_figure
 from ui.components import attention_viewer, notice
 from ui.views import BLOCK_NAMES, Block, Seen, viewer_value
 
@@ -121,6 +120,4 @@ def picture(request: dict[str, Any]) -> dict[str, str]:
     figure = attention_figure(
         np.clip(np.array(asked.weights), 0, 1), rows=labels[0], columns=labels[1], title=asked.title, marked=inside
     )
-    file = io.BytesIO()
-    figure.savefig(file, format="png")
-    return {"png": base64.b64encode(file.getvalue()).decode()}
+    return {"png": base64.b64encode(as_png(figure)).decode()}

@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAYERS = (
     ("__main__",),
     ("commands",),
+    ("report",),
     ("runs",),
     ("live_run",),
     ("recording", "estimate", "inspection"),
@@ -21,7 +22,7 @@ LAYERS = (
     ("models",),
     ("tasks",),
     ("vocab", "config"),
-    ("sections", "bounded_yaml", "errors", "files", "file_cache"),
+    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320
@@ -66,7 +67,7 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "commands"])
+@pytest.mark.parametrize("package", ["models", "tasks", "commands", "report"])
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."

@@ -1,0 +1,150 @@
+"""Measure a model for its report: every sequence decoded by itself, and every step looked into."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import torch
+
+from core.analysis import HeadScore, step_table
+from core.decoding import Decoded, decode
+from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos, without_padding
+from core.failures import kind_of
+from core.models import Seq2Seq
+from core.tasks import Batch, Task
+from core.vocab import EOS_ID, PAD_ID
+
+LOOKED_INTO = 1_000  # sequences whose attention is recorded: it takes memory, and these are plenty for a mean
+
+
+@dataclass(frozen=True)
+class TrainingTargets:
+    """What training shows a model, from a sample of it.
+
+    Attributes:
+        sampled: sequences looked at.
+        with_eos: share of them whose target ends with EOS.
+        lengths: the different numbers of symbols in them, in order.
+    """
+
+    sampled: int
+    with_eos: float
+    lengths: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was found out about a model on held-out pairs.
+
+    Attributes:
+        evaluation: in one padded batch, as in training.
+        sequences: a row a pair, in the order of the pairs, each decoded by itself, free-running: ``input``,
+            ``output``, ``reference`` (lists of tokens), ``length``, ``stopped``, ``kind``, ``is_exact``, and
+            ``eos_probability``, of EOS after the right answer, 0-1.
+        steps: ``analysis.step_table`` of the first of them; empty where the model has no cross-attention.
+        targets: what the training data holds.
+    """
+
+    evaluation: Evaluation
+    sequences: pd.DataFrame
+    steps: pd.DataFrame
+    targets: TrainingTargets
+
+    @property
+    def exact_alone(self) -> float:
+        """Share of sequences written exactly when each is decoded by itself, 0-1."""
+        return float(self.sequences.is_exact.mean())
+
+    @property
+    def stopped(self) -> float:
+        """Share of sequences that ended by EOS, 0-1."""
+        return float(self.sequences.stopped.mean())
+
+    def head_scores(self) -> list[HeadScore]:
+        """Score every cross-attention head on the steps that have a true source token."""
+        if self.steps.empty:
+            return []
+        aligned = self.steps[self.steps.true_column >= 0]
+        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.length + 2))
+        means = aligned.groupby(["layer", "head"])[["share", "hit", "uniform"]].mean()
+        return [
+            HeadScore(layer, head, row.share, row.hit, row.uniform)
+            for (layer, head), row in zip(means.index, means.itertuples(), strict=True)
+        ]
+
+
+@torch.no_grad()
+def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
+    """Measure a model on held-out pairs; its mode and its weights are left as they were.
+
+    Raises:
+        ValueError: there are no pairs.
+    """
+    evaluation = evaluate(model, pairs)
+    rows, steps = [], []
+    with evaluation_mode(model):
+        for places, chunk in without_padding(Batch(pairs.src, with_eos(pairs.tgt))):
+            look = places < LOOKED_INTO
+            for part, need_weights in ((look, True), (~look, False)):
+                if part.any():
+                    decoded = decode(model, chunk.src[part], max_steps=model.max_seq_len, need_weights=need_weights)
+                    rows += _rows(model, task, places[part], chunk[part], decoded)
+                    if decoded.maps is not None and decoded.maps.cross is not None:
+                        steps.append(_steps(task, places[part], chunk[part], decoded))
+    sequences = pd.DataFrame(rows).set_index("sequence").sort_index()
+    return Measured(
+        evaluation, sequences, pd.concat(steps, ignore_index=True) if steps else pd.DataFrame(), targets_of(task)
+    )
+
+
+def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:
+    """Look at a sample of what a task trains on."""
+    batch = task.sample(count, split="train", generator=torch.Generator().manual_seed(0))
+    lengths = (batch.src != PAD_ID).sum(dim=1) - 2
+    last = (batch.tgt != PAD_ID).sum(dim=1, keepdim=True) - 1
+    return TrainingTargets(
+        sampled=count,
+        with_eos=(batch.tgt.gather(1, last) == EOS_ID).float().mean().item(),
+        lengths=tuple(lengths.unique().tolist()),
+    )
+
+
+def _rows(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> list[dict]:
+    """Return what there is to say of each decoded sequence."""
+    eos = _eos_probabilities(model, pairs)
+    rows = []
+    for row, place in enumerate(places.tolist()):
+        source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
+        reference = task.tgt_vocab.decode(_until_eos(pairs.tgt_out[row].tolist()))
+        output = task.tgt_vocab.decode(_until_eos(decoded.tokens[row].tolist()))
+        stopped = bool(decoded.stopped[row])
+        kind = kind_of(output, reference, stopped=stopped)
+        rows.append(
+            {
+                "sequence": place,
+                "input": source,
+                "output": output,
+                "reference": reference,
+                "length": len(source),
+                "stopped": stopped,
+                "kind": kind,
+                "is_exact": kind == "exact",
+                "eos_probability": eos[row],
+            }
+        )
+    return rows
+
+
+def _eos_probabilities(model: Seq2Seq, pairs: Batch) -> list[float]:
+    """Return how likely each pair's model finds EOS where it belongs, having read the right answer up to there."""
+    place = (pairs.tgt_out == EOS_ID).long().argmax(dim=1)
+    logits, _ = model(pairs.src, pairs.tgt_in[:, : place.max() + 1])
+    return logits[torch.arange(len(pairs)), place].softmax(dim=-1)[:, EOS_ID].tolist()
+
+
+def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
+    table = step_table(task, pairs, decoded)
+    return table.assign(sequence=places.numpy()[table.sequence])
+
+
+def _until_eos(ids: list[int]) -> list[int]:
+    return ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids
