@@ -20,10 +20,15 @@ def main(arguments: list[str] | None = None) -> int:
     command = importlib.import_module(f"core.commands.{options.command}")
     try:
         _check_folder(options.checkpoints)
-        return command.run(options)
+        code = command.run(options)
+        sys.stdout.flush()
+        return code
     except LabError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:  # whoever read the output, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

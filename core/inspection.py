@@ -10,7 +10,7 @@ from core.decoding import decode
 from core.errors import InputError
 from core.models import AttentionMaps, Seq2Seq
 from core.tasks import Batch, Task
-from core.vocab import BOS_ID, EOS, EOS_ID, UNK, UNK_ID
+from core.vocab import BOS_ID, EOS, EOS_ID, UNK
 
 NUM_CANDIDATES = 5
 
@@ -104,12 +104,12 @@ def inspect(model: Seq2Seq, task: Task, text: str) -> Inspection:
         scores=score_decoded(task, Batch(src, src), decoded),
         alignment=task.alignment(symbols),
         seconds=seconds,
-        note="; ".join(filter(None, [_unknown_note(typed, ids), _range_note(task, len(symbols))])),
+        note="; ".join(filter(None, [_unknown_note(typed, symbols), _range_note(task, len(symbols))])),
     )
 
 
-def _unknown_note(typed: list[str], ids: list[int]) -> str:
-    unknown = dict.fromkeys(word[:20] for word, index in zip(typed, ids, strict=True) if index == UNK_ID)
+def _unknown_note(typed: list[str], symbols: list[str]) -> str:
+    unknown = dict.fromkeys(word[:20] for word, read in zip(typed, symbols, strict=True) if word != read)
     return f"not in its vocabulary, so read as {UNK}: {', '.join(unknown)}" if unknown else ""
 
 

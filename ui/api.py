@@ -7,8 +7,10 @@ import gradio as gr
 from core.config import load_preset
 from core.errors import InputError
 from core.inspection import inspect
+from core.report import write_report
 from core.runs import Runs
 from ui.errors import shown
+from ui.report_tab import SEQUENCES
 from ui.views import BLOCK_NAMES, Block, Seen, answer_value, progress_since, run_list, viewer_value
 
 
@@ -48,7 +50,12 @@ def expose(runs: Runs) -> None:
             raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
         return viewer_value(seen, block, layer)
 
-    for function in (list_runs, train, stop, resume, progress, decode, attention):
+    def report(run: str) -> dict[str, Any]:
+        """Measure a run on held-out inputs and return the report as Markdown, with its first sentence apart."""
+        written = write_report(runs, run, sequences=SEQUENCES)
+        return {"run": run, "summary": written.summary, "markdown": written.markdown}
+
+    for function in (list_runs, train, stop, resume, progress, decode, attention, report):
         gr.api(shown(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
 
 

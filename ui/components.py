@@ -56,6 +56,14 @@ def attention_viewer(
     return _component("viewer", scripts, functions, value, elem_id, compact=compact)
 
 
+def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str = "report") -> gr.HTML:
+    """A run's saved report, to read and to take away. Value: `{"run": id, "written": time}`; a new time fetches anew.
+
+    `saved` returns `{"html": text}`, `bundle` `{"zip": base64}`, either `{"error": text}`.
+    """
+    return _component("report", ["report.js"], {"saved": saved, "bundle": bundle}, None, elem_id)
+
+
 def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> gr.HTML:
     """What the model wrote, right or wrong, and how sure it was at each step.
 

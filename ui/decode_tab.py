@@ -33,7 +33,14 @@ class DecodeTab:
 def build() -> DecodeTab:
     """Build the tab; the page wires it, since a decode also changes the Attention tab."""
     with gr.Row(equal_height=True, elem_classes="ask"):
-        text = gr.Textbox(label="Input", placeholder="4 8 2 9", max_lines=1, max_length=2000, scale=5, elem_id="input")
+        text = gr.Textbox(
+            label="Input",
+            placeholder="type an input, or pick an example",
+            max_lines=1,
+            max_length=2000,
+            scale=5,
+            elem_id="input",
+        )
         button = gr.Button("Decode", variant="primary", scale=0, min_width=110, elem_id="decode")
     examples = gr.Dataset(
         components=[gr.Textbox(visible=False)], samples=[[""]], label="Examples", elem_id="examples", type="values"

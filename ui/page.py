@@ -8,7 +8,7 @@ import gradio as gr
 
 from core.run_folder import ACTIVE
 from core.runs import Runs
-from ui import api, attention_tab, decode_tab, train_tab
+from ui import api, attention_tab, decode_tab, report_tab, train_tab
 from ui.attention_tab import attention_of, place_in
 from ui.components import run_bar
 from ui.errors import shown
@@ -17,10 +17,11 @@ from ui.scripts import script
 from ui.views import BLOCK_NAMES, Seen, run_list
 
 MAX_INPUT = 2_000
-TABS = ("train", "decode", "attention")  # their ids; their names are the same words
+TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
-also one still in training. **Attention**: see where every head looked during that very decode.
+also one still in training. **Attention**: see where every head looked during that very decode. **Report**: have the run
+measured on inputs it has never seen, and read how good it is and what its attention does.
 A run goes on when this page is closed; open the page again and it is there.
 """
 
@@ -42,6 +43,8 @@ def build_page(runs: Runs) -> gr.Blocks:
                 decode = decode_tab.build()
             with gr.Tab("Attention", id="attention"):
                 attention = attention_tab.build(seen)
+            with gr.Tab("Report", id="report"):
+                report = report_tab.build(runs, run)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
@@ -56,7 +59,11 @@ def build_page(runs: Runs) -> gr.Blocks:
             answer, view, decoded, **QUIET
         )
         run.change(
-            shown(partial(_follow, runs)), run, [bar, decode.examples, *train.of_run], concurrency_limit=None, **QUIET
+            shown(partial(_follow, runs)),
+            run,
+            [bar, decode.examples, *train.of_run, *report.of_run],
+            concurrency_limit=None,
+            **QUIET,
         ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
         bar.pick(_picked, None, run, **QUIET)
         bar.status(partial(train_tab.run_shown, runs), run, train.of_run, **QUIET).then(answer, view, decoded, **QUIET)
@@ -107,9 +114,9 @@ def _picked(event: gr.EventData) -> str:
 
 
 def _follow(runs: Runs, run: str | None) -> list[Any]:
-    """Show another run everywhere: in the bar, the examples, the Train tab."""
+    """Show another run everywhere: in the bar, the examples, the Train and the Report tab."""
     examples = gr.Dataset(samples=decode_tab.examples_of(runs, run))
-    return [{"current": run}, examples, *train_tab.run_shown(runs, run)]
+    return [{"current": run}, examples, *train_tab.run_shown(runs, run), *report_tab.run_shown(runs, run)]
 
 
 def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None) -> list[Any]:

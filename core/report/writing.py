@@ -24,6 +24,8 @@ from core.tasks import fixed_pairs
 EXAMPLES, FAILURES = 12, 8
 LOSS, ACCURACY = "loss.png", "accuracy.png"
 LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
+PAGE_FILE, TEXT_FILE = "report.html", "report.md"
+REPORT_FILES = (PAGE_FILE, TEXT_FILE, LOSS, ACCURACY, LENGTHS, HEATMAP)
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Report:
         folder.mkdir(parents=True, exist_ok=True)
         for name, picture in self.pictures.items():
             write_atomically(folder / name, picture)
-        write_atomically(folder / "report.md", self.markdown.encode())
-        write_atomically(folder / "report.html", self.html.encode())
+        write_atomically(folder / TEXT_FILE, self.markdown.encode())
+        write_atomically(folder / PAGE_FILE, self.html.encode())
 
 
 def write_report(runs: Runs, name: str, *, sequences: int) -> Report:

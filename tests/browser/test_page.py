@@ -108,6 +108,25 @@ def test_a_heads_map_can_be_read_and_taken_away(page: Page):
         assert download.value.suggested_filename.endswith(ending)
 
 
+def test_a_report_is_written_read_and_taken_away(page: Page):
+    open_tab(page, "Report")
+    button = page.get_by_role("button", name="Write report")
+    button.click()
+    expect(page.locator("#report-message")).to_contain_text("Measuring digits-reversal-shipped")
+    expect(button).to_be_enabled(timeout=30_000)
+    report = page.frame_locator("#report iframe")
+    expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped", timeout=30_000)
+    expect(report.locator("strong").first).to_contain_text("This model does its task")
+    expect(report.locator("img")).to_have_count(4)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    for name, ending in (("Save as HTML", ".html"), ("Save Markdown", ".zip")):
+        with page.expect_download() as download:
+            page.get_by_role("button", name=name).click()
+        assert download.value.suggested_filename == f"digits-reversal-shipped-report{ending}"
+    page.reload()  # it is there without being written again
+    expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped", timeout=10_000)
+
+
 def test_a_zoom_outlives_new_points(page: Page):
     open_tab(page, "Train")
     canvas = page.locator("#charts canvas").first

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -266,3 +267,35 @@ def test_a_command_line_that_makes_no_sense_is_exit_code_two(arguments, capsys):
         main(arguments)
     assert caught.value.code == 2
     assert "usage:" in capsys.readouterr().err
+
+
+# --- report -----------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_written_into_the_runs_folder_or_where_asked_to(trained, tmp_path, capsys):
+    for options, folder in (([], trained / "done" / "report"), (["--out", str(tmp_path / "out")], tmp_path / "out")):
+        code = main(["--checkpoints", str(trained), "report", "--run", "done", "--sequences", "40", *options, "--json"])
+        output = capsys.readouterr().out
+        assert code == 0
+        said = last_json(output)
+        assert output.startswith(said["summary"])
+        assert said["folder"] == str(folder)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(said["files"])
+
+
+@pytest.mark.parametrize("sequences", ["0", "-1", "1000001"])
+def test_a_report_on_no_sequences_is_refused(trained, capsys, sequences):
+    assert main(["--checkpoints", str(trained), "report", "--run", "done", "--sequences", sequences]) == 2
+    assert f"--sequences={sequences} must be from 1 to" in capsys.readouterr().err
+
+
+def test_each_epoch_of_a_fixed_set_is_told_with_its_losses(lab):
+    settings = ["training.training_sequences=16", "training.evaluate_every=2", "training.steps=6"]
+    sets = [part for setting in settings for part in ("--set", setting)]
+    code, output, _ = lab("train", "--preset", "tiny", *QUICK, *SMALL, *sets)
+    assert code == 0
+    lines = [line for line in output.splitlines() if line.startswith("step ")]
+    assert [line.split()[3] for line in lines] == ["0.00", "1.00", "2.00", "3.00"]
+    assert "train loss      –" in lines[0]
+    for line in lines[1:]:
+        assert re.search(r"train loss \d\.\d{4}  validation loss \d\.\d{4}  exact match +\d+\.\d%", line)

@@ -146,6 +146,10 @@ def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
     )
 
 
+def test_the_first_symbol_of_a_vocabulary_without_unk_is_not_called_unknown(model, task):
+    assert inspect(model, task, "0 1").note == ""
+
+
 def test_an_unknown_word_has_a_column_of_its_own():
     words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
     src = torch.tensor([[BOS_ID, *words.src_vocab.encode(["the", "zebra", "sat"]), EOS_ID]])

@@ -36,6 +36,8 @@ def test_a_program_can_do_what_the_page_does(client: Client):
     heads = client.predict(SHIPPED, "4 8 2 9", "encoder", 1, api_name="/attention")["heads"]
     assert len(heads) == 4
     assert len(heads[0]["weights"]) == 6
+    report = client.predict(run, api_name="/report")
+    assert report["markdown"].startswith(f"# Report: {run}\n\n**{report['summary']}**")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +50,7 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/attention", (SHIPPED, "1 2 3", "cross", 7), "layer=7"),
         ("/stop", (SHIPPED,), "is not training"),
         ("/resume", (SHIPPED,), "finished"),
+        ("/report", ("../../x",), "is not a name"),
     ],
 )
 def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tuple, part: str):
@@ -58,4 +61,4 @@ def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tup
 
 def test_only_the_actions_are_public(client: Client):
     named = client.view_api(return_format="dict")["named_endpoints"]
-    assert set(named) == {"/list_runs", "/train", "/stop", "/resume", "/progress", "/decode", "/attention"}
+    assert set(named) == {"/list_runs", "/train", "/stop", "/resume", "/progress", "/decode", "/attention", "/report"}

@@ -1,0 +1,84 @@
+"""The figures README claims for the presets: each trained in full, minutes long; ``-s`` prints them."""
+
+import statistics
+
+import pytest
+import torch
+
+from core.analysis import best_of_layer
+from core.config import load_preset
+from core.evaluation import evaluate
+from core.inspection import inspect
+from core.models import count_parameters
+from core.report import measure
+from core.tasks import fixed_pairs
+from core.training import TrainingState, new_state, train
+
+MAX_SECONDS = 600
+pytestmark = pytest.mark.slow
+
+
+def trained(preset: str, seed: int = 0) -> TrainingState:
+    """Train a preset to its end, with PyTorch's own number of threads; the model is left ready to be measured."""
+    torch.set_num_threads(2)
+    state = new_state(load_preset(preset).with_changes({"training.seed": seed}))
+    for _ in train(state):
+        pass
+    print(f"\n{preset}, seed {seed}: {count_parameters(state.model):,} parameters, {state.seconds:.0f} s", end="")
+    assert state.seconds < MAX_SECONDS
+    state.model.eval()
+    return state
+
+
+@pytest.mark.parametrize(
+    ("preset", "parameters", "least_hits"),
+    [("digits-reversal", 169_933, 0.95), ("digits-reversal-gru", 59_853, 0), ("numbers-reversal", 171_284, 0)],
+)
+def test_fresh_data_is_solved_for_three_seeds(preset: str, parameters: int, least_hits: float) -> None:
+    exact, shares, hits = [], [], []
+    for seed in range(3):
+        state = trained(preset, seed)
+        assert count_parameters(state.model) == parameters
+        pairs = fixed_pairs(state.task, 10_000, split="test")
+        assert len(pairs) == 10_000
+        measured = measure(state.model, state.task, pairs)
+        exact.append(measured.exact_alone)
+        assert measured.evaluation.loss < 0.01
+        scores = measured.head_scores()
+        best = best_of_layer(scores, layer=scores[-1].layer)
+        shares.append(round(best.share, 3))
+        hits.append(round(best.hits, 4))
+        if preset == "numbers-reversal":
+            assert inspect(state.model, state.task, "5 12 7 3 9 11").output == ["11", "9", "3", "7", "12", "5"]
+    print(f"\n{preset}: exact match {exact}; best last-layer head: share {shares}, largest weight there {hits}")
+    assert statistics.median(exact) >= 0.999
+    assert min(hits) >= least_hits
+
+
+@pytest.mark.parametrize(("preset", "least"), [("words-reversal-gru", 0.995), ("words-reversal-transformer", 0.999)])
+def test_sentences_are_learned_from_8000_of_them(preset: str, least: float) -> None:
+    state = trained(preset)
+    for count in (1_000, 10_000):
+        measured = measure(state.model, state.task, fixed_pairs(state.task, count, split="test"))
+        print(f"\n{preset}: exact match on {count:,} test sentences {measured.exact_alone}", end="")
+        assert measured.exact_alone >= least
+        assert measured.evaluation.exact_match >= least
+
+
+def test_numbers_as_told_never_stop_though_the_loss_looks_fine() -> None:
+    state = trained("numbers-reversal-as-told")
+    measured = measure(state.model, state.task, fixed_pairs(state.task, 10_000, split="test"))
+    output = inspect(state.model, state.task, "5 12 7 3 9 11").output
+    print(f"\nloss {measured.evaluation.loss:.4f}, ended {measured.stopped:.2%}; 5 12 7 3 9 11 → {' '.join(output)}")
+    assert measured.evaluation.loss < 0.1
+    assert measured.stopped == measured.exact_alone == 0
+    assert len(output) == state.model.max_seq_len
+
+
+def test_the_gru_as_told_is_right_in_a_batch_and_wrong_alone() -> None:
+    state = trained("words-reversal-gru-as-told")
+    pairs = fixed_pairs(state.task, 1_000, split="test")
+    measured, padded = measure(state.model, state.task, pairs), evaluate(state.model, pairs)
+    print(f"\nexact match in a padded batch {padded.exact_match:.2%}, alone {measured.exact_alone:.2%}")
+    assert padded.exact_match >= 0.99
+    assert measured.exact_alone < 0.5

@@ -1,0 +1,79 @@
+"""The Report tab's handlers: nothing yet, written, outdated, and asked for by strangers."""
+
+import base64
+import io
+import os
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from core.report import REPORT_FILES
+from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.runs import Runs
+from tests.serving import SHIPPED
+from ui import report_tab
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Runs:
+    """A lab of its own with the shipped run, without a report."""
+    root = tmp_path / "checkpoints"
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED, ignore=shutil.ignore_patterns("report"))
+    return Runs(root)
+
+
+def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(report_tab, "SEQUENCES", 200)
+    message, view = report_tab.run_shown(fresh, SHIPPED)
+    assert f"No report on {SHIPPED} yet" in message["text"]
+    assert view == {"run": SHIPPED, "written": None}
+    assert report_tab.saved(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
+    assert report_tab.bundle(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
+
+    message, button = report_tab.write(fresh, SHIPPED)
+    assert "200 of 200 held-out inputs" in message["text"]
+    assert button["interactive"] is True
+    message, view = report_tab.run_shown(fresh, SHIPPED)
+    assert message["text"] == ""
+    assert view["written"] > 0
+    assert "<h1>Report: digits-reversal-shipped</h1>" in report_tab.saved(fresh, {"run": SHIPPED})["html"]
+    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(report_tab.bundle(fresh, {"run": SHIPPED})["zip"])))
+    assert sorted(archive.namelist()) == sorted(f"{SHIPPED}-report/{name}" for name in REPORT_FILES)
+
+    os.utime(RunFolder(fresh.root, SHIPPED).best, (view["written"] + 5,) * 2)
+    message, _ = report_tab.run_shown(fresh, SHIPPED)
+    assert "was trained on since this report" in message["text"]
+
+
+def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
+    assert "train one first" in report_tab.write(fresh, None)[0]["text"]
+    assert report_tab.run_shown(fresh, None)[1] == report_tab.EMPTY
+    RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
+    message, button = report_tab.write(fresh, "empty")
+    assert message["problem"]
+    assert "no weights yet" in message["text"]
+    assert button["interactive"] is True
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        ({"run": "../../etc/passwd"}, "is not a name"),
+        ({"run": f"{SHIPPED}/.."}, "is not a name"),
+        ({"run": "x" * 500}, "at most 100"),
+        ({"run": 7}, "valid string"),
+        ({}, "required"),
+        ([], "valid dictionary"),
+        (None, "valid dictionary"),
+        ({"run": "no-such-run"}, "no report yet"),
+        ({"run": SHIPPED, "file": "x"}, "not permitted"),
+    ],
+    ids=str,
+)
+def test_strangers_get_a_reason_and_nothing_else(fresh: Runs, request_, reason: str):
+    for ask in (report_tab.saved, report_tab.bundle):
+        answer = ask(fresh, request_)
+        assert list(answer) == ["error"]
+        assert reason in answer["error"]
