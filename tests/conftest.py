@@ -1,8 +1,8 @@
 """What every test may ask for: a preset that trains in a blink, a folder for runs, and repeatable numbers."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -58,6 +58,16 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "checkpoints"
 
 
+@dataclass(frozen=True)
+class Written:
+    """How many tokens a scripted model has written so far."""
+
+    past: int
+
+    def rows(self, index: torch.Tensor) -> "Written":
+        return self
+
+
 class ScriptedModel(Seq2Seq):
     """Writes what ``answers`` says for each source, whatever it reads; for tests of what surrounds a model.
 
@@ -72,13 +82,13 @@ class ScriptedModel(Seq2Seq):
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: Any = None, *, need_weights: bool = False
+        self, tgt_in: torch.Tensor, memory: Memory, cache: Written | None = None, *, need_weights: bool = False
     ) -> Decoding:
-        past = cache or 0
+        past = cache.past if cache else 0
         end = past + tgt_in.shape[1]
         answers = self.answers(memory.states)
         answers = torch.nn.functional.pad(answers, (0, max(0, end - answers.shape[1])))[:, past:end]
-        return Decoding(torch.nn.functional.one_hot(answers, 13) * 50.0, end)
+        return Decoding(torch.nn.functional.one_hot(answers, 13) * 50.0, Written(end))
 
 
 @pytest.fixture(scope="session")

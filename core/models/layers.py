@@ -70,6 +70,11 @@ class LayerCache:
         key, value = (torch.cat(pair, dim=2) for pair in zip(self.past, new, strict=True))
         return LayerCache(self.memory, (key, value))
 
+    def rows(self, index: torch.Tensor) -> "LayerCache":
+        """Return the cache of a batch made of these rows, (N,) int64."""
+        memory, past = (pair and (pair[0][index], pair[1][index]) for pair in (self.memory, self.past))
+        return LayerCache(memory, past)
+
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, cross-attention to the encoder's output, then feed-forward."""

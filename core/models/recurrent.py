@@ -60,6 +60,11 @@ class RecurrentCache:
     memory: KeysValues
     past: int = 0
 
+    def rows(self, index: torch.Tensor) -> "RecurrentCache":
+        """Return the cache of a batch made of these rows, (N,) int64."""
+        keys, values = self.memory
+        return RecurrentCache(self.hidden[:, index], (keys[index], values[index]), self.past)
+
 
 class Decoder(nn.Module):
     """A stack of GRU layers that, at each step, first looks at the source with its last state."""

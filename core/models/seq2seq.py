@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, Self
 
 import torch
 from torch import nn
@@ -26,6 +26,18 @@ class Memory:
     weights: torch.Tensor | None = None
     final: torch.Tensor | None = None
 
+    def rows(self, index: torch.Tensor) -> "Memory":
+        """Return the memory of a batch made of these rows, (N,) int64: in another order, some left out, some twice."""
+        weights, final = (None if each is None else each[:, index] for each in (self.weights, self.final))
+        return Memory(self.states[index], self.mask[index], weights, final)
+
+
+class Cache(Protocol):
+    """What a decoder keeps of the target tokens it has read, for a whole batch."""
+
+    def rows(self, index: torch.Tensor) -> Self:
+        """Return the cache of a batch made of these rows, (N,) int64; see ``Memory.rows``."""
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -33,13 +45,13 @@ class Decoding:
 
     Attributes:
         logits: (B, T, V) float, scores of each token's successor.
-        cache: opaque; hand it to the next call, which then continues behind these tokens.
+        cache: hand it to the next call, which then continues behind these tokens.
         decoder_weights: (L, B, H, T, past + T) float, or None.
         cross_weights: (L, B, H, T, S) float, or None.
     """
 
     logits: torch.Tensor
-    cache: Any
+    cache: Cache
     decoder_weights: torch.Tensor | None = None
     cross_weights: torch.Tensor | None = None
 
@@ -59,7 +71,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: Any = None, *, need_weights: bool = False
+        self, tgt_in: torch.Tensor, memory: Memory, cache: Cache | None = None, *, need_weights: bool = False
     ) -> Decoding:
         """Read the next target tokens (B, T) int64 and score what follows each of them.
 

@@ -1,5 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017, figure 1)."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import nn
 
@@ -7,6 +9,18 @@ from core.models.embeddings import Embedding
 from core.models.layers import DecoderLayer, EncoderLayer, LayerCache
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.vocab import PAD_ID
+
+
+@dataclass(frozen=True)
+class TransformerCache:
+    """What the decoder's layers need not compute again; ``past`` is the number of target tokens read so far."""
+
+    layers: tuple[LayerCache, ...]
+    past: int = 0
+
+    def rows(self, index: torch.Tensor) -> "TransformerCache":
+        """Return the cache of a batch made of these rows, (N,) int64."""
+        return TransformerCache(tuple(layer.rows(index) for layer in self.layers), self.past)
 
 
 class Transformer(Seq2Seq):
@@ -61,18 +75,17 @@ class Transformer(Seq2Seq):
         self,
         tgt_in: torch.Tensor,
         memory: Memory,
-        cache: tuple[LayerCache, ...] | None = None,
+        cache: TransformerCache | None = None,
         *,
         need_weights: bool = False,
     ) -> Decoding:
         """Read the next target tokens; see ``Seq2Seq.decode``."""
         if cache is None:
-            cache = tuple(layer.new_cache(memory.states) for layer in self.decoder_layers)
-        past = 0 if cache[0].past is None else cache[0].past[0].shape[2]
-        tgt_mask = causal_mask(tgt_in.shape[1], past=past, device=tgt_in.device)
-        x = self.tgt_embedding(tgt_in, start=past)
+            cache = TransformerCache(tuple(layer.new_cache(memory.states) for layer in self.decoder_layers))
+        tgt_mask = causal_mask(tgt_in.shape[1], past=cache.past, device=tgt_in.device)
+        x = self.tgt_embedding(tgt_in, start=cache.past)
         caches, self_weights, cross_weights = [], [], []
-        for layer, layer_cache in zip(self.decoder_layers, cache, strict=True):
+        for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
             x, layer_cache, of_self, of_cross = layer(
                 x, layer_cache, tgt_mask=tgt_mask, src_mask=memory.mask, need_weights=need_weights
             )
@@ -80,7 +93,7 @@ class Transformer(Seq2Seq):
             self_weights.append(of_self)
             cross_weights.append(of_cross)
         stacked = (torch.stack(self_weights), torch.stack(cross_weights)) if need_weights else (None, None)
-        return Decoding(self.output(x), tuple(caches), *stacked)
+        return Decoding(self.output(x), TransformerCache(tuple(caches), cache.past + tgt_in.shape[1]), *stacked)
 
 
 def causal_mask(length: int, *, past: int = 0, device: torch.device | None = None) -> torch.Tensor | None:

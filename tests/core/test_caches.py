@@ -1,0 +1,31 @@
+"""A batch put in another order, some rows left out and some twice, decodes as those rows would."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.models import build_model
+from core.tasks import build_task
+
+INDEX = torch.tensor([3, 3, 0, 2])
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
+def test_rows_of_memory_and_cache_go_on_as_the_rows_would(request, name):
+    preset = request.getfixturevalue(name)
+    task = build_task(preset.task)
+    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
+    batch = task.sample(5, split="train", generator=torch.Generator().manual_seed(1))
+    memory = model.encode(batch.src, need_weights=True)
+    first = model.decode(batch.tgt_in[:, :2], memory)
+    expected = model.decode(batch.tgt_in[:, 2:4], memory, first.cache, need_weights=True)
+
+    some = memory.rows(INDEX)
+    again = model.decode(batch.tgt_in[INDEX, 2:4], some, first.cache.rows(INDEX), need_weights=True)
+    assert_close(again.logits, expected.logits[INDEX], atol=1e-6, rtol=0)
+    assert_close(again.cross_weights, expected.cross_weights[:, INDEX], atol=1e-6, rtol=0)
+    if memory.weights is not None:
+        assert torch.equal(some.weights, memory.weights[:, INDEX])
+    # Also before the first token, when there is nothing of the past yet.
+    fresh = model.decode(batch.tgt_in[INDEX, :1], some).logits
+    assert_close(fresh, model.decode(batch.tgt_in[:, :1], memory).logits[INDEX], atol=1e-6, rtol=0)
