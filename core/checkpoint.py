@@ -21,7 +21,6 @@ _PLAIN_FIELDS = (
     "evaluated_step",
     "best_loss",
     "best_step",
-    "loss_sum",
     "sequences_seen",
     "seconds",
     "threads",
@@ -55,7 +54,7 @@ def save_state(path: Path, state: TrainingState) -> None:
         for key, tensor in state.optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{name}.{key}"] = tensor
     tensors["generator"] = state.generator.get_state()
-    facts = {name: getattr(state, name) for name in _PLAIN_FIELDS}
+    facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, "loss_sum")}
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
     _write(path, tensors, facts)
 
@@ -77,6 +76,7 @@ def load_state(path: Path, preset: Preset) -> TrainingState:
         state.generator.set_state(tensors["generator"])
         for name in _PLAIN_FIELDS:
             setattr(state, name, facts[name])
+        state.loss_sum = facts.get("loss_sum", 0.0)  # older checkpoints have none; only a mean shown is the less exact
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
     except (KeyError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path.name} is not a training state: {error}") from error

@@ -30,13 +30,17 @@ class SequencesConfig(Section):
         low, high = self.min_length, self.max_length
         if low > high:
             raise ValueError(f"task.min_length={low} must not be above task.max_length={high}")
-        distinct = sum(self.num_symbols**length for length in range(low, high + 1))
-        if distinct < MIN_DISTINCT_SEQUENCES:
+        if self.num_distinct < MIN_DISTINCT_SEQUENCES:
             raise ValueError(
-                f"task.min_length={low} and task.max_length={high} allow only {distinct} different sequences; "
+                f"task.min_length={low} and task.max_length={high} allow only {self.num_distinct} different sequences; "
                 f"at least {MIN_DISTINCT_SEQUENCES} are needed to hold some out for validation and test"
             )
         return self
+
+    @property
+    def num_distinct(self) -> int:
+        """How many different sequences there are."""
+        return sum(self.num_symbols**length for length in range(self.min_length, self.max_length + 1))
 
 
 class DigitsConfig(SequencesConfig):

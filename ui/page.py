@@ -66,7 +66,12 @@ def build_page(runs: Runs) -> gr.Blocks:
             **QUIET,
         ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
         bar.pick(_picked, None, run, **QUIET)
-        bar.status(partial(train_tab.run_shown, runs), run, train.of_run, **QUIET).then(answer, view, decoded, **QUIET)
+        bar.status(
+            lambda current: [*train_tab.run_shown(runs, current), *report_tab.run_shown(runs, current)],
+            run,
+            [*train.of_run, *report.of_run],
+            **QUIET,
+        ).then(answer, view, decoded, **QUIET)
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)

@@ -4,17 +4,17 @@ import argparse
 import json
 import time
 
-from core.analysis import HeadScore, best_of_layer, score_decoded
-from core.decoding import decode
+from core.analysis import HeadScore, best_of_layer
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
-from core.models import Seq2Seq, count_parameters
+from core.models import count_parameters
+from core.report import measure
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Published, Runs
-from core.tasks import Batch, fixed_pairs
+from core.tasks import fixed_pairs
 
 MAX_SEQUENCES = 1_000_000
-SCORED_SEQUENCES = 1_000  # recorded attention takes memory; a thousand are plenty for a mean
+SCORED_SEQUENCES = 1_000  # plenty for a mean
 
 
 def run(options: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     evaluation = evaluate(published.model, pairs)
     seconds = time.perf_counter() - started
     alone = exact_match_alone(published.model, pairs)
-    scores = cross_scores(published.model, published, pairs[:SCORED_SEQUENCES])
+    scores = measure(published.model, published.task, pairs[:SCORED_SEQUENCES]).head_scores()
     _print(published, evaluation, alone, scores)
     if options.json:
         print(json.dumps(_as_json(published, evaluation, alone, scores, seconds)))
@@ -37,12 +37,6 @@ def check_sequences(sequences: int) -> None:
     """Raise InputError unless that many can be asked for."""
     if not 1 <= sequences <= MAX_SEQUENCES:
         raise InputError(f"--sequences={sequences} must be from 1 to {MAX_SEQUENCES}")
-
-
-def cross_scores(model: Seq2Seq, published: Published, pairs: Batch) -> list[HeadScore]:
-    """Score every cross-attention head on the decodes of some pairs."""
-    decoded = decode(model, pairs.src, max_steps=pairs.tgt_out.shape[1], need_weights=True)
-    return score_decoded(published.task, pairs, decoded)
 
 
 def _print(published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:

@@ -115,6 +115,10 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
         ({"task.min_length": 6}, "task.min_length=6 must not be above task.max_length=5"),
         ({"task.min_length": 1, "task.max_length": 2}, "allow only 110 different sequences; at least 1000"),
         ({"task.max_length": 15}, "task.max_length=15 with BOS and EOS needs 17 positions"),
+        (
+            {"training.training_sequences": 90_000},
+            "training.training_sequences=90000 must not be above 83325: the task has 111100 different sequences",
+        ),
         ({"training.steps": 1}, "training.warmup_steps=2 must not be above training.steps=1"),
         ({"task.transform": "shuffle"}, "task.transform='shuffle' should be 'reverse' or 'copy'"),
         ({"training.schedule": "cosine"}, "training.schedule='cosine' should be 'linear' or 'constant'"),
