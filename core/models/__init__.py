@@ -3,11 +3,12 @@
 import torch
 
 from core.models.attention import AttentionMaps
+from core.models.decoder_only import DecoderOnly
 from core.models.initialisation import initialise
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer
-from core.sections import ModelConfig, RecurrentConfig
+from core.sections import DecoderOnlyConfig, ModelConfig, RecurrentConfig
 from core.tasks import Task
 
 __all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "parameters_of"]
@@ -50,14 +51,19 @@ def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None
             mask_padding=config.mask_padding,
             generator=generator,
         )
-    return Transformer(
-        **sides,
-        d_model=config.d_model,
-        num_heads=config.num_heads,
-        num_encoder_layers=config.num_encoder_layers,
-        num_decoder_layers=config.num_decoder_layers,
-        d_ff=config.d_ff,
-        max_seq_len=config.max_seq_len,
-        dropout=config.dropout,
-        generator=generator,
-    )
+    blocks = {
+        "d_model": config.d_model,
+        "num_heads": config.num_heads,
+        "d_ff": config.d_ff,
+        "max_seq_len": config.max_seq_len,
+        "dropout": config.dropout,
+        "norm": config.norm,
+        "positions": config.positions,
+        "activation": config.activation,
+        "tied": config.tied,
+        "generator": generator,
+    }
+    if isinstance(config, DecoderOnlyConfig):
+        return DecoderOnly(**sides, **blocks, num_layers=config.num_layers)
+    depths = {"num_encoder_layers": config.num_encoder_layers, "num_decoder_layers": config.num_decoder_layers}
+    return Transformer(**sides, **blocks, **depths)

@@ -143,7 +143,7 @@ class Recurrent(Seq2Seq):
         self.max_seq_len = max_seq_len
         self.mask_padding = mask_padding
         common = {"dropout": dropout, "generator": generator}
-        embedding = common | {"d_model": d_embedding, "max_seq_len": max_seq_len, "has_positions": False}
+        embedding = common | {"d_model": d_embedding, "max_seq_len": max_seq_len, "positions": "none"}
         self.src_embedding = Embedding(vocab_size=src_vocab_size, **embedding)
         self.tgt_embedding = Embedding(vocab_size=tgt_vocab_size, **embedding)
         stack = common | {"d_embedding": d_embedding, "d_hidden": d_hidden, "num_layers": num_layers}
