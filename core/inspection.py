@@ -57,6 +57,11 @@ class Inspection:
         return self.stopped and self.output == self.expected
 
     @property
+    def over_source(self) -> torch.Tensor | None:
+        """Where writing looked in the source, (L, 1, H, T, S), or None; see ``AttentionMaps.over_source``."""
+        return self.maps.over_source(len(self.symbols) + 2)
+
+    @property
     def source_labels(self) -> list[str]:
         """Names of the source positions: BOS, the input, EOS."""
         return frame_labels(self.symbols)

@@ -14,7 +14,7 @@ from ui.components import run_bar
 from ui.errors import shown
 from ui.preset_form import QUIET
 from ui.scripts import script
-from ui.views import BLOCK_NAMES, Seen, run_list
+from ui.views import BLOCK_NAMES, Block, Seen, run_list
 
 MAX_INPUT = 2_000
 TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
@@ -140,9 +140,19 @@ def _address(run: str | None, text: str, block: str, layer: str | None) -> str:
     return urlencode({name: value for name, value in view.items() if value})
 
 
+def _source(seen: Seen | None) -> Block:
+    return seen.source_block if seen else "cross"
+
+
 def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [gr.Tabs(selected="attention"), *attention_of(seen, "cross", None, row=int(event.step))]
+    return [
+        gr.Tabs(selected="attention"),
+        *attention_of(seen, _source(seen), None, row=int(event.step)),
+    ]
 
 
 def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [gr.Tabs(selected="attention"), *attention_of(seen, "cross", None, head=int(event.head))]
+    return [
+        gr.Tabs(selected="attention"),
+        *attention_of(seen, _source(seen), None, head=int(event.head)),
+    ]

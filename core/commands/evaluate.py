@@ -49,8 +49,8 @@ def _print(published: Published, evaluation: Evaluation, alone: float, scores: l
     if scores:
         best = best_of_layer(scores, max(score.layer for score in scores))
         print(
-            f"cross-attention, last layer: head {best.head} puts {best.share:.1%} of its attention on the true source "
-            f"token (uniform attention: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of steps"
+            f"attention over the input, last layer: head {best.head} puts {best.share:.1%} of it on the true token "
+            f"(uniform attention: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of steps"
         )
 
 

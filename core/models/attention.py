@@ -31,6 +31,15 @@ class AttentionMaps:
     decoder: torch.Tensor | None
     cross: torch.Tensor | None
 
+    def over_source(self, length: int) -> torch.Tensor | None:
+        """Return where writing looked in a source of that many tokens, (L, B, H, T, S), or None.
+
+        That is cross-attention or, of a decoder that read the source itself, the source's part of its self-attention.
+        """
+        if self.cross is not None or self.decoder is None:
+            return self.cross
+        return self.decoder[..., :length]
+
 
 def attention_weights(
     query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, bias: torch.Tensor | None = None

@@ -117,7 +117,8 @@ def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:
 
 def _looked_into(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
     """Yield the first pairs in chunks without padding, as many at once and in all as there is room to record."""
-    first = decode(model, pairs.src[:1], max_steps=1, need_weights=True).maps.cross
+    source = pairs.src[:1]
+    first = decode(model, source, max_steps=1, need_weights=True).maps.over_source(source.shape[1])
     if first is None:
         return
     heads, longest = first.shape[0] * first.shape[2], model.max_seq_len

@@ -34,10 +34,10 @@ def draw(measured: Measured, history: History, example: Inspection, head: HeadSc
 def _heatmap(example: Inspection, head: HeadScore) -> bytes:
     steps = example.steps[: len(example.expected) + 1 + STEPS_TOO_MANY]
     figure = attention_figure(
-        example.maps.cross[head.layer - 1, 0, head.head - 1, : len(steps)].numpy(),
+        example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].numpy(),
         rows=[step.produced for step in steps],
         columns=example.source_labels,
-        title=f"cross-attention, layer {head.layer}, head {head.head}",
+        title=f"attention over the input, layer {head.layer}, head {head.head}",
         marked=[(row, column + 1) for row, column in enumerate(example.alignment[: len(steps)])],
     )
     return as_png(figure)

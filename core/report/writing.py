@@ -33,7 +33,7 @@ class Report:
         summary: whether the model does its task, in a sentence.
         markdown: the whole, with its pictures named as files beside it.
         html: the same with its pictures in it.
-        pictures: PNG files by name; ``attention_heatmap.png`` is missing where there is no cross-attention.
+        pictures: PNG files by name; ``attention_heatmap.png`` is missing where there is no attention.
         figures: the main ones for a program, and which weights they are of.
     """
 
