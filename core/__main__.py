@@ -1,4 +1,4 @@
-"""The command line: ``python -m core train | resume | evaluate | decode | report | presets``.
+"""The command line: ``python -m core train | resume | evaluate | decode | report | describe | presets``.
 
 Bad input ends with exit code 2 and one line on standard error; ``--json`` puts one JSON object on the last line
 of standard output.
@@ -43,12 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     train = commands.add_parser("train", help="train a preset and keep it as a run")
-    train.add_argument("--preset", required=True, help="name of a preset, or path of a YAML file")
     train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
-    train.add_argument("--seed", type=int, help="short for --set training.seed=N")
-    train.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
-    )
+    _add_preset(train)
     _add_json(train)
 
     resume = commands.add_parser("resume", help="continue a stopped or interrupted run")
@@ -71,6 +67,12 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--out", type=Path, metavar="FOLDER", help="where to (default: report/ in the run's folder)")
     _add_json(report)
 
+    describe = commands.add_parser("describe", help="show a preset's model: parameters, shapes, memory")
+    _add_preset(describe)
+    describe.add_argument("--batch-size", type=int, help="sequences in a batch (default: several sizes)")
+    describe.add_argument("--length", type=int, help="tokens of source and target (default: several lengths)")
+    _add_json(describe)
+
     presets = commands.add_parser("presets", help="list the presets")
     _add_json(presets)
     return parser
@@ -84,6 +86,14 @@ def _default_folder() -> Path | None:
 def _check_folder(folder: Path | None) -> None:
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"--checkpoints={folder} is a file; it must be a folder")
+
+
+def _add_preset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--preset", required=True, help="name of a preset, or path of a YAML file")
+    parser.add_argument("--seed", type=int, help="short for --set training.seed=N")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
+    )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:

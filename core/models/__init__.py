@@ -11,7 +11,7 @@ from core.models.transformer import Transformer
 from core.sections import DecoderOnlyConfig, ModelConfig, RecurrentConfig
 from core.tasks import Task
 
-__all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "parameters_of"]
+__all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "outline_model", "parameters_of"]
 
 
 def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> Seq2Seq:
@@ -27,10 +27,15 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
     return model
 
 
+def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
+    """Return such a model with shapes and no content: its tensors are on PyTorch's meta device and take no memory."""
+    with torch.device("meta"):
+        return _assemble(config, task, None)
+
+
 def parameters_of(config: ModelConfig, task: Task) -> int:
     """Return how many parameters such a model has, without the memory for them."""
-    with torch.device("meta"):
-        return count_parameters(_assemble(config, task, None))
+    return count_parameters(outline_model(config, task))
 
 
 def count_parameters(model: torch.nn.Module) -> int:

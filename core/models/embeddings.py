@@ -42,13 +42,13 @@ class Embedding(nn.Module):
         """Embed ids (B, T) int64 to (B, T, D) float.
 
         Args:
-            start: the place of the first id; (B,) int64 where it differs between the sequences.
+            start: the place of the first id; (B,) int64 where it differs between the sequences, which must fit.
 
         Raises:
-            ValueError: a sequence reaches beyond ``max_seq_len``.
+            ValueError: sequences that start at one place reach beyond ``max_seq_len``.
         """
-        end = (start if isinstance(start, int) else int(start.max())) + ids.shape[1]
-        if end > self.max_seq_len:
+        if isinstance(start, int) and start + ids.shape[1] > self.max_seq_len:
+            end = start + ids.shape[1]
             raise ValueError(f"{end} tokens, BOS and EOS in, are more than max_seq_len={self.max_seq_len}")
         embedded = self.tokens(ids) * self.scale
         if self.positions is not None:

@@ -14,7 +14,7 @@ LAYERS = (
     ("report",),
     ("runs",),
     ("live_run",),
-    ("recording", "estimate", "inspection"),
+    ("recording", "estimate", "inspection", "description"),
     ("history", "checkpoint", "figures", "analysis"),
     ("training",),
     ("evaluation",),
