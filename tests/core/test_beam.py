@@ -179,6 +179,12 @@ def test_the_search_stops_as_soon_as_nothing_better_can_come():
     assert [h.tokens for h in three.search.hypotheses(0)] == [(2,), (3, 2), (4, 2)]
 
 
+def test_what_is_as_good_but_has_not_ended_is_no_answer():
+    even = Reciting(lambda past: torch.tensor([-50.0, 0, 0]))  # BOS, whose id is lower, or EOS
+    decoded = decode(even, SOURCE, max_steps=5, strategy=Beam(beam_size=2, length_penalty=0.0))
+    assert decoded.tokens.tolist() == [[EOS_ID]]
+
+
 def test_only_the_winners_steps_are_shown(src):
     """The search may go on behind the end of what wins; tokens, candidates and maps do not."""
     model = WRITERS["transformer"]()

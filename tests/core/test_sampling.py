@@ -27,7 +27,7 @@ def different_sources(count: int) -> torch.Tensor:
 
 
 def frequencies(strategy: Sample, *, count: int = 4_000) -> torch.Tensor:
-    """(V,) share of each token among the first two tokens written for many sources, by a model of distribution KNOWN."""
+    """(V,) share of each token among the first two tokens that a model of distribution KNOWN writes for many sources."""
     logits = KNOWN.log().clamp(min=-1e4)
     model = Reciting(lambda past: logits)
     tokens = decode(model, different_sources(count), max_steps=2, strategy=strategy).tokens
@@ -68,6 +68,12 @@ def test_tokens_come_as_often_as_they_are_likely():
     two = torch.tensor([0.0, 0, 0, 3 / 7, 4 / 7, 0, 0])
     assert_close(frequencies(Sample(top_k=2)), two, atol=0.02, rtol=0)
     assert_close(frequencies(Sample(top_p=0.65)), two, atol=0.02, rtol=0)
+
+
+def test_the_tokens_of_a_sequence_are_drawn_independently():
+    model = Reciting(lambda past: torch.tensor([-50.0, -50, -50, 0, 0]))
+    tokens = decode(model, different_sources(4_000), max_steps=3, strategy=Sample()).tokens.double()
+    assert (torch.corrcoef(tokens.T) - torch.eye(3)).abs().max() < 0.05
 
 
 @pytest.mark.parametrize("family", WRITERS)
