@@ -14,7 +14,7 @@ class Hypothesis:
 
     Attributes:
         tokens: ids, EOS included where it ended.
-        log_prob: log P(tokens | source), the sum over the tokens, in nats.
+        log_prob: log P(tokens | source), the sum over the tokens, in nats; with a repetition penalty, as it lowered it.
         score: what the answers are ranked by: the log-probability divided by the length penalty.
     """
 

@@ -110,5 +110,6 @@ def _problem(detail: dict, known: dict) -> tuple[str, str]:
         return "n_best", str(detail["ctx"]["error"])
     if detail["type"] == "extra_forbidden":
         settings = ", ".join(sorted(known.keys() - {"kind"}))
-        return setting, f"{setting} is not a setting of {known['kind'].default}, which has {settings}"
-    return setting, f"{setting}={detail['input']!r:.60} {message}"
+        message = f"is not a setting of {known['kind'].default}, which has {settings}"
+    value = f"{detail['input']!r:.60}"
+    return setting, f"{setting}={value} {message}"

@@ -27,7 +27,7 @@ def different_sources(count: int) -> torch.Tensor:
 
 
 def frequencies(strategy: Sample, *, count: int = 4_000) -> torch.Tensor:
-    """(V,) share of each token among the first two tokens that a model of distribution KNOWN writes for many sources."""
+    """(V,) share of each token among the first two tokens a model of KNOWN writes for many sources."""
     logits = KNOWN.log().clamp(min=-1e4)
     model = Reciting(lambda past: logits)
     tokens = decode(model, different_sources(count), max_steps=2, strategy=strategy).tokens

@@ -297,7 +297,7 @@ def test_strategies_are_read(document, strategy):
         ({"kind": "sample", "top_p": 1.01}, "top_p=1.01 should be less than or equal to 1"),
         ({"kind": "sample", "seed": -1}, "seed=-1 should be greater than or equal to 0"),
         ({"repetition_penalty": 0.9}, "repetition_penalty=0.9 should be greater than or equal to 1"),
-        ({"beam_size": 4}, "beam_size is not a setting of greedy, which has repetition_penalty"),
+        ({"beam_size": 4}, "beam_size=4 is not a setting of greedy, which has repetition_penalty"),
     ],
     ids=str,
 )
