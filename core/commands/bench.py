@@ -29,7 +29,7 @@ LONG, PART = 500, 100
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured of a model; times are medians of ``ROUNDS`` rounds.
+    """What was measured of a model: medians of ``ROUNDS`` rounds.
 
     Attributes:
         tokens_per_second: greedy, one source.
@@ -67,14 +67,15 @@ def measure(name: str, model: Seq2Seq) -> Figures:
     beam = Beam(beam_size=BEAM_SIZE)
     runs = [(one, GREEDY), (one, beam), (batch, GREEDY), (batch, beam)]
     alone, alone_beam, together, together_beam = _alternating([_decoding(model, *each) for each in runs])
+    beam_ratio, beam_ratio_batch = _ratio(alone_beam, alone), _ratio(together_beam, together)
     cache_bytes, seconds = _long_decode(model, one)
     return Figures(
         model=name,
         parameters=count_parameters(model),
-        tokens_per_second=TOKENS / alone,
-        sequences_per_second=BATCH / together,
-        beam_ratio=alone_beam / alone,
-        beam_ratio_batch=together_beam / together,
+        tokens_per_second=TOKENS / median(alone),
+        sequences_per_second=BATCH / median(together),
+        beam_ratio=beam_ratio,
+        beam_ratio_batch=beam_ratio_batch,
         cache_bytes_per_token=cache_bytes,
         seconds_per_token=seconds,
     )
@@ -100,10 +101,15 @@ def _decoding(model: Seq2Seq, src: torch.Tensor, strategy: Strategy) -> Callable
     return lambda: decode(model, src, max_steps=TOKENS, strategy=strategy)
 
 
-def _alternating(functions: list[Callable[[], object]]) -> list[float]:
-    """Return the median seconds of each function, called in turn for some rounds after one that does not count."""
+def _alternating(functions: list[Callable[[], object]]) -> list[tuple[float, ...]]:
+    """Return each function's seconds, called in turn for ``ROUNDS`` rounds after one that does not count."""
     seconds = [[_seconds(function) for function in functions] for _ in range(ROUNDS + 1)][1:]
-    return [median(column) for column in zip(*seconds, strict=True)]
+    return list(zip(*seconds, strict=True))
+
+
+def _ratio(seconds: tuple[float, ...], others: tuple[float, ...]) -> float:
+    """Return the median of the ratios of each round: the machine was the same for both."""
+    return median(one / other for one, other in zip(seconds, others, strict=True))
 
 
 def _seconds(function: Callable[[], object]) -> float:
