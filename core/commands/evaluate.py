@@ -5,6 +5,8 @@ import json
 import time
 
 from core.analysis import HeadScore, best_of_layer
+from core.commands.strategy_options import strategy_in_words, strategy_of
+from core.decoding import GREEDY, Strategy
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
 from core.models import count_parameters
@@ -20,16 +22,18 @@ SCORED_SEQUENCES = 1_000  # plenty for a mean
 def run(options: argparse.Namespace) -> int:
     """Print exact match, token accuracy, loss, and how well the last layer's heads point at their source."""
     check_sequences(options.sequences)
+    strategy = strategy_of(options)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
     pairs = fixed_pairs(published.task, options.sequences, split="test")
     started = time.perf_counter()
-    evaluation = evaluate(published.model, pairs)
+    evaluation = evaluate(published.model, pairs, strategy=strategy)
     seconds = time.perf_counter() - started
-    alone = exact_match_alone(published.model, pairs)
+    alone = exact_match_alone(published.model, pairs, strategy=strategy)
     scores = measure(published.model, published.task, pairs[:SCORED_SEQUENCES]).head_scores()
-    _print(published, evaluation, alone, scores)
+    _print(published, evaluation, alone, scores, strategy)
     if options.json:
-        print(json.dumps(_as_json(published, evaluation, alone, scores, seconds)))
+        said = _as_json(published, evaluation, alone, scores, seconds)
+        print(json.dumps(said | {"strategy": strategy.model_dump()}))
     return 0
 
 
@@ -39,9 +43,13 @@ def check_sequences(sequences: int) -> None:
         raise InputError(f"--sequences={sequences} must be from 1 to {MAX_SEQUENCES}")
 
 
-def _print(published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:
+def _print(
+    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], strategy: Strategy
+) -> None:
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
     print(f"parameters      {count_parameters(published.model):9,}")
+    if strategy != GREEDY:
+        print(f"written by      {strategy_in_words(strategy)}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
