@@ -171,7 +171,7 @@ def _reordered(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache,
         return cache.rows(rows), memory.rows(rows)
     # All rows of a source have the same memory, and often no hypothesis has moved.
     in_order = torch.equal(rows, torch.arange(count, device=rows.device))
-    return cache if in_order else cache.rows(rows), memory
+    return cache if in_order else cache.reordered(rows), memory
 
 
 def _best_of(held: _Held, trace: list[_Recorded], strategy: Beam, max_steps: int) -> BeamSearch:

@@ -110,8 +110,17 @@ class LayerCache:
 
     def rows(self, index: torch.Tensor) -> "LayerCache":
         """Return the cache of a batch made of these rows, (N,) int64."""
-        memory, past = (pair and (pair[0][index], pair[1][index]) for pair in (self.memory, self.past))
+        memory, past = (pair and _rows(pair, index) for pair in (self.memory, self.past))
         return LayerCache(memory, past)
+
+    def reordered(self, index: torch.Tensor) -> "LayerCache":
+        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        return LayerCache(self.memory, self.past and _rows(self.past, index))
+
+
+def _rows(pair: KeysValues, index: torch.Tensor) -> KeysValues:
+    key, value = pair
+    return key.index_select(0, index), value.index_select(0, index)
 
 
 class DecoderLayer(Layer):

@@ -65,6 +65,10 @@ class RecurrentCache:
         keys, values = self.memory
         return RecurrentCache(self.hidden[:, index], (keys[index], values[index]), self.past)
 
+    def reordered(self, index: torch.Tensor) -> "RecurrentCache":
+        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        return replace(self, hidden=self.hidden[:, index])
+
 
 class Decoder(nn.Module):
     """A stack of GRU layers that, at each step, first looks at the source with its last state."""

@@ -23,6 +23,10 @@ class TransformerCache:
         """Return the cache of a batch made of these rows, (N,) int64."""
         return TransformerCache(tuple(layer.rows(index) for layer in self.layers), self.past)
 
+    def reordered(self, index: torch.Tensor) -> "TransformerCache":
+        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        return TransformerCache(tuple(layer.reordered(index) for layer in self.layers), self.past)
+
 
 class Transformer(Seq2Seq):
     """Encoder and decoder stacks between embeddings and a biased output projection.

@@ -67,6 +67,8 @@ class Read:
     def rows(self, index: torch.Tensor) -> "Read":
         return Read(self.tokens[index])
 
+    reordered = rows
+
 
 class Recomputing(Seq2Seq):
     """A model that keeps nothing: for each token it reads all those before it again."""
@@ -95,6 +97,8 @@ class Step:
 
     def rows(self, index: torch.Tensor) -> Cache:
         return self
+
+    reordered = rows
 
 
 class Reciting(Seq2Seq):
