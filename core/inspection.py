@@ -8,6 +8,7 @@ import torch
 from core.analysis import HeadScore, frame_labels, score_decoded, step_labels
 from core.decoding import GREEDY, BeamNode, Decoded, Strategy, decode
 from core.errors import InputError
+from core.evaluation import log_prob_of
 from core.models import AttentionMaps, Seq2Seq
 from core.tasks import Batch, Task
 from core.vocab import BOS_ID, EOS, EOS_ID, UNK
@@ -68,6 +69,7 @@ class Inspection:
         steps: one a produced token, EOS included.
         maps: attention of this decode, batch of one; rows are the steps.
         scores: of the cross-attention heads on this decode.
+        log_prob: of the answer in the model's own distribution, whatever strategy wrote it; nats.
         seconds: the decode took.
         note: what else there is to say about the input, or "".
         strategy: how the tokens were chosen.
@@ -83,6 +85,7 @@ class Inspection:
     maps: AttentionMaps
     scores: list[HeadScore]
     alignment: list[int]
+    log_prob: float
     seconds: float
     note: str = ""
     strategy: Strategy = GREEDY
@@ -154,6 +157,7 @@ def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREED
         maps=decoded.maps,
         scores=score_decoded(task, Batch(src, src), decoded),
         alignment=task.alignment(symbols),
+        log_prob=log_prob_of(model, src, decoded.tokens).item(),
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), _range_note(task, len(symbols))])),
     )
