@@ -64,7 +64,7 @@ class Measured:
         if self.steps.empty:
             return []
         aligned = self.steps[self.steps.true_column >= 0]
-        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.length + 2))
+        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.source_length + 2))
         means = aligned.groupby(["layer", "head"])[["share", "hit", "uniform"]].mean()
         return [
             HeadScore(layer, head, row.share, row.hit, row.uniform)

@@ -127,7 +127,7 @@ def _lengths(measured: Measured) -> str:
 
 def _own_words(measured: Measured) -> str:
     accuracy, alone = measured.evaluation.token_accuracy, measured.exact_alone
-    length = measured.sequences.length.mean() + 1
+    length = measured.sequences.reference.map(len).mean() + 1
     if measured.stopped < PARTLY:
         return ""  # said already
     if accuracy**length - max(alone, measured.evaluation.exact_match) < FREE_RUNNING_GAP:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
+from core.analysis import true_cells
 from core.failures import KINDS
 from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
 from core.files import write_atomically
 from core.history import History
-from core.inspection import Inspection, inspect, lengths_in_words
+from core.inspection import Inspection, inspect
 from core.models import count_parameters
 from core.report.attention_answers import answers, best_head
 from core.report.measuring import Measured, measure
@@ -83,6 +84,7 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
         "heads": _heads(measured),
         "heatmap_caption": _caption(measured, example),
         "answers": answers(measured),
+        "no_attention": _no_attention(measured),
         "pictures": {name.removesuffix(".png"): name for name in pictures},
     }
     markdown = as_markdown(context)
@@ -127,7 +129,7 @@ def _pictures(measured: Measured, history: History, example: Inspection) -> dict
             rows=[step.produced for step in example.steps],
             columns=example.source_labels,
             title=f"cross-attention, layer {head.layer}, head {head.head}",
-            marked=[(row, column + 1) for row, column in enumerate(example.alignment[: len(example.steps)])],
+            marked=true_cells(example.alignment, steps=len(example.steps)),
         )
         pictures[HEATMAP] = as_png(figure)
     return pictures
@@ -142,7 +144,7 @@ def _facts(published: Published, runs: Runs) -> list[list[str]]:
     return [
         ["what", "value"],
         ["preset", preset.name],
-        ["task", f"{preset.task.transform} {lengths_in_words(published.task)} {preset.task.family}"],
+        ["task", preset.task.summary],
         ["model", preset.model.family],
         ["parameters", f"{count_parameters(published.model):,}"],
         ["weights", f"{published.kind}, after step {published.step:,} of {config.steps:,}"],
@@ -218,4 +220,14 @@ def _caption(measured: Measured, example: Inspection) -> str:
         f"{' '.join(example.symbols)} → {' '.join(example.output)}{end}: layer {head.layer}, head {head.head}, the one "
         "of the last layer that looks most at the true tokens. Each row is a step of writing, labelled with the token "
         "it wrote; the columns are the input; outlined is where the task says the token comes from."
+    )
+
+
+def _no_attention(measured: Measured) -> str:
+    """Say why there is no head to show; needed only where there is none."""
+    if measured.steps.empty:
+        return "This model has no cross-attention to show."
+    return (
+        "Its task does not say which input token a token of the answer comes from: several have a share in each. So "
+        "there is nothing to judge the heads by; the page shows where they looked."
     )

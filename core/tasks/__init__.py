@@ -1,13 +1,14 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.sections import NumbersConfig, TaskConfig, WordsConfig
+from core.task_sections import NumbersConfig, TaskConfig, WordsConfig
 from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
 from core.tasks.numbers import Numbers
-from core.tasks.task import Batch, Task, sample_distinct
+from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
 from core.tasks.words import Words
 
 __all__ = [
+    "NO_SOURCE",
     "Batch",
     "Epochs",
     "FreshBatches",

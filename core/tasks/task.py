@@ -9,6 +9,8 @@ import torch
 from core.tasks.splits import Split
 from core.vocab import Vocab
 
+NO_SOURCE = -1
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -40,16 +42,24 @@ class Batch:
 
 
 class Task(Protocol):
-    """A family of sequence pairs; ``core.tasks`` holds one implementation a module."""
+    """A family of sequence pairs; ``core.tasks`` holds one implementation a module.
+
+    Attributes:
+        min_length, max_length: of the inputs it trains on, in symbols.
+        examples: inputs to offer, as typed.
+        bleu_tokenizer: how sacrebleu is to split the answers' text into words, where the task is a translation; None
+            where BLEU says nothing.
+    """
 
     src_vocab: Vocab
     tgt_vocab: Vocab
     min_length: int
     max_length: int
     examples: tuple[str, ...]
+    bleu_tokenizer: str | None = None
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-        """Draw ``count`` pairs of one split, on the generator's device."""
+        """Draw ``count`` pairs of one split, on the generator's device; each side as wide in every draw."""
 
     def read(self, text: str) -> list[str]:
         """Split what a person typed into symbols; InputError says what is wrong with it."""
@@ -58,7 +68,27 @@ class Task(Protocol):
         """Return the right answer to an input."""
 
     def alignment(self, symbols: Sequence[str]) -> list[int]:
-        """Return, for each symbol of the answer, the index of the input symbol it comes from."""
+        """Return, for each symbol of the answer, the index of the input symbol it comes from.
+
+        -1 stands for none: the symbol comes from several at once, or from no certain one. Here all do.
+        """
+        return [NO_SOURCE] * len(self.answer(symbols))
+
+    def text(self, tokens: Sequence[str]) -> str:
+        """Write the symbols of an answer as a person would; here, with spaces between them."""
+        return " ".join(tokens)
+
+    def note(self, symbols: Sequence[str]) -> str:
+        """Say in what way an input is unlike those trained on, or ""; here, by its length."""
+        if self.min_length <= len(symbols) <= self.max_length:
+            return ""
+        side = "shorter" if len(symbols) < self.min_length else "longer"
+        return f"{side} than any sequence it was trained on ({span(self.min_length, self.max_length)} tokens)"
+
+
+def span(low: int, high: int) -> str:
+    """Write a range of whole numbers: ``3–10``, or ``10`` where there is only one."""
+    return f"{low:,}–{high:,}" if low < high else f"{low:,}"
 
 
 def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Generator) -> Batch:

@@ -22,6 +22,7 @@ LAYERS = (
     ("models",),
     ("tasks",),
     ("vocab", "config"),
+    ("task_sections",),
     ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
