@@ -7,6 +7,13 @@ from pydantic import Field, model_validator
 from core.sections import Section
 
 MIN_DISTINCT_SEQUENCES = 1_000
+# Tokens in the longest number of one, two and three digits; "thousand" is one more. A test holds them.
+LONGEST_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
+
+
+def span(low: int, high: int) -> str:
+    """Write a range of whole numbers: ``3–10``, or ``10`` where there is only one."""
+    return f"{low:,}–{high:,}" if low < high else f"{low:,}"
 
 
 class SequencesConfig(Section):
@@ -48,8 +55,7 @@ class SequencesConfig(Section):
     @property
     def summary(self) -> str:
         """The task in a few words, such as ``reverse 3–10 digits``."""
-        low, high = self.min_length, self.max_length
-        return f"{self.transform} {low}–{high} {self.family}" if low < high else f"{self.transform} {low} {self.family}"
+        return f"{self.transform} {span(self.min_length, self.max_length)} {self.family}"
 
 
 class DigitsConfig(SequencesConfig):
@@ -84,4 +90,100 @@ class WordsConfig(SequencesConfig):
     ] = "unk"
 
 
-TaskConfig = DigitsConfig | NumbersConfig | WordsConfig
+class AdditionConfig(Section):
+    """Sums of two whole numbers."""
+
+    size_field: ClassVar[str] = "max_digits"
+
+    family: Literal["addition"] = "addition"
+    max_digits: Annotated[int, Field(ge=2, le=9, description="digits in the longest number to add")] = 3
+
+    @property
+    def longest_source(self) -> int:
+        """Symbols in the longest input: two numbers and a plus."""
+        return 2 * self.max_digits + 1
+
+    @property
+    def longest_answer(self) -> int:
+        """Digits in the largest sum."""
+        return self.max_digits + 1
+
+    @property
+    def summary(self) -> str:
+        """The task in a few words."""
+        return f"add two numbers of up to {self.max_digits} digits"
+
+
+class PatternsConfig(Section):
+    """A repeated motif, to be continued."""
+
+    num_symbols: ClassVar[int] = 10
+
+    family: Literal["patterns"] = "patterns"
+    min_motif: Annotated[int, Field(ge=1, le=10, description="symbols in the shortest motif")] = 2
+    max_motif: Annotated[int, Field(ge=3, le=10, description="symbols in the longest motif")] = 5
+    max_length: Annotated[int, Field(ge=6, le=256, description="symbols shown at most")] = 16
+    answer_length: Annotated[int, Field(ge=1, le=64, description="symbols to write")] = 4
+
+    @model_validator(mode="after")
+    def _motifs_are_shown_twice(self) -> "PatternsConfig":
+        if self.min_motif > self.max_motif:
+            raise ValueError(f"task.min_motif={self.min_motif} must not be above task.max_motif={self.max_motif}")
+        if self.max_length < 2 * self.max_motif:
+            raise ValueError(
+                f"task.max_length={self.max_length} must be at least twice task.max_motif={self.max_motif}: "
+                "a motif is known when it was shown twice"
+            )
+        return self
+
+    @property
+    def size_field(self) -> str:
+        """The setting that decides how long the longest sequence is."""
+        return "max_length" if self.max_length >= self.answer_length else "answer_length"
+
+    @property
+    def longest_source(self) -> int:
+        """Symbols in the longest input."""
+        return self.max_length
+
+    @property
+    def longest_answer(self) -> int:
+        """Symbols in every answer."""
+        return self.answer_length
+
+    @property
+    def summary(self) -> str:
+        """The task in a few words."""
+        return f"continue motifs of {span(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
+
+
+class NumberWordsConfig(Section):
+    """Numbers in English words, to be translated."""
+
+    size_field: ClassVar[str] = "max_number"
+
+    family: Literal["number-words"] = "number-words"
+    language: Annotated[Literal["french", "german", "spanish"], Field(description="what to translate to")] = "french"
+    max_number: Annotated[int, Field(ge=999, le=999_999, description="largest number; the smallest is 0")] = 9_999
+
+    @property
+    def longest_source(self) -> int:
+        """Words in the longest English number, at most."""
+        return self._longest("english")
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens in the longest translation, at most."""
+        return self._longest(self.language)
+
+    @property
+    def summary(self) -> str:
+        """The task in a few words."""
+        return f"translate {span(0, self.max_number)} from English words to {self.language.capitalize()}"
+
+    def _longest(self, language: str) -> int:
+        digits, longest = len(str(self.max_number)), LONGEST_WORDS[language]
+        return longest[digits - 1] if digits <= 3 else longest[digits - 4] + 1 + longest[2]
+
+
+TaskConfig = DigitsConfig | NumbersConfig | WordsConfig | AdditionConfig | PatternsConfig | NumberWordsConfig

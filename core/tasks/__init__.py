@@ -1,9 +1,12 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.task_sections import NumbersConfig, TaskConfig, WordsConfig
+from core.task_sections import AdditionConfig, NumbersConfig, NumberWordsConfig, PatternsConfig, TaskConfig, WordsConfig
+from core.tasks.addition import Addition
 from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
+from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
+from core.tasks.patterns import Patterns
 from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
 from core.tasks.words import Words
 
@@ -22,6 +25,13 @@ __all__ = [
 
 def build_task(config: TaskConfig) -> Task:
     """Return the task that a preset's ``task`` section describes."""
+    if isinstance(config, AdditionConfig):
+        return Addition(**config.model_dump(exclude={"family"}))
+    if isinstance(config, PatternsConfig):
+        return Patterns(**config.model_dump(exclude={"family"}))
+    if isinstance(config, NumberWordsConfig):
+        lengths = {"longest_source": config.longest_source, "longest_answer": config.longest_answer}
+        return NumberWords(language=config.language, max_number=config.max_number, **lengths)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}
     if isinstance(config, NumbersConfig):
         return Numbers(**common, eos_in_targets=config.eos_in_targets)

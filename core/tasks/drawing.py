@@ -1,6 +1,6 @@
 """What tasks need to draw data: one split of it, framed by BOS and EOS."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -28,6 +28,21 @@ def draw_split(
         kept.append(tuple(part[inside] for part in drawn))
         missing -= len(inside)
     return tuple(torch.cat(parts) for parts in zip(*kept, strict=True))
+
+
+def draw_numbers(size: tuple[int, int], *, largest: int, generator: torch.Generator) -> torch.Tensor:
+    """Draw whole numbers from 0 to ``largest``, (B, N) int64: each number of digits as likely."""
+    device, most_digits = generator.device, len(str(largest))
+    digits = torch.randint(1, most_digits + 1, size, generator=generator, device=device)
+    low = torch.where(digits == 1, 0, 10 ** (digits - 1))
+    high = (10**digits).clamp(max=largest + 1)
+    share = torch.rand(size, generator=generator, device=device, dtype=torch.float64)
+    return low + (share * (high - low)).long()
+
+
+def padded(rows: Sequence[Sequence[int]], width: int, *, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Make a tensor (B, width) int64 of rows of ids, none of them longer, with PAD behind each."""
+    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows], device=device)
 
 
 def framed(symbols: torch.Tensor, *, has_eos: bool = True) -> torch.Tensor:

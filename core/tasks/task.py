@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from core.task_sections import span
 from core.tasks.splits import Split
 from core.vocab import Vocab
 
@@ -84,11 +85,6 @@ class Task(Protocol):
             return ""
         side = "shorter" if len(symbols) < self.min_length else "longer"
         return f"{side} than any sequence it was trained on ({span(self.min_length, self.max_length)} tokens)"
-
-
-def span(low: int, high: int) -> str:
-    """Write a range of whole numbers: ``3–10``, or ``10`` where there is only one."""
-    return f"{low:,}–{high:,}" if low < high else f"{low:,}"
 
 
 def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Generator) -> Batch:

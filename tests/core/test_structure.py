@@ -22,7 +22,7 @@ LAYERS = (
     ("models",),
     ("tasks",),
     ("vocab", "config"),
-    ("task_sections",),
+    ("task_sections", "optional"),
     ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
