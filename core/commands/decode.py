@@ -12,9 +12,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the answer, the expected one, and how sure the model was at each step."""
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
     seen = inspect(published.model, published.task, options.input)
+    text = published.task.text
     print(f"input     {' '.join(seen.symbols)}")
-    print(f"output    {' '.join(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
-    print(f"expected  {' '.join(seen.expected)}")
+    print(f"output    {text(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
+    print(f"expected  {text(seen.expected)}")
     if seen.note:
         print(f"note      {seen.note}")
     for number, step in enumerate(seen.steps, start=1):

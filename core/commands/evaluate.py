@@ -5,6 +5,7 @@ import json
 import time
 
 from core.analysis import HeadScore, best_of_layer, score_decoded
+from core.bleu import Bleu, bleu_of
 from core.decoding import decode
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
@@ -18,7 +19,7 @@ SCORED_SEQUENCES = 1_000  # recorded attention takes memory; a thousand are plen
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print exact match, token accuracy, loss, and how well the last layer's heads point at their source."""
+    """Print exact match, token accuracy, loss, BLEU, and how well the last layer's heads point at their source."""
     check_sequences(options.sequences)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
     pairs = fixed_pairs(published.task, options.sequences, split="test")
@@ -27,9 +28,10 @@ def run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     alone = exact_match_alone(published.model, pairs)
     scores = cross_scores(published.model, published, pairs[:SCORED_SEQUENCES])
-    _print(published, evaluation, alone, scores)
+    bleu = bleu_of(published.model, published.task, pairs)
+    _print(published, evaluation, alone, scores, bleu)
     if options.json:
-        print(json.dumps(_as_json(published, evaluation, alone, scores, seconds)))
+        print(json.dumps(_as_json(published, evaluation, alone, scores, bleu, seconds)))
     return 0
 
 
@@ -45,13 +47,17 @@ def cross_scores(model: Seq2Seq, published: Published, pairs: Batch) -> list[Hea
     return score_decoded(published.task, pairs, decoded)
 
 
-def _print(published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:
+def _print(
+    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], bleu: Bleu | None
+) -> None:
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
     print(f"parameters      {count_parameters(published.model):9,}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
+    if bleu:
+        print(f"BLEU            {bleu.score:9.4f}  of the same, each by itself; {bleu.signature}")
     if scores:
         best = best_of_layer(scores, max(score.layer for score in scores))
         print(
@@ -61,7 +67,12 @@ def _print(published: Published, evaluation: Evaluation, alone: float, scores: l
 
 
 def _as_json(
-    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], seconds: float
+    published: Published,
+    evaluation: Evaluation,
+    alone: float,
+    scores: list[HeadScore],
+    bleu: Bleu | None,
+    seconds: float,
 ) -> dict:
     return {
         "run": published.run,
@@ -73,6 +84,7 @@ def _as_json(
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,
+        "bleu": bleu and {"score": round(bleu.score, 4), "signature": bleu.signature},
         "seconds": round(seconds, 3),
         "cross_attention": [
             {

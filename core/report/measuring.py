@@ -11,7 +11,7 @@ from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos, wit
 from core.failures import kind_of
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
-from core.vocab import EOS_ID, PAD_ID
+from core.vocab import EOS_ID, PAD_ID, until_eos
 
 LOOKED_INTO = 1_000  # sequences whose attention is recorded: it takes memory, and these are plenty for a mean
 
@@ -114,8 +114,8 @@ def _rows(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch, decode
     rows = []
     for row, place in enumerate(places.tolist()):
         source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
-        reference = task.tgt_vocab.decode(_until_eos(pairs.tgt_out[row].tolist()))
-        output = task.tgt_vocab.decode(_until_eos(decoded.tokens[row].tolist()))
+        reference = task.tgt_vocab.decode(until_eos(pairs.tgt_out[row].tolist()))
+        output = task.tgt_vocab.decode(until_eos(decoded.tokens[row].tolist()))
         stopped = bool(decoded.stopped[row])
         kind = kind_of(output, reference, stopped=stopped)
         rows.append(
@@ -144,7 +144,3 @@ def _eos_probabilities(model: Seq2Seq, pairs: Batch) -> list[float]:
 def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     table = step_table(task, pairs, decoded)
     return table.assign(sequence=places.numpy()[table.sequence])
-
-
-def _until_eos(ids: list[int]) -> list[int]:
-    return ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from core.analysis import true_cells
+from core.bleu import corpus_bleu
 from core.failures import KINDS
 from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
 from core.files import write_atomically
@@ -20,7 +21,7 @@ from core.report.numerals import percent
 from core.report.rendering import as_html, as_markdown
 from core.report.wording import Training, exact_by_length, findings, verdict
 from core.runs import Published, Runs
-from core.tasks import fixed_pairs
+from core.tasks import Task, fixed_pairs
 
 EXAMPLES, FAILURES = 12, 8
 LOSS, ACCURACY = "loss.png", "accuracy.png"
@@ -76,7 +77,7 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
         "findings": findings(measured, training),
         "description": published.preset.description,
         "facts": _facts(published, runs),
-        "figures": _figures(measured, training),
+        "figures": _figures(published.task, measured, training),
         "by_length": _by_length(sequences_table),
         "kinds": _kinds(sequences_table),
         "examples": _examples(sequences_table.head(EXAMPLES)),
@@ -155,10 +156,11 @@ def _facts(published: Published, runs: Runs) -> list[list[str]]:
     ]
 
 
-def _figures(measured: Measured, training: Training) -> list[list[str]]:
+def _figures(task: Task, measured: Measured, training: Training) -> list[list[str]]:
     evaluation = measured.evaluation
     exact = int(measured.sequences.is_exact.sum())
     train_loss = "–" if training.train_loss is None else f"{training.train_loss:.4f}"
+    bleu = corpus_bleu(task, measured.sequences.output, measured.sequences.reference)
     return [
         ["on the test set", "value"],
         [
@@ -171,6 +173,7 @@ def _figures(measured: Measured, training: Training) -> list[list[str]]:
         ["perplexity", f"{evaluation.perplexity:.4f}"],
         ["training loss at the end", train_loss],
         ["answers ended by EOS", percent(measured.stopped)],
+        *([] if bleu is None else [["BLEU, each input by itself", f"{bleu.score:.2f} ({bleu.signature})"]]),
     ]
 
 

@@ -16,7 +16,7 @@ LAYERS = (
     ("live_run",),
     ("recording", "estimate", "inspection"),
     ("history", "checkpoint", "figures", "analysis"),
-    ("training",),
+    ("training", "bleu"),
     ("evaluation",),
     ("decoding", "optim", "run_folder"),
     ("models",),
