@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from core.sections import Section
 
 MIN_DISTINCT_SEQUENCES = 1_000
+LONGEST_PROMPT = 12  # characters of a text's line that may be given, the rest to be written
 # Tokens in the longest number of one, two and three digits; "thousand" is one more. A test holds them.
 LONGEST_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
 
@@ -186,4 +187,30 @@ class NumberWordsConfig(Section):
         return longest[digits - 1] if digits <= 3 else longest[digits - 4] + 1 + longest[2]
 
 
-TaskConfig = DigitsConfig | NumbersConfig | WordsConfig | AdditionConfig | PatternsConfig | NumberWordsConfig
+class TextConfig(Section):
+    """Lines of text, to be written character by character."""
+
+    size_field: ClassVar[str] = "max_length"
+
+    family: Literal["text"] = "text"
+    max_length: Annotated[int, Field(ge=16, le=250, description="characters in a line; the rest is cut off")] = 64
+
+    @property
+    def longest_source(self) -> int:
+        """Characters of a line's beginning that may be given."""
+        return LONGEST_PROMPT
+
+    @property
+    def longest_answer(self) -> int:
+        """Characters in the longest line."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """The task in a few words."""
+        return f"write lines of the Psalms and Proverbs, up to {self.max_length} characters"
+
+
+TaskConfig = (
+    DigitsConfig | NumbersConfig | WordsConfig | AdditionConfig | PatternsConfig | NumberWordsConfig | TextConfig
+)

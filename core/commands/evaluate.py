@@ -54,6 +54,8 @@ def _print(
     print(f"parameters      {count_parameters(published.model):9,}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
+    if published.task.open_ended:
+        print("                           of which nothing follows: many answers are as good as the reference")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     if bleu:

@@ -42,12 +42,14 @@ class Measured:
             ``eos_probability``, of EOS after the right answer, 0-1.
         steps: ``analysis.step_table`` of the first of them; empty where the model has no cross-attention.
         targets: what the training data holds.
+        open_ended: see ``Task.open_ended``.
     """
 
     evaluation: Evaluation
     sequences: pd.DataFrame
     steps: pd.DataFrame
     targets: TrainingTargets
+    open_ended: bool = False
 
     @property
     def exact_alone(self) -> float:
@@ -91,9 +93,8 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
                     if decoded.maps is not None and decoded.maps.cross is not None:
                         steps.append(_steps(task, places[part], chunk[part], decoded))
     sequences = pd.DataFrame(rows).set_index("sequence").sort_index()
-    return Measured(
-        evaluation, sequences, pd.concat(steps, ignore_index=True) if steps else pd.DataFrame(), targets_of(task)
-    )
+    table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
+    return Measured(evaluation, sequences, table, targets_of(task), task.open_ended)
 
 
 def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:

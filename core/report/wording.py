@@ -34,6 +34,11 @@ class Training:
 
 def verdict(measured: Measured) -> str:
     """Say in one sentence whether the model does its task."""
+    if measured.open_ended:
+        return (
+            "This model's task has many good answers to an input, so being exactly the reference says nothing; it "
+            f"finds held-out ones likely to a perplexity of {measured.evaluation.perplexity:.2f} per token."
+        )
     exact, total = measured.exact_alone, len(measured.sequences)
     right = int(measured.sequences.is_exact.sum())
     figure = f"{right:,} of {total:,} held-out inputs ({percent(exact)}) are answered exactly"

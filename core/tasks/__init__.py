@@ -1,6 +1,14 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.task_sections import AdditionConfig, NumbersConfig, NumberWordsConfig, PatternsConfig, TaskConfig, WordsConfig
+from core.task_sections import (
+    AdditionConfig,
+    NumbersConfig,
+    NumberWordsConfig,
+    PatternsConfig,
+    TaskConfig,
+    TextConfig,
+    WordsConfig,
+)
 from core.tasks.addition import Addition
 from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
@@ -8,6 +16,7 @@ from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
 from core.tasks.patterns import Patterns
 from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
+from core.tasks.text import Text
 from core.tasks.words import Words
 
 __all__ = [
@@ -32,6 +41,8 @@ def build_task(config: TaskConfig) -> Task:
     if isinstance(config, NumberWordsConfig):
         lengths = {"longest_source": config.longest_source, "longest_answer": config.longest_answer}
         return NumberWords(language=config.language, max_number=config.max_number, **lengths)
+    if isinstance(config, TextConfig):
+        return Text(max_length=config.max_length, longest_prompt=config.longest_source)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}
     if isinstance(config, NumbersConfig):
         return Numbers(**common, eos_in_targets=config.eos_in_targets)

@@ -19,7 +19,7 @@ LAYERS = (
     ("training", "bleu"),
     ("evaluation",),
     ("decoding", "optim", "run_folder"),
-    ("models",),
+    ("models", "ngram"),
     ("tasks",),
     ("vocab", "config"),
     ("task_sections", "optional"),
