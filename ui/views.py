@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from core.analysis import HeadScore
+from core.analysis import HeadScore, true_cells
 from core.config import ConfigError, Preset, load_preset
 from core.decoding import Strategy
 from core.inspection import Inspection
@@ -197,7 +197,7 @@ def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = Non
         "columns": _columns(seen, block),
         "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
         "uniform": next(iter(scores.values())).uniform if scores else None,
-        "marked": [[row, column + 1] for row, column in _true_cells(inspection)] if block == seen.source_block else [],
+        "marked": _true_cells(inspection) if block == seen.source_block else [],
         "selected": head or _best_head(scores),
         "row": row,
     }
@@ -233,8 +233,8 @@ def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:
     return [{"produced": step.produced, "read": step.read} for step in inspection.steps]
 
 
-def _true_cells(inspection: Inspection) -> list[tuple[int, int]]:
-    return list(enumerate(inspection.alignment))[: len(inspection.steps)]
+def _true_cells(inspection: Inspection) -> list[list[int]]:
+    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
 
 
 def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str, Any]:

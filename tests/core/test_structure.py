@@ -16,12 +16,13 @@ LAYERS = (
     ("live_run",),
     ("recording", "estimate", "inspection", "description"),
     ("history", "checkpoint", "figures", "analysis"),
-    ("training",),
+    ("training", "bleu"),
     ("evaluation",),
     ("decoding", "optim", "run_folder"),
-    ("models",),
+    ("models", "ngram"),
     ("tasks",),
     ("vocab", "config"),
+    ("task_sections", "optional"),
     ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}

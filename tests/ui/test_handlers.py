@@ -136,7 +136,7 @@ def test_a_form_read_while_a_new_draft_is_on_its_way_is_refused():
         ({"steps": 10.5}, "training.steps=10.5"),
         ({"batch_size": 0}, "training.batch_size=0"),
         ({"max_length": 100}, "max_seq_len=64"),
-        ({"transform": "sort"}, "task.transform='sort'"),
+        ({"transform": "shuffle"}, "task.transform='shuffle'"),
     ],
 )
 def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, changes: dict, part: str):
