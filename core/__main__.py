@@ -49,10 +49,12 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
     )
+    _add_device(train)
     _add_json(train)
 
     resume = commands.add_parser("resume", help="continue a stopped or interrupted run")
     _add_run(resume)
+    _add_device(resume)
     _add_json(resume)
 
     evaluate = commands.add_parser("evaluate", help="measure a run on held-out test sequences")
@@ -88,6 +90,15 @@ def _check_folder(folder: Path | None) -> None:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", required=True, metavar="NAME", help="name of a run")
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default="auto",
+        help="what to compute on (default: auto, the fastest there is); a run may go on on another",
+    )
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

@@ -143,7 +143,7 @@ def _eos_probabilities(model: Seq2Seq, pairs: Batch) -> list[float]:
 
 def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     table = step_table(task, pairs, decoded)
-    return table.assign(sequence=places.numpy()[table.sequence])
+    return table.assign(sequence=places.cpu().numpy()[table.sequence])
 
 
 def _until_eos(ids: list[int]) -> list[int]:

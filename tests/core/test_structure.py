@@ -17,11 +17,12 @@ LAYERS = (
     ("recording", "estimate", "inspection"),
     ("history", "checkpoint", "figures", "analysis"),
     ("training",),
+    ("objective",),
     ("evaluation",),
-    ("decoding", "optim", "run_folder"),
+    ("decoding", "optim", "schedules", "divergence", "run_folder"),
     ("models",),
     ("tasks",),
-    ("vocab", "config"),
+    ("vocab", "config", "devices"),
     ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}

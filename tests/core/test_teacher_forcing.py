@@ -9,7 +9,8 @@ from torch.testing import assert_close
 from core.checkpoint import load_state, save_state
 from core.evaluation import sequence_loss
 from core.models import Seq2Seq
-from core.training import EvaluationEvent, StepEvent, new_state, stepwise_logits, train
+from core.objective import stepwise_logits
+from core.training import EvaluationEvent, StepEvent, new_state, train
 from core.vocab import BOS_ID
 from tests.core.test_training import assert_same, essence
 
@@ -75,7 +76,7 @@ def test_gradients_are_those_of_the_tokens_read_as_if_they_had_been_given(preset
 
 
 def test_full_teacher_forcing_is_one_call_that_draws_nothing(preset_of, monkeypatch):
-    monkeypatch.setattr("core.training.stepwise_logits", None)
+    monkeypatch.setattr("core.objective.stepwise_logits", None)
     for name in ("transformer", "gru"):
         state = new_state(preset_of(name))
         again = new_state(preset_of(name))
@@ -88,7 +89,7 @@ def test_full_teacher_forcing_is_one_call_that_draws_nothing(preset_of, monkeypa
 def test_the_share_of_true_tokens_is_the_one_asked_for(preset_of, ratio, monkeypatch):
     shares = []
     monkeypatch.setattr(
-        "core.training.stepwise_logits",
+        "core.objective.stepwise_logits",
         lambda model, batch, is_true: shares.append(is_true.float().mean().item()) or model(batch.src, batch.tgt_in)[0],
     )
     changes = {"training.teacher_forcing": ratio, "training.batch_size": 500, "training.steps": 2}
