@@ -98,6 +98,29 @@ def test_the_share_of_true_tokens_is_the_one_asked_for(preset_of, ratio, monkeyp
 
 
 @FAMILIES
+def test_scheduled_sampling_reads_less_of_the_truth_every_step(preset_of, family, monkeypatch):
+    shares = []
+    monkeypatch.setattr(
+        "core.objective.stepwise_logits",
+        lambda model, batch, is_true: shares.append(is_true.float().mean().item()) or model(batch.src, batch.tgt_in)[0],
+    )
+    changes = {"teacher_forcing": 0.2, "teacher_forcing_schedule": "linear", "batch_size": 1000, "steps": 5}
+    preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
+    list(train(new_state(preset)))
+    assert shares == pytest.approx([0.8, 0.6, 0.4, 0.2], abs=0.03)  # and the first, all true, in one call
+
+
+@FAMILIES
+def test_scheduled_sampling_learns(preset_of, family):
+    changes = {"teacher_forcing": 0.0, "teacher_forcing_schedule": "linear", "steps": 60, "evaluate_every": 60}
+    changes |= {"batch_size": 32}
+    preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
+    events = list(train(new_state(preset)))
+    first, last = (event.evaluation.loss for event in events if isinstance(event, EvaluationEvent))
+    assert last < first - 0.15
+
+
+@FAMILIES
 def test_half_of_the_truth_is_enough_to_learn_from(preset_of, family):
     changes = {
         "training.teacher_forcing": 0.5,
