@@ -81,7 +81,7 @@ def inspect(model: Seq2Seq, task: Task, text: str) -> Inspection:
         )
     ids = task.src_vocab.encode(typed)
     symbols = task.src_vocab.decode(ids)
-    src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=next(model.parameters()).device)
+    src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=model.device)
     started = time.perf_counter()
     decoded = decode(model, src, max_steps=model.max_seq_len, num_candidates=NUM_CANDIDATES, need_weights=True)
     seconds = time.perf_counter() - started
