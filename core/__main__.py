@@ -1,4 +1,4 @@
-"""The command line: ``python -m core train | resume | evaluate | decode | report | presets``.
+"""The command line: ``python -m core train | resume | evaluate | decode | report | describe | bench | presets``.
 
 Bad input ends with exit code 2 and one line on standard error; ``--json`` puts one JSON object on the last line
 of standard output.
@@ -43,12 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     train = commands.add_parser("train", help="train a preset and keep it as a run")
-    train.add_argument("--preset", required=True, help="name of a preset, or path of a YAML file")
     train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
-    train.add_argument("--seed", type=int, help="short for --set training.seed=N")
-    train.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
-    )
+    _add_preset(train)
     _add_device(train)
     _add_json(train)
 
@@ -60,18 +56,31 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", help="measure a run on held-out test sequences")
     _add_run(evaluate)
     evaluate.add_argument("--sequences", type=int, default=10_000, help="how many (default: 10000)")
+    _add_strategy(evaluate)
     _add_json(evaluate)
 
     decode = commands.add_parser("decode", help="let a run answer one input")
     _add_run(decode)
     decode.add_argument("input", help='for example "4 8 2 9"')
+    decode.add_argument("--prefix", default="", metavar="TOKENS", help='what the answer must begin with, e.g. "9 2"')
+    _add_strategy(decode)
     _add_json(decode)
+
+    bench = commands.add_parser("bench", help="measure how fast something runs on this machine")
+    bench.add_argument("what", choices=["decode"], help="what to measure")
+    _add_json(bench)
 
     report = commands.add_parser("report", help="measure a run and write a report on it")
     _add_run(report)
     report.add_argument("--sequences", type=int, default=10_000, help="test sequences to use (default: 10000)")
     report.add_argument("--out", type=Path, metavar="FOLDER", help="where to (default: report/ in the run's folder)")
     _add_json(report)
+
+    describe = commands.add_parser("describe", help="show a preset's model: parameters, shapes, memory")
+    _add_preset(describe)
+    describe.add_argument("--batch-size", type=int, help="sequences in a batch (default: several sizes)")
+    describe.add_argument("--length", type=int, help="tokens of source and target (default: several lengths)")
+    _add_json(describe)
 
     presets = commands.add_parser("presets", help="list the presets")
     _add_json(presets)
@@ -88,6 +97,14 @@ def _check_folder(folder: Path | None) -> None:
         raise InputError(f"--checkpoints={folder} is a file; it must be a folder")
 
 
+def _add_preset(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--preset", required=True, help="name of a preset, or path of a YAML file")
+    parser.add_argument("--seed", type=int, help="short for --set training.seed=N")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
+    )
+
+
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", required=True, metavar="NAME", help="name of a run")
 
@@ -99,6 +116,20 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="what to compute on (default: auto, the fastest there is); a run may go on on another",
     )
+
+
+def _add_strategy(parser: argparse.ArgumentParser) -> None:
+    """Add the options of decoding; what they may be is checked with the rest of the strategy."""
+    group = parser.add_argument_group("how tokens are chosen")
+    group.add_argument("--strategy", default="greedy", metavar="KIND", help="greedy (default), beam or sample")
+    group.add_argument("--repetition-penalty", metavar="R", help="makes written tokens less likely (default: 1, not)")
+    group.add_argument("--beam-size", metavar="K", help="beam: beginnings kept at every step (default: 4)")
+    group.add_argument("--length-penalty", metavar="A", help="beam: favours long answers (default: 1; 0 does not)")
+    group.add_argument("--n-best", metavar="N", help="beam: answers to rank, at most K (default: 1)")
+    group.add_argument("--temperature", metavar="T", help="sample: sharper below 1, flatter above (default: 1)")
+    group.add_argument("--top-k", metavar="K", help="sample: from the K likeliest tokens (default: 0, all)")
+    group.add_argument("--top-p", metavar="P", help="sample: from the likeliest with that share (default: 1, all)")
+    group.add_argument("--seed", metavar="N", help="sample: start of the random numbers (default: 0)")
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ NO_SOURCE = -1
 
 @dataclass(frozen=True)
 class HeadScore:
-    """How well one cross-attention head points at the source of each answer token.
+    """How well one head that looks at the source points at the token each answer token comes from.
 
     Attributes:
         layer, head: numbered from 1.
@@ -46,8 +46,8 @@ def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
     return columns.to(pairs.src.device)
 
 
-def score_cross_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.Tensor) -> list[HeadScore]:
-    """Score every cross-attention head against the true alignment.
+def score_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.Tensor) -> list[HeadScore]:
+    """Score every head's attention over the source against the true alignment.
 
     This is the expected-pattern score: a head that copies every token from where it stands has share 1; one that
     looks everywhere alike has the uniform share.
@@ -80,14 +80,15 @@ def score_cross_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.T
 
 
 def score_decoded(task: Task, pairs: Batch, decoded: Decoded) -> list[HeadScore]:
-    """Score the cross-attention of a decode that recorded its maps; [] where there is nothing to score."""
-    if decoded.maps is None or decoded.maps.cross is None:
+    """Score the attention over the source of a decode that recorded its maps; [] where there is nothing to score."""
+    weights = None if decoded.maps is None else decoded.maps.over_source(pairs.src.shape[1])
+    if weights is None:
         return []
     columns = true_columns(task, pairs, steps=decoded.tokens.shape[1])
     columns = columns.masked_fill(decoded.tokens == PAD_ID, NO_SOURCE)  # after its EOS a sequence makes no steps
     if (columns == NO_SOURCE).all():
         return []
-    return score_cross_heads(decoded.maps.cross, columns, pairs.src)
+    return score_heads(weights, columns, pairs.src)
 
 
 def best_of_layer(scores: Sequence[HeadScore], layer: int) -> HeadScore:
@@ -106,7 +107,7 @@ def frame_labels(symbols: Sequence[str]) -> list[str]:
 
 
 def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
-    """Tell for every cross-attention head and every step of a decode where it looked and what came of it.
+    """Tell for every head and every step of a decode where in the source it looked and what came of it.
 
     Args:
         pairs: sources of one length, without PAD, and their references.
@@ -118,10 +119,11 @@ def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
         - ``length``: symbols in the answer; the step of that number is the one to write EOS at;
         - ``true_column``: the source column the step's token comes from, -1 where there is none;
         - ``looked_at``: the column with the largest weight; ``share``: the weight on the true one, 0-1;
-        - ``entropy``: of the weights, divided by the log of the number of keys, 0-1;
+        - ``entropy``: of the weights over the source, divided by the log of the number of its tokens, 0-1;
         - ``is_right``: whether the step wrote the token of the reference.
     """
-    weights = decoded.maps.cross  # (L, B, H, T, S)
+    weights = decoded.maps.over_source(pairs.src.shape[1])  # (L, B, H, T, S)
+    spread = weights / weights.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
     layers, _, heads, steps, keys = weights.shape
     columns = true_columns(task, pairs, steps=steps)
     reference = torch.nn.functional.pad(pairs.tgt_out, (0, max(0, steps - pairs.tgt_out.shape[1])))[:, :steps]
@@ -131,7 +133,7 @@ def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     of_heads = {
         "share": weights.gather(-1, index).squeeze(-1).masked_fill(columns[None, :, None] == NO_SOURCE, 0.0),
         "looked_at": weights.argmax(dim=-1),
-        "entropy": torch.special.entr(weights).sum(dim=-1) / math.log(keys),
+        "entropy": torch.special.entr(spread).sum(dim=-1) / math.log(keys),
     }
     of_steps = {
         "true_column": columns,

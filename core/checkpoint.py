@@ -22,12 +22,12 @@ _PLAIN_FIELDS = (
     "evaluated_step",
     "best_loss",
     "best_step",
-    "loss_sum",
     "sequences_seen",
     "seconds",
     "threads",
 )
-_LATER_FIELDS = ("last_loss", "last_gradient_norm")  # missing from states saved before there were such
+# Older states have none of these; only means and messages shown are the less exact.
+_LATER_FIELDS = {"loss_sum": 0.0, "last_loss": None, "last_gradient_norm": None}
 _STEP_STRIDE = 1_000_003
 _log = logging.getLogger(__name__)
 
@@ -85,8 +85,8 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingSt
     try:
         for name in _PLAIN_FIELDS:
             setattr(state, name, facts[name])
-        for name in _LATER_FIELDS:
-            setattr(state, name, facts.get(name))
+        for name, otherwise in _LATER_FIELDS.items():
+            setattr(state, name, facts.get(name, otherwise))
         _restore_generator(state, tensors["generator"], facts.get("device", "cpu"))
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
     except (KeyError, TypeError, RuntimeError) as error:

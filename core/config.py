@@ -18,6 +18,7 @@ from core.sections import ModelConfig, Section, TaskConfig, TrainingConfig
 PRESET_FOLDER = Path(__file__).resolve().parent.parent / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
 SPECIAL_TOKENS_IN_SOURCE = 2  # BOS and EOS
+MAX_SHARE_FIXED = 0.75  # of all sequences in a fixed training set: four fifths are in the training split
 
 
 class ConfigError(LabError):
@@ -44,6 +45,16 @@ class Preset(Section):
             raise ValueError(
                 f"task.max_length={self.task.max_length} with BOS and EOS needs {needed} positions, "
                 f"more than model.max_seq_len={self.model.max_seq_len}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_fixed_set_can_be_drawn(self) -> "Preset":
+        most = int(self.task.num_distinct * MAX_SHARE_FIXED)
+        if self.training.training_sequences > most:
+            raise ValueError(
+                f"training.training_sequences={self.training.training_sequences} must not be above {most}: "
+                f"the task has {self.task.num_distinct} different sequences, and some are held out"
             )
         return self
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from core.decoding import decode
+from core.decoding import GREEDY, Strategy, decode
 from core.models import Seq2Seq
 from core.tasks import Batch
 from core.vocab import EOS_ID, PAD_ID
@@ -24,7 +24,7 @@ class Evaluation:
         sequences: number of pairs.
         loss: nats per token, mean over non-PAD tokens, teacher-forced.
         token_accuracy: share of non-PAD tokens predicted right, teacher-forced, 0-1.
-        exact_match: share of sequences that greedy, free-running decoding writes exactly, its own EOS included, 0-1.
+        exact_match: share of sequences that free-running decoding writes exactly, its own EOS included, 0-1.
     """
 
     sequences: int
@@ -69,8 +69,11 @@ def with_eos(rows: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def evaluate(model: Seq2Seq, pairs: Batch) -> Evaluation:
+def evaluate(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> Evaluation:
     """Measure a model on pairs; its mode and its weights are left as they were.
+
+    Args:
+        strategy: how tokens are chosen in free-running decoding.
 
     Raises:
         ValueError: there are no pairs.
@@ -87,13 +90,12 @@ def evaluate(model: Seq2Seq, pairs: Batch) -> Evaluation:
             correct += ((logits.argmax(dim=-1) == chunk.tgt_out) & real).sum().item()
             tokens += real.sum().item()
             # A decode that is not finished after the reference's last step is wrong whatever follows.
-            decoded = decode(model, chunk.src, max_steps=chunk.tgt_out.shape[1])
-            exact += is_exact(decoded.tokens, with_eos(chunk.tgt_out)).sum().item()
+            exact += count_exact(model, chunk, strategy, max_steps=chunk.tgt_out.shape[1])
     return Evaluation(len(pairs), loss / tokens, correct / tokens, exact / len(pairs))
 
 
 @torch.no_grad()
-def exact_match_alone(model: Seq2Seq, pairs: Batch) -> float:
+def exact_match_alone(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> float:
     """Return the share of sequences (0-1) written exactly when each is decoded by itself, as typed input is.
 
     It equals ``Evaluation.exact_match`` unless the model reads the padding behind a sequence.
@@ -101,9 +103,19 @@ def exact_match_alone(model: Seq2Seq, pairs: Batch) -> float:
     exact = 0
     with evaluation_mode(model):
         for _, chunk in without_padding(pairs):
-            decoded = decode(model, chunk.src, max_steps=min(chunk.tgt_out.shape[1], model.max_seq_len))
-            exact += is_exact(decoded.tokens, with_eos(chunk.tgt_out)).sum().item()
+            exact += count_exact(model, chunk, strategy, max_steps=min(chunk.tgt_out.shape[1], model.max_seq_len))
     return exact / len(pairs)
+
+
+def count_exact(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int) -> int:
+    """Decode pairs, as many at once as memory allows for the strategy, and count those that are written exactly."""
+    exact = 0
+    at_once = max(1, CHUNK // strategy.rows_per_source)
+    for start in range(0, len(pairs), at_once):
+        part = pairs[start : start + at_once]
+        decoded = decode(model, part.src, max_steps=max_steps, strategy=strategy)
+        exact += is_exact(decoded.tokens, with_eos(part.tgt_out)).sum().item()
+    return exact
 
 
 def without_padding(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:

@@ -77,6 +77,7 @@ class LiveRun:
                 "step": state.step,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
                 "best_step": state.best_step if state.best_step >= 0 else None,
+                "sequences_seen": state.sequences_seen,
                 "seconds": state.seconds,
             }
         )

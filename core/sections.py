@@ -30,13 +30,17 @@ class SequencesConfig(Section):
         low, high = self.min_length, self.max_length
         if low > high:
             raise ValueError(f"task.min_length={low} must not be above task.max_length={high}")
-        distinct = sum(self.num_symbols**length for length in range(low, high + 1))
-        if distinct < MIN_DISTINCT_SEQUENCES:
+        if self.num_distinct < MIN_DISTINCT_SEQUENCES:
             raise ValueError(
-                f"task.min_length={low} and task.max_length={high} allow only {distinct} different sequences; "
+                f"task.min_length={low} and task.max_length={high} allow only {self.num_distinct} different sequences; "
                 f"at least {MIN_DISTINCT_SEQUENCES} are needed to hold some out for validation and test"
             )
         return self
+
+    @property
+    def num_distinct(self) -> int:
+        """How many different sequences there are."""
+        return sum(self.num_symbols**length for length in range(self.min_length, self.max_length + 1))
 
 
 class DigitsConfig(SequencesConfig):
@@ -70,23 +74,35 @@ class WordsConfig(SequencesConfig):
 TaskConfig = DigitsConfig | NumbersConfig | WordsConfig
 
 
-class TransformerConfig(Section):
-    """The encoder-decoder Transformer of Vaswani et al. 2017 ("Attention Is All You Need")."""
+class BlocksConfig(Section):
+    """What models of Transformer blocks have in common."""
 
-    family: Literal["transformer"] = "transformer"
+    family: str
     d_model: Annotated[int, Field(ge=4, le=1024, description="width of every token's vector")] = 64
     num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads in every layer")] = 4
-    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
-    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
     d_ff: Annotated[int, Field(ge=4, le=4096, description="width inside the feed-forward network")] = 128
     max_seq_len: Annotated[int, Field(ge=4, le=512, description="most tokens a sequence may have, BOS and EOS in")] = 64
     dropout: Annotated[float, Field(ge=0, le=0.9, description="share of activations zeroed in training")] = 0.0
+    norm: Annotated[
+        Literal["post", "pre"], Field(description="layer norm behind each sublayer, as in the paper, or before it")
+    ] = "post"
+    positions: Annotated[
+        Literal["sinusoidal", "learned", "none", "alibi"],
+        Field(description="how places are told apart; alibi, by distance, also serves beyond the lengths trained on"),
+    ] = "sinusoidal"
+    activation: Annotated[
+        Literal["relu", "gelu"], Field(description="between the two maps of the feed-forward network")
+    ] = "relu"
+    tied: Annotated[
+        Literal["none", "output", "all"],
+        Field(description="what shares its weights: nothing, output and target embedding, or source embedding too"),
+    ] = "none"
 
     @model_validator(mode="after")
-    def _heads_divide_the_width(self) -> "TransformerConfig":
+    def _widths_fit(self) -> "BlocksConfig":
         if self.d_model % self.num_heads:
             raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
-        if self.d_model % 2:
+        if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
         return self
 
@@ -94,6 +110,21 @@ class TransformerConfig(Section):
     def d_k(self) -> int:
         """Width of one head's queries and keys."""
         return self.d_model // self.num_heads
+
+
+class TransformerConfig(BlocksConfig):
+    """The encoder-decoder Transformer of Vaswani et al. 2017 ("Attention Is All You Need")."""
+
+    family: Literal["transformer"] = "transformer"
+    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
+    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
+
+
+class DecoderOnlyConfig(BlocksConfig):
+    """A causal language model: it reads the input as the beginning of what it goes on to write."""
+
+    family: Literal["decoder-only"] = "decoder-only"
+    num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
 
 
 class RecurrentConfig(Section):
@@ -108,7 +139,7 @@ class RecurrentConfig(Section):
     mask_padding: Annotated[bool, Field(description="keep the encoder from running over PAD")] = True
 
 
-ModelConfig = TransformerConfig | RecurrentConfig
+ModelConfig = TransformerConfig | DecoderOnlyConfig | RecurrentConfig
 
 
 class TrainingConfig(Section):

@@ -67,6 +67,8 @@ class Written:
     def rows(self, index: torch.Tensor) -> "Written":
         return self
 
+    reordered = rows
+
 
 class ScriptedModel(Seq2Seq):
     """Writes what ``answers`` says for each source, whatever it reads; for tests of what surrounds a model.

@@ -10,6 +10,7 @@ from core.inspection import inspect
 from core.report import write_report
 from core.runs import Runs
 from ui.errors import shown
+from ui.preset_form import CPU
 from ui.report_tab import SEQUENCES
 from ui.views import BLOCK_NAMES, Block, Seen, answer_value, progress_since, run_list, viewer_value
 
@@ -55,8 +56,9 @@ def expose(runs: Runs) -> None:
         written = write_report(runs, run, sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
-    for function in (list_runs, train, stop, resume, progress, decode, attention, report):
+    for function in (list_runs, train, stop, resume, progress, decode, attention):
         gr.api(shown(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
+    gr.api(shown(report), api_name="report", **CPU)
 
 
 def _layers(seen: Seen) -> str:

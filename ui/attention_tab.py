@@ -82,7 +82,7 @@ def attention_of(
 
 def place_in(seen: Seen, block: Block, layer: str | None) -> tuple[Block, int]:
     """Return the block and the layer that are shown of a decode when these are asked for."""
-    block = block if seen.layers(block) else "cross"
+    block = block if seen.layers(block) else seen.source_block
     count = seen.layers(block)
     return block, int(layer) if layer and layer.isdigit() and 1 <= int(layer) <= count else count
 

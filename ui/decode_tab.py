@@ -68,7 +68,8 @@ def decode(runs: Runs, run: str | None, text: str) -> tuple[Seen | None, list[An
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, None, None]
     which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
-    glance = viewer_value(seen, "cross", seen.layers("cross")) if seen.layers("cross") else None
+    block = seen.source_block
+    glance = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
     return seen, [{"text": which}, answer_value(seen), glance]
 
 

@@ -14,7 +14,7 @@ from ui.components import run_bar
 from ui.errors import shown
 from ui.preset_form import QUIET
 from ui.scripts import script
-from ui.views import BLOCK_NAMES, Seen, run_list
+from ui.views import BLOCK_NAMES, Block, Seen, run_list
 
 MAX_INPUT = 2_000
 TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
@@ -66,7 +66,12 @@ def build_page(runs: Runs) -> gr.Blocks:
             **QUIET,
         ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
         bar.pick(_picked, None, run, **QUIET)
-        bar.status(partial(train_tab.run_shown, runs), run, train.of_run, **QUIET).then(answer, view, decoded, **QUIET)
+        bar.status(
+            lambda current: [*train_tab.run_shown(runs, current), *report_tab.run_shown(runs, current)],
+            run,
+            [*train.of_run, *report.of_run],
+            **QUIET,
+        ).then(answer, view, decoded, **QUIET)
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
@@ -135,9 +140,19 @@ def _address(run: str | None, text: str, block: str, layer: str | None) -> str:
     return urlencode({name: value for name, value in view.items() if value})
 
 
+def _source(seen: Seen | None) -> Block:
+    return seen.source_block if seen else "cross"
+
+
 def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [gr.Tabs(selected="attention"), *attention_of(seen, "cross", None, row=int(event.step))]
+    return [
+        gr.Tabs(selected="attention"),
+        *attention_of(seen, _source(seen), None, row=int(event.step)),
+    ]
 
 
 def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [gr.Tabs(selected="attention"), *attention_of(seen, "cross", None, head=int(event.head))]
+    return [
+        gr.Tabs(selected="attention"),
+        *attention_of(seen, _source(seen), None, head=int(event.head)),
+    ]

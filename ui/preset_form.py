@@ -21,7 +21,7 @@ from ui.settings_form import Setting, all_settings, control, hint_of, hints_with
 from ui.views import base_of, changes_in_words
 
 QUIET = {"api_visibility": "private", "show_progress": "hidden"}
-_CPU = {"concurrency_id": "cpu", "concurrency_limit": 2}
+CPU = {"concurrency_id": "cpu", "concurrency_limit": 2}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Form:
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
         listen(opened, inputs, outputs, **QUIET).then(
-            lambda draft: described(draft.start, draft.base, timed=True), self.draft, self.summary, **QUIET, **_CPU
+            lambda draft: described(draft.start, draft.base, timed=True), self.draft, self.summary, **QUIET, **CPU
         )
 
 
@@ -117,7 +117,7 @@ def build(first: Preset, start: Callable[[Preset], str], run: gr.State) -> Form:
         [summary, problem, *controls],
         trigger_mode="always_last",
         **QUIET,
-    ).then(partial(check_timed, settings), form.filled, summary, **QUIET, **_CPU)
+    ).then(partial(check_timed, settings), form.filled, summary, **QUIET, **CPU)
     train.click(partial(started, start, settings), form.filled, [run, problem], **QUIET)
     save.click(shown(partial(as_yaml, settings)), form.filled, saved, **QUIET).success(
         None, saved, None, js=script("download_preset"), api_visibility="private"

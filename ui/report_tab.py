@@ -2,23 +2,26 @@
 
 import base64
 import io
+import json
 import zipfile
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.errors import LabError
-from core.report import PAGE_FILE, REPORT_FILES, write_report
-from core.run_folder import RunFolder
+from core.report import FIGURES_FILE, PAGE_FILE, REPORT_FILES, write_report
+from core.run_folder import ACTIVE, RunFolder
 from core.runs import Runs
 from ui.components import notice, report_view
-from ui.preset_form import QUIET
+from ui.preset_form import CPU, QUIET
 
 SEQUENCES = 2_000  # a few seconds on two cores; the command line takes more
 EMPTY = {"run": None, "written": None}
+NO_RUN = {"text": "No run yet: train one first."}
 
 
 @dataclass(frozen=True)
@@ -42,41 +45,56 @@ def build(runs: Runs, run: gr.State) -> ReportTab:
     view = report_view(partial(saved, runs), partial(bundle, runs))
     tab = ReportTab(message, view)
     button.click(_measuring, run, [message, button], **QUIET).then(
-        partial(write, runs), run, [message, button], concurrency_id="cpu", concurrency_limit=2, **QUIET
-    ).then(lambda current: run_shown(runs, current)[1], run, view, **QUIET)
+        partial(write, runs), run, message, **QUIET, **CPU
+    ).then(partial(_written, runs), run, [button, view], **QUIET)
     return tab
 
 
-def write(runs: Runs, run: str | None) -> tuple[dict[str, Any], Any]:
-    """Measure a run and save its report; return the message to show, and the button as it was."""
-    again = gr.update(interactive=True)
+def write(runs: Runs, run: str | None) -> dict[str, Any]:
+    """Measure a run and save its report; return the message to show."""
     if run is None:
-        return {"text": "No run yet: train one first."}, again
+        return NO_RUN
     try:
         report = write_report(runs, run, sequences=SEQUENCES)
         report.save(RunFolder(runs.root, run).report)
     except LabError as error:
-        return {"text": str(error), "problem": True}, again
-    return {"text": report.summary}, again
+        return {"text": str(error), "problem": True}
+    return {"text": f"{run}: {report.summary}"}
 
 
 def run_shown(runs: Runs, run: str | None) -> list[Any]:
     """Return what the tab shows of the current run: whether there is a report, and which."""
     if run is None:
-        return [{"text": "No run yet: train one first."}, EMPTY]
-    folder = RunFolder(runs.root, run)
-    page = folder.report / PAGE_FILE
-    if not page.is_file():
+        return [NO_RUN, EMPTY]
+    folder = RunFolder(runs.root, run).report
+    if not (folder / PAGE_FILE).is_file():
         text = f"No report on {run} yet. Writing one measures it on {SEQUENCES:,} held-out inputs: a few seconds."
         return [{"text": text}, {"run": run, "written": None}]
-    written = page.stat().st_mtime
-    is_old = folder.best.exists() and folder.best.stat().st_mtime > written
-    text = f"{run} was trained on since this report; write it again." if is_old else ""
-    return [{"text": text}, {"run": run, "written": written}]
+    text = f"This report is of other weights than {run} has now; write it again." if _is_old(runs, run, folder) else ""
+    return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}]
+
+
+def _is_old(runs: Runs, run: str, folder: Path) -> bool:
+    """Tell whether a report is of weights that the run, done training, would not answer with."""
+    info = runs.info(run)
+    if info.status in ACTIVE:
+        return False  # its weights change every moment; the report says of which step it is
+    try:
+        about = json.loads((folder / FIGURES_FILE).read_text())
+        return (about["weights"], about["step"]) != ("best", info.best_step)
+    except (OSError, ValueError, TypeError, KeyError):
+        return True
 
 
 def _measuring(run: str | None) -> tuple[dict[str, str], Any]:
+    if run is None:
+        return NO_RUN, gr.skip()
     return {"text": f"Measuring {run} on {SEQUENCES:,} held-out inputs …"}, gr.update(interactive=False)
+
+
+def _written(runs: Runs, run: str | None) -> tuple[Any, dict[str, Any]]:
+    """Make the button ready again, whatever happened, and show the current run's report."""
+    return gr.update(interactive=True), run_shown(runs, run)[1]
 
 
 class ReportRequest(BaseModel):

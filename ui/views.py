@@ -26,6 +26,11 @@ _HOW_TO_READ: dict[Block, str] = {
     "encoder": "Each row is an input token, the columns are the input tokens it looked at while the encoder made sense "
     "of the whole. Rows sum to 1.",
 }
+_HOW_TO_READ_WITHOUT_ENCODER = (
+    "Each row is one step of writing the answer, labelled with the token it produced and the one it had just read; the "
+    "columns are the input and, behind it, the tokens of the answer read by then. This model reads its input as the "
+    "beginning of what it writes. Rows sum to 1."
+)
 _WITHOUT_ENCODER_ATTENTION = (
     " This model reads its input token by token, so a column stands for everything read up to its token."
 )
@@ -43,6 +48,11 @@ class Seen:
         """Return how many layers have maps of a kind; 0 where the model has no such attention."""
         maps = getattr(self.inspection.maps, block)
         return 0 if maps is None else maps.shape[0]
+
+    @property
+    def source_block(self) -> Block:
+        """The kind of attention that looks at the input while the answer is written."""
+        return "cross" if self.layers("cross") else "decoder"
 
 
 def run_list(runs: Runs) -> dict[str, Any]:
@@ -132,18 +142,18 @@ def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = Non
     """Return one layer's heads for the attention viewer; layer and head are numbered from 1."""
     inspection = seen.inspection
     weights = getattr(inspection.maps, block)[layer - 1, 0].numpy()  # (H, Tq, Tk)
-    scores = {score.head: score for score in inspection.scores if score.layer == layer and block == "cross"}
+    scores = {score.head: score for score in inspection.scores if score.layer == layer and block == seen.source_block}
     layers = seen.layers(block)
     return {
         "title": f"{BLOCK_NAMES[block].capitalize()}, layer {layer} of {layers}",
-        "caption": _HOW_TO_READ[block] + ("" if seen.layers("encoder") else _WITHOUT_ENCODER_ATTENTION),
+        "caption": _caption(seen, block),
         "block": block,
         "layer": layer,
         "rows": _row_labels(inspection, block),
-        "columns": inspection.source_labels if block != "decoder" else [step.read for step in inspection.steps],
+        "columns": _columns(seen, block),
         "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
         "uniform": next(iter(scores.values())).uniform if scores else None,
-        "marked": [[row, column + 1] for row, column in _true_cells(inspection)] if block == "cross" else [],
+        "marked": [[row, column + 1] for row, column in _true_cells(inspection)] if block == seen.source_block else [],
         "selected": head or _best_head(scores),
         "row": row,
     }
@@ -153,6 +163,19 @@ def _message(progress: Progress) -> str:
     if progress.place is not None:
         return f"waiting for a free place: number {progress.place} in the queue"
     return progress.info.message
+
+
+def _caption(seen: Seen, block: Block) -> str:
+    if not seen.layers("cross"):
+        return _HOW_TO_READ_WITHOUT_ENCODER
+    return _HOW_TO_READ[block] + ("" if seen.layers("encoder") else _WITHOUT_ENCODER_ATTENTION)
+
+
+def _columns(seen: Seen, block: Block) -> list[str]:
+    source, read = seen.inspection.source_labels, [step.read for step in seen.inspection.steps]
+    if block != "decoder":
+        return source
+    return read if seen.layers("cross") else [*source, *read]
 
 
 def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:

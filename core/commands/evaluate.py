@@ -4,32 +4,36 @@ import argparse
 import json
 import time
 
-from core.analysis import HeadScore, best_of_layer, score_decoded
-from core.decoding import decode
+from core.analysis import HeadScore, best_of_layer
+from core.commands.strategy_options import strategy_in_words, strategy_of
+from core.decoding import GREEDY, Strategy
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
-from core.models import Seq2Seq, count_parameters
+from core.models import count_parameters
+from core.report import measure
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Published, Runs
-from core.tasks import Batch, fixed_pairs
+from core.tasks import fixed_pairs
 
 MAX_SEQUENCES = 1_000_000
-SCORED_SEQUENCES = 1_000  # recorded attention takes memory; a thousand are plenty for a mean
+SCORED_SEQUENCES = 1_000  # plenty for a mean
 
 
 def run(options: argparse.Namespace) -> int:
     """Print exact match, token accuracy, loss, and how well the last layer's heads point at their source."""
     check_sequences(options.sequences)
+    strategy = strategy_of(options)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
     pairs = fixed_pairs(published.task, options.sequences, split="test")
     started = time.perf_counter()
-    evaluation = evaluate(published.model, pairs)
+    evaluation = evaluate(published.model, pairs, strategy=strategy)
     seconds = time.perf_counter() - started
-    alone = exact_match_alone(published.model, pairs)
-    scores = cross_scores(published.model, published, pairs[:SCORED_SEQUENCES])
-    _print(published, evaluation, alone, scores)
+    alone = exact_match_alone(published.model, pairs, strategy=strategy)
+    scores = measure(published.model, published.task, pairs[:SCORED_SEQUENCES]).head_scores()
+    _print(published, evaluation, alone, scores, strategy)
     if options.json:
-        print(json.dumps(_as_json(published, evaluation, alone, scores, seconds)))
+        said = _as_json(published, evaluation, alone, scores, seconds)
+        print(json.dumps(said | {"strategy": strategy.model_dump()}))
     return 0
 
 
@@ -39,15 +43,13 @@ def check_sequences(sequences: int) -> None:
         raise InputError(f"--sequences={sequences} must be from 1 to {MAX_SEQUENCES}")
 
 
-def cross_scores(model: Seq2Seq, published: Published, pairs: Batch) -> list[HeadScore]:
-    """Score every cross-attention head on the decodes of some pairs."""
-    decoded = decode(model, pairs.src, max_steps=pairs.tgt_out.shape[1], need_weights=True)
-    return score_decoded(published.task, pairs, decoded)
-
-
-def _print(published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore]) -> None:
+def _print(
+    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], strategy: Strategy
+) -> None:
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
     print(f"parameters      {count_parameters(published.model):9,}")
+    if strategy != GREEDY:
+        print(f"written by      {strategy_in_words(strategy)}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
@@ -55,8 +57,8 @@ def _print(published: Published, evaluation: Evaluation, alone: float, scores: l
     if scores:
         best = best_of_layer(scores, max(score.layer for score in scores))
         print(
-            f"cross-attention, last layer: head {best.head} puts {best.share:.1%} of its attention on the true source "
-            f"token (uniform attention: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of steps"
+            f"attention over the input, last layer: head {best.head} puts {best.share:.1%} of it on the true token "
+            f"(uniform attention: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of steps"
         )
 
 

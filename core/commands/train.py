@@ -22,7 +22,7 @@ from core.training import EvaluationEvent, Event, StepEvent, TrainingState, new_
 
 def run(options: argparse.Namespace) -> int:
     """Train a new run to its end, or until Ctrl+C, which saves it first."""
-    preset = _preset(options.preset).with_changes(_changes(options.set, options.seed))
+    preset = preset_of(options)
     device = device_named(options.device)
     folder = RunFolder.create(options.checkpoints or DEFAULT_ROOT, preset, name=options.run)
     return train_with_bar(
@@ -50,6 +50,11 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *,
     if as_json:
         print(json.dumps(_summary(folder.name, preset, state, info.status)))
     return 1 if info.status == "failed" else 0
+
+
+def preset_of(options: argparse.Namespace) -> Preset:
+    """Return the preset that the options name, with the changes they ask for."""
+    return _preset(options.preset).with_changes(_changes(options.set, options.seed))
 
 
 def _preset(name_or_path: str) -> Preset:

@@ -3,14 +3,15 @@
 import torch
 
 from core.models.attention import AttentionMaps
+from core.models.decoder_only import DecoderOnly
 from core.models.initialisation import initialise
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer
-from core.sections import ModelConfig, RecurrentConfig
+from core.sections import DecoderOnlyConfig, ModelConfig, RecurrentConfig
 from core.tasks import Task
 
-__all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "parameters_of"]
+__all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "outline_model", "parameters_of"]
 
 
 def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> Seq2Seq:
@@ -27,10 +28,15 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
     return model.to(generator.device)
 
 
+def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
+    """Return such a model with shapes and no content: its tensors are on PyTorch's meta device and take no memory."""
+    with torch.device("meta"):
+        return _assemble(config, task, None)
+
+
 def parameters_of(config: ModelConfig, task: Task) -> int:
     """Return how many parameters such a model has, without the memory for them."""
-    with torch.device("meta"):
-        return count_parameters(_assemble(config, task, None))
+    return count_parameters(outline_model(config, task))
 
 
 def count_parameters(model: torch.nn.Module) -> int:
@@ -51,14 +57,19 @@ def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None
             mask_padding=config.mask_padding,
             generator=generator,
         )
-    return Transformer(
-        **sides,
-        d_model=config.d_model,
-        num_heads=config.num_heads,
-        num_encoder_layers=config.num_encoder_layers,
-        num_decoder_layers=config.num_decoder_layers,
-        d_ff=config.d_ff,
-        max_seq_len=config.max_seq_len,
-        dropout=config.dropout,
-        generator=generator,
-    )
+    blocks = {
+        "d_model": config.d_model,
+        "num_heads": config.num_heads,
+        "d_ff": config.d_ff,
+        "max_seq_len": config.max_seq_len,
+        "dropout": config.dropout,
+        "norm": config.norm,
+        "positions": config.positions,
+        "activation": config.activation,
+        "tied": config.tied,
+        "generator": generator,
+    }
+    if isinstance(config, DecoderOnlyConfig):
+        return DecoderOnly(**sides, **blocks, num_layers=config.num_layers)
+    depths = {"num_encoder_layers": config.num_encoder_layers, "num_decoder_layers": config.num_decoder_layers}
+    return Transformer(**sides, **blocks, **depths)

@@ -23,7 +23,7 @@ class AttentionMaps:
 
     Attributes:
         encoder: (L, B, H, S, S) float, or None if the model has no such heads.
-        decoder: (L, B, H, T, T) float, or None.
+        decoder: (L, B, H, T, T) float, or None; of a model without an encoder (L, B, H, T, S + T), the source first.
         cross: (L, B, H, T, S) float, or None.
     """
 
@@ -31,19 +31,32 @@ class AttentionMaps:
     decoder: torch.Tensor | None
     cross: torch.Tensor | None
 
+    def over_source(self, length: int) -> torch.Tensor | None:
+        """Return where writing looked in a source of that many tokens, (L, B, H, T, S), or None.
 
-def attention_weights(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        That is cross-attention or, of a decoder that read the source itself, the source's part of its self-attention.
+        """
+        if self.cross is not None or self.decoder is None:
+            return self.cross
+        return self.decoder[..., :length]
+
+
+def attention_weights(
+    query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None, bias: torch.Tensor | None = None
+) -> torch.Tensor:
     """Compute softmax(Q Kᵀ / √d_k), the weights of Vaswani et al. 2017, eq. 1.
 
     Args:
         query: (B, H, Tq, K) float.
         key: (B, H, Tk, K) float.
         mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend.
+        bias: float, broadcastable to the same; added to the scores.
 
     Returns:
         (B, H, Tq, Tk) float; each row sums to 1, or is all zeros where nothing may be attended to.
     """
-    return masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), mask)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    return masked_softmax(scores if bias is None else scores + bias, mask)
 
 
 def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -61,8 +74,9 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), self- and cross-attention alike.
 
-    All heads run as one batched product. The weights are computed explicitly when they are asked for or when
-    dropout falls on them; otherwise PyTorch's fused kernel gives the same output without storing them.
+    All heads run as one batched product. The weights are computed explicitly when they are asked for, when
+    dropout falls on them or a bias is added; otherwise PyTorch's fused kernel gives the same output without storing
+    them.
 
     Args:
         d_model: width of queries, keys and output.
@@ -89,7 +103,13 @@ class MultiHeadAttention(nn.Module):
         return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
 
     def forward(
-        self, x: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor | None, *, need_weights: bool = False
+        self,
+        x: torch.Tensor,
+        keys_values: KeysValues,
+        mask: torch.Tensor | None,
+        *,
+        bias: torch.Tensor | None = None,
+        need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Let every position of ``x`` attend to keys and values.
 
@@ -97,14 +117,15 @@ class MultiHeadAttention(nn.Module):
             x: (B, Tq, D) float, the states that ask.
             keys_values: what ``keys_values`` returned for the states that are looked at.
             mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend; None lets all attend to all.
+            bias: float, broadcastable to the same; added to the scores before the softmax.
             need_weights: also return the weights.
 
         Returns:
             (B, Tq, D) output, and (B, H, Tq, Tk) weights or None.
         """
         query, (key, value) = self._split_heads(self.w_q(x)), keys_values
-        if need_weights or self.dropout.is_active:
-            weights = attention_weights(query, key, mask)
+        if need_weights or self.dropout.is_active or bias is not None:
+            weights = attention_weights(query, key, mask, bias)
             heads = self.dropout(weights) @ value  # (B, H, Tq, K)
         else:
             weights = None

@@ -3,21 +3,27 @@
 import torch
 from torch import nn
 
+from core.models.embeddings import Embedding
+
 
 def initialise(model: nn.Module, generator: torch.Generator) -> None:
     """Set every parameter anew, in place.
 
     Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have variance 1 / d_model,
-    so that after the scaling by √d_model they are as large as the positions added to them. Recurrent matrices
-    are orthogonal, each gate's by itself, so that states neither fade nor explode over many steps.
+    so that after the scaling by √d_model they are as large as the positions added to them; learned positions begin
+    as large as the sines they replace. Recurrent matrices are orthogonal, each gate's by itself, so that states
+    neither fade nor explode over many steps.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight, generator=generator)
+            if module.weight is not None:  # tied to an embedding
+                nn.init.xavier_uniform_(module.weight, generator=generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.GRU | nn.GRUCell):
             _initialise_gates(module, generator)
+        elif isinstance(module, Embedding) and isinstance(module.positions, nn.Parameter):
+            nn.init.normal_(module.positions, std=0.5**0.5, generator=generator)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5, generator=generator)
         elif isinstance(module, nn.LayerNorm):

@@ -65,6 +65,10 @@ class RecurrentCache:
         keys, values = self.memory
         return RecurrentCache(self.hidden[:, index], (keys[index], values[index]), self.past)
 
+    def reordered(self, index: torch.Tensor) -> "RecurrentCache":
+        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        return replace(self, hidden=self.hidden[:, index])
+
 
 class Decoder(nn.Module):
     """A stack of GRU layers that, at each step, first looks at the source with its last state."""
@@ -143,7 +147,7 @@ class Recurrent(Seq2Seq):
         self.max_seq_len = max_seq_len
         self.mask_padding = mask_padding
         common = {"dropout": dropout, "generator": generator}
-        embedding = common | {"d_model": d_embedding, "max_seq_len": max_seq_len, "has_positions": False}
+        embedding = common | {"d_model": d_embedding, "max_seq_len": max_seq_len, "positions": "none"}
         self.src_embedding = Embedding(vocab_size=src_vocab_size, **embedding)
         self.tgt_embedding = Embedding(vocab_size=tgt_vocab_size, **embedding)
         stack = common | {"d_embedding": d_embedding, "d_hidden": d_hidden, "num_layers": num_layers}

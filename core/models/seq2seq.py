@@ -19,17 +19,20 @@ class Memory:
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
         weights: (L, B, H, S, S) float, the encoder's attention, or None.
         final: (L, B, D) float, where each recurrent layer ended, or None.
+        past: what a decoder that read the source itself goes on from, or None.
     """
 
     states: torch.Tensor
     mask: torch.Tensor
     weights: torch.Tensor | None = None
     final: torch.Tensor | None = None
+    past: "Cache | None" = None
 
     def rows(self, index: torch.Tensor) -> "Memory":
         """Return the memory of a batch made of these rows, (N,) int64: in another order, some left out, some twice."""
         weights, final = (None if each is None else each[:, index] for each in (self.weights, self.final))
-        return Memory(self.states[index], self.mask[index], weights, final)
+        past = None if self.past is None else self.past.rows(index)
+        return Memory(self.states[index], self.mask[index], weights, final, past)
 
 
 class Cache(Protocol):
@@ -37,6 +40,12 @@ class Cache(Protocol):
 
     def rows(self, index: torch.Tensor) -> Self:
         """Return the cache of a batch made of these rows, (N,) int64; see ``Memory.rows``."""
+
+    def reordered(self, index: torch.Tensor) -> Self:
+        """Return the cache in which each row goes on from row ``index`` (B,) int64, one of the same source.
+
+        The same as ``rows``, but cheaper: what belongs to a source need not be moved.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,8 @@ class Decoding:
     Attributes:
         logits: (B, T, V) float, scores of each token's successor.
         cache: hand it to the next call, which then continues behind these tokens.
-        decoder_weights: (L, B, H, T, past + T) float, or None.
+        decoder_weights: (L, B, H, T, past + T) float, or None; a decoder that read the source itself looks back
+            further, at (L, B, H, T, S + past + T).
         cross_weights: (L, B, H, T, S) float, or None.
     """
 

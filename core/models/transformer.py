@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from core.models.embeddings import Embedding
-from core.models.layers import DecoderLayer, EncoderLayer, LayerCache
+from core.models.embeddings import Output, Positions, Tied, embeddings
+from core.models.layers import Activation, DecoderLayer, EncoderLayer, LayerCache, Norm
+from core.models.positions import alibi_bias, alibi_slopes
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.vocab import PAD_ID
 
@@ -22,9 +23,13 @@ class TransformerCache:
         """Return the cache of a batch made of these rows, (N,) int64."""
         return TransformerCache(tuple(layer.rows(index) for layer in self.layers), self.past)
 
+    def reordered(self, index: torch.Tensor) -> "TransformerCache":
+        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        return TransformerCache(tuple(layer.reordered(index) for layer in self.layers), self.past)
+
 
 class Transformer(Seq2Seq):
-    """Encoder and decoder stacks of post-norm layers, with separate embeddings and a biased output projection.
+    """Encoder and decoder stacks between embeddings and a biased output projection.
 
     Args:
         src_vocab_size, tgt_vocab_size: tokens of each side, special ones included.
@@ -34,7 +39,15 @@ class Transformer(Seq2Seq):
         d_ff: width inside the feed-forward network.
         max_seq_len: most tokens on either side, BOS and EOS included.
         dropout: share zeroed on embeddings, attention weights and sublayer outputs in training.
+        norm: layer norm behind each sublayer ("post", the paper's) or before it ("pre"), then also behind each stack.
+        positions: added to the embeddings ("sinusoidal", "learned"), a bias on self-attention by distance ("alibi"),
+            or none at all.
+        activation: of the feed-forward networks.
+        tied: "output" gives the output projection the target embedding's weights, "all" the source embedding too.
         generator: source of the dropout; None draws from PyTorch's global one.
+
+    Raises:
+        ValueError: all embeddings are to be tied, but the two vocabularies differ in size.
     """
 
     def __init__(
@@ -49,27 +62,43 @@ class Transformer(Seq2Seq):
         d_ff: int,
         max_seq_len: int,
         dropout: float = 0.0,
+        norm: Norm = "post",
+        positions: Positions = "sinusoidal",
+        activation: Activation = "relu",
+        tied: Tied = "none",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.max_seq_len = max_seq_len
         common = {"d_model": d_model, "dropout": dropout, "generator": generator}
-        self.src_embedding = Embedding(vocab_size=src_vocab_size, max_seq_len=max_seq_len, **common)
-        self.tgt_embedding = Embedding(vocab_size=tgt_vocab_size, max_seq_len=max_seq_len, **common)
-        layer = common | {"num_heads": num_heads, "d_ff": d_ff}
+        self.src_embedding, self.tgt_embedding = embeddings(
+            src_vocab_size=src_vocab_size,
+            tgt_vocab_size=tgt_vocab_size,
+            tied=tied,
+            positions=positions,
+            max_seq_len=max_seq_len,
+            **common,
+        )
+        layer = common | {"num_heads": num_heads, "d_ff": d_ff, "norm": norm, "activation": activation}
         self.encoder_layers = nn.ModuleList(EncoderLayer(**layer) for _ in range(num_encoder_layers))
         self.decoder_layers = nn.ModuleList(DecoderLayer(**layer) for _ in range(num_decoder_layers))
-        self.output = nn.Linear(d_model, tgt_vocab_size)
+        # States that no norm has touched on their way through a pre-norm stack need one behind it.
+        self.encoder_norm, self.decoder_norm = (
+            nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2)
+        )
+        self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
+        self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
 
     def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
         """Read a source; see ``Seq2Seq.encode``."""
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
-        x = self.src_embedding(src)
+        embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
+        x, bias = embed(src), self._bias(src.shape[1])
         weights = []
         for layer in self.encoder_layers:
-            x, layer_weights = layer(x, mask, need_weights=need_weights)
+            x, layer_weights = layer(x, mask, bias=bias, need_weights=need_weights)
             weights.append(layer_weights)
-        return Memory(x, mask, torch.stack(weights) if need_weights else None)
+        return Memory(self.encoder_norm(x), mask, torch.stack(weights) if need_weights else None)
 
     def decode(
         self,
@@ -82,18 +111,29 @@ class Transformer(Seq2Seq):
         """Read the next target tokens; see ``Seq2Seq.decode``."""
         if cache is None:
             cache = TransformerCache(tuple(layer.new_cache(memory.states) for layer in self.decoder_layers))
-        tgt_mask = causal_mask(tgt_in.shape[1], past=cache.past, device=tgt_in.device)
-        x = self.tgt_embedding(tgt_in, start=cache.past)
+        length, past = tgt_in.shape[1], cache.past
+        visible = {
+            "tgt_mask": causal_mask(length, past=past, device=tgt_in.device),
+            "src_mask": memory.mask,
+            "bias": self._bias(length, past=past),
+        }
+        x = self.tgt_embedding(tgt_in, start=past)
         caches, self_weights, cross_weights = [], [], []
         for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
-            x, layer_cache, of_self, of_cross = layer(
-                x, layer_cache, tgt_mask=tgt_mask, src_mask=memory.mask, need_weights=need_weights
-            )
+            x, layer_cache, of_self, of_cross = layer(x, layer_cache, **visible, need_weights=need_weights)
             caches.append(layer_cache)
             self_weights.append(of_self)
             cross_weights.append(of_cross)
         stacked = (torch.stack(self_weights), torch.stack(cross_weights)) if need_weights else (None, None)
-        return Decoding(self.output(x), TransformerCache(tuple(caches), cache.past + tgt_in.shape[1]), *stacked)
+        logits = self.output(self.decoder_norm(x), self.tgt_embedding)
+        return Decoding(logits, TransformerCache(tuple(caches), past + length), *stacked)
+
+    def _bias(self, length: int, *, past: int = 0) -> torch.Tensor | None:
+        """Return what distance adds to the self-attention of ``length`` tokens behind ``past`` ones, if anything."""
+        if self.slopes is None:
+            return None
+        places = torch.arange(past + length, device=self.slopes.device)[None]
+        return alibi_bias(self.slopes, places[:, past:], places)
 
 
 def causal_mask(length: int, *, past: int = 0, device: torch.device | None = None) -> torch.Tensor | None:

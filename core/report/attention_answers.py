@@ -11,8 +11,10 @@ import pandas as pd
 from core.analysis import HeadScore, best_of_layer
 from core.report.measuring import Measured
 from core.report.numerals import count, percent
+from core.report.wording import COMPARABLE
 
-CLEAR, PARTIAL = 0.9, 0.5  # share of steps whose largest weight is on the true token
+CLEAR, PARTIAL = 0.9, 0.5  # share of steps whose largest weight is at the commonest place
+GAIN = 0.05  # of tokens written right: less is no difference worth a sentence
 SHOWN_MISALIGNED = 5
 
 
@@ -47,16 +49,10 @@ def answers(measured: Measured) -> list[Answer]:
 
 
 def _patterns(head: HeadScore, aligned: pd.DataFrame, steps: pd.DataFrame) -> Answer:
-    if head.hits >= CLEAR:
-        opening = "A clear one: the head follows the task's own map from answer to input."
-    elif head.hits >= PARTIAL:
-        opening = "A partial one: the head often looks where the task says, but not reliably."
-    else:
-        opening = "None that follows the task: the head mostly looks elsewhere than where the written token comes from."
     offsets = (aligned.looked_at - aligned.true_column).value_counts(normalize=True)
     offset, share = int(offsets.index[0]), float(offsets.iloc[0])
     sentences = [
-        opening,
+        _opening(offset, share),
         f"Over {count(len(aligned), 'step')} {percent(head.share)} of its attention falls on the input token that the "
         f"written one comes from; looking everywhere alike would give {percent(head.uniform)}.",
         f"The largest weight is most often {_place(offset)} ({percent(share)} of the steps).",
@@ -69,6 +65,15 @@ def _patterns(head: HeadScore, aligned: pd.DataFrame, steps: pd.DataFrame) -> An
     ]
     table = [["symbols", "entropy", "attention on the true token"], *rows]
     return Answer("What patterns does the attention show?", sentences, table)
+
+
+def _opening(offset: int, share: float) -> str:
+    follows = "follows the task's own map from answer to input" + ("" if offset == 0 else f", {_place(offset)}")
+    if share >= CLEAR:
+        return f"A clear one: the head {follows}."
+    if share >= PARTIAL:
+        return f"A partial one: the head often {follows}, but not reliably."
+    return "None that follows the task: the head mostly looks elsewhere than where the written token comes from."
 
 
 def _place(offset: int) -> str:
@@ -116,29 +121,27 @@ def _use(measured: Measured, aligned: pd.DataFrame) -> Answer:
         if len(group)
     ]
     sentences = [f"Tokens written: {'; '.join(parts)}."]
-    if hit.all() or not hit.any():
-        sentences.append("So there is nothing to compare: this run does not tell what happens otherwise.")
+    if min(hit.sum(), (~hit).sum()) < COMPARABLE:
+        sentences.append("That is too little to compare: this run hardly tells what happens otherwise.")
+    elif aligned.is_right[hit].mean() - aligned.is_right[~hit].mean() > GAIN:
+        sentences.append("So looking at the true token goes with writing it.")
     else:
-        gain = aligned.is_right[hit].mean() - aligned.is_right[~hit].mean()
+        sentences.append("So where this head looks says little about whether the right token is written.")
+    by_length = measured.exact_by_length(least=COMPARABLE)
+    if len(by_length) > 1 and measured.exact_alone > 0:
+        (first, shortest), *_, (last, longest) = by_length.items()
         sentences.append(
-            "So looking at the true token goes with writing it."
-            if gain > 0.05
-            else "So where this head looks says little about whether the right token is written: other heads, or the "
-            "states themselves, carry what is needed."
+            "A model that squeezed its whole input into one vector would do worse the longer the input; this one "
+            f"answers {percent(shortest)} of the inputs with {count(first, 'symbol')} exactly and {percent(longest)} "
+            f"of those with {last}."
         )
-    by_length = measured.sequences.groupby("length").is_exact.mean()
-    sentences.append(
-        "A model that squeezed its whole input into one vector would do worse the longer the input; this one answers "
-        f"{percent(by_length.iloc[0])} of the inputs with {count(by_length.index[0], 'symbol')} exactly and "
-        f"{percent(by_length.iloc[-1])} of those with {by_length.index[-1]}."
-    )
     sentences.append("These are observations: where a head looked is not by itself why the model wrote what it did.")
     return Answer("Does the attention help?", sentences)
 
 
 def _ends(measured: Measured, steps: pd.DataFrame) -> Answer:
     parts = {
-        "first": steps[(steps.step == 0) & (steps.length > 0)],
+        "first": steps[steps.step == 0],
         "between": steps[(steps.step > 0) & (steps.step < steps.length - 1)],
         "last symbol": steps[(steps.step == steps.length - 1) & (steps.step > 0)],
         "EOS": steps[steps.step == steps.length],

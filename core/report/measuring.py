@@ -1,5 +1,6 @@
 """Measure a model for its report: every sequence decoded by itself, and every step looked into."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
@@ -13,7 +14,9 @@ from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.vocab import EOS_ID, PAD_ID
 
-LOOKED_INTO = 1_000  # sequences whose attention is recorded: it takes memory, and these are plenty for a mean
+LOOKED_INTO = 1_000  # sequences whose attention is recorded: plenty for a mean
+MAX_STEPS_RECORDED = 4_000_000  # over all heads: what the table of steps may hold
+MAX_WEIGHTS_RECORDED = 50_000_000  # at once, 4 bytes each
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class Measured:
         """Share of sequences that ended by EOS, 0-1."""
         return float(self.sequences.stopped.mean())
 
+    def exact_by_length(self, *, least: int = 1) -> pd.Series:
+        """Return the share of exact answers (0-1) by the number of symbols, where there are at least that many."""
+        groups = self.sequences.groupby("length").is_exact
+        return groups.mean()[groups.size() >= least]
+
     def head_scores(self) -> list[HeadScore]:
         """Score every cross-attention head on the steps that have a true source token."""
         if self.steps.empty:
@@ -80,16 +88,15 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
         ValueError: there are no pairs.
     """
     evaluation = evaluate(model, pairs)
+    pairs = Batch(pairs.src, with_eos(pairs.tgt))
     rows, steps = [], []
     with evaluation_mode(model):
-        for places, chunk in without_padding(Batch(pairs.src, with_eos(pairs.tgt))):
-            look = places < LOOKED_INTO
-            for part, need_weights in ((look, True), (~look, False)):
-                if part.any():
-                    decoded = decode(model, chunk.src[part], max_steps=model.max_seq_len, need_weights=need_weights)
-                    rows += _rows(model, task, places[part], chunk[part], decoded)
-                    if decoded.maps is not None and decoded.maps.cross is not None:
-                        steps.append(_steps(task, places[part], chunk[part], decoded))
+        for places, chunk in without_padding(pairs):
+            decoded = decode(model, chunk.src, max_steps=model.max_seq_len)
+            rows += _rows(model, task, places, chunk, decoded)
+        for places, chunk in _looked_into(model, pairs):
+            decoded = decode(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
+            steps.append(_steps(task, places, chunk, decoded))
     sequences = pd.DataFrame(rows).set_index("sequence").sort_index()
     return Measured(
         evaluation, sequences, pd.concat(steps, ignore_index=True) if steps else pd.DataFrame(), targets_of(task)
@@ -106,6 +113,20 @@ def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:
         with_eos=(batch.tgt.gather(1, last) == EOS_ID).float().mean().item(),
         lengths=tuple(lengths.unique().tolist()),
     )
+
+
+def _looked_into(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
+    """Yield the first pairs in chunks without padding, as many at once and in all as there is room to record."""
+    source = pairs.src[:1]
+    first = decode(model, source, max_steps=1, need_weights=True).maps.over_source(source.shape[1])
+    if first is None:
+        return
+    heads, longest = first.shape[0] * first.shape[2], model.max_seq_len
+    count = min(LOOKED_INTO, MAX_STEPS_RECORDED // (heads * longest) + 1)
+    at_once = MAX_WEIGHTS_RECORDED // (heads * longest * 2 * longest) + 1
+    for places, chunk in without_padding(pairs[:count]):
+        for rows in torch.arange(len(chunk)).split(at_once):
+            yield places[rows], chunk[rows]
 
 
 def _rows(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> list[dict]:

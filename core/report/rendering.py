@@ -43,8 +43,9 @@ def as_html(markdown: str, *, title: str, pictures: dict[str, bytes]) -> str:
 
 def plain(text: str) -> str:
     """Escape text for Markdown, on one line, so that a stranger's text stays what it is."""
-    escaped = re.sub(r"([\\`*_\[\]<|&])", r"\\\1", re.sub(r"[ \t\r\n]+", " ", text.strip()))
-    return re.sub(r"^(\d*)([-+=>#.)])", r"\1\\\2", escaped)  # what a list, a quotation or a heading begins with
+    escaped = re.sub(r"([\\`*_\[\]<|&~])", r"\\\1", re.sub(r"[ \t\r\n]+", " ", text.strip()))
+    # What a list, a quotation or a heading begins with:
+    return re.sub(r"^(\d*)([.)](?=\s|$)|(?<!\d)[-+=>#])", r"\1\\\2", escaped)
 
 
 def table(rows: list[list[str]]) -> str:

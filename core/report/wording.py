@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 
-import pandas as pd
-
 from core.report.measuring import Measured
 from core.report.numerals import count, percent
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5
+COMPARABLE = 30  # inputs or steps: of fewer a share says little
 PADDING_GAP = 0.02  # of exact match: more cannot be rounding
 FREE_RUNNING_GAP = 0.1
 OVERFITTED = 2.0  # validation loss over training loss
+GUESSING, CERTAIN = 0.9, 1.5  # loss over that of guessing: no better, and much worse
 SMALL_LOSS = 0.05  # nats per token: below it, such a ratio says nothing
 
 
@@ -20,16 +20,16 @@ class Training:
 
     Attributes:
         step, steps: updates made so far, and asked for.
-        train_loss: mean over the last evaluation's span, nats per token; None where nothing was trained.
+        message: why it ended, if there is something to say about that.
+        train_loss: of these very weights on the fixed set they were trained on, nats per token; None without one.
         guessing_loss: what guessing every token alike would cost, ln of the vocabulary's size.
-        is_fixed_set: whether it trains on a fixed set of sequences.
     """
 
     step: int
     steps: int
+    message: str
     train_loss: float | None
     guessing_loss: float
-    is_fixed_set: bool
 
 
 def verdict(measured: Measured) -> str:
@@ -65,13 +65,19 @@ def findings(measured: Measured, training: Training) -> list[str]:
 def _unfinished(training: Training) -> str:
     if training.step >= training.steps:
         return ""
-    return f"Its training is not finished: {training.step:,} of {training.steps:,} steps are made."
+    said = f"Its training is not finished: {training.step:,} of {training.steps:,} steps are made."
+    return f"{said} It ended because: {training.message}." if training.message else said
 
 
 def _untrained(measured: Measured, training: Training) -> str:
     loss = measured.evaluation.loss
-    if loss < 0.9 * training.guessing_loss:
+    if loss < GUESSING * training.guessing_loss:
         return ""
+    if loss > CERTAIN * training.guessing_loss:
+        return (
+            f"It is sure of wrong tokens: its loss is {loss:.2f} nats per token, and guessing all tokens alike would "
+            f"cost only {training.guessing_loss:.2f}."
+        )
     return (
         f"It has learned next to nothing: its loss is {loss:.2f} nats per token, and guessing all tokens alike costs "
         f"{training.guessing_loss:.2f}."
@@ -93,10 +99,10 @@ def _stopping(measured: Measured) -> str:
     if measured.stopped == 1:
         return ""
     endless = f"{percent(1 - measured.stopped)} of its answers never end." if measured.stopped else "No answer ends."
-    probability = measured.sequences.eos_probability.mean()
+    probability = measured.sequences.eos_probability[~measured.sequences.stopped].mean()
     said = (
-        f"{endless} Even after reading the whole right answer it gives EOS a probability of "
-        f"{percent(probability)} on average."
+        f"{endless} Fed the whole right answer to these inputs it gives EOS a probability of {percent(probability)} on "
+        "average."
     )
     targets = measured.targets
     if targets.with_eos == 0:
@@ -108,17 +114,16 @@ def _stopping(measured: Measured) -> str:
 
 
 def _lengths(measured: Measured) -> str:
-    by_length = exact_by_length(measured)
     lengths = measured.targets.lengths
     if len(lengths) == 1:
         return (
             f"Everything it was trained on has {count(lengths[0], 'symbol')}: it may have learned places instead of a "
             "rule, so try it on other lengths."
         )
-    shortest, longest = by_length.iloc[0], by_length.iloc[-1]
-    if abs(shortest - longest) < 1 - NEARLY:
+    by_length = measured.exact_by_length(least=COMPARABLE)
+    if len(by_length) < 2 or abs(by_length.iloc[0] - by_length.iloc[-1]) < 1 - NEARLY:
         return ""
-    first, last = by_length.index[0], by_length.index[-1]
+    (first, shortest), *_, (last, longest) = by_length.items()
     return (
         f"Length matters: of the inputs with {count(first, 'symbol')} {percent(shortest)} are answered exactly, of "
         f"those with {last} {percent(longest)}."
@@ -141,14 +146,9 @@ def _own_words(measured: Measured) -> str:
 
 def _overfitted(measured: Measured, training: Training) -> str:
     loss, train_loss = measured.evaluation.loss, training.train_loss
-    if not training.is_fixed_set or train_loss is None or loss < max(SMALL_LOSS, OVERFITTED * train_loss):
+    if train_loss is None or loss < max(SMALL_LOSS, OVERFITTED * train_loss):
         return ""
     return (
         f"It knows its training sentences better than the task: the loss is {train_loss:.3f} on them and {loss:.3f} on "
         "held-out ones."
     )
-
-
-def exact_by_length(measured: Measured) -> pd.Series:
-    """Return the share of exact answers (0-1) by the number of symbols in the input."""
-    return measured.sequences.groupby("length").is_exact.mean()

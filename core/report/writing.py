@@ -1,31 +1,28 @@
-"""Put a run's report together: what was measured, in tables, pictures and words."""
+"""Put a run's report together and save it."""
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from core.failures import KINDS
-from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
+from core.errors import LabError
+from core.evaluation import evaluate
 from core.files import write_atomically
-from core.history import History
-from core.inspection import Inspection, inspect, lengths_in_words
-from core.models import count_parameters
+from core.inspection import inspect
 from core.report.attention_answers import answers, best_head
 from core.report.measuring import Measured, measure
-from core.report.numerals import percent
+from core.report.pictures import PICTURES, draw
 from core.report.rendering import as_html, as_markdown
-from core.report.wording import Training, exact_by_length, findings, verdict
+from core.report.tables import Subject, by_length, examples, facts, figures, heads, kinds
+from core.report.wording import Training, findings, verdict
 from core.runs import Published, Runs
 from core.tasks import fixed_pairs
 
 EXAMPLES, FAILURES = 12, 8
-LOSS, ACCURACY = "loss.png", "accuracy.png"
-LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
-PAGE_FILE, TEXT_FILE = "report.html", "report.md"
-REPORT_FILES = (PAGE_FILE, TEXT_FILE, LOSS, ACCURACY, LENGTHS, HEATMAP)
+TRAINING_SEQUENCES = 2_000  # of a fixed set, to tell its loss
+PAGE_FILE, TEXT_FILE, FIGURES_FILE = "report.html", "report.md", "report.json"
+REPORT_FILES = (PAGE_FILE, TEXT_FILE, FIGURES_FILE, *PICTURES)
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,8 @@ class Report:
         summary: whether the model does its task, in a sentence.
         markdown: the whole, with its pictures named as files beside it.
         html: the same with its pictures in it.
-        pictures: PNG files by name; ``attention_heatmap.png`` is missing where there is no cross-attention.
+        pictures: PNG files by name; ``attention_heatmap.png`` is missing where there is no attention.
+        figures: the main ones for a program, and which weights they are of.
     """
 
     run: str
@@ -44,14 +42,22 @@ class Report:
     markdown: str
     html: str
     pictures: dict[str, bytes]
+    figures: dict[str, Any]
 
     def save(self, folder: Path) -> None:
-        """Write report.md, report.html and the pictures into a folder, which is made if need be."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, picture in self.pictures.items():
-            write_atomically(folder / name, picture)
-        write_atomically(folder / TEXT_FILE, self.markdown.encode())
-        write_atomically(folder / PAGE_FILE, self.html.encode())
+        """Write the report into a folder, which is made if need be.
+
+        Raises:
+            LabError: it cannot be written there.
+        """
+        files = {**self.pictures, TEXT_FILE: self.markdown.encode(), PAGE_FILE: self.html.encode()}
+        files[FIGURES_FILE] = json.dumps(self.figures, indent=1).encode()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, content in files.items():
+                write_atomically(folder / name, content)
+        except OSError as error:
+            raise LabError(f"the report cannot be written to {folder.name}: {error.strerror}") from error
 
 
 def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
@@ -63,159 +69,65 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
     Raises:
         RunError: there is no such run, or it has no weights yet.
     """
-    published, history = runs.published(name), runs.history(name)
+    published = runs.published(name)
+    training = _training(published, runs)
+    subject = Subject(published, runs.info(name), training.train_loss)
+    history = runs.history(name)
     measured = measure(published.model, published.task, fixed_pairs(published.task, sequences, split="test"))
-    training = _training(published, history, runs.info(name).step)
-    example = _example(published, measured)
-    pictures = _pictures(measured, history, example)
-    sequences_table = measured.sequences
+    example = inspect(published.model, published.task, " ".join(_middling_input(measured)))
+    head = best_head(measured)
+    pictures = draw(measured, history, example, head)
+    failed = measured.sequences[~measured.sequences.is_exact]
     context = {
         "run": name,
         "verdict": verdict(measured),
         "findings": findings(measured, training),
         "description": published.preset.description,
-        "facts": _facts(published, runs),
-        "figures": _figures(measured, training),
-        "by_length": _by_length(sequences_table),
-        "kinds": _kinds(sequences_table),
-        "examples": _examples(sequences_table.head(EXAMPLES)),
-        "failures": _examples(sequences_table[~sequences_table.is_exact].head(FAILURES)),
-        "heads": _heads(measured),
-        "heatmap_caption": _caption(measured, example),
+        "facts": facts(subject),
+        "figures": figures(measured, subject),
+        "by_length": by_length(measured),
+        "kinds": kinds(measured),
+        "examples": examples(measured.sequences.head(EXAMPLES)),
+        "failures": examples(failed.head(FAILURES)),
+        "heads": heads(measured),
+        "example": example,
+        "head": head,
         "answers": answers(measured),
-        "pictures": {name.removesuffix(".png"): name for name in pictures},
+        "pictures": {picture.removesuffix(".png"): picture for picture in pictures},
     }
     markdown = as_markdown(context)
-    return Report(
-        name, context["verdict"], markdown, as_html(markdown, title=f"Report: {name}", pictures=pictures), pictures
-    )
+    html = as_html(markdown, title=f"Report: {name}", pictures=pictures)
+    return Report(name, context["verdict"], markdown, html, pictures, _for_programs(subject, measured))
 
 
-def _training(published: Published, history: History, step: int) -> Training:
-    config = published.preset.training
-    evaluated = history.evaluations()["step"]
-    since = evaluated[-2] if len(evaluated) > 1 else -1
-    losses = history.points(since=since)["loss"]
-    return Training(
-        step=step,
-        steps=config.steps,
-        train_loss=sum(losses) / len(losses) if losses else None,
-        guessing_loss=math.log(len(published.task.tgt_vocab)),
-        is_fixed_set=config.training_sequences > 0,
-    )
-
-
-def _example(published: Published, measured: Measured) -> Inspection:
-    """Look into the first of the inputs whose length is in the middle."""
-    middle = measured.sequences.length.sort_values(ignore_index=True).iloc[len(measured.sequences) // 2]
-    symbols = measured.sequences[measured.sequences.length == middle].input.iloc[0]
-    return inspect(published.model, published.task, " ".join(symbols))
-
-
-def _pictures(measured: Measured, history: History, example: Inspection) -> dict[str, bytes]:
-    by_length = exact_by_length(measured)
-    counts = measured.sequences.groupby("length").size()
-    pictures = {LENGTHS: as_png(lengths_figure(list(by_length.index), list(by_length), list(counts)))}
-    evaluations = history.evaluations()
-    if evaluations["step"]:
-        pictures[LOSS] = as_png(loss_figure(history.points(), evaluations))
-        pictures[ACCURACY] = as_png(accuracy_figure(evaluations))
-    head = best_head(measured)
-    if head is not None:
-        figure = attention_figure(
-            example.maps.cross[head.layer - 1, 0, head.head - 1].numpy(),
-            rows=[step.produced for step in example.steps],
-            columns=example.source_labels,
-            title=f"cross-attention, layer {head.layer}, head {head.head}",
-            marked=[(row, column + 1) for row, column in enumerate(example.alignment[: len(example.steps)])],
-        )
-        pictures[HEATMAP] = as_png(figure)
-    return pictures
-
-
-def _facts(published: Published, runs: Runs) -> list[list[str]]:
-    preset, info = published.preset, runs.info(published.run)
-    config = preset.training
-    seen = f"{info.sequences_seen:,}"
+def _training(published: Published, runs: Runs) -> Training:
+    config, info = published.preset.training, runs.info(published.run)
+    train_loss = None
     if config.training_sequences:
-        seen += f", {info.sequences_seen / config.training_sequences:.1f} times a set of {config.training_sequences:,}"
-    return [
-        ["what", "value"],
-        ["preset", preset.name],
-        ["task", f"{preset.task.transform} {lengths_in_words(published.task)} {preset.task.family}"],
-        ["model", preset.model.family],
-        ["parameters", f"{count_parameters(published.model):,}"],
-        ["weights", f"{published.kind}, after step {published.step:,} of {config.steps:,}"],
-        ["training sequences seen", seen],
-        ["training time", f"{info.seconds:.1f} s"],
-        ["seed", str(config.seed)],
-        ["status", info.status],
-    ]
+        count = min(config.training_sequences, TRAINING_SEQUENCES)
+        train_loss = evaluate(published.model, fixed_pairs(published.task, count, split="train")).loss
+    return Training(info.step, config.steps, info.message, train_loss, math.log(len(published.task.tgt_vocab)))
 
 
-def _figures(measured: Measured, training: Training) -> list[list[str]]:
+def _middling_input(measured: Measured) -> list[str]:
+    """Return the first of the inputs whose length is in the middle."""
+    lengths = measured.sequences.length
+    middle = lengths.sort_values(ignore_index=True).iloc[len(lengths) // 2]
+    return measured.sequences[lengths == middle].input.iloc[0]
+
+
+def _for_programs(subject: Subject, measured: Measured) -> dict[str, Any]:
     evaluation = measured.evaluation
-    exact = int(measured.sequences.is_exact.sum())
-    train_loss = "–" if training.train_loss is None else f"{training.train_loss:.4f}"
-    return [
-        ["on the test set", "value"],
-        [
-            "exact match, each input by itself",
-            f"{percent(measured.exact_alone)} ({exact:,} of {evaluation.sequences:,})",
-        ],
-        ["exact match, in a padded batch", percent(evaluation.exact_match)],
-        ["token accuracy", percent(evaluation.token_accuracy)],
-        ["loss, nats per token", f"{evaluation.loss:.4f}"],
-        ["perplexity", f"{evaluation.perplexity:.4f}"],
-        ["training loss at the end", train_loss],
-        ["answers ended by EOS", percent(measured.stopped)],
-    ]
-
-
-def _by_length(sequences: pd.DataFrame) -> list[list[str]]:
-    groups = sequences.groupby("length").is_exact
-    rows = [[str(length), f"{len(exact):,}", percent(exact.mean())] for length, exact in groups]
-    return [["symbols", "inputs", "exact match"], *rows]
-
-
-def _kinds(sequences: pd.DataFrame) -> list[list[str]]:
-    counts = sequences.kind.value_counts()
-    rows = [
-        [kind, f"{counts[kind]:,}", percent(counts[kind] / len(sequences)), meaning]
-        for kind, meaning in KINDS.items()
-        if kind in counts
-    ]
-    return [["kind", "answers", "share", "meaning"], *rows]
-
-
-def _examples(sequences: pd.DataFrame) -> list[dict[str, Any]]:
-    return [
-        {
-            "input": " ".join(sequence.input),
-            "output": " ".join(sequence.output) + ("" if sequence.stopped else " …") or "(nothing)",
-            "reference": " ".join(sequence.reference),
-            "match": "match" if sequence.is_exact else "no match",
-            "kind": sequence.kind,
-        }
-        for sequence in sequences.itertuples()
-    ]
-
-
-def _heads(measured: Measured) -> list[list[str]]:
-    rows = [
-        [str(score.layer), str(score.head), percent(score.share), percent(score.hits), percent(score.uniform)]
-        for score in measured.head_scores()
-    ]
-    return [["layer", "head", "on the true token", "largest weight there", "uniform would be"], *rows]
-
-
-def _caption(measured: Measured, example: Inspection) -> str:
-    head = best_head(measured)
-    if head is None:
-        return ""
-    end = "" if example.stopped else " …"
-    return (
-        f"{' '.join(example.symbols)} → {' '.join(example.output)}{end}: layer {head.layer}, head {head.head}, the one "
-        "of the last layer that looks most at the true tokens. Each row is a step of writing, labelled with the token "
-        "it wrote; the columns are the input; outlined is where the task says the token comes from."
-    )
+    return {
+        "run": subject.published.run,
+        "preset": subject.published.preset.name,
+        "weights": subject.published.kind,
+        "step": subject.published.step,
+        "sequences": evaluation.sequences,
+        "exact_match": evaluation.exact_match,
+        "exact_match_alone": measured.exact_alone,
+        "token_accuracy": evaluation.token_accuracy,
+        "loss": evaluation.loss,
+        "ended_by_eos": measured.stopped,
+        "summary": verdict(measured),
+    }

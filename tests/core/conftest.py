@@ -1,10 +1,15 @@
 """What tests of runs share."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from core.history import History
+from core.recording import train_recorded
+from core.run_folder import RunFolder
 from core.runs import Runs
+from core.training import new_state
 
 
 @pytest.fixture
@@ -24,3 +29,12 @@ def make(root) -> Iterator[Callable[..., Runs]]:
 @pytest.fixture
 def runs(make) -> Runs:
     return make()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny) -> Path:
+    """A folder with one finished run, ``done``."""
+    root = tmp_path_factory.mktemp("trained")
+    folder = RunFolder.create(root, tiny, name="done")
+    train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    return root

@@ -4,7 +4,7 @@ Everything is computed on the CPU. It shows on a machine without a GPU what a GP
 CPU by accident, or one handed to NumPy without having been fetched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -106,12 +106,19 @@ def _moved(value):
     return Elsewhere(value) if isinstance(value, torch.Tensor) and not isinstance(value, Elsewhere) else value
 
 
+def _by_way_of_the_cpu(function: Callable) -> Callable:
+    def make(data, *, device=HERE, **rest):
+        return data.to(device) if isinstance(data, torch.Tensor) else function(data, **rest).to(device)
+
+    return make
+
+
 @contextmanager
 def pretended_gpu(monkeypatch) -> Iterator[None]:
     """Let ``cuda`` be there inside the block."""
     with monkeypatch.context() as patched, Pretence():
-        tensor = torch.tensor  # which looks past every mode, so it is led there by way of the CPU
-        patched.setattr(torch, "tensor", lambda data, *, device=HERE, **rest: tensor(data, **rest).to(device))
+        for name in ("tensor", "as_tensor"):  # which look past every mode, so they are led there by way of the CPU
+            patched.setattr(torch, name, _by_way_of_the_cpu(getattr(torch, name)))
         patched.setattr(torch, "Generator", Generator)
         patched.setattr(torch.cuda, "_lazy_init", lambda: None)  # there is nothing to prepare
         yield

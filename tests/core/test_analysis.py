@@ -7,8 +7,8 @@ from core.analysis import (
     HeadScore,
     best_of_layer,
     frame_labels,
-    score_cross_heads,
     score_decoded,
+    score_heads,
     step_labels,
     true_columns,
 )
@@ -54,7 +54,7 @@ def test_true_columns_of_copying_run_forwards(pairs):
 
 
 def test_a_perfect_map_scores_one_in_every_head(task, pairs):
-    scores = score_cross_heads(pointing(PERFECT), true_columns(task, pairs, steps=6), pairs.src)
+    scores = score_heads(pointing(PERFECT), true_columns(task, pairs, steps=6), pairs.src)
     assert [(score.layer, score.head) for score in scores] == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
     for score in scores:
         assert (score.share, score.hits) == (1.0, 1.0)
@@ -64,14 +64,14 @@ def test_a_perfect_map_scores_one_in_every_head(task, pairs):
 
 def test_a_map_shifted_by_one_scores_zero(task, pairs):
     shifted = [[(column + 1) % WIDTH for column in row] for row in PERFECT]
-    for score in score_cross_heads(pointing(shifted), true_columns(task, pairs, steps=6), pairs.src):
+    for score in score_heads(pointing(shifted), true_columns(task, pairs, steps=6), pairs.src):
         assert (score.share, score.hits) == (0.0, 0.0)
 
 
 def test_a_uniform_map_scores_the_uniform_share(task, pairs):
     real = (pairs.src != PAD_ID).float()
     weights = (real / real.sum(1, keepdim=True))[None, :, None, None].expand(LAYERS, 2, H, 6, WIDTH)
-    for score in score_cross_heads(weights, true_columns(task, pairs, steps=6), pairs.src):
+    for score in score_heads(weights, true_columns(task, pairs, steps=6), pairs.src):
         assert score.share == pytest.approx(score.uniform, abs=1e-6)
 
 
@@ -79,7 +79,7 @@ def test_each_head_gets_its_own_score(task, pairs):
     weights = pointing(PERFECT)
     weights[1, :, 2] = weights[1, :, 2].roll(1, dims=-1)
     weights[0, 1, 0] = weights[0, 1, 0].roll(1, dims=-1)  # one head, in the longer sequence only
-    scores = score_cross_heads(weights, true_columns(task, pairs, steps=6), pairs.src)
+    scores = score_heads(weights, true_columns(task, pairs, steps=6), pairs.src)
     shares = {(score.layer, score.head): score.share for score in scores}
     assert shares == {(1, 1): 3 / 8, (1, 2): 1.0, (1, 3): 1.0, (2, 1): 1.0, (2, 2): 1.0, (2, 3): 0.0}
 
@@ -89,7 +89,7 @@ def test_rows_of_the_end_and_of_padding_do_not_count(task, pairs):
     garbage = pointing(PERFECT)
     garbage[:, 0, :, 3:] = 0.77
     garbage[:, 1, :, 5:] = torch.nan
-    scores = score_cross_heads(garbage.nan_to_num(9.0), columns, pairs.src)
+    scores = score_heads(garbage.nan_to_num(9.0), columns, pairs.src)
     assert all((score.share, score.hits) == (1.0, 1.0) for score in scores)
 
 
@@ -112,7 +112,7 @@ def test_a_decode_without_maps_has_no_scores(task, pairs):
 
 def test_nothing_to_score_is_an_error(pairs):
     with pytest.raises(ValueError, match="no decoding step has a true source token"):
-        score_cross_heads(pointing(PERFECT), torch.full((2, 6), -1), pairs.src)
+        score_heads(pointing(PERFECT), torch.full((2, 6), -1), pairs.src)
 
 
 def test_an_untrained_model_scores_about_the_uniform_share(tiny, task):

@@ -26,6 +26,12 @@ def test_rows_of_memory_and_cache_go_on_as_the_rows_would(request, name):
     assert_close(again.cross_weights, expected.cross_weights[:, INDEX], atol=1e-6, rtol=0)
     if memory.weights is not None:
         assert torch.equal(some.weights, memory.weights[:, INDEX])
+    # In the order of the first four, each two of which had the same source: what is left to do is less.
+    pairs, order = torch.tensor([3, 3, 2, 2]), torch.tensor([1, 0, 3, 3])
+    first = model.decode(batch.tgt_in[:4, :2], model.encode(batch.src[pairs]))
+    moved, kept = first.cache.rows(order), first.cache.reordered(order)
+    again = [model.decode(batch.tgt_in[:4, 2:4], memory.rows(pairs), each).logits for each in (moved, kept)]
+    assert torch.equal(*again)
     # Also before the first token, when there is nothing of the past yet.
     fresh = model.decode(batch.tgt_in[INDEX, :1], some).logits
     assert_close(fresh, model.decode(batch.tgt_in[:, :1], memory).logits[INDEX], atol=1e-6, rtol=0)

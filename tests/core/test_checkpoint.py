@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
+from core import checkpoint
 from core.checkpoint import FORMAT, CheckpointError, load_state, load_weights, save_state, save_weights
 from core.training import new_state, train
 
@@ -150,3 +151,11 @@ def test_a_file_is_on_disk_before_it_takes_its_name(tiny, path, monkeypatch):
     monkeypatch.setattr(Path, "replace", lambda self, target: calls.append("replace") or replace(self, target))
     save_state(path, new_state(tiny))
     assert calls[:2] == ["fsync", "replace"]
+
+
+def test_a_state_saved_before_the_mean_loss_was_kept_still_loads(tiny, path):
+    save_state(path, new_state(tiny))
+    tensors, facts = checkpoint._read(path)
+    del facts["loss_sum"]
+    checkpoint._write(path, tensors, facts)
+    assert load_state(path, tiny).loss_sum == 0.0

@@ -13,12 +13,9 @@ import pytest
 from core.__main__ import main
 from core.config import load_preset, preset_names, preset_to_yaml
 from core.evaluation import evaluate
-from core.history import History
-from core.recording import train_recorded
 from core.run_folder import RunFolder, RunInfo
 from core.runs import Runs
 from core.tasks import fixed_pairs
-from core.training import new_state
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIGURES = {"exact_match", "token_accuracy", "loss", "perplexity"}
@@ -35,15 +32,6 @@ def lab(root, capsys):
         return code, *capsys.readouterr()
 
     return run
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory, tiny) -> Path:
-    """A folder with one finished run, ``done``."""
-    root = tmp_path_factory.mktemp("trained")
-    folder = RunFolder.create(root, tiny, name="done")
-    train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
-    return root
 
 
 def last_json(output: str) -> dict:

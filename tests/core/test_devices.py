@@ -15,6 +15,7 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.checkpoint import load_state, save_state
+from core.decoding import Beam, Sample
 from core.devices import best_device, device_named
 from core.errors import InputError
 from core.inspection import inspect
@@ -33,11 +34,19 @@ OPTIONS = {
     "by hand": {"training.optimizer": "adam-by-hand"},
     "decay": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
 }
+FAMILIES = ["transformer", "transformer, alibi", "transformer, tied", "decoder-only", "gru"]
 
 
 @pytest.fixture
 def preset_of(tiny, tiny_gru):
-    return {"transformer": tiny, "gru": tiny_gru.with_changes({"model.dropout": 0.0})}.__getitem__
+    others = {"model.norm": "pre", "model.activation": "gelu"}
+    return {
+        "transformer": tiny,
+        "transformer, alibi": tiny.with_changes(others | {"model.positions": "alibi"}),
+        "transformer, tied": tiny.with_changes(others | {"model.positions": "learned", "model.tied": "all"}),
+        "decoder-only": tiny.with_changes({"model.family": "decoder-only", "model.max_seq_len": 32}),
+        "gru": tiny_gru.with_changes({"model.dropout": 0.0}),
+    }.__getitem__
 
 
 def has(monkeypatch, *kinds: str) -> None:
@@ -92,7 +101,7 @@ def test_the_pretended_device_refuses_what_a_real_one_would(monkeypatch):
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-@pytest.mark.parametrize("family", ["transformer", "gru"])
+@pytest.mark.parametrize("family", ["transformer", "gru", "decoder-only"])
 def test_a_run_stays_on_its_device(preset_of, family, options, monkeypatch, tmp_path):
     preset = preset_of(family).with_changes(options)
     with pretended_gpu(monkeypatch):
@@ -105,7 +114,20 @@ def test_a_run_stays_on_its_device(preset_of, family, options, monkeypatch, tmp_
         assert all(isinstance(each, Elsewhere) for each in (*state.model.parameters(), *moments))
 
 
-@pytest.mark.parametrize("family", ["transformer", "gru"])
+@pytest.mark.parametrize("strategy", [Beam(beam_size=3, n_best=2), Sample(seed=1, top_k=5, top_p=0.9)], ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_strategy_decodes_on_another_device(preset_of, family, strategy, monkeypatch):
+    here = new_state(preset_of(family))
+    here.model.eval()
+    expected = inspect(here.model, here.task, "4 8 2", strategy=strategy, prefix="2")
+    with pretended_gpu(monkeypatch):
+        there = new_state(preset_of(family), device="cuda")
+        there.model.eval()
+        seen = inspect(there.model, there.task, "4 8 2", strategy=strategy, prefix="2")
+    assert seen.output == expected.output
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_decoding_scores_and_reports_are_the_same_from_another_device(preset_of, family, monkeypatch):
     preset = preset_of(family)
     here = new_state(preset)

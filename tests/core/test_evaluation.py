@@ -1,11 +1,13 @@
 """Figures mean what they say: exact match is strict, free-running, and not fooled by near misses."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from core import evaluation
+from core.decoding import Beam, Greedy, Sample, decode
 from core.evaluation import (
     Evaluation,
     evaluate,
@@ -220,3 +222,31 @@ def test_alone_and_in_a_batch_differ_only_if_padding_matters(pairs, scripted, ti
         alone = exact_match_alone(state.model, pairs)
         assert alone == evaluate(state.model, pairs).exact_match
         assert state.model.training
+
+
+def test_exact_match_is_that_of_the_strategy(pairs, scripted):
+    """An oracle that is right though not sure: only sampling from all tokens ever goes wrong."""
+
+    class Unsure(scripted):
+        def decode(self, *arguments, **settings):
+            made = super().decode(*arguments, **settings)
+            return replace(made, logits=made.logits / 20)
+
+    oracular = Unsure(oracle(pairs))
+    strategies = (Greedy(), Beam(beam_size=3, length_penalty=0.0), Sample(top_k=1), Sample())
+    exact = [evaluate(oracular, pairs, strategy=strategy).exact_match for strategy in strategies]
+    assert exact[:3] == [1.0, 1.0, 1.0]
+    assert exact[3] < 0.5
+
+
+def test_a_wide_beam_is_evaluated_in_smaller_parts(pairs, scripted, monkeypatch):
+    sizes = []
+
+    def counting(model, src, **settings):
+        sizes.append(len(src))
+        return decode(model, src, **settings)
+
+    monkeypatch.setattr(evaluation, "CHUNK", 32)
+    monkeypatch.setattr(evaluation, "decode", counting)
+    assert evaluate(scripted(oracle(pairs)), pairs, strategy=Beam(beam_size=8)).exact_match == 1.0
+    assert sizes == [4] * 8 + [4] * 2

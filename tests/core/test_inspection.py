@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from core.analysis import true_columns
+from core.decoding import GREEDY, Beam, Sample
 from core.errors import InputError
 from core.inspection import NUM_CANDIDATES, Inspection, inspect
 from core.models import build_model
@@ -154,3 +155,56 @@ def test_an_unknown_word_has_a_column_of_its_own():
     words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
     src = torch.tensor([[BOS_ID, *words.src_vocab.encode(["the", "zebra", "sat"]), EOS_ID]])
     assert true_columns(words, Batch(src, src), steps=4).tolist() == [[3, 2, 1, -1]]
+
+
+# --- strategies -------------------------------------------------------------------------------------------------
+
+
+def test_greedy_steps_are_sure_of_what_they_produced_and_nothing_is_ranked(model, task):
+    seen = inspect(model, task, "4829")
+    assert seen.strategy == GREEDY
+    assert (seen.ranked, seen.tree) == ((), ())
+    for step in seen.steps:
+        assert step.probability == pytest.approx(step.candidates[0][1], abs=1e-6)
+        assert not step.forced
+
+
+def test_a_beam_search_shows_its_best_and_its_tree(model, task):
+    seen = inspect(model, task, "4829", strategy=Beam(beam_size=5, n_best=3))
+    assert len(seen.ranked) == 3
+    best = seen.ranked[0]
+    assert (best.output, best.stopped) == (seen.output, seen.stopped)
+    assert [answer.score for answer in seen.ranked] == sorted((answer.score for answer in seen.ranked), reverse=True)
+    chosen = torch.tensor([step.probability for step in seen.steps])
+    assert chosen.log().sum().item() == pytest.approx(best.log_prob, abs=1e-4)
+    winning = [branch for branch in seen.tree if branch.node.winning]
+    assert [branch.token for branch in winning] == [step.produced for step in seen.steps]
+    assert winning[-1].node.total == pytest.approx(best.log_prob, abs=1e-4)
+    assert seen.maps.cross.shape[-2] == len(seen.steps)
+
+
+def test_sampling_shows_only_what_could_be_drawn(model, task):
+    seen = inspect(model, task, "4829", strategy=Sample(temperature=3.0, top_k=3, seed=4))
+    other = inspect(model, task, "4829", strategy=Sample(temperature=3.0, top_k=3, seed=5))
+    assert [step.produced for step in seen.steps] != [step.produced for step in other.steps]
+    for step in seen.steps:
+        assert len(step.candidates) == 3
+        assert (step.produced, pytest.approx(step.probability, abs=1e-6)) in step.candidates
+
+
+@pytest.mark.parametrize("prefix", ["7 7", "77", "7,7"])
+@pytest.mark.parametrize("strategy", [GREEDY, Beam(), Sample()])
+def test_an_answer_can_be_made_to_begin_with_something(model, task, prefix, strategy):
+    seen = inspect(model, task, "4829", strategy=strategy, prefix=prefix)
+    assert [step.produced for step in seen.steps[:2]] == ["7", "7"]
+    assert [step.forced for step in seen.steps] == [True, True] + [False] * (len(seen.steps) - 2)
+    assert seen.maps.cross.shape[-2] == len(seen.steps) > 2
+    assert inspect(model, task, "4829", strategy=strategy, prefix=" ").steps == (
+        inspect(model, task, "4829", strategy=strategy).steps
+    )
+
+
+@pytest.mark.parametrize(("prefix", "message"), [("7x", "prefix: 'x' at position 2"), ("1" * 16, "prefix has 16 tok")])
+def test_a_prefix_that_is_no_answer_is_refused(model, task, prefix, message):
+    with pytest.raises(InputError, match=message):
+        inspect(model, task, "4829", prefix=prefix)

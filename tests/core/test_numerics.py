@@ -39,9 +39,11 @@ EDGES = {
 }
 
 
-@pytest.fixture(params=["transformer", "gru"])
+@pytest.fixture(params=["transformer", "gru", "decoder-only"])
 def state(tiny, tiny_gru, request) -> TrainingState:
-    return new_state({"transformer": tiny, "gru": tiny_gru}[request.param].with_changes({"model.dropout": 0.1}))
+    if request.param == "gru":
+        return new_state(tiny_gru)
+    return new_state(tiny.with_changes({"model.family": request.param, "model.dropout": 0.1, "model.max_seq_len": 16}))
 
 
 def assert_finite(state: TrainingState, batch: Batch, *, precision: str, teacher_forcing: float) -> None:

@@ -38,10 +38,12 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(params=["transformer", "gru"])
+@pytest.fixture(params=["transformer", "gru", "decoder-only"])
 def preset(tiny, tiny_gru, request):
     """A preset with dropout, so that the generator's state matters."""
-    return {"transformer": tiny, "gru": tiny_gru}[request.param].with_changes({"model.dropout": 0.2})
+    if request.param == "gru":
+        return tiny_gru
+    return tiny.with_changes({"model.family": request.param, "model.dropout": 0.2, "model.max_seq_len": 32})
 
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)

@@ -28,9 +28,10 @@ SIZES = {
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 
 
-@pytest.fixture
-def model() -> Transformer:
-    return Transformer(**SIZES).eval()
+@pytest.fixture(params=[("post", "relu"), ("pre", "relu"), ("pre", "gelu")], ids="-".join)
+def model(request) -> Transformer:
+    norm, activation = request.param
+    return Transformer(**SIZES, norm=norm, activation=activation).eval()
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
@@ -49,10 +50,16 @@ def copy_attention(ours, theirs) -> None:
 
 @torch.no_grad()
 def reference_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
-    """PyTorch's stacks with our weights; like ours, without a norm at the end."""
+    """PyTorch's stacks with our weights; like ours, with a norm at the end only if the layers have theirs before."""
+    layer = model.encoder_layers[0]
     sizes = {"d_model": D, "nhead": H, "dim_feedforward": FF, "dropout": 0.0, "batch_first": True}
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), LAYERS, norm=None, enable_nested_tensor=False)
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), LAYERS, norm=None)
+    sizes |= {"norm_first": layer.is_pre_norm, "activation": layer.feed_forward.activation}
+    norms = [nn.LayerNorm(D) if layer.is_pre_norm else None for _ in range(2)]
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), LAYERS, norms[0], enable_nested_tensor=False)
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), LAYERS, norms[1])
+    for ours, theirs in zip((model.encoder_norm, model.decoder_norm), norms, strict=True):
+        if theirs is not None:
+            theirs.load_state_dict(ours.state_dict())
     for ours, theirs in zip(model.encoder_layers, encoder.layers, strict=True):
         copy_attention(ours.self_attention, theirs.self_attn)
         norms = (ours.norm_attention, ours.norm_feed_forward)
@@ -120,6 +127,9 @@ def test_logits_and_every_gradient_equal_pytorchs_transformer_with_copied_weight
     assert_close(model.src_embedding.tokens.weight.grad, src_table.grad, **CLOSE)
     assert_close(model.tgt_embedding.tokens.weight.grad, tgt_table.grad, **CLOSE)
     assert_close(model.output.weight.grad, output.weight.grad, **CLOSE)
+    if encoder.norm is not None:
+        assert_close(model.encoder_norm.weight.grad, encoder.norm.weight.grad, **CLOSE)
+        assert_close(model.decoder_norm.bias.grad, decoder.norm.bias.grad, **CLOSE)
     for ours, theirs in zip(model.encoder_layers, encoder.layers, strict=True):
         assert_close(gradients_of_attention(ours.self_attention), gradients_of_reference_attention(theirs.self_attn))
         assert_close(ours.feed_forward.widen.weight.grad, theirs.linear1.weight.grad, **CLOSE)

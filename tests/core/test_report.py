@@ -1,196 +1,24 @@
-"""A report says of a model what is true of it: of a good one, of an untrained one, and of broken ones."""
+"""A whole report: its parts, its files, and that any text in it stays text."""
 
 import re
 from html.parser import HTMLParser
 
 import pytest
-import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from core.config import load_preset
+from core.evaluation import evaluate
 from core.history import History
-from core.models import build_model
 from core.recording import train_recorded
-from core.report import Report, measure, write_report
-from core.report.attention_answers import answers
-from core.report.measuring import targets_of
+from core.report import REPORT_FILES, Report, write_report
 from core.report.numerals import percent
 from core.report.rendering import as_html, plain, table
-from core.report.wording import Training, findings, verdict
 from core.run_folder import RunFolder
 from core.runs import Runs
-from core.tasks import Batch, build_task, fixed_pairs
+from core.tasks import fixed_pairs
 from core.training import new_state
-from core.vocab import EOS_ID, PAD_ID
-
-FINISHED = Training(step=8, steps=8, train_loss=0.01, guessing_loss=2.565, is_fixed_set=False)
-
-
-@pytest.fixture(scope="module")
-def task(tiny):
-    return build_task(tiny.task)
-
-
-@pytest.fixture(scope="module")
-def pairs(task) -> Batch:
-    return fixed_pairs(task, 60, split="test")
-
-
-def reversing(src: torch.Tensor) -> torch.Tensor:
-    """The right answers, with EOS."""
-    rows = []
-    for row in src.tolist():
-        symbols = row[1 : row.index(EOS_ID)]
-        rows.append([*symbols[::-1], EOS_ID] + [PAD_ID] * (src.shape[1] - len(symbols)))
-    return torch.tensor(rows)
-
-
-def said(model, task, pairs, training=FINISHED) -> tuple[str, str]:
-    measured = measure(model, task, pairs)
-    return verdict(measured), " ".join(findings(measured, training))
-
-
-# --- verdicts and findings ---------------------------------------------------------------------------------------
-
-
-def test_of_a_perfect_model_there_is_nothing_to_say_but_that(scripted, task, pairs):
-    measured = measure(scripted(reversing), task, pairs)
-    assert measured.exact_alone == measured.evaluation.exact_match == measured.stopped == 1
-    assert said(scripted(reversing), task, pairs) == (
-        "This model does its task: 60 of 60 held-out inputs (100\N{NO-BREAK SPACE}%) are answered exactly.",
-        "",
-    )
-    assert answers(measured) == []  # a scripted model has no attention
-    assert measured.sequences.input.tolist() == [list(reversed(row)) for row in measured.sequences.reference]
-    assert (measured.sequences.eos_probability > 0.99).all()
-
-
-def test_an_untrained_model_is_called_one(tiny, task, pairs):
-    model = build_model(tiny.model, task, torch.Generator().manual_seed(0))
-    opening, found = said(model, task, pairs, Training(0, 8, None, 2.565, is_fixed_set=False))
-    assert opening.startswith("This model does not do its task: 0 of 60")
-    assert "Its training is not finished: 0 of 8 steps are made." in found
-    assert "It has learned next to nothing: its loss is" in found
-    assert "guessing all tokens alike costs 2.56" in found or "costs 2.57" in found
-
-
-def test_a_model_that_never_stops_is_explained_by_what_its_training_shows(scripted, task, pairs):
-    def endless(src):
-        right = reversing(src)
-        return right.masked_fill((right == EOS_ID) | (right == PAD_ID), 7)
-
-    opening, found = said(scripted(endless), task, pairs)
-    assert opening.startswith("This model does not do its task")
-    assert "No answer ends." in found
-    assert "Its training data does show it: 100\N{NO-BREAK SPACE}% of the sampled targets end with EOS" in found
-
-    as_told = build_task(load_preset("numbers-reversal-as-told").task)
-    numbers = fixed_pairs(as_told, 20, split="test")
-    model = scripted(lambda src: torch.full_like(src, 7))
-    model.decode = _twenty_tokens(model)
-    opening, found = said(model, as_told, numbers)
-    assert "of 1,000 targets sampled from it, none ends with EOS. It was never shown when to stop" in found
-    assert "Everything it was trained on has 10 symbols" in found
-
-
-def _twenty_tokens(model):
-    """The scripted model over a vocabulary of 20 instead of 13."""
-    decode = model.decode
-
-    def wider(*arguments, **named):
-        step = decode(*arguments, **named)
-        return type(step)(torch.nn.functional.pad(step.logits, (0, 7)), step.cache)
-
-    return wider
-
-
-def test_a_model_that_reads_padding_is_found_out(scripted, task, pairs):
-    width = pairs.src.shape[1]
-
-    def spoilt(src):  # right only in batches as wide as those of training
-        return reversing(src) if src.shape[1] == width else torch.full_like(src, 7)
-
-    shorter = pairs[(pairs.src != PAD_ID).sum(dim=1) < width]
-    opening, found = said(scripted(spoilt), task, shorter)
-    assert opening.startswith("This model does not do its task")
-    assert "What it writes depends on PAD: in a padded batch 100\N{NO-BREAK SPACE}%" in found
-    assert "without padding behind them 0\N{NO-BREAK SPACE}%" in found
-
-
-def test_a_weakness_for_long_inputs_is_named_with_both_ends(scripted, task, pairs):
-    def forgetful(src):
-        return reversing(src) if src.shape[1] < 7 else torch.full_like(src, EOS_ID)
-
-    measured = measure(scripted(forgetful), task, pairs)
-    found = " ".join(findings(measured, FINISHED))
-    low, high = (int(end) for end in (measured.sequences.length.min(), measured.sequences.length.max()))
-    assert re.search(rf"inputs with {low} symbols 100.% .* of those with {high} 0.%", found)
-    assert 0 < measured.exact_alone < 1
-    assert set(measured.sequences.kind) == {"exact", "stopped early"}
-
-
-def test_a_fixed_set_that_is_known_by_heart_is_named(scripted, task, pairs):
-    by_heart = Training(8, 8, train_loss=0.001, guessing_loss=2.565, is_fixed_set=True)
-    measured = measure(scripted(lambda src: torch.full_like(src, 7)), task, pairs)
-    assert "It knows its training sentences better than the task" in " ".join(findings(measured, by_heart))
-    assert "training sentences" not in " ".join(findings(measured, FINISHED))
-
-
-def test_an_empty_test_set_is_refused(scripted, task, pairs):
-    with pytest.raises(ValueError, match="no sequences to evaluate on"):
-        measure(scripted(reversing), task, pairs[:0])
-
-
-def test_decoding_by_itself_is_what_one_by_one_decoding_gives(tiny_gru, task):
-    from core.decoding import decode
-
-    broken = tiny_gru.with_changes({"model.mask_padding": False})
-    model = build_model(broken.model, task, torch.Generator().manual_seed(3)).eval()
-    pairs = fixed_pairs(task, 30, split="test")
-    measured = measure(model, task, pairs)
-    for row, output in enumerate(measured.sequences.output):
-        src = pairs.src[row][pairs.src[row] != PAD_ID][None]
-        tokens = decode(model, src, max_steps=model.max_seq_len).tokens[0].tolist()
-        end = tokens.index(EOS_ID) if EOS_ID in tokens else len(tokens)
-        assert task.tgt_vocab.decode(tokens[:end]) == output
-
-
-def test_training_targets_are_those_the_preset_asks_for():
-    told = targets_of(build_task(load_preset("numbers-reversal-as-told").task))
-    assert (told.with_eos, told.lengths) == (0.0, (10,))
-    good = targets_of(build_task(load_preset("words-reversal-gru").task))
-    assert (good.with_eos, good.lengths) == (1.0, tuple(range(3, 11)))
-
-
-# --- attention ---------------------------------------------------------------------------------------------------
-
-
-def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
-    model = build_model(tiny.model, task, torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        model.output.bias[EOS_ID] = -100  # else it might stop before there is anything to see
-    measured = measure(model, task, pairs)
-    answered = answers(measured)
-    assert [answer.question for answer in answered] == [
-        "What patterns does the attention show?",
-        "Does it align the answer with the input?",
-        "Does the attention help?",
-        "What happens at the beginning and at the end?",
-    ]
-    assert "follows the task" in answered[0].sentences[0]
-    assert answered[0].sentences[0].startswith("None")  # it is untrained
-    best = max((score for score in measured.head_scores()), key=lambda score: score.share)
-    assert percent(best.share) in answered[0].sentences[1]
-    aligned = measured.steps[(measured.steps["head"] == best.head) & (measured.steps.true_column >= 0)]
-    missed = int((aligned.looked_at != aligned.true_column).sum())
-    assert f"{missed:,} steps are misaligned" in answered[1].sentences[1]
-    assert [row[0] for row in answered[3].table] == ["step", "first", "between", "last symbol", "EOS"]
-    assert "100\N{NO-BREAK SPACE}% of the answers never end" in answered[3].sentences[-1]
-
-
-# --- numbers and text --------------------------------------------------------------------------------------------
+from tests.core.watching import wait_for
 
 
 @pytest.mark.parametrize(
@@ -228,6 +56,10 @@ nasty = st.text(alphabet=st.sampled_from("ab1 .-+=>#|<&;!`*_[]()\\~\n\"':/\N{NO-
 
 
 @given(text=nasty)
+@example("~~~ x")
+@example("``` x")
+@example("1. x")
+@example("    x")
 def test_any_text_stays_text_in_a_paragraph_a_list_and_a_table(text):
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     flat = re.sub(r"[ \n]+", " ", text.strip())
@@ -290,10 +122,33 @@ def test_a_report_has_all_its_parts_as_markdown_and_as_one_page(reported):
     for outside in ("http", 'src="loss', "<script"):
         assert outside not in report.html
     report.save(folder.report)
-    assert sorted(path.name for path in folder.report.iterdir()) == sorted(
-        [*report.pictures, "report.html", "report.md"]
-    )
+    assert sorted(path.name for path in folder.report.iterdir()) == sorted(REPORT_FILES)
     assert (folder.report / "report.md").read_text() == report.markdown
+
+
+def test_a_report_tells_the_loss_of_its_own_weights_on_the_training_set(reported):
+    report, folder = reported
+    published = Runs(folder.path.parent).published("short")
+    loss = evaluate(published.model, fixed_pairs(published.task, 40, split="train")).loss
+    assert f"| loss of the same weights on training sequences | {loss:.4f} |" in report.markdown
+
+
+def test_a_run_whose_figures_are_lost_is_reported_on_without_them(reported):
+    _, folder = reported
+    folder.metrics.unlink()
+    report = write_report(Runs(folder.path.parent), "short", sequences=50)
+    assert "There are no figures of its training." in report.markdown
+    assert "loss.png" not in report.pictures
+
+
+def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
+    name = runs.start(tiny.with_changes({"training.steps": 100_000, "training.evaluate_every": 50}))
+    wait_for(lambda: runs.progress(name).info.step > 20)
+    report = write_report(runs, name, sequences=20)
+    assert report.figures["weights"] == "latest"
+    seen = int(re.search(r"training sequences seen \| ([\d,]+) ", report.markdown)[1].replace(",", ""))
+    assert seen >= 20 * tiny.training.batch_size
+    assert re.search(r"Its training is not finished: [\d,]+ of 100,000 steps are made\.\n", report.markdown)
 
 
 def test_reports_of_the_same_weights_are_the_same(reported, root):

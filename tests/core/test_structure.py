@@ -14,7 +14,7 @@ LAYERS = (
     ("report",),
     ("runs",),
     ("live_run",),
-    ("recording", "estimate", "inspection"),
+    ("recording", "estimate", "inspection", "description"),
     ("history", "checkpoint", "figures", "analysis"),
     ("training",),
     ("objective",),
@@ -68,7 +68,7 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "commands", "report"])
+@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "commands", "report"])
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."

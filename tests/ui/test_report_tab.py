@@ -2,7 +2,6 @@
 
 import base64
 import io
-import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -32,8 +31,8 @@ def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch
     assert report_tab.saved(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
     assert report_tab.bundle(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
 
-    message, button = report_tab.write(fresh, SHIPPED)
-    assert "200 of 200 held-out inputs" in message["text"]
+    assert "200 of 200 held-out inputs" in report_tab.write(fresh, SHIPPED)["text"]
+    button, _ = report_tab._written(fresh, SHIPPED)
     assert button["interactive"] is True
     message, view = report_tab.run_shown(fresh, SHIPPED)
     assert message["text"] == ""
@@ -42,19 +41,30 @@ def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch
     archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(report_tab.bundle(fresh, {"run": SHIPPED})["zip"])))
     assert sorted(archive.namelist()) == sorted(f"{SHIPPED}-report/{name}" for name in REPORT_FILES)
 
-    os.utime(RunFolder(fresh.root, SHIPPED).best, (view["written"] + 5,) * 2)
+    folder = RunFolder(fresh.root, SHIPPED)
+    folder.write_info(folder.info().model_copy(update={"best_step": 7}))
     message, _ = report_tab.run_shown(fresh, SHIPPED)
-    assert "was trained on since this report" in message["text"]
+    assert "of other weights" in message["text"]
+    (folder.report / "report.json").write_text("{")
+    assert "of other weights" in report_tab.run_shown(fresh, SHIPPED)[0]["text"]
+
+
+def test_a_report_that_cannot_be_written_is_said_so_and_the_button_comes_back(fresh: Runs, monkeypatch):
+    monkeypatch.setattr(report_tab, "SEQUENCES", 20)
+    RunFolder(fresh.root, SHIPPED).report.write_text("in the way")
+    message = report_tab.write(fresh, SHIPPED)
+    assert message["problem"]
+    assert "the report cannot be written to report: File exists" in message["text"]
+    assert report_tab._written(fresh, SHIPPED)[0]["interactive"] is True
 
 
 def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
-    assert "train one first" in report_tab.write(fresh, None)[0]["text"]
+    assert "train one first" in report_tab.write(fresh, None)["text"]
     assert report_tab.run_shown(fresh, None)[1] == report_tab.EMPTY
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
-    message, button = report_tab.write(fresh, "empty")
+    message = report_tab.write(fresh, "empty")
     assert message["problem"]
     assert "no weights yet" in message["text"]
-    assert button["interactive"] is True
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""``describe``: what a preset's model is made of, and the memory that training it takes."""
+
+import argparse
+import json
+
+from core.commands.train import preset_of
+from core.config import SPECIAL_TOKENS_IN_SOURCE, Preset
+from core.description import memory_of, parameters_by_part, shapes_of
+from core.errors import InputError
+from core.models import count_parameters, outline_model
+from core.tasks import build_task
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print parameters by part, every tensor's shape by name, and memory by batch and length."""
+    preset = preset_of(options)
+    batches, lengths = _sizes(options, preset)
+    model = outline_model(preset.model, build_task(preset.task))
+    parts, shapes = parameters_by_part(model), shapes_of(model)
+    memory = {
+        batch: {length: memory_of(preset, batch_size=batch, length=length) for length in lengths} for batch in batches
+    }
+    print(f"{preset.name}: {preset.description}\n\n{count_parameters(model):,} parameters, by part")
+    for part, count in parts.items():
+        print(f"  {part:24} {count:12,}")
+    print("\ntensors")
+    for name, shape in shapes.items():
+        print(f"  {name:56} {' × '.join(map(str, shape))}")
+    one = memory[batches[0]][lengths[0]]
+    fixed = one.total - one.activations
+    print(f"\nmemory to train, MB: weights, gradients and Adam's two moments {_mb(fixed)}, and activations")
+    print(f"  {'batch':>8}" + "".join(f"{f'{length} tokens':>14}" for length in lengths))
+    for batch in batches:
+        print(f"  {batch:8}" + "".join(f"{_mb(memory[batch][length].activations):>14}" for length in lengths))
+    if options.json:
+        print(json.dumps(_as_json(preset, parts, shapes, memory)))
+    return 0
+
+
+def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list[int]]:
+    """Return the batch sizes and lengths to work memory out for: asked for, or the preset's own and larger ones."""
+    longest = preset.model.max_seq_len
+    for name, value, most in (("batch-size", options.batch_size, 4096), ("length", options.length, longest)):
+        if value is not None and not 1 <= value <= most:
+            raise InputError(f"--{name}={value} must be from 1 to {most}")
+    own = preset.task.max_length + SPECIAL_TOKENS_IN_SOURCE
+    batches = [options.batch_size] if options.batch_size else sorted({1, 8, preset.training.batch_size})
+    lengths = [options.length] if options.length else sorted({own, (own + longest) // 2, longest})
+    return batches, lengths
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f}"
+
+
+def _as_json(preset: Preset, parts: dict, shapes: dict, memory: dict) -> dict:
+    return {
+        "preset": preset.name,
+        "parameters": sum(parts.values()),
+        "parts": parts,
+        "shapes": shapes,
+        "memory_bytes": [
+            {
+                "batch_size": batch,
+                "length": length,
+                "weights": each.weights,
+                "gradients": each.gradients,
+                "optimizer": each.optimizer,
+                "activations": each.activations,
+            }
+            for batch, by_length in memory.items()
+            for length, each in by_length.items()
+        ],
+    }

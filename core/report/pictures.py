@@ -1,0 +1,43 @@
+"""The report's pictures."""
+
+from core.analysis import HeadScore
+from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
+from core.history import History
+from core.inspection import Inspection
+from core.report.measuring import Measured
+
+LOSS, ACCURACY = "loss.png", "accuracy.png"
+LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
+PICTURES = (LOSS, ACCURACY, LENGTHS, HEATMAP)
+STEPS_TOO_MANY = 5  # drawn of an answer that goes on behind its end
+
+
+def draw(measured: Measured, history: History, example: Inspection, head: HeadScore | None) -> dict[str, bytes]:
+    """Return PNG files by name; those for which there is nothing to draw are left out.
+
+    Args:
+        example: whose attention is drawn.
+        head: which head's.
+    """
+    counts = measured.sequences.groupby("length").size()
+    exact = measured.exact_by_length()
+    pictures = {LENGTHS: as_png(lengths_figure(list(counts.index), list(exact), list(counts)))}
+    evaluations = history.evaluations()
+    if evaluations["step"]:
+        pictures[LOSS] = as_png(loss_figure(history.points(), evaluations))
+        pictures[ACCURACY] = as_png(accuracy_figure(evaluations))
+    if head is not None:
+        pictures[HEATMAP] = _heatmap(example, head)
+    return pictures
+
+
+def _heatmap(example: Inspection, head: HeadScore) -> bytes:
+    steps = example.steps[: len(example.expected) + 1 + STEPS_TOO_MANY]
+    figure = attention_figure(
+        example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].cpu().numpy(),
+        rows=[step.produced for step in steps],
+        columns=example.source_labels,
+        title=f"attention over the input, layer {head.layer}, head {head.head}",
+        marked=[(row, column + 1) for row, column in enumerate(example.alignment[: len(steps)])],
+    )
+    return as_png(figure)

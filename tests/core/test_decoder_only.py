@@ -1,0 +1,69 @@
+"""A decoder-only model decodes like the others, though PAD stands between its sources and what it writes."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.decoding import Strategy, decode
+from core.models.decoder_only import DecoderOnly
+from core.tasks import build_task
+from core.vocab import EOS_ID, PAD_ID
+from tests.core.test_strategies import STRATEGIES
+from tests.core.writers import Recomputing, read_tokens
+
+STEPS = 8
+
+
+@pytest.fixture(params=["sinusoidal", "alibi"])
+def model(request) -> DecoderOnly:
+    """A random model whose answers depend on the source and are of many lengths."""
+    torch.manual_seed(2)
+    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
+    model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=request.param, **sizes).eval()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.self_attention.w_v.weight *= 3
+        model.output.weight *= 4
+        model.output.bias[PAD_ID] = -100
+    return model
+
+
+@pytest.fixture(params=STRATEGIES)
+def strategy(request) -> Strategy:
+    return STRATEGIES[request.param]
+
+
+@pytest.fixture
+def src(tiny) -> torch.Tensor:
+    return build_task(tiny.task).sample(16, split="test", generator=torch.Generator().manual_seed(0)).src
+
+
+def test_cache_and_batch_change_nothing(model, src, strategy):
+    together = decode(model, src, max_steps=STEPS, strategy=strategy)
+    anew = decode(Recomputing(model), src, max_steps=STEPS, strategy=strategy)
+    assert torch.equal(together.tokens, anew.tokens)
+    assert_close(together.log_probs, anew.log_probs, atol=1e-4, rtol=1e-5)
+    for row, ids in enumerate(src):
+        alone = decode(model, ids[ids != PAD_ID][None], max_steps=STEPS, strategy=strategy)
+        steps = alone.tokens.shape[1]
+        assert torch.equal(alone.tokens[0], together.tokens[row, :steps])
+        assert (together.tokens[row, steps:] == PAD_ID).all()
+    assert len({tuple(row) for row in together.tokens.tolist()}) > 3
+
+
+def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src, strategy):
+    decoded = decode(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
+    _, maps = model(src, read_tokens(decoded), need_weights=True)
+    assert decoded.maps.cross is None
+    assert_close(decoded.maps.decoder, maps.decoder, atol=1e-5, rtol=0)
+    over_source = decoded.maps.over_source(src.shape[1])
+    assert over_source.shape[-1] == src.shape[1]
+    padded = (src == PAD_ID)[None, :, None, None, :]
+    assert not (over_source * padded).any()
+
+
+def test_an_answer_that_ends_at_once_is_empty(model):
+    with torch.no_grad():
+        model.output.bias[EOS_ID] = 100
+    decoded = decode(model, torch.tensor([[1, 5, 6, EOS_ID]]), max_steps=STEPS)
+    assert decoded.tokens.tolist() == [[EOS_ID]]
