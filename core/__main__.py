@@ -45,10 +45,12 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train a preset and keep it as a run")
     train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
     _add_preset(train)
+    _add_device(train)
     _add_json(train)
 
     resume = commands.add_parser("resume", help="continue a stopped or interrupted run")
     _add_run(resume)
+    _add_device(resume)
     _add_json(resume)
 
     evaluate = commands.add_parser("evaluate", help="measure a run on held-out test sequences")
@@ -110,6 +112,15 @@ def _add_preset(parser: argparse.ArgumentParser) -> None:
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--run", required=True, metavar="NAME", help="name of a run")
+
+
+def _add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default="auto",
+        help="what to compute on (default: auto, the fastest there is); a run may go on on another",
+    )
 
 
 def _add_strategy(parser: argparse.ArgumentParser) -> None:

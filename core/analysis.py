@@ -41,12 +41,13 @@ def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
     Returns:
         (B, steps) int64 columns of ``pairs.src``; -1 at steps with no source of their own, EOS among them.
     """
-    columns = torch.full((len(pairs), steps), NO_SOURCE)
+    columns = torch.full((len(pairs), steps), NO_SOURCE)  # filled row by row, so on the CPU first
     for row, ids in enumerate(pairs.src.tolist()):
         symbols = task.src_vocab.decode([index for index in ids if index not in (PAD_ID, BOS_ID, EOS_ID)])
         places = torch.tensor(task.alignment(symbols)[:steps], dtype=torch.int64)
         columns[row, : len(places)] = places
-    return torch.where(columns == NO_SOURCE, NO_SOURCE, columns + 1)  # BOS stands before the symbols
+    # BOS stands before the symbols.
+    return torch.where(columns == NO_SOURCE, NO_SOURCE, columns + 1).to(pairs.src.device)
 
 
 def score_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.Tensor) -> list[HeadScore]:
@@ -148,4 +149,4 @@ def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     table = {"layer": layer + 1, "head": head + 1, "sequence": sequence, "step": step}
     table |= {name: values[layer, sequence, head, step] for name, values in of_heads.items()}
     table |= {name: values[sequence, step] for name, values in of_steps.items()}
-    return pd.DataFrame({name: values.numpy() for name, values in table.items()}).assign(source_length=keys - 2)
+    return pd.DataFrame({name: values.cpu().numpy() for name, values in table.items()}).assign(source_length=keys - 2)

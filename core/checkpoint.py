@@ -1,6 +1,7 @@
 """Save and load weights and whole training states as safetensors; nothing is ever unpickled."""
 
 import json
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ _PLAIN_FIELDS = (
     "seconds",
     "threads",
 )
+# Older states have none of these; only means and messages shown are the less exact.
+_LATER_FIELDS = {"loss_sum": 0.0, "last_loss": None, "last_gradient_norm": None}
+_STEP_STRIDE = 1_000_003
+_log = logging.getLogger(__name__)
 
 
 class CheckpointError(LabError):
@@ -54,37 +59,57 @@ def save_state(path: Path, state: TrainingState) -> None:
         for key, tensor in state.optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{name}.{key}"] = tensor
     tensors["generator"] = state.generator.get_state()
-    facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, "loss_sum")}
+    facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, *_LATER_FIELDS)}
+    facts["device"] = state.generator.device.type
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
     _write(path, tensors, facts)
 
 
-def load_state(path: Path, preset: Preset) -> TrainingState:
+def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingState:
     """Rebuild the state that ``save_state`` wrote, for the preset it was made with.
+
+    Args:
+        device: to continue on. On another kind of device than it was saved on, the state of the random generator
+            means nothing: the generator then starts anew from the seed and the step, and a warning says so.
 
     Raises:
         CheckpointError: the file is missing, damaged, of another format or of another preset.
     """
     tensors, facts = _read(path)
-    state = new_state(preset)
+    state = new_state(preset, device=device)
     _fill(state.model, _below(tensors, "model."), path)
     for name, parameter in state.model.named_parameters():
         moments = _below(tensors, f"optimizer.{name}.")
         if moments:
-            state.optimizer.state[parameter] = moments
+            state.optimizer.state[parameter] = {key: each.to(parameter.device) for key, each in moments.items()}
     try:
-        state.generator.set_state(tensors["generator"])
         for name in _PLAIN_FIELDS:
             setattr(state, name, facts[name])
-        state.loss_sum = facts.get("loss_sum", 0.0)  # older checkpoints have none; only a mean shown is the less exact
+        for name, otherwise in _LATER_FIELDS.items():
+            setattr(state, name, facts.get(name, otherwise))
+        _restore_generator(state, tensors["generator"], facts.get("device", "cpu"))
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
     except (KeyError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path.name} is not a training state: {error}") from error
     return state
 
 
+def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -> None:
+    """Put the random generator where it was, or, if that was on another kind of device, where it is each time."""
+    generator, seed = state.generator, state.preset.training.seed
+    if generator.device.type == device:
+        generator.set_state(saved)
+        return
+    generator.manual_seed(seed * _STEP_STRIDE + state.step)
+    _log.warning(
+        "saved on %s, continued on %s: random numbers are drawn anew, from seed %d and step %d, so the rest of the run "
+        "is not what it would have been on %s",
+        *(device, generator.device.type, seed, state.step, device),
+    )
+
+
 def _write(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-    contiguous = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, save(contiguous, metadata={"format": FORMAT, "facts": json.dumps(facts)}))
 
 

@@ -28,11 +28,13 @@ def seconds_to_train(preset: Preset) -> float | None:
     trial = preset.with_changes(
         {
             "training.batch_size": batch_size,
+            "training.accumulate": 1,
+            "training.teacher_forcing_schedule": "constant",  # from 1 falling, the first steps would be the quickest
             "training.validation_sequences": 1,
             "training.evaluate_every": 100_000,
         }
     )
-    scale = preset.training.batch_size / batch_size
+    scale = preset.training.sequences_per_step / batch_size
     return _seconds_per_step(trial) * scale * preset.training.steps
 
 

@@ -131,7 +131,7 @@ def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREED
         )
     ids = task.src_vocab.encode(typed)
     symbols = task.src_vocab.decode(ids)
-    src = torch.tensor([[BOS_ID, *ids, EOS_ID]])
+    src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=model.device)
     forced = _read_prefix(task, prefix, model.max_seq_len)
     started = time.perf_counter()
     decoded = decode(

@@ -1,28 +1,11 @@
-"""The optimisers, learning-rate schedules and gradient clipping."""
+"""The optimisers and gradient clipping."""
 
+import math
 from collections.abc import Iterable
 
 import torch
 
 from core.sections import TrainingConfig
-
-
-def learning_rate_at(step: int, config: TrainingConfig) -> float:
-    """Return the learning rate of an update.
-
-    Args:
-        step: the update's number, from 1 to ``config.steps``.
-
-    Returns:
-        A straight rise to ``config.learning_rate`` over the warm-up; from there constant, or a straight fall that
-        would reach zero one step after the last.
-    """
-    if step <= config.warmup_steps:
-        return config.learning_rate * step / config.warmup_steps
-    if config.schedule == "constant":
-        return config.learning_rate
-    left = config.steps + 1 - step
-    return config.learning_rate * left / (config.steps + 1 - config.warmup_steps)
 
 
 class Adam(torch.optim.Optimizer):
@@ -73,13 +56,35 @@ def build_optimizer(config: TrainingConfig, parameters: Iterable[torch.nn.Parame
     """Return the optimiser that a preset's ``training`` section names."""
     if config.optimizer == "adam-by-hand":
         return Adam(parameters, lr=config.learning_rate)
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(decay_groups(parameters, config.weight_decay), lr=config.learning_rate, fused=True)
     return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+
+
+def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict]:
+    """Divide parameters into those that weight decay (Loshchilov & Hutter 2019, algorithm 2) pulls to zero and others.
+
+    Biases and the gains of norms, which are all the parameters of one dimension, are not pulled: zero is no better a
+    place for them than any other, and they cannot overfit much.
+    """
+    parameters = list(parameters)
+    return [
+        {"params": [each for each in parameters if each.ndim > 1], "weight_decay": weight_decay},
+        {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
+    ]
 
 
 def clip_gradients(parameters: Iterable[torch.nn.Parameter], max_norm: float) -> float:
     """Scale all gradients down together so that their joint norm is at most ``max_norm``.
 
     Returns:
-        The norm before clipping; not finite if a gradient is not.
+        The norm before clipping. It is not finite if a gradient is not; then all gradients are left as they are, so
+        that one can see which.
     """
-    return torch.nn.utils.clip_grad_norm_(parameters, max_norm, foreach=True).item()
+    parameters = list(parameters)
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    length = norm.item()
+    if math.isfinite(length):
+        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
+    return length

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import torch
 
 from core.checkpoint import load_state, save_state, save_weights
+from core.divergence import all_finite
 from core.history import History
 from core.models import count_parameters
 from core.run_folder import RunFolder, RunInfo
@@ -52,7 +53,8 @@ class Recorder:
             save_weights(self.folder.best, *self._best)
             self._best = None
         self._flush()
-        save_state(self.folder.last, self.state)
+        if all_finite(self.state.model):  # else there is nothing to continue from but what was saved before
+            save_state(self.folder.last, self.state)
         self._write_info(status, message)
         self._saved = time.monotonic()
 
@@ -118,10 +120,10 @@ def failure_noted(folder: RunFolder) -> Iterator[None]:
         raise
 
 
-def continued_state(folder: RunFolder) -> TrainingState:
-    """Return the state a run continues from: the last one saved, or a new one."""
+def continued_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
+    """Return the state a run continues from, on a device: the last one saved, or a new one."""
     preset = folder.preset()
-    return load_state(folder.last, preset) if folder.last.exists() else new_state(preset)
+    return load_state(folder.last, preset, device=device) if folder.last.exists() else new_state(preset, device=device)
 
 
 def copy_of_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -82,33 +82,78 @@ ModelConfig = TransformerConfig | DecoderOnlyConfig | RecurrentConfig
 class TrainingConfig(Section):
     """How the model is trained: data, optimiser, schedule, and how often it is evaluated."""
 
-    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimiser updates, one batch each")] = 1000
+    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimiser updates")] = 1000
     batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences in a batch")] = 64
+    accumulate: Annotated[
+        int, Field(ge=1, le=256, description="batches an update, as if they were one large one, in less memory")
+    ] = 1
     training_sequences: Annotated[
         int, Field(ge=0, le=100_000, description="a fixed set, gone through again and again; 0 draws fresh ones")
     ] = 0
+    group_by_length: Annotated[
+        bool, Field(description="batches of sequences of like lengths, with less padding to compute")
+    ] = False
     optimizer: Annotated[
-        Literal["adam", "adam-by-hand"], Field(description="Adam, PyTorch's fused one or the one written out here")
+        Literal["adam", "adamw", "adam-by-hand"],
+        Field(description="Adam, with decoupled weight decay (adamw) or without, or the one written out here"),
     ] = "adam"
+    weight_decay: Annotated[
+        float, Field(ge=0, le=1, description="adamw: share of every matrix taken off at each update, × learning rate")
+    ] = 0.0
     learning_rate: Annotated[float, Field(gt=0, le=1, description="highest learning rate")] = 0.003
     schedule: Annotated[
-        Literal["linear", "constant"], Field(description="after the warm-up: fall to zero, or stay")
+        Literal["linear", "constant", "inverse-sqrt", "cosine", "one-cycle"],
+        Field(description="after the warm-up: fall to zero in a line or a cosine, by 1/√step, or stay; or one cycle"),
     ] = "linear"
     warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps in which the learning rate rises")] = 50
     max_gradient_norm: Annotated[
         float, Field(gt=0, le=1_000, description="longer gradients are scaled down to this norm")
     ] = 1.0
+    label_smoothing: Annotated[
+        float, Field(ge=0, le=0.99, description="share of each target spread over all tokens, in training only")
+    ] = 0.0
     teacher_forcing: Annotated[
         float, Field(ge=0, le=1, description="share of decoder inputs that are true; the rest the model's own choices")
     ] = 1.0
+    teacher_forcing_schedule: Annotated[
+        Literal["constant", "linear"], Field(description="that share all along, or falling to it from 1 over the run")
+    ] = "constant"
+    precision: Annotated[
+        Literal["float32", "bfloat16"], Field(description="of matrix products in training; weights stay float32")
+    ] = "float32"
     evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between two evaluations")] = 50
     validation_sequences: Annotated[
         int, Field(ge=1, le=10_000, description="held-out sequences in each evaluation")
     ] = 256
     seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="start of every random number of the run")] = 0
 
+    @property
+    def sequences_per_step(self) -> int:
+        """Sequences that one update learns from."""
+        return self.batch_size * self.accumulate
+
     @model_validator(mode="after")
     def _warmup_fits(self) -> "TrainingConfig":
+        if self.schedule == "one-cycle":
+            if self.warmup_steps:
+                raise ValueError(
+                    f"training.warmup_steps={self.warmup_steps} must be 0 with training.schedule='one-cycle', "
+                    "which has a rise of its own"
+                )
+        elif self.schedule == "inverse-sqrt" and not self.warmup_steps:
+            raise ValueError(
+                "training.warmup_steps=0 must be at least 1 with training.schedule='inverse-sqrt', "
+                "which falls by √(warmup_steps / step)"
+            )
         if self.warmup_steps > self.steps:
             raise ValueError(f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}")
+        return self
+
+    @model_validator(mode="after")
+    def _decay_has_an_optimizer(self) -> "TrainingConfig":
+        if self.weight_decay and self.optimizer != "adamw":
+            raise ValueError(
+                f"training.weight_decay={self.weight_decay} must be 0 with training.optimizer={self.optimizer!r}, "
+                "which ignores it; 'adamw' does not"
+            )
         return self

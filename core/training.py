@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 import torch
 
 from core.config import Preset
-from core.evaluation import Evaluation, evaluate, sequence_loss
+from core.divergence import first_not_finite
+from core.evaluation import Evaluation, evaluate
 from core.models import Seq2Seq, build_model
-from core.optim import build_optimizer, clip_gradients, learning_rate_at
+from core.objective import training_loss
+from core.optim import build_optimizer, clip_gradients
+from core.schedules import learning_rate_at, teacher_forcing_at
 from core.tasks import Batch, Epochs, FreshBatches, Task, build_task, fixed_pairs, training_batches
+from core.vocab import PAD_ID
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class StepEvent:
 
     Attributes:
         step: updates made so far, from 1.
-        loss: nats per non-PAD token, of this batch before the update.
+        loss: nats per non-PAD token of the update's batches, before it; label smoothing, if any, included.
         learning_rate: of this update.
         gradient_norm: before clipping.
         tokens_per_second: target tokens trained on, PAD not counted.
@@ -73,6 +77,7 @@ class TrainingState:
         evaluated_step: the last step at which the model was evaluated, -1 before the first.
         best_loss, best_step: lowest validation loss and where it was measured.
         loss_sum: of the training losses since the last evaluation.
+        last_loss, last_gradient_norm: of the last update; None before the first.
         seconds: time spent training and evaluating, pauses not counted.
         threads: torch threads the run computes with; part of what makes it repeat bit for bit.
     """
@@ -89,12 +94,18 @@ class TrainingState:
     last_evaluation: Evaluation | None = None
     sequences_seen: int = 0
     loss_sum: float = 0.0
+    last_loss: float | None = None
+    last_gradient_norm: float | None = None
     seconds: float = 0.0
     threads: int = field(default_factory=torch.get_num_threads)
 
 
 def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
-    """Prepare a run: its task, its model with initial weights from the preset's seed, its optimiser."""
+    """Prepare a run: its task, its model with initial weights from the preset's seed, its optimiser.
+
+    Initial weights, training set and validation set are the same on every kind of device. What is drawn in training
+    is not: each kind draws other numbers from the same seed.
+    """
     generator = torch.Generator(device).manual_seed(preset.training.seed)
     task = build_task(preset.task)
     model = build_model(preset.model, task, generator)
@@ -118,6 +129,7 @@ def train(state: TrainingState) -> Iterator[Event]:
         state.task,
         sequences=config.training_sequences,
         batch_size=config.batch_size,
+        group_by_length=config.group_by_length,
         seed=config.seed,
         device=device,
     )
@@ -140,60 +152,68 @@ def _update(state: TrainingState, batches: FreshBatches | Epochs) -> StepEvent |
     started = time.perf_counter()
     config = state.preset.training
     step = state.step + 1
-    batch = batches.at(step, state.generator)
-    logits = _logits(state.model, batch, config.teacher_forcing, state.generator)
-    loss = sequence_loss(logits, batch.tgt_out)
+    parts = [batches.at(number, state.generator) for number in _batch_numbers(step, config.accumulate)]
+    before = state.generator.get_state()
     state.optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    loss = 0.0
+    for part_loss in _losses(state, parts):
+        part_loss.backward()
+        loss += part_loss.item()
     gradient_norm = clip_gradients(state.model.parameters(), config.max_gradient_norm)
-    if not (math.isfinite(loss.item()) and math.isfinite(gradient_norm)):
-        return _diverged(state, step, loss.item(), gradient_norm)
+    if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
+        return _diverged(state, parts, before, loss, gradient_norm)
     learning_rate = learning_rate_at(step, config)
     for group in state.optimizer.param_groups:
         group["lr"] = learning_rate
     state.optimizer.step()
     seconds = time.perf_counter() - started
     state.step = step
-    state.sequences_seen += len(batch)
-    state.loss_sum += loss.item()
+    state.sequences_seen += sum(len(part) for part in parts)
+    state.loss_sum += loss
+    state.last_loss, state.last_gradient_norm = loss, gradient_norm
     state.seconds += seconds
-    tokens = int((batch.tgt_out != 0).sum())
-    return StepEvent(step, loss.item(), learning_rate, gradient_norm, tokens / seconds)
+    return StepEvent(step, loss, learning_rate, gradient_norm, sum(_tokens(part) for part in parts) / seconds)
 
 
-def _logits(model: Seq2Seq, batch: Batch, teacher_forcing: float, generator: torch.Generator) -> torch.Tensor:
-    """Score the targets of a batch, (B, T, V), with that share of true tokens in the decoder's input."""
-    if teacher_forcing == 1:
-        return model(batch.src, batch.tgt_in)[0]
-    is_true = torch.empty(batch.tgt_in.shape, device=generator.device).bernoulli_(teacher_forcing, generator=generator)
-    return stepwise_logits(model, batch, is_true.bool())
+def _batch_numbers(step: int, accumulate: int) -> range:
+    """Return the numbers, from 1, of the batches that an update adds up."""
+    return range((step - 1) * accumulate + 1, step * accumulate + 1)
 
 
-def stepwise_logits(model: Seq2Seq, batch: Batch, is_true: torch.Tensor) -> torch.Tensor:
-    """Score the targets of a batch step by step, the model reading some of its own choices.
+def _losses(state: TrainingState, parts: list[Batch]) -> Iterator[torch.Tensor]:
+    """Yield what each part adds to the loss of the next update: together, its mean over the tokens of all parts."""
+    config = state.preset.training
+    teacher_forcing = teacher_forcing_at(state.step + 1, config)
+    tokens = sum(_tokens(part) for part in parts)
+    for part in parts:
+        loss = training_loss(state.model, part, config, teacher_forcing=teacher_forcing, generator=state.generator)
+        yield loss * (_tokens(part) / tokens)
 
-    Gradients flow through the logits, not through the choices.
+
+def _tokens(batch: Batch) -> int:
+    """Count the target tokens that are not PAD."""
+    return int((batch.tgt_out != PAD_ID).sum())
+
+
+def _diverged(
+    state: TrainingState, parts: list[Batch], before: torch.Tensor, loss: float, gradient_norm: float
+) -> EndEvent:
+    """Say what is not finite, since when, and how things stood before.
 
     Args:
-        is_true: (B, T) bool, True where the decoder reads the true token, False where it reads the one it found
-            likeliest the step before. The first is BOS in any case.
-
-    Returns:
-        (B, T, V) logits.
+        before: the generator's state when the losses of the parts were about to be computed.
     """
-    memory, cache, logits = model.encode(batch.src), None, []
-    for place, truth in enumerate(batch.tgt_in.split(1, dim=1)):
-        token = torch.where(is_true[:, place, None], truth, logits[-1].argmax(dim=-1)) if logits else truth  # (B, 1)
-        step = model.decode(token, memory, cache)
-        cache = step.cache
-        logits.append(step.logits)
-    return torch.cat(logits, dim=1)
-
-
-def _diverged(state: TrainingState, step: int, loss: float, gradient_norm: float) -> EndEvent:
-    last = state.last_evaluation
-    known = f"; last validation loss {last.loss:.4f} after step {state.evaluated_step}" if last else ""
-    message = f"step {step}: loss={loss}, gradient norm={gradient_norm}: not finite, so the update was not made{known}"
+    after = state.generator.get_state()
+    state.generator.set_state(before)  # the same dropout once more
+    where = first_not_finite(state.model, lambda: list(_losses(state, parts)))
+    state.generator.set_state(after)
+    message = f"step {state.step + 1}: loss={loss}, gradient norm={gradient_norm}: not finite, so the update was not "
+    message += f"made; {where}"
+    if state.last_loss is not None:
+        message += f"; last finite training loss {state.last_loss:.4f} and gradient norm "
+        message += f"{state.last_gradient_norm:.4f} at step {state.step}"
+    if state.last_evaluation:
+        message += f"; last validation loss {state.last_evaluation.loss:.4f} after step {state.evaluated_step}"
     return EndEvent(state.step, "diverged", message)
 
 

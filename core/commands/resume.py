@@ -5,6 +5,7 @@ import argparse
 import torch
 
 from core.commands.train import train_with_bar
+from core.devices import device_named
 from core.history import History
 from core.recording import continued_state
 from core.run_folder import DEFAULT_ROOT, RunFolder, check_resumable
@@ -14,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     """Continue from the run's last saved state to its end."""
     folder = RunFolder(options.checkpoints or DEFAULT_ROOT, options.run)
     check_resumable(folder)
-    state = continued_state(folder)
+    state = continued_state(folder, device=device_named(options.device))
     torch.set_num_threads(state.threads)  # or the rest would not be the same bit for bit
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)

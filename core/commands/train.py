@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from core import bounded_yaml
 from core.config import ConfigError, Preset, load_preset, load_preset_file
+from core.devices import device_named
 from core.history import History
 from core.recording import train_recorded
 from core.run_folder import DEFAULT_ROOT, RunFolder
@@ -22,8 +23,11 @@ from core.training import EvaluationEvent, Event, StepEvent, TrainingState, new_
 def run(options: argparse.Namespace) -> int:
     """Train a new run to its end, or until Ctrl+C, which saves it first."""
     preset = preset_of(options)
+    device = device_named(options.device)
     folder = RunFolder.create(options.checkpoints or DEFAULT_ROOT, preset, name=options.run)
-    return train_with_bar(folder, new_state(preset), History(preset.training.steps), as_json=options.json)
+    return train_with_bar(
+        folder, new_state(preset, device=device), History(preset.training.steps), as_json=options.json
+    )
 
 
 def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *, as_json: bool) -> int:
@@ -90,7 +94,7 @@ def _line(event: EvaluationEvent, preset: Preset) -> str:
     config, figures = preset.training, event.evaluation
     parts = [f"step {event.step:{len(str(config.steps))}}"]
     if config.training_sequences:
-        parts.append(f"epoch {event.step * config.batch_size / config.training_sequences:6.2f}")
+        parts.append(f"epoch {event.step * config.sequences_per_step / config.training_sequences:6.2f}")
     parts.append("train loss      –" if event.train_loss is None else f"train loss {event.train_loss:6.4f}")
     parts += [f"validation loss {figures.loss:6.4f}", f"exact match {figures.exact_match:6.1%}"]
     return "  ".join([*parts, "best so far"] if event.is_best else parts)

@@ -19,12 +19,13 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
 
     Args:
         config: sizes of the model; the vocabularies come from the task.
-        generator: source of the initial weights and, in training, of dropout. The model lives on its device.
+        generator: source of the initial weights and, in training, of dropout. The model lives on its device; its
+            initial weights are drawn on the CPU all the same, so that a seed means the same ones everywhere.
     """
-    with torch.device(generator.device):
-        model = _assemble(config, task, generator)
-    initialise(model, generator)
-    return model
+    model = _assemble(config, task, generator)
+    on_cpu = generator.device.type == "cpu"
+    initialise(model, generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed()))
+    return model.to(generator.device)
 
 
 def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:

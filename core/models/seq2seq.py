@@ -71,6 +71,11 @@ class Seq2Seq(nn.Module, ABC):
 
     max_seq_len: int
 
+    @property
+    def device(self) -> torch.device:
+        """Where its weights are and its input must be."""
+        return next(iter(self.parameters()), torch.empty(0)).device
+
     @abstractmethod
     def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
         """Read a source (B, S) int64.

@@ -165,4 +165,4 @@ def _eos_probabilities(model: Seq2Seq, pairs: Batch) -> list[float]:
 
 def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     table = step_table(task, pairs, decoded)
-    return table.assign(sequence=places.numpy()[table.sequence])
+    return table.assign(sequence=places.cpu().numpy()[table.sequence])

@@ -34,7 +34,7 @@ def draw(measured: Measured, history: History, example: Inspection, head: HeadSc
 def _heatmap(example: Inspection, head: HeadScore) -> bytes:
     steps = example.steps[: len(example.expected) + 1 + STEPS_TOO_MANY]
     figure = attention_figure(
-        example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].numpy(),
+        example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].cpu().numpy(),
         rows=[step.produced for step in steps],
         columns=example.source_labels,
         title=f"attention over the input, layer {head.layer}, head {head.head}",

@@ -7,25 +7,37 @@ from core.tasks.task import Batch, Task, sample_distinct
 
 DATA_SEED = 42  # one training, validation and test set of a task for all runs, so that runs can be compared
 _EPOCH_STRIDE = 1_000_003
+_POOL_BATCHES = 16  # drawn for one fresh batch of like lengths: drawing is cheap next to an update
 
 
 def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") -> Batch:
-    """Return the first ``count`` distinct pairs of a split, the same for every run of a task.
+    """Return the first ``count`` distinct pairs of a split, the same for every run of a task, on whatever device.
 
     There are fewer where the split holds fewer different sequences.
     """
-    return sample_distinct(task, count, split=split, generator=torch.Generator(device).manual_seed(DATA_SEED))
+    generator = torch.Generator().manual_seed(DATA_SEED)  # on the CPU: every kind of device draws other numbers
+    return sample_distinct(task, count, split=split, generator=generator).to(device)
 
 
 class FreshBatches:
-    """Batches of sequences drawn for one update each."""
+    """Batches of sequences drawn for one update each.
 
-    def __init__(self, task: Task, batch_size: int) -> None:
-        self.task, self.batch_size = task, batch_size
+    Args:
+        group_by_length: draw the sequences of a batch from among many, so that they are of like lengths, and trim the
+            PAD that they share. Each of the many is as likely to be taken, so no length is learned from more.
+    """
 
-    def at(self, step: int, generator: torch.Generator) -> Batch:
-        """Return the batch of an update, counted from 1, drawn from the generator."""
-        return self.task.sample(self.batch_size, split="train", generator=generator)
+    def __init__(self, task: Task, batch_size: int, *, group_by_length: bool = False) -> None:
+        self.task, self.batch_size, self.group_by_length = task, batch_size, group_by_length
+
+    def at(self, number: int, generator: torch.Generator) -> Batch:
+        """Return a batch, counted from 1, drawn from the generator."""
+        if not self.group_by_length:
+            return self.task.sample(self.batch_size, split="train", generator=generator)
+        pool = self.task.sample(_POOL_BATCHES * self.batch_size, split="train", generator=generator)
+        slices = pool.lengths().argsort(stable=True).split(self.batch_size)
+        chosen = torch.randint(_POOL_BATCHES, (1,), generator=generator, device=generator.device)
+        return pool[slices[int(chosen)]].trimmed()
 
 
 class Epochs:
@@ -36,41 +48,67 @@ class Epochs:
     Args:
         pairs: the set.
         seed: of the orders.
+        group_by_length: put sequences of like lengths into a batch, and trim the PAD that they share.
     """
 
-    def __init__(self, pairs: Batch, batch_size: int, *, seed: int) -> None:
+    def __init__(self, pairs: Batch, batch_size: int, *, seed: int, group_by_length: bool = False) -> None:
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
+        self.lengths = pairs.lengths().cpu() if group_by_length else None
         self._orders: dict[int, torch.Tensor] = {}
 
-    def at(self, step: int, generator: torch.Generator) -> Batch:
-        """Return the batch of an update, counted from 1; where an epoch ends inside it, the next one begins."""
-        first = (step - 1) * self.batch_size
+    def at(self, number: int, generator: torch.Generator) -> Batch:
+        """Return a batch, counted from 1; where an epoch ends inside it, the next one begins."""
+        first = (number - 1) * self.batch_size
         rows, left = [], self.batch_size
         while left:
             epoch, place = divmod(first, len(self.pairs))
             rows.append(self._order(epoch)[place : place + left])
             left -= len(rows[-1])
             first += len(rows[-1])
-        return self.pairs[torch.cat(rows)]
+        batch = self.pairs[torch.cat(rows)]
+        return batch if self.lengths is None else batch.trimmed()
 
     def _order(self, epoch: int) -> torch.Tensor:
         """Return the rows in the order of an epoch, (N,) int64; the last two orders are remembered."""
         if epoch not in self._orders:
             generator = torch.Generator().manual_seed(self.seed * _EPOCH_STRIDE + epoch)
-            order = torch.randperm(len(self.pairs), generator=generator).to(self.pairs.src.device)
+            order = torch.randperm(len(self.pairs), generator=generator)
+            if self.lengths is not None:
+                order = self._grouped(order, epoch, generator)
+            order = order.to(self.pairs.src.device)
             self._orders = {known: rows for known, rows in self._orders.items() if known == epoch - 1} | {epoch: order}
         return self._orders[epoch]
 
+    def _grouped(self, order: torch.Tensor, epoch: int, generator: torch.Generator) -> torch.Tensor:
+        """Sort a random order (N,) by length within the batches that lie inside the epoch, and shuffle those batches.
+
+        Rows of one length stay in random order. What an epoch shares a batch with its neighbours for stays as it is.
+        """
+        first = min(-epoch * len(order) % self.batch_size, len(order))  # rows that complete the batch before
+        last = first + (len(order) - first) // self.batch_size * self.batch_size
+        inside = order[first:last]
+        batches = inside[self.lengths[inside].argsort(stable=True)].view(-1, self.batch_size)
+        shuffled = batches[torch.randperm(len(batches), generator=generator)].flatten()
+        return torch.cat([order[:first], shuffled, order[last:]])
+
 
 def training_batches(
-    task: Task, *, sequences: int, batch_size: int, seed: int, device: str = "cpu"
+    task: Task,
+    *,
+    sequences: int,
+    batch_size: int,
+    seed: int,
+    group_by_length: bool = False,
+    device: str = "cpu",
 ) -> FreshBatches | Epochs:
     """Return what a run trains on.
 
     Args:
         sequences: size of the fixed set; 0 draws fresh sequences for every batch.
         seed: of the order in which a fixed set is gone through.
+        group_by_length: make batches of sequences of like lengths.
     """
     if not sequences:
-        return FreshBatches(task, batch_size)
-    return Epochs(fixed_pairs(task, sequences, split="train", device=device), batch_size, seed=seed)
+        return FreshBatches(task, batch_size, group_by_length=group_by_length)
+    pairs = fixed_pairs(task, sequences, split="train", device=device)
+    return Epochs(pairs, batch_size, seed=seed, group_by_length=group_by_length)

@@ -8,7 +8,7 @@ import torch
 
 from core.task_sections import span
 from core.tasks.splits import Split
-from core.vocab import Vocab
+from core.vocab import PAD_ID, Vocab
 
 NO_SOURCE = -1
 
@@ -40,6 +40,18 @@ class Batch:
 
     def __getitem__(self, rows: slice | torch.Tensor) -> "Batch":
         return Batch(self.src[rows], self.tgt[rows])
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the pairs on a device."""
+        return Batch(self.src.to(device), self.tgt.to(device))
+
+    def lengths(self) -> torch.Tensor:
+        """Return how many tokens each pair has that are not PAD, both sides together, (B,) int64."""
+        return (self.src != PAD_ID).sum(dim=1) + (self.tgt != PAD_ID).sum(dim=1)
+
+    def trimmed(self) -> "Batch":
+        """Return the pairs without the columns that are PAD in all of them."""
+        return Batch(*(rows[:, : int((rows != PAD_ID).sum(dim=1).max())] for rows in (self.src, self.tgt)))
 
 
 class Task(Protocol):

@@ -1,13 +1,15 @@
 """Checkpoints come back as they were, damaged ones are named, and a failing disk destroys nothing."""
 
 import errno
+import json
 import os
 from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from core import checkpoint
@@ -45,6 +47,20 @@ def test_a_state_remembers_its_threads_and_seconds(tiny, path):
     save_state(path, state)
     loaded = load_state(path, tiny)
     assert (loaded.threads, loaded.seconds) == (3, state.seconds)
+
+
+def test_a_state_saved_before_there_were_devices_comes_back(tiny, path):
+    state = new_state(tiny)
+    list(islice(train(state), 3))
+    save_state(path, state)
+    with safe_open(path, framework="pt") as file:
+        facts = json.loads(file.metadata()["facts"])
+    for later in ("device", "last_loss", "last_gradient_norm"):
+        del facts[later]
+    save_file(load_file(path), path, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    loaded = load_state(path, tiny)
+    assert (loaded.step, loaded.last_loss) == (2, None)
+    assert torch.equal(loaded.generator.get_state(), state.generator.get_state())
 
 
 def refuses(path: Path, preset, message: str) -> None:

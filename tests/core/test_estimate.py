@@ -52,3 +52,19 @@ def test_the_estimate_of_a_large_training_takes_seconds_at_most(tiny):
     started = time.perf_counter()
     assert seconds_to_train(large) > 0
     assert time.perf_counter() - started < 8.0
+
+
+def test_batches_that_are_added_up_take_their_time(tiny, monkeypatch):
+    measured = []
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: measured.append(preset) or 0.5)
+    assert seconds_to_train(tiny.with_changes({"training.accumulate": 3})) == pytest.approx(12.0)
+    assert measured[0].training.accumulate == 1
+
+
+def test_scheduled_sampling_is_measured_at_its_slowest(tiny, monkeypatch):
+    measured = []
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: measured.append(preset) or 0.5)
+    seconds_to_train(
+        tiny.with_changes({"training.teacher_forcing": 0.5, "training.teacher_forcing_schedule": "linear"})
+    )
+    assert measured[0].training.teacher_forcing_schedule == "constant"

@@ -1,4 +1,4 @@
-"""Adam and learning rates by hand, and gradients no longer than allowed."""
+"""Adam by hand, weight decay where it belongs, and gradients no longer than allowed."""
 
 import math
 
@@ -6,43 +6,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.config import ConfigError
 from core.evaluation import sequence_loss
-from core.optim import Adam, build_optimizer, clip_gradients, learning_rate_at
+from core.optim import Adam, build_optimizer, clip_gradients
 from core.sections import TrainingConfig
-from core.training import new_state
+from core.training import StepEvent, new_state, train
 
 
 def config(**changes) -> TrainingConfig:
     return TrainingConfig(**({"steps": 10, "warmup_steps": 4, "learning_rate": 0.8} | changes))
-
-
-def test_a_linear_schedule_rises_to_its_peak_and_falls_towards_zero():
-    rates = [learning_rate_at(step, config()) for step in range(1, 11)]
-    # 4 steps up; then 6 of the 7 equal steps down, the seventh of which would reach zero.
-    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8] + [0.8 * left / 7 for left in (6, 5, 4, 3, 2, 1)])
-
-
-def test_a_constant_schedule_stays_at_its_peak_after_the_warm_up():
-    rates = [learning_rate_at(step, config(schedule="constant")) for step in range(1, 11)]
-    assert rates == pytest.approx([0.2, 0.4, 0.6] + [0.8] * 7)
-
-
-def test_without_warm_up_the_first_step_is_the_largest():
-    rates = [learning_rate_at(step, config(warmup_steps=0)) for step in range(1, 11)]
-    assert rates == pytest.approx([0.8 * left / 11 for left in range(10, 0, -1)])
-    assert learning_rate_at(1, config(warmup_steps=0, schedule="constant")) == pytest.approx(0.8)
-
-
-def test_a_warm_up_as_long_as_the_training_only_rises():
-    rates = [learning_rate_at(step, config(warmup_steps=10)) for step in range(1, 11)]
-    assert rates == pytest.approx([0.08 * step for step in range(1, 11)])
-
-
-@pytest.mark.parametrize("schedule", ["linear", "constant"])
-@pytest.mark.parametrize("warmup", [0, 1, 5, 7])
-def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
-    settings = config(steps=7, warmup_steps=warmup, schedule=schedule)
-    assert all(0 < learning_rate_at(step, settings) <= 0.8 for step in range(1, 8))
 
 
 def parameters(*gradients: list[float]) -> list[torch.nn.Parameter]:
@@ -67,8 +39,17 @@ def test_short_gradients_are_left_alone():
     assert_close(made[0].grad, torch.tensor([0.3, 0.4]), atol=0, rtol=0)
 
 
-def test_a_gradient_that_is_not_finite_shows_in_the_norm():
-    assert not math.isfinite(clip_gradients(parameters([1.0], [math.nan]), 1.0))
+def test_a_gradient_that_is_not_finite_shows_in_the_norm_and_in_itself_only():
+    made = parameters([1.0], [math.nan])
+    assert not math.isfinite(clip_gradients(made, 0.5))
+    assert made[0].grad == 1.0
+
+
+def test_clipping_is_pytorchs():
+    mine, theirs = parameters([3.0, -1.0], [0.0, 4.0]), parameters([3.0, -1.0], [0.0, 4.0])
+    assert clip_gradients(mine, 1.0) == torch.nn.utils.clip_grad_norm_(theirs, 1.0).item()
+    for one, other in zip(mine, theirs, strict=True):
+        assert torch.equal(one.grad, other.grad)
 
 
 # --- Adam -------------------------------------------------------------------------------------------------------
@@ -117,6 +98,49 @@ def test_adam_leaves_parameters_without_a_gradient_alone_and_keeps_nothing_but_t
 
 def test_the_preset_names_the_optimiser():
     assert type(build_optimizer(config(), parameters([1.0]))) is torch.optim.Adam
+    assert type(build_optimizer(config(optimizer="adamw"), parameters([1.0]))) is torch.optim.AdamW
     by_hand = build_optimizer(config(optimizer="adam-by-hand"), parameters([1.0]))
     assert type(by_hand) is Adam
     assert by_hand.param_groups[0]["lr"] == 0.8
+
+
+# --- weight decay -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_weight_decay_falls_on_matrices_and_leaves_biases_and_norms_alone(tiny, tiny_gru, family):
+    preset = tiny if family == "transformer" else tiny_gru
+    state = new_state(preset.with_changes({"training.optimizer": "adamw", "training.weight_decay": 0.1}))
+    names = {id(parameter): name for name, parameter in state.model.named_parameters()}
+    decayed, others = ({names[id(each)] for each in group["params"]} for group in state.optimizer.param_groups)
+    assert [group["weight_decay"] for group in state.optimizer.param_groups] == [0.1, 0.0]
+    assert decayed | others == set(names.values())
+    assert others == {name for name in names.values() if "norm" in name or "bias" in name}
+    assert {"src_embedding.tokens.weight", "output.weight"} <= decayed
+
+
+def test_decay_takes_its_share_off_the_weights_whatever_the_gradient():
+    settings = config(optimizer="adamw", weight_decay=0.1, warmup_steps=0)
+    matrix, bias = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = build_optimizer(settings, [matrix, bias])
+    for parameter in (matrix, bias):
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    assert_close(matrix.detach(), torch.full((2, 2), 1 - 0.8 * 0.1))
+    assert (bias == 1).all()
+
+
+def test_adamw_without_decay_is_adam(tiny):
+    losses = []
+    for optimizer in ("adam", "adamw"):
+        events = train(new_state(tiny.with_changes({"training.optimizer": optimizer})))
+        losses.append([event.loss for event in events if isinstance(event, StepEvent)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adam-by-hand"])
+def test_decay_is_refused_where_it_would_do_nothing(tiny, optimizer):
+    with pytest.raises(
+        ConfigError, match=rf"training.weight_decay=0.1 must be 0 with training.optimizer='{optimizer}'"
+    ):
+        tiny.with_changes({"training.optimizer": optimizer, "training.weight_decay": 0.1})

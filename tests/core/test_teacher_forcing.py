@@ -9,7 +9,8 @@ from torch.testing import assert_close
 from core.checkpoint import load_state, save_state
 from core.evaluation import sequence_loss
 from core.models import Seq2Seq
-from core.training import EvaluationEvent, StepEvent, new_state, stepwise_logits, train
+from core.objective import stepwise_logits
+from core.training import EvaluationEvent, StepEvent, new_state, train
 from core.vocab import BOS_ID
 from tests.core.test_training import assert_same, essence
 
@@ -75,7 +76,7 @@ def test_gradients_are_those_of_the_tokens_read_as_if_they_had_been_given(preset
 
 
 def test_full_teacher_forcing_is_one_call_that_draws_nothing(preset_of, monkeypatch):
-    monkeypatch.setattr("core.training.stepwise_logits", None)
+    monkeypatch.setattr("core.objective.stepwise_logits", None)
     for name in ("transformer", "gru"):
         state = new_state(preset_of(name))
         again = new_state(preset_of(name))
@@ -88,12 +89,35 @@ def test_full_teacher_forcing_is_one_call_that_draws_nothing(preset_of, monkeypa
 def test_the_share_of_true_tokens_is_the_one_asked_for(preset_of, ratio, monkeypatch):
     shares = []
     monkeypatch.setattr(
-        "core.training.stepwise_logits",
+        "core.objective.stepwise_logits",
         lambda model, batch, is_true: shares.append(is_true.float().mean().item()) or model(batch.src, batch.tgt_in)[0],
     )
     changes = {"training.teacher_forcing": ratio, "training.batch_size": 500, "training.steps": 2}
     list(train(new_state(preset_of("gru").with_changes(changes))))
     assert shares == pytest.approx([ratio] * 2, abs=0.03)
+
+
+@FAMILIES
+def test_scheduled_sampling_reads_less_of_the_truth_every_step(preset_of, family, monkeypatch):
+    shares = []
+    monkeypatch.setattr(
+        "core.objective.stepwise_logits",
+        lambda model, batch, is_true: shares.append(is_true.float().mean().item()) or model(batch.src, batch.tgt_in)[0],
+    )
+    changes = {"teacher_forcing": 0.2, "teacher_forcing_schedule": "linear", "batch_size": 1000, "steps": 5}
+    preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
+    list(train(new_state(preset)))
+    assert shares == pytest.approx([0.8, 0.6, 0.4, 0.2], abs=0.03)  # and the first, all true, in one call
+
+
+@FAMILIES
+def test_scheduled_sampling_learns(preset_of, family):
+    changes = {"teacher_forcing": 0.0, "teacher_forcing_schedule": "linear", "steps": 60, "evaluate_every": 60}
+    changes |= {"batch_size": 32}
+    preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
+    events = list(train(new_state(preset)))
+    first, last = (event.evaluation.loss for event in events if isinstance(event, EvaluationEvent))
+    assert last < first - 0.15
 
 
 @FAMILIES

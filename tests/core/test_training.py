@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from core.checkpoint import load_state, save_state
-from core.optim import learning_rate_at
+from core.schedules import learning_rate_at
 from core.tasks import build_task, fixed_pairs
 from core.training import (
     EndEvent,

@@ -1,0 +1,122 @@
+"""Batches of like lengths: less padding, every length as often, every pair once an epoch."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.tasks import Batch, Epochs, FreshBatches, build_task, fixed_pairs
+from core.vocab import PAD_ID
+
+
+def pairs_of(lengths: list[int]) -> Batch:
+    """Pairs of these lengths, each of a symbol of its own, so that they can be told apart."""
+    rows = torch.zeros(len(lengths), max(lengths), dtype=torch.int64)
+    for row, length in enumerate(lengths):
+        rows[row, :length] = row + 1
+    return Batch(rows, rows)
+
+
+def shown(batches: Epochs, steps: int) -> list[int]:
+    return [int(row) - 1 for step in range(1, steps + 1) for row in batches.at(step, None).src[:, 0]]
+
+
+def padding(batch: Batch) -> float:
+    return (batch.src == PAD_ID).float().mean().item()
+
+
+def test_trimming_takes_only_columns_that_are_pad_in_all_rows():
+    batch = pairs_of([2, 3, 1, 5])
+    assert batch[:3].trimmed().src.tolist() == [[1, 1, 0], [2, 2, 2], [3, 0, 0]]
+    assert batch.trimmed().src.shape == (4, 5)
+    sides = Batch(batch.src[:1], batch.tgt[3:]).trimmed()
+    assert (sides.src.shape, sides.tgt.shape) == ((1, 2), (1, 5))
+
+
+# --- fresh batches ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(tiny) -> FreshBatches:
+    return FreshBatches(build_task(tiny.task), 32, group_by_length=True)
+
+
+def test_fresh_batches_have_like_lengths_and_hardly_any_padding(fresh):
+    generator = torch.Generator().manual_seed(0)
+    batches = [fresh.at(1, generator) for _ in range(50)]
+    assert all(len(batch) == 32 for batch in batches)
+    assert all((batch.lengths().max() - batch.lengths().min()) <= 2 for batch in batches)  # one symbol on either side
+    plain = FreshBatches(fresh.task, 32)
+    assert sum(map(padding, batches)) / 50 < 0.25 * sum(padding(plain.at(1, generator)) for _ in range(50)) / 50
+
+
+def test_every_length_is_as_likely_as_any_other(fresh):
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.cat([fresh.at(1, generator).lengths() for _ in range(1000)]) // 2 - 2
+    # A batch is nearly of one length, so 1,000 batches are as good as 1,000 sequences: a standard error of 0.014.
+    shares = [(lengths == length).float().mean().item() for length in range(2, 6)]
+    assert shares == pytest.approx([0.25] * 4, abs=0.04)
+    assert sum(shares) == pytest.approx(1)
+
+
+def test_the_slice_comes_from_the_runs_generator(fresh):
+    first, second = (fresh.at(1, torch.Generator().manual_seed(5)) for _ in range(2))
+    assert torch.equal(first.src, second.src)
+    widths = {fresh.at(1, torch.Generator().manual_seed(seed)).src.shape[1] for seed in range(40)}
+    assert widths == {4, 5, 6, 7}
+
+
+def test_grouped_training_data_is_of_the_training_split(fresh):
+    generator = torch.Generator().manual_seed(0)
+    width = fresh.task.max_length + 2
+    seen = set()
+    for _ in range(20):
+        rows = fresh.at(1, generator).src
+        seen |= {tuple(row) for row in torch.nn.functional.pad(rows, (0, width - rows.shape[1])).tolist()}
+    held_out = fixed_pairs(fresh.task, 300, split="test")
+    assert not seen & {tuple(row) for row in held_out.src.tolist()}
+
+
+# --- epochs -----------------------------------------------------------------------------------------------------
+
+
+@given(
+    lengths=st.lists(st.integers(1, 6), min_size=1, max_size=20),
+    size=st.integers(1, 30),
+    seed=st.integers(0, 2**31 - 1),
+    epochs=st.integers(1, 4),
+)
+def test_every_epoch_shows_every_pair_once(lengths, size, seed, epochs):
+    count = len(lengths)
+    rows = shown(Epochs(pairs_of(lengths), size, seed=seed, group_by_length=True), -(-count * epochs // size))
+    for epoch in range(epochs):
+        assert sorted(rows[epoch * count : (epoch + 1) * count]) == list(range(count))
+
+
+def test_the_order_depends_on_seed_and_epoch_only_and_changes_with_both():
+    pairs = pairs_of([1 + number % 5 for number in range(50)])
+    whole = shown(Epochs(pairs, 7, seed=3, group_by_length=True), 22)
+    later = Epochs(pairs, 7, seed=3, group_by_length=True)  # as after a resume: begins at step 9
+    assert [int(row) - 1 for step in range(9, 23) for row in later.at(step, None).src[:, 0]] == whole[8 * 7 :]
+    assert whole[:50] != whole[50:100]
+    assert shown(Epochs(pairs, 7, seed=4, group_by_length=True), 22) != whole
+
+
+def test_batches_inside_an_epoch_are_of_like_lengths_in_random_order_whatever_the_epoch_before_left_over(tiny):
+    pairs = fixed_pairs(build_task(tiny.task), 500, split="train")
+    batches = Epochs(pairs, 32, seed=0, group_by_length=True)
+    spreads, widths = [], []
+    for step in range(1, 79):  # five epochs of 15.6 batches
+        batch = batches.at(step, None)
+        if (step * 32) // 500 == ((step - 1) * 32) // 500:
+            spreads.append(int(batch.lengths().max() - batch.lengths().min()))
+            widths.append(batch.src.shape[1])
+    assert max(spreads) <= 2 * 2
+    assert sum(spread == 0 for spread in spreads) > len(spreads) / 2
+    assert widths[:15] != sorted(widths[:15])
+    assert widths[:15] != widths[15:30]
+
+
+def test_without_grouping_nothing_is_trimmed(tiny):
+    pairs = fixed_pairs(build_task(tiny.task), 50, split="train")
+    assert all(Epochs(pairs, 4, seed=0).at(step, None).src.shape[1] == 7 for step in range(1, 20))

@@ -1,0 +1,71 @@
+"""Every option of training that draws numbers or keeps state: a run that is stopped and resumed is the same run."""
+
+from itertools import islice
+
+import pytest
+import torch
+
+from core.checkpoint import load_state, save_state
+from core.config import preset_to_yaml, read_preset
+from core.training import new_state, train
+from tests.core.test_training import assert_same, essence, order
+
+OPTIONS = {
+    "adamw": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
+    "accumulated": {"training.accumulate": 3},
+    "accumulated epochs": {"training.accumulate": 3, "training.training_sequences": 20},
+    "fresh by length": {"training.group_by_length": True},
+    "epochs by length": {"training.group_by_length": True, "training.training_sequences": 20},
+    "scheduled sampling": {"training.teacher_forcing": 0.2, "training.teacher_forcing_schedule": "linear"},
+    "smoothed": {"training.label_smoothing": 0.1},
+    "bfloat16": {"training.precision": "bfloat16"},
+    "inverse-sqrt": {"training.schedule": "inverse-sqrt"},
+    "cosine": {"training.schedule": "cosine"},
+    "one-cycle": {"training.schedule": "one-cycle", "training.warmup_steps": 0},
+    "all at once": {
+        "training.optimizer": "adamw",
+        "training.weight_decay": 0.1,
+        "training.schedule": "one-cycle",
+        "training.warmup_steps": 0,
+        "training.accumulate": 2,
+        "training.training_sequences": 20,
+        "training.group_by_length": True,
+        "training.label_smoothing": 0.1,
+        "training.teacher_forcing": 0.2,
+        "training.teacher_forcing_schedule": "linear",
+        "training.precision": "bfloat16",
+    },
+}
+
+
+@pytest.fixture(params=["transformer", "gru", "decoder-only"])
+def preset(tiny, tiny_gru, request):
+    """A preset with dropout, so that the generator's state matters."""
+    if request.param == "gru":
+        return tiny_gru
+    return tiny.with_changes({"model.family": request.param, "model.dropout": 0.2, "model.max_seq_len": 32})
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_a_run_with_any_option_continues_bit_for_bit(preset, options, tmp_path):
+    preset = preset.with_changes(options)
+    straight = new_state(preset)
+    expected = list(train(straight))
+    for pause in ("step 3", "evaluation 4", "step 5"):
+        paused = new_state(preset)
+        events = list(islice(train(paused), order(expected).index(pause) + 1))
+        torch.rand(3)  # what others draw meanwhile changes nothing
+        save_state(tmp_path / "last.safetensors", paused)
+        state = load_state(tmp_path / "last.safetensors", preset)
+        assert_same(state, paused)
+        assert (state.last_loss, state.last_gradient_norm) == (paused.last_loss, paused.last_gradient_norm)
+        events += train(state)
+        assert essence(events) == essence(expected), pause
+        assert_same(state, straight)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_every_option_changes_the_run_and_survives_yaml(preset, options):
+    changed = preset.with_changes(options)
+    assert read_preset(preset_to_yaml(changed), name="x") == changed
+    assert essence(train(new_state(changed))) != essence(train(new_state(preset)))
