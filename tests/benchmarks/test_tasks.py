@@ -1,5 +1,6 @@
 """What the presets of the design document's tasks reach on data held out; each trained in full, ``-s`` prints it."""
 
+import math
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from core.bleu import bleu_of
 from core.config import load_preset
 from core.evaluation import evaluate, exact_match_alone
 from core.models import count_parameters
+from core.ngram import NGram
 from core.tasks import Batch, fixed_pairs
 from core.training import TrainingState, new_state, train
 
@@ -58,3 +60,14 @@ def test_number_words_are_translated_having_learned_1000(language: str) -> None:
     print(f"BLEU {bleu.score:.2f} ({bleu.signature})")
     assert bleu.score >= 90
     assert exact >= 0.9
+
+
+def test_text_is_modelled_to_a_perplexity_between_those_of_n_grams() -> None:
+    state = trained("psalms")
+    known, held_out = state.task.lines("train"), state.task.lines("test")
+    own = evaluate(state.model, fixed_pairs(state.task, len(held_out), split="test"))
+    num_tokens = len(state.task.tgt_vocab.symbols) + 1
+    counted = [math.exp(NGram(known, order=order, num_tokens=num_tokens).loss(held_out)) for order in range(1, 7)]
+    print(f"; perplexity per character {own.perplexity:.3f}; of 1- to 6-grams {[round(each, 3) for each in counted]}")
+    assert own.perplexity < 50  # what the design document asks for, of words
+    assert own.perplexity < counted[3]
