@@ -124,7 +124,7 @@ def hint_of_field(info: FieldInfo) -> str:
             low, above = bound.gt, "above "
         elif isinstance(bound, annotated_types.Le):
             high = bound.le
-    return info.description if high is None else f"{info.description} ({above}{low:g} to {high:,g})"
+    return info.description if high is None else f"{info.description} ({above}{low:,} to {high:,})"
 
 
 def typed(setting: Setting, value: Any) -> Any:

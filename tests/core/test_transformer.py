@@ -199,7 +199,7 @@ def test_the_model_of_digits_reversal_has_exactly_169933_parameters():
 def test_every_preset_builds_a_model_that_starts_out_about_as_good_as_guessing(name):
     preset = load_preset(name)
     state = new_state(preset)
-    batch = state.task.sample(64, split="train", generator=state.generator)
+    batch = state.task.sample(4, split="train", generator=state.generator)
     loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
     assert abs(loss.item() - math.log(len(state.task.tgt_vocab))) < 1.0
     assert parameters_of(preset.model, state.task) == count_parameters(state.model)
