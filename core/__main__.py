@@ -1,4 +1,4 @@
-"""The command line: ``python -m core train | resume | evaluate | decode | report | describe | bench | presets``.
+"""The command line: ``python -m core COMMAND``, with ``--help`` for what there is.
 
 Bad input ends with exit code 2 and one line on standard error; ``--json`` puts one JSON object on the last line
 of standard output.
@@ -58,6 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--sequences", type=int, default=10_000, help="how many (default: 10000)")
     _add_strategy(evaluate)
     _add_json(evaluate)
+
+    perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")
+    _add_run(perplexity)
+    perplexity.add_argument("--order", type=int, default=6, help="longest n-gram (default: 6)")
+    _add_json(perplexity)
 
     decode = commands.add_parser("decode", help="let a run answer one input")
     _add_run(decode)

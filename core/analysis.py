@@ -8,10 +8,8 @@ import pandas as pd
 import torch
 
 from core.decoding import Decoded
-from core.tasks import Batch, Task
+from core.tasks import NO_SOURCE, Batch, Task
 from core.vocab import BOS, BOS_ID, EOS, EOS_ID, PAD_ID
-
-NO_SOURCE = -1
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,11 @@ class HeadScore:
     uniform: float
 
 
+def true_cells(alignment: Sequence[int], *, steps: int) -> list[tuple[int, int]]:
+    """Return the (step, source column) cells of a cross-attention map where the answer's symbols come from."""
+    return [(step, place + 1) for step, place in enumerate(alignment[:steps]) if place != NO_SOURCE]
+
+
 def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
     """Say which source column each decoding step should look at.
 
@@ -41,9 +44,10 @@ def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
     columns = torch.full((len(pairs), steps), NO_SOURCE)  # filled row by row, so on the CPU first
     for row, ids in enumerate(pairs.src.tolist()):
         symbols = task.src_vocab.decode([index for index in ids if index not in (PAD_ID, BOS_ID, EOS_ID)])
-        targets = [place + 1 for place in task.alignment(symbols)][:steps]  # BOS stands before the symbols
-        columns[row, : len(targets)] = torch.tensor(targets, dtype=torch.int64)
-    return columns.to(pairs.src.device)
+        places = torch.tensor(task.alignment(symbols)[:steps], dtype=torch.int64)
+        columns[row, : len(places)] = places
+    columns = columns.to(pairs.src.device)
+    return torch.where(columns == NO_SOURCE, NO_SOURCE, columns + 1)  # BOS stands before the symbols
 
 
 def score_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.Tensor) -> list[HeadScore]:
@@ -116,6 +120,7 @@ def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     Returns:
         A row a (layer, head, sequence, step), all but ``sequence`` and ``step`` numbered from 1, with the columns
 
+        - ``source_length``: symbols in the input;
         - ``length``: symbols in the answer; the step of that number is the one to write EOS at;
         - ``true_column``: the source column the step's token comes from, -1 where there is none;
         - ``looked_at``: the column with the largest weight; ``share``: the weight on the true one, 0-1;
@@ -144,4 +149,4 @@ def step_table(task: Task, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     table = {"layer": layer + 1, "head": head + 1, "sequence": sequence, "step": step}
     table |= {name: values[layer, sequence, head, step] for name, values in of_heads.items()}
     table |= {name: values[sequence, step] for name, values in of_steps.items()}
-    return pd.DataFrame({name: values.cpu().numpy() for name, values in table.items()})
+    return pd.DataFrame({name: values.cpu().numpy() for name, values in table.items()}).assign(source_length=keys - 2)

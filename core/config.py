@@ -13,11 +13,12 @@ from pydantic import Field, ValidationError, model_validator
 
 from core import bounded_yaml
 from core.errors import LabError
-from core.sections import ModelConfig, Section, TaskConfig, TrainingConfig
+from core.sections import ModelConfig, Section, TrainingConfig
+from core.task_sections import TaskConfig
 
 PRESET_FOLDER = Path(__file__).resolve().parent.parent / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
-SPECIAL_TOKENS_IN_SOURCE = 2  # BOS and EOS
+SPECIAL_TOKENS = 2  # BOS and EOS
 MAX_SHARE_FIXED = 0.75  # of all sequences in a fixed training set: four fifths are in the training split
 
 
@@ -40,10 +41,11 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _sequences_fit_the_model(self) -> "Preset":
-        needed = self.task.max_length + SPECIAL_TOKENS_IN_SOURCE
+        needed = max(self.task.longest_source, self.task.longest_answer) + SPECIAL_TOKENS
         if needed > self.model.max_seq_len:
+            size = self.task.size_field
             raise ValueError(
-                f"task.max_length={self.task.max_length} with BOS and EOS needs {needed} positions, "
+                f"task.{size}={getattr(self.task, size)} with BOS and EOS needs {needed} positions, "
                 f"more than model.max_seq_len={self.model.max_seq_len}"
             )
         return self

@@ -20,7 +20,8 @@ def seconds_to_train(preset: Preset) -> float | None:
     Returns:
         Seconds, evaluations not counted; None where even one sequence at a time is too much to try.
     """
-    operations = 6 * parameters_of(preset.model, build_task(preset.task)) * 2 * preset.task.max_length  # per sequence
+    tokens = preset.task.longest_source + preset.task.longest_answer
+    operations = 6 * parameters_of(preset.model, build_task(preset.task)) * tokens  # per sequence
     batch_size = min(preset.training.batch_size, int(_MEASURED_OPERATIONS / operations))
     if not batch_size:
         return None

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from core.decoding import GREEDY, Strategy, decode
 from core.models import Seq2Seq
 from core.tasks import Batch
-from core.vocab import EOS_ID, PAD_ID
+from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 CHUNK = 1_000  # sequences decoded at once: enough to keep the cores busy, little memory
 
@@ -128,6 +128,22 @@ def without_padding(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
     for length in lengths.unique().tolist():
         for places in (lengths == length).nonzero().squeeze(1).split(CHUNK):
             yield places, Batch(pairs.src[places, :length], pairs.tgt[places])
+
+
+@torch.no_grad()
+def log_prob_of(model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return how likely a model, in evaluation mode, finds answers, whoever wrote them: log P(tokens | source), nats.
+
+    Args:
+        src: (B, S) int64.
+        tokens: (B, T) int64, PAD behind each answer's end.
+
+    Returns:
+        (B,) float.
+    """
+    tgt_in = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
+    log_probs = model(src, tgt_in)[0].log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
+    return log_probs.masked_fill(tokens == PAD_ID, 0.0).sum(dim=1)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import torch
 from core.analysis import HeadScore, frame_labels, score_decoded, step_labels
 from core.decoding import GREEDY, BeamNode, Decoded, Strategy, decode
 from core.errors import InputError
+from core.evaluation import log_prob_of
 from core.models import AttentionMaps, Seq2Seq
 from core.tasks import Batch, Task
 from core.vocab import BOS_ID, EOS, EOS_ID, UNK
@@ -68,6 +69,8 @@ class Inspection:
         steps: one a produced token, EOS included.
         maps: attention of this decode, batch of one; rows are the steps.
         scores: of the cross-attention heads on this decode.
+        log_prob: of the answer in the model's own distribution, whatever strategy wrote it; nats.
+        alignment: see ``Task.alignment``; -1 where an answer's symbol has no source of its own.
         seconds: the decode took.
         note: what else there is to say about the input, or "".
         strategy: how the tokens were chosen.
@@ -83,6 +86,7 @@ class Inspection:
     maps: AttentionMaps
     scores: list[HeadScore]
     alignment: list[int]
+    log_prob: float
     seconds: float
     note: str = ""
     strategy: Strategy = GREEDY
@@ -154,8 +158,9 @@ def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREED
         maps=decoded.maps,
         scores=score_decoded(task, Batch(src, src), decoded),
         alignment=task.alignment(symbols),
+        log_prob=log_prob_of(model, src, decoded.tokens).item(),
         seconds=seconds,
-        note="; ".join(filter(None, [_unknown_note(typed, symbols), _range_note(task, len(symbols))])),
+        note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
     )
 
 
@@ -209,16 +214,3 @@ def _without_end(tokens: list[str]) -> list[str]:
 def _unknown_note(typed: list[str], symbols: list[str]) -> str:
     unknown = dict.fromkeys(word[:20] for word, read in zip(typed, symbols, strict=True) if word != read)
     return f"not in its vocabulary, so read as {UNK}: {', '.join(unknown)}" if unknown else ""
-
-
-def _range_note(task: Task, length: int) -> str:
-    if task.min_length <= length <= task.max_length:
-        return ""
-    side = "shorter" if length < task.min_length else "longer"
-    return f"{side} than any sequence it was trained on ({lengths_in_words(task)} tokens)"
-
-
-def lengths_in_words(task: Task) -> str:
-    """Write the lengths of a task's sequences: ``3–10``, or ``10`` where there is only one."""
-    low, high = task.min_length, task.max_length
-    return f"{low}–{high}" if low < high else str(low)

@@ -1,77 +1,14 @@
-"""The sections of a preset: what is learned, what learns it, and how."""
+"""The sections of a preset that say what learns, and how; those that say what is learned are in task_sections."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-
-MIN_DISTINCT_SEQUENCES = 1_000
 
 
 class Section(BaseModel):
     """Base of every section: immutable, exact types, no unknown keys, only finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class SequencesConfig(Section):
-    """What the tasks have in common whose answer is the input's symbols in another order."""
-
-    num_symbols: ClassVar[int]
-
-    family: str
-    transform: Annotated[
-        Literal["reverse", "copy"], Field(description="what the answer is: the input reversed, or the same")
-    ] = "reverse"
-    min_length: Annotated[int, Field(ge=1, le=256, description="symbols in the shortest sequence")] = 3
-    max_length: Annotated[int, Field(ge=1, le=256, description="symbols in the longest sequence")] = 10
-
-    @model_validator(mode="after")
-    def _lengths_allow_a_split(self) -> "SequencesConfig":
-        low, high = self.min_length, self.max_length
-        if low > high:
-            raise ValueError(f"task.min_length={low} must not be above task.max_length={high}")
-        if self.num_distinct < MIN_DISTINCT_SEQUENCES:
-            raise ValueError(
-                f"task.min_length={low} and task.max_length={high} allow only {self.num_distinct} different sequences; "
-                f"at least {MIN_DISTINCT_SEQUENCES} are needed to hold some out for validation and test"
-            )
-        return self
-
-    @property
-    def num_distinct(self) -> int:
-        """How many different sequences there are."""
-        return sum(self.num_symbols**length for length in range(self.min_length, self.max_length + 1))
-
-
-class DigitsConfig(SequencesConfig):
-    """Sequences of the digits 0-9."""
-
-    num_symbols = 10
-
-    family: Literal["digits"] = "digits"
-
-
-class NumbersConfig(SequencesConfig):
-    """Sequences of the numbers 1-17."""
-
-    num_symbols = 17
-
-    family: Literal["numbers"] = "numbers"
-    eos_in_targets: Annotated[bool, Field(description="end the answers to learn from with EOS, as one should")] = True
-
-
-class WordsConfig(SequencesConfig):
-    """Sentences of random words, out of 34."""
-
-    num_symbols = 34
-
-    family: Literal["words"] = "words"
-    unknown_words: Annotated[
-        Literal["unk", "refuse"], Field(description="read a word it does not know as UNK, or refuse it")
-    ] = "unk"
-
-
-TaskConfig = DigitsConfig | NumbersConfig | WordsConfig
 
 
 class BlocksConfig(Section):

@@ -50,6 +50,12 @@ class Vocab:
         return [self.tokens[index] for index in ids]
 
 
+def until_eos(ids: Sequence[int]) -> list[int]:
+    """Return the ids before the first EOS; all of them where there is none."""
+    ids = list(ids)
+    return ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids
+
+
 def _shown(token: str) -> str:
     return repr(token if len(token) <= 20 else token[:17] + "...")
 

@@ -76,9 +76,11 @@ class ScriptedModel(Seq2Seq):
     ``answers`` maps src (B, S) to the tokens it is to produce, (B, T).
     """
 
-    def __init__(self, answers: Callable[[torch.Tensor], torch.Tensor], max_seq_len: int = 64) -> None:
+    def __init__(
+        self, answers: Callable[[torch.Tensor], torch.Tensor], max_seq_len: int = 64, vocab_size: int = 13
+    ) -> None:
         super().__init__()
-        self.answers, self.max_seq_len = answers, max_seq_len
+        self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
 
     def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
@@ -90,7 +92,7 @@ class ScriptedModel(Seq2Seq):
         end = past + tgt_in.shape[1]
         answers = self.answers(memory.states)
         answers = torch.nn.functional.pad(answers, (0, max(0, end - answers.shape[1])))[:, past:end]
-        return Decoding(torch.nn.functional.one_hot(answers, 13) * 50.0, Written(end))
+        return Decoding(torch.nn.functional.one_hot(answers, self.vocab_size) * 50.0, Written(end))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from typing import Any
 import gradio as gr
 
 from core.config import load_preset
+from core.decoding import GREEDY, Strategy, parse_strategy
 from core.errors import InputError
 from core.inspection import inspect
 from core.report import write_report
@@ -40,9 +41,12 @@ def expose(runs: Runs) -> None:
         """Return where a run stands, and its figures after a step."""
         return progress_since(runs, run, since_step=since_step, since_evaluation=since_step)
 
-    def decode(run: str, input: str) -> dict[str, Any]:
-        """Let a run answer an input: output, expected, correct, and the likeliest tokens of each step."""
-        return answer_value(_see(runs, run, input))
+    def decode(run: str, input: str, strategy: dict[str, Any] | None = None, prefix: str = "") -> dict[str, Any]:
+        """Let a run answer an input: output, expected, correct, the likeliest tokens of each step, and n-best.
+
+        A strategy looks like {"kind": "beam", "beam_size": 4} or {"kind": "sample", "temperature": 0.8, "seed": 1}.
+        """
+        return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix))
 
     def attention(run: str, input: str, block: Block, layer: int) -> dict[str, Any]:
         """Decode an input and return every head of one layer: encoder, decoder or cross; layers from 1."""
@@ -65,6 +69,7 @@ def _layers(seen: Seen) -> str:
     return ", ".join(f"{seen.layers(block)} {block} layers" for block in BLOCK_NAMES)
 
 
-def _see(runs: Runs, run: str, text: str) -> Seen:
+def _see(runs: Runs, run: str, text: str, strategy: Strategy = GREEDY, prefix: str = "") -> Seen:
     published = runs.published(run)
-    return Seen(run, published.step, inspect(published.model, published.task, text))
+    inspection = inspect(published.model, published.task, text, strategy=strategy, prefix=prefix)
+    return Seen(run, published.step, inspection)

@@ -72,6 +72,16 @@ def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> g
     return _component("answer", ["answer.js"], {}, value, elem_id)
 
 
+def beam_tree(*, value: dict[str, Any] | None = None, elem_id: str = "beam-tree") -> gr.HTML:
+    """Everything that a beam search held, as a tree; hidden without a value."""
+    return _component("beam_tree", ["beam_tree.js"], {}, value, elem_id)
+
+
+def comparison(*, value: dict[str, Any] | None = None, elem_id: str = "comparison") -> gr.HTML:
+    """Answers to one input in several ways, the first difference from the first of them marked; hidden without."""
+    return _component("comparison", ["comparison.js"], {}, value, elem_id)
+
+
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
     """One sentence of text. Value: `{"text": sentence}`, with `"problem": True` for what went wrong."""
     return _component("notice", ["notice.js"], {}, value, elem_id)

@@ -5,12 +5,17 @@ from typing import Any
 
 import gradio as gr
 
+from core.decoding import GREEDY
 from core.errors import LabError
 from core.inspection import inspect
 from core.runs import Runs
 from core.tasks import build_task
-from ui.components import answer, attention_viewer, notice
-from ui.views import Seen, answer_value, viewer_value
+from ui import strategy_form
+from ui.components import answer, attention_viewer, beam_tree, comparison, notice
+from ui.strategy_form import StrategyForm
+from ui.views import Seen, answer_value, comparison_value, tree_value, viewer_value
+
+NOTHING = (None, None, None, None)  # answer, tree, glance and comparison where there is no decode
 
 
 @dataclass(frozen=True)
@@ -20,14 +25,18 @@ class DecodeTab:
     text: gr.Textbox
     button: gr.Button
     examples: gr.Dataset
+    strategy: StrategyForm
     message: gr.HTML
     answer: gr.HTML
+    tree: gr.HTML
     glance: gr.HTML
+    side_by_side: gr.Button
+    comparison: gr.HTML
 
     @property
     def results(self) -> list:
         """Everything that a new decode changes, in the order of ``decode``'s results behind ``seen``."""
-        return [self.message, self.answer, self.glance]
+        return [self.message, self.answer, self.tree, self.glance, self.comparison]
 
 
 def build() -> DecodeTab:
@@ -45,32 +54,68 @@ def build() -> DecodeTab:
     examples = gr.Dataset(
         components=[gr.Textbox(visible=False)], samples=[[""]], label="Examples", elem_id="examples", type="values"
     )
+    form = strategy_form.build()
     message = notice(elem_id="decode-message")
     with gr.Row():
         with gr.Column(scale=5, min_width=320):
             shown = answer()
+            tree = beam_tree()
         with gr.Column(scale=2, min_width=300):
             glance = attention_viewer(None, compact=True)
-    return DecodeTab(text, button, examples, message, shown, glance)
+    with gr.Row(elem_classes="actions"):
+        side_by_side = gr.Button("All strategies side by side", size="sm", elem_id="side-by-side", min_width=200)
+    rows = comparison()
+    return DecodeTab(text, button, examples, form, message, shown, tree, glance, side_by_side, rows)
 
 
-def decode(runs: Runs, run: str | None, text: str) -> tuple[Seen | None, list[Any]]:
+def decode(
+    runs: Runs, run: str | None, text: str, kind: str = "greedy", prefix: str = "", *values: Any
+) -> tuple[Seen | None, list[Any]]:
     """Let the current run answer an input.
+
+    Args:
+        kind, prefix, values: what the controls of the strategy hold; without values, the kind's defaults.
 
     Returns:
         What was seen (None where nothing could be), and the values of ``DecodeTab.results``.
     """
     if run is None:
-        return None, [{"text": "No run yet: train one first."}, None, None]
+        return None, [{"text": "No run yet: train one first."}, *NOTHING]
     try:
+        strategy = strategy_form.strategy_in(kind, values or _defaults())
         published = runs.published(run)
-        seen = Seen(run, published.step, inspect(published.model, published.task, text))
+        inspection = inspect(published.model, published.task, text, strategy=strategy, prefix=prefix or "")
+        seen = Seen(run, published.step, inspection)
     except LabError as error:
-        return None, [{"text": str(error), "problem": True}, None, None]
+        return None, [{"text": str(error), "problem": True}, *NOTHING]
     which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
     block = seen.source_block
     glance = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
-    return seen, [{"text": which}, answer_value(seen), glance]
+    return seen, [{"text": which}, answer_value(seen), tree_value(seen), glance, None]
+
+
+def compare(runs: Runs, run: str | None, text: str, prefix: str, *values: Any) -> tuple[Any, Any]:
+    """Let the current run answer an input by every kind of strategy; return what is wrong, and what to show.
+
+    Args:
+        values: what the controls of the settings hold, of all kinds.
+    """
+    if run is None:
+        return {"text": "No run yet: train one first."}, None
+    try:
+        published = runs.published(run)
+        strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
+        inspections = [
+            inspect(published.model, published.task, text, strategy=strategy, prefix=prefix or "")
+            for strategy in strategies
+        ]
+    except LabError as error:
+        return {"text": str(error), "problem": True}, None
+    return gr.skip(), comparison_value(inspections)
+
+
+def _defaults() -> list[Any]:
+    return [update["value"] for update in strategy_form.controls_for(GREEDY)]
 
 
 def examples_of(runs: Runs, run: str | None) -> list[list[str]]:

@@ -8,7 +8,7 @@ import gradio as gr
 
 from core.run_folder import ACTIVE
 from core.runs import Runs
-from ui import api, attention_tab, decode_tab, report_tab, train_tab
+from ui import api, attention_tab, decode_tab, report_tab, strategy_form, train_tab
 from ui.attention_tab import attention_of, place_in
 from ui.components import run_bar
 from ui.errors import shown
@@ -51,10 +51,19 @@ def build_page(runs: Runs) -> gr.Blocks:
         theme.click(None, None, None, js=script("switch_theme"), api_visibility="private")
         address.change(None, address, address, js=script("keep_address"), api_visibility="private")
 
-        view = [run, decode.text, attention.block, attention.layer]
+        view = [run, decode.text, attention.block, attention.layer, *decode.strategy.all]
         decoded = [seen, *decode.results, *attention.all, address]
         answer = partial(_answer, runs)
-        gr.on([decode.button.click, decode.text.submit], answer, view, decoded, concurrency_limit=4, **QUIET)
+        chosen = [each.input for each in (decode.strategy.kind, *decode.strategy.controls)]
+        asked = [decode.button.click, decode.text.submit, decode.strategy.prefix.submit, *chosen]
+        gr.on(asked, answer, view, decoded, concurrency_limit=4, trigger_mode="always_last", **QUIET)
+        decode.side_by_side.click(
+            partial(decode_tab.compare, runs),
+            [run, decode.text, decode.strategy.prefix, *decode.strategy.controls],
+            [decode.message, decode.comparison],
+            concurrency_limit=4,
+            **QUIET,
+        )
         decode.examples.click(lambda sample: sample[0], decode.examples, decode.text, **QUIET).then(
             answer, view, decoded, **QUIET
         )
@@ -80,7 +89,9 @@ def build_page(runs: Runs) -> gr.Blocks:
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opened = page.load(open_page, None, [run, tabs, decode.text, attention.block, attention.layer], **QUIET)
+        opened = page.load(
+            open_page, None, [run, tabs, decode.text, attention.block, attention.layer, *decode.strategy.all], **QUIET
+        )
         train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
         page.load(None, None, None, js=script("keep_tab"), api_visibility="private")
     return page
@@ -91,6 +102,7 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
     run = _run_to_open(runs, asked.get("run"))
     live = run is not None and runs.info(run).status in ACTIVE
     layer = asked.get("layer", "") if asked.get("layer", "").isdecimal() else None
+    strategy = strategy_form.from_query(asked)
     text = asked.get("input", "")[:MAX_INPUT] or (decode_tab.examples_of(runs, run)[0][0] if run else "")
     return [
         run,
@@ -98,6 +110,9 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
         text,
         asked["block"] if asked.get("block") in BLOCK_NAMES else "cross",
         gr.update(choices=[layer], value=layer) if layer else gr.update(value=None),
+        strategy.kind,
+        asked.get("prefix", "")[:MAX_INPUT],
+        *strategy_form.controls_for(strategy),
     ]
 
 
@@ -124,19 +139,26 @@ def _follow(runs: Runs, run: str | None) -> list[Any]:
     return [{"current": run}, examples, *train_tab.run_shown(runs, run), *report_tab.run_shown(runs, run)]
 
 
-def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None) -> list[Any]:
-    """Decode the current input with the current run, and show it in both tabs."""
-    seen, results = decode_tab.decode(runs, run, text or "")
+def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None, *chosen: Any) -> list[Any]:
+    """Decode the current input with the current run, and show it in both tabs.
+
+    Args:
+        chosen: what the controls of the strategy hold: kind, prefix, settings.
+    """
+    seen, results = decode_tab.decode(runs, run, text or "", *chosen)
     shown = attention_of(seen, block, layer)
     if seen:  # the address tells what is shown: this model may not have what was asked for
         block, number = place_in(seen, block, layer)
         layer = str(number) if layer else None
-    return [seen, *results, *shown, _address(run, text, block, layer)]
+    return [seen, *results, *shown, _address(run, text, block, layer, *chosen)]
 
 
-def _address(run: str | None, text: str, block: str, layer: str | None) -> str:
+def _address(run: str | None, text: str, block: str, layer: str | None, *chosen: Any) -> str:
     """Return the query that opens this view again."""
     view = {"run": run, "input": text, "block": block, "layer": layer}
+    if chosen:
+        kind, prefix, *values = chosen
+        view |= strategy_form.as_query(kind, prefix, values)
     return urlencode({name: value for name, value in view.items() if value})
 
 

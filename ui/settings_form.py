@@ -46,7 +46,7 @@ class Setting:
 def all_settings() -> list[Setting]:
     """Return everything that can be changed in any preset, section by section; a choice of one is no choice."""
     return [
-        Setting(f"{section}.{name}", _family(kind), info.annotation, _hint(info))
+        Setting(f"{section}.{name}", _family(kind), info.annotation, hint_of_field(info))
         for section in SECTIONS
         for kind in section_classes(section)
         for name, info in kind.model_fields.items()
@@ -59,13 +59,18 @@ def value_in(preset: Preset, setting: Setting) -> Any:
     return getattr(getattr(preset, setting.section), setting.field)
 
 
-def control(setting: Setting) -> Component:
-    """Make the control of a setting: radios for a choice, a checkbox for yes or no, a field for a number."""
+def control(setting: Setting, **given: Any) -> Component:
+    """Make the control of a setting: radios for a choice, a checkbox for yes or no, a field for a number.
+
+    Args:
+        given: what else the component is given, such as its value.
+    """
     common: dict[str, Any] = {
         "label": setting.field,
         "info": setting.hint,
         "interactive": True,
         "elem_id": f"set-{setting.family or setting.section}-{setting.field}",
+        **given,
     }
     if get_origin(setting.annotation) is Literal:
         return gr.Radio(list(get_args(setting.annotation)), **common)
@@ -82,7 +87,7 @@ def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) ->
     empty = [(setting.key, f"{setting.key} is empty") for setting, value in filled if value is None]
     if empty:
         raise ConfigError(empty)
-    changes = {setting.key: _typed(setting, value) for setting, value in filled}
+    changes = {setting.key: typed(setting, value) for setting, value in filled}
     return base.with_changes(changes)
 
 
@@ -108,7 +113,8 @@ def _family(kind: type) -> str:
     return field.default if field else ""
 
 
-def _hint(info: FieldInfo) -> str:
+def hint_of_field(info: FieldInfo) -> str:
+    """Return a field's description with its bounds."""
     low = high = None
     above = ""
     for bound in info.metadata:
@@ -121,7 +127,7 @@ def _hint(info: FieldInfo) -> str:
     return info.description if high is None else f"{info.description} ({above}{low:g} to {high:,g})"
 
 
-def _typed(setting: Setting, value: Any) -> Any:
-    """A number field gives 64.0 or 64 for 64; a whole number is an int where the setting wants one."""
+def typed(setting: Setting, value: Any) -> Any:
+    """Return a control's value as the setting's type: a number field gives 64.0 for 64."""
     is_whole = isinstance(value, float) and value.is_integer()
     return int(value) if setting.annotation is int and is_whole else value

@@ -1,12 +1,15 @@
 """What the page's components are given: plain data made from runs, decodes and maps."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from core.analysis import HeadScore
+from core.analysis import HeadScore, true_cells
 from core.config import ConfigError, Preset, load_preset
+from core.decoding import Strategy
 from core.inspection import Inspection
 from core.runs import Progress, Runs
 
@@ -127,13 +130,54 @@ def answer_value(seen: Seen) -> dict[str, Any]:
         "stopped": inspection.stopped,
         "note": inspection.note,
         "milliseconds": inspection.seconds * 1000,
+        "log_prob": inspection.log_prob,
+        "ranked": [
+            {"output": each.output, "log_prob": each.log_prob, "score": each.score, "stopped": each.stopped}
+            for each in inspection.ranked
+        ],
         "steps": [
             {
                 "token": step.produced,
                 "read": step.read,
+                "probability": step.probability,
+                "forced": step.forced,
                 "candidates": [{"token": token, "probability": share} for token, share in step.candidates],
             }
             for step in inspection.steps
+        ],
+    }
+
+
+def tree_value(seen: Seen) -> dict[str, Any] | None:
+    """Return what a beam search held for the tree component; None of a decode that was no search."""
+    nodes = [
+        {
+            "step": branch.node.step,
+            "token": branch.token,
+            "parent": branch.node.parent,
+            "probability": math.exp(branch.node.log_prob),
+            "total": branch.node.total,
+            "finished": branch.node.finished,
+            "winning": branch.node.winning,
+        }
+        for branch in seen.inspection.tree
+    ]
+    return {"nodes": nodes} if nodes else None
+
+
+def comparison_value(inspections: Sequence[Inspection]) -> dict[str, Any]:
+    """Return decodes of one input for the comparison component."""
+    return {
+        "input": inspections[0].symbols,
+        "rows": [
+            {
+                "strategy": _in_words(each.strategy),
+                "output": each.output,
+                "correct": each.correct,
+                "stopped": each.stopped,
+                "log_prob": each.log_prob,
+            }
+            for each in inspections
         ],
     }
 
@@ -153,10 +197,15 @@ def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = Non
         "columns": _columns(seen, block),
         "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
         "uniform": next(iter(scores.values())).uniform if scores else None,
-        "marked": [[row, column + 1] for row, column in _true_cells(inspection)] if block == seen.source_block else [],
+        "marked": _true_cells(inspection) if block == seen.source_block else [],
         "selected": head or _best_head(scores),
         "row": row,
     }
+
+
+def _in_words(strategy: Strategy) -> str:
+    changed = strategy.model_dump(exclude={"kind"}, exclude_defaults=True)
+    return ", ".join([strategy.kind, *(f"{name.replace('_', ' ')} {value:g}" for name, value in changed.items())])
 
 
 def _message(progress: Progress) -> str:
@@ -184,8 +233,8 @@ def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:
     return [{"produced": step.produced, "read": step.read} for step in inspection.steps]
 
 
-def _true_cells(inspection: Inspection) -> list[tuple[int, int]]:
-    return list(enumerate(inspection.alignment))[: len(inspection.steps)]
+def _true_cells(inspection: Inspection) -> list[list[int]]:
+    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
 
 
 def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str, Any]:

@@ -15,9 +15,10 @@ def run(options: argparse.Namespace) -> int:
     strategy = strategy_of(options)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
     seen = inspect(published.model, published.task, options.input, strategy=strategy, prefix=options.prefix)
+    text = published.task.text
     print(f"input     {' '.join(seen.symbols)}")
-    print(f"output    {' '.join(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
-    print(f"expected  {' '.join(seen.expected)}")
+    print(f"output    {text(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
+    print(f"expected  {text(seen.expected)}")
     if seen.note:
         print(f"note      {seen.note}")
     if strategy != GREEDY:

@@ -4,7 +4,7 @@ import argparse
 import json
 
 from core.commands.train import preset_of
-from core.config import SPECIAL_TOKENS_IN_SOURCE, Preset
+from core.config import SPECIAL_TOKENS, Preset
 from core.description import memory_of, parameters_by_part, shapes_of
 from core.errors import InputError
 from core.models import count_parameters, outline_model
@@ -43,7 +43,7 @@ def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list
     for name, value, most in (("batch-size", options.batch_size, 4096), ("length", options.length, longest)):
         if value is not None and not 1 <= value <= most:
             raise InputError(f"--{name}={value} must be from 1 to {most}")
-    own = preset.task.max_length + SPECIAL_TOKENS_IN_SOURCE
+    own = max(preset.task.longest_source, preset.task.longest_answer) + SPECIAL_TOKENS
     batches = [options.batch_size] if options.batch_size else sorted({1, 8, preset.training.batch_size})
     lengths = [options.length] if options.length else sorted({own, (own + longest) // 2, longest})
     return batches, lengths

@@ -5,6 +5,7 @@ import json
 import time
 
 from core.analysis import HeadScore, best_of_layer
+from core.bleu import Bleu, bleu_of
 from core.commands.strategy_options import strategy_in_words, strategy_of
 from core.decoding import GREEDY, Strategy
 from core.errors import InputError
@@ -20,7 +21,7 @@ SCORED_SEQUENCES = 1_000  # plenty for a mean
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print exact match, token accuracy, loss, and how well the last layer's heads point at their source."""
+    """Print exact match, token accuracy, loss, BLEU, and how well the last layer's heads point at their source."""
     check_sequences(options.sequences)
     strategy = strategy_of(options)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
@@ -30,9 +31,10 @@ def run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     alone = exact_match_alone(published.model, pairs, strategy=strategy)
     scores = measure(published.model, published.task, pairs[:SCORED_SEQUENCES]).head_scores()
-    _print(published, evaluation, alone, scores, strategy)
+    bleu = bleu_of(published.model, published.task, pairs)
+    _print(published, evaluation, alone, scores, bleu, strategy)
     if options.json:
-        said = _as_json(published, evaluation, alone, scores, seconds)
+        said = _as_json(published, evaluation, alone, scores, bleu, seconds)
         print(json.dumps(said | {"strategy": strategy.model_dump()}))
     return 0
 
@@ -44,7 +46,12 @@ def check_sequences(sequences: int) -> None:
 
 
 def _print(
-    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], strategy: Strategy
+    published: Published,
+    evaluation: Evaluation,
+    alone: float,
+    scores: list[HeadScore],
+    bleu: Bleu | None,
+    strategy: Strategy,
 ) -> None:
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
     print(f"parameters      {count_parameters(published.model):9,}")
@@ -52,8 +59,12 @@ def _print(
         print(f"written by      {strategy_in_words(strategy)}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
     print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
+    if published.task.open_ended:
+        print("                           of which nothing follows: many answers are as good as the reference")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
+    if bleu:
+        print(f"BLEU            {bleu.score:9.4f}  of the same, each by itself; {bleu.signature}")
     if scores:
         best = best_of_layer(scores, max(score.layer for score in scores))
         print(
@@ -63,7 +74,12 @@ def _print(
 
 
 def _as_json(
-    published: Published, evaluation: Evaluation, alone: float, scores: list[HeadScore], seconds: float
+    published: Published,
+    evaluation: Evaluation,
+    alone: float,
+    scores: list[HeadScore],
+    bleu: Bleu | None,
+    seconds: float,
 ) -> dict:
     return {
         "run": published.run,
@@ -75,6 +91,7 @@ def _as_json(
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,
+        "bleu": bleu and {"score": round(bleu.score, 4), "signature": bleu.signature},
         "seconds": round(seconds, 3),
         "cross_attention": [
             {

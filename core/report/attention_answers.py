@@ -59,10 +59,7 @@ def _patterns(head: HeadScore, aligned: pd.DataFrame, steps: pd.DataFrame) -> An
         "The table gives the entropy of its weights by length: 0 is all on one token, 1 spread evenly.",
     ]
     by_length = steps[steps.step <= steps.length].groupby("length")
-    rows = [
-        [str(length), f"{group.entropy.mean():.2f}", percent(float(group.share[group.true_column >= 0].mean()))]
-        for length, group in by_length
-    ]
+    rows = [[str(length), f"{group.entropy.mean():.2f}", _share(group)] for length, group in by_length]
     table = [["symbols", "entropy", "attention on the true token"], *rows]
     return Answer("What patterns does the attention show?", sentences, table)
 
@@ -166,18 +163,24 @@ def _ends_row(name: str, steps: pd.DataFrame) -> list[str]:
     hits = (aligned.looked_at == aligned.true_column).mean()
     return [
         name,
-        percent(float(aligned.share.mean())) if len(aligned) else "–",
+        _share(steps),
         percent(float(hits)) if len(aligned) else "–",
         f"{steps.entropy.mean():.2f}",
         percent(float(steps.is_right.mean())),
     ]
 
 
+def _share(steps: pd.DataFrame) -> str:
+    """Write how much attention falls on the true tokens of some steps; a dash where they have none."""
+    aligned = steps[steps.true_column >= 0]
+    return percent(float(aligned.share.mean())) if len(aligned) else "–"
+
+
 def _ends_of_source(steps: pd.DataFrame) -> pd.Series:
     """Name where in the source each step looked most: BOS, its first or last symbol, EOS, or in between."""
     names = pd.Series("another symbol", index=steps.index)
-    names[steps.looked_at == steps.length] = "the last symbol"
+    names[steps.looked_at == steps.source_length] = "the last symbol"
     names[steps.looked_at == 1] = "the first symbol"
     names[steps.looked_at == 0] = "BOS"
-    names[steps.looked_at == steps.length + 1] = "EOS"
+    names[steps.looked_at == steps.source_length + 1] = "EOS"
     return names

@@ -12,7 +12,7 @@ from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos, wit
 from core.failures import kind_of
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
-from core.vocab import EOS_ID, PAD_ID
+from core.vocab import EOS_ID, PAD_ID, until_eos
 
 LOOKED_INTO = 1_000  # sequences whose attention is recorded: plenty for a mean
 MAX_STEPS_RECORDED = 4_000_000  # over all heads: what the table of steps may hold
@@ -45,12 +45,14 @@ class Measured:
             ``eos_probability``, of EOS after the right answer, 0-1.
         steps: ``analysis.step_table`` of the first of them; empty where the model has no cross-attention.
         targets: what the training data holds.
+        open_ended: see ``Task.open_ended``.
     """
 
     evaluation: Evaluation
     sequences: pd.DataFrame
     steps: pd.DataFrame
     targets: TrainingTargets
+    open_ended: bool = False
 
     @property
     def exact_alone(self) -> float:
@@ -72,7 +74,7 @@ class Measured:
         if self.steps.empty:
             return []
         aligned = self.steps[self.steps.true_column >= 0]
-        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.length + 2))
+        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.source_length + 2))
         means = aligned.groupby(["layer", "head"])[["share", "hit", "uniform"]].mean()
         return [
             HeadScore(layer, head, row.share, row.hit, row.uniform)
@@ -98,9 +100,8 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
             decoded = decode(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             steps.append(_steps(task, places, chunk, decoded))
     sequences = pd.DataFrame(rows).set_index("sequence").sort_index()
-    return Measured(
-        evaluation, sequences, pd.concat(steps, ignore_index=True) if steps else pd.DataFrame(), targets_of(task)
-    )
+    table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
+    return Measured(evaluation, sequences, table, targets_of(task), task.open_ended)
 
 
 def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:
@@ -135,8 +136,8 @@ def _rows(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch, decode
     rows = []
     for row, place in enumerate(places.tolist()):
         source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
-        reference = task.tgt_vocab.decode(_until_eos(pairs.tgt_out[row].tolist()))
-        output = task.tgt_vocab.decode(_until_eos(decoded.tokens[row].tolist()))
+        reference = task.tgt_vocab.decode(until_eos(pairs.tgt_out[row].tolist()))
+        output = task.tgt_vocab.decode(until_eos(decoded.tokens[row].tolist()))
         stopped = bool(decoded.stopped[row])
         kind = kind_of(output, reference, stopped=stopped)
         rows.append(
@@ -165,7 +166,3 @@ def _eos_probabilities(model: Seq2Seq, pairs: Batch) -> list[float]:
 def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> pd.DataFrame:
     table = step_table(task, pairs, decoded)
     return table.assign(sequence=places.cpu().numpy()[table.sequence])
-
-
-def _until_eos(ids: list[int]) -> list[int]:
-    return ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids

@@ -1,6 +1,6 @@
 """The report's pictures."""
 
-from core.analysis import HeadScore
+from core.analysis import HeadScore, true_cells
 from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
 from core.history import History
 from core.inspection import Inspection
@@ -38,6 +38,6 @@ def _heatmap(example: Inspection, head: HeadScore) -> bytes:
         rows=[step.produced for step in steps],
         columns=example.source_labels,
         title=f"attention over the input, layer {head.layer}, head {head.head}",
-        marked=[(row, column + 1) for row, column in enumerate(example.alignment[: len(steps)])],
+        marked=true_cells(example.alignment, steps=len(steps)),
     )
     return as_png(figure)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from core.bleu import corpus_bleu
 from core.failures import KINDS, first_wrong_place
-from core.inspection import lengths_in_words
 from core.models import count_parameters
 from core.report.measuring import Measured
 from core.report.numerals import percent
@@ -38,7 +38,7 @@ def facts(subject: Subject) -> Rows:
     return [
         ["what", "value"],
         ["preset", preset.name],
-        ["task", f"{preset.task.transform} {lengths_in_words(published.task)} {preset.task.family}"],
+        ["task", preset.task.summary],
         ["model", preset.model.family],
         ["parameters", f"{count_parameters(published.model):,}"],
         ["weights", f"{published.kind}, after step {published.step:,} of {config.steps:,}"],
@@ -65,6 +65,9 @@ def figures(measured: Measured, subject: Subject) -> Rows:
         ["loss, nats per token", f"{evaluation.loss:.4f}"],
         ["perplexity", f"{evaluation.perplexity:.4f}"],
     ]
+    bleu = corpus_bleu(subject.published.task, measured.sequences.output, measured.sequences.reference)
+    if bleu is not None:
+        rows.append(["BLEU, each input by itself", f"{bleu.score:.2f} ({bleu.signature})"])
     if subject.train_loss is not None:
         rows.append(["loss of the same weights on training sequences", f"{subject.train_loss:.4f}"])
     return rows

@@ -34,6 +34,11 @@ class Training:
 
 def verdict(measured: Measured) -> str:
     """Say in one sentence whether the model does its task."""
+    if measured.open_ended:
+        return (
+            "This model's task has many good answers to an input, so being exactly the reference says nothing; it "
+            f"finds held-out ones likely to a perplexity of {measured.evaluation.perplexity:.2f} per token."
+        )
     exact, total = measured.exact_alone, len(measured.sequences)
     right = int(measured.sequences.is_exact.sum())
     figure = f"{right:,} of {total:,} held-out inputs ({percent(exact)}) are answered exactly"
@@ -132,7 +137,7 @@ def _lengths(measured: Measured) -> str:
 
 def _own_words(measured: Measured) -> str:
     accuracy, alone = measured.evaluation.token_accuracy, measured.exact_alone
-    length = measured.sequences.length.mean() + 1
+    length = measured.sequences.reference.map(len).mean() + 1
     if measured.stopped < PARTLY:
         return ""  # said already
     if accuracy**length - max(alone, measured.evaluation.exact_match) < FREE_RUNNING_GAP:

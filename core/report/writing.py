@@ -93,6 +93,7 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
         "example": example,
         "head": head,
         "answers": answers(measured),
+        "no_attention": _no_attention(measured),
         "pictures": {picture.removesuffix(".png"): picture for picture in pictures},
     }
     markdown = as_markdown(context)
@@ -107,6 +108,16 @@ def _training(published: Published, runs: Runs) -> Training:
         count = min(config.training_sequences, TRAINING_SEQUENCES)
         train_loss = evaluate(published.model, fixed_pairs(published.task, count, split="train")).loss
     return Training(info.step, config.steps, info.message, train_loss, math.log(len(published.task.tgt_vocab)))
+
+
+def _no_attention(measured: Measured) -> str:
+    """Say why there is no head to show; needed only where there is none."""
+    if measured.steps.empty:
+        return "This model has no attention over its input to show."
+    return (
+        "Its task does not say which input token a token of the answer comes from: several have a share in each. So "
+        "there is nothing to judge the heads by; the page shows where they looked."
+    )
 
 
 def _middling_input(measured: Measured) -> list[str]:

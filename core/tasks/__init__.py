@@ -1,13 +1,26 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.sections import NumbersConfig, TaskConfig, WordsConfig
+from core.task_sections import (
+    AdditionConfig,
+    NumbersConfig,
+    NumberWordsConfig,
+    PatternsConfig,
+    TaskConfig,
+    TextConfig,
+    WordsConfig,
+)
+from core.tasks.addition import Addition
 from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
+from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
-from core.tasks.task import Batch, Task, sample_distinct
+from core.tasks.patterns import Patterns
+from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
+from core.tasks.text import Text
 from core.tasks.words import Words
 
 __all__ = [
+    "NO_SOURCE",
     "Batch",
     "Epochs",
     "FreshBatches",
@@ -21,6 +34,15 @@ __all__ = [
 
 def build_task(config: TaskConfig) -> Task:
     """Return the task that a preset's ``task`` section describes."""
+    if isinstance(config, AdditionConfig):
+        return Addition(**config.model_dump(exclude={"family"}))
+    if isinstance(config, PatternsConfig):
+        return Patterns(**config.model_dump(exclude={"family"}))
+    if isinstance(config, NumberWordsConfig):
+        lengths = {"longest_source": config.longest_source, "longest_answer": config.longest_answer}
+        return NumberWords(language=config.language, max_number=config.max_number, **lengths)
+    if isinstance(config, TextConfig):
+        return Text(max_length=config.max_length, longest_prompt=config.longest_source)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}
     if isinstance(config, NumbersConfig):
         return Numbers(**common, eos_in_targets=config.eos_in_targets)

@@ -5,7 +5,7 @@ from core.vocab import Vocab
 
 
 class Digits(SymbolTask):
-    """Sequences of the digits 0-9, reversed or copied."""
+    """Sequences of the digits 0-9: reversed, copied, sorted, or each digit once, in the order first met."""
 
     def __init__(self, *, transform: str, min_length: int, max_length: int) -> None:
         super().__init__(

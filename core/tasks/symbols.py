@@ -1,18 +1,18 @@
-"""Sequences of symbols, reversed or copied: what the tasks of digits, numbers and words have in common."""
+"""Sequences of symbols whose answer is made of the same symbols: what digits, numbers and words have in common."""
 
 from collections.abc import Sequence
 
 import torch
 
-from core.errors import InputError
-from core.tasks.splits import SHARES, Split, split_mask
-from core.tasks.task import Batch
-from core.vocab import BOS_ID, EOS_ID, PAD_ID, Vocab
+from core.tasks.drawing import draw_split, framed
+from core.tasks.splits import Split
+from core.tasks.task import Batch, Task
+from core.tasks.transforms import gathered, source_places
+from core.tasks.typed import check_length, check_not_empty
+from core.vocab import PAD_ID, Vocab
 
-MAX_TYPED_CHARACTERS = 2_000
 
-
-class SymbolTask:
+class SymbolTask(Task):
     """Sequences of every length from ``min_length`` to ``max_length``, each length and each symbol as likely.
 
     Data is made on the fly by tensor code, on the device of the generator it is drawn from. A subclass says how typed
@@ -20,7 +20,7 @@ class SymbolTask:
 
     Args:
         vocab: of both sides.
-        transform: "reverse" or "copy".
+        transform: one that ``transforms.source_places`` knows.
         candidates: inputs to offer as examples, as typed; those of other lengths are left out.
         eos_in_targets: whether targets end with EOS.
     """
@@ -49,18 +49,11 @@ class SymbolTask:
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
         """Draw ``count`` sequences of one split with their answers; see ``Task.sample``."""
-        kept: list[tuple[torch.Tensor, torch.Tensor]] = []
-        missing = count
-        while missing > 0:
-            symbols, lengths = self._draw(int(missing / SHARES[split] * 1.1) + 16, generator)
-            inside = split_mask(symbols, split).nonzero().squeeze(1)[:missing]
-            kept.append((symbols[inside], lengths[inside]))
-            missing -= len(inside)
-        symbols, lengths = (torch.cat(parts) for parts in zip(*kept, strict=True))
+        (symbols,) = draw_split(lambda number: (self._draw(number, generator),), count, split=split)
         if split == "train":
             symbols = self.as_trained_on(symbols, generator)
-        answers = self._answers(symbols, lengths)
-        return Batch(_framed(symbols, lengths), _framed(answers, lengths, has_eos=self.eos_in_targets))
+        answers = gathered(symbols, source_places(self.transform, symbols))
+        return Batch(framed(symbols), framed(answers, has_eos=self.eos_in_targets))
 
     def as_trained_on(self, symbols: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return training sequences (B, N) int64 as the model gets to see them: here, as they were drawn."""
@@ -68,45 +61,29 @@ class SymbolTask:
 
     def read(self, text: str) -> list[str]:
         """Split typed text into symbols; see ``Task.read``."""
-        if len(text) > MAX_TYPED_CHARACTERS:
-            raise InputError(f"input has {len(text)} characters; at most {MAX_TYPED_CHARACTERS} are read")
+        check_length(text)
         symbols = self.split_text(text)
-        if not symbols:
-            raise InputError(f"input is empty; type something like: {self.examples[0]}")
+        check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
         return symbols
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
-        """Return the symbols reversed or copied."""
+        """Return the symbols in the order of the answer."""
         return [symbols[index] for index in self.alignment(symbols)]
 
     def alignment(self, symbols: Sequence[str]) -> list[int]:
         """Return the index of the input symbol that each symbol of the answer comes from."""
-        places = list(range(len(symbols)))
-        return places[::-1] if self.transform == "reverse" else places
+        places = source_places(self.transform, torch.tensor([self.src_vocab.encode(symbols)]))
+        return [place for place in places[0].tolist() if place >= 0]
 
     def _made_up_example(self) -> str:
         symbols = self.src_vocab.symbols
         return " ".join(symbols[(place + 1) % len(symbols)] for place in range(self.min_length))
 
-    def _draw(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw symbols (count, max_length) int64, PAD behind each one's length, and lengths (count,)."""
+    def _draw(self, count: int, generator: torch.Generator) -> torch.Tensor:
+        """Draw sequences (count, max_length) int64, PAD behind each."""
         device, first = generator.device, self.src_vocab.first_symbol_id
-        lengths = torch.randint(self.min_length, self.max_length + 1, (count,), generator=generator, device=device)
+        lengths = torch.randint(self.min_length, self.max_length + 1, (count, 1), generator=generator, device=device)
         size = (count, self.max_length)
         symbols = torch.randint(first, len(self.src_vocab), size, generator=generator, device=device)
-        places = torch.arange(self.max_length, device=device)
-        return symbols.masked_fill(places >= lengths[:, None], PAD_ID), lengths
-
-    def _answers(self, symbols: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-        if self.transform == "copy":
-            return symbols
-        mirrored = lengths[:, None] - 1 - torch.arange(self.max_length, device=symbols.device)
-        return symbols.gather(1, mirrored.clamp(min=0)).masked_fill(mirrored < 0, PAD_ID)
-
-
-def _framed(symbols: torch.Tensor, lengths: torch.Tensor, *, has_eos: bool = True) -> torch.Tensor:
-    """Put BOS before and EOS behind each row: (B, N) to (B, N + 2) int64."""
-    framed = torch.nn.functional.pad(symbols, (1, 1), value=PAD_ID)
-    framed[:, 0] = BOS_ID
-    return framed.scatter(1, lengths[:, None] + 1, EOS_ID) if has_eos else framed
+        return symbols.masked_fill(torch.arange(self.max_length, device=device) >= lengths, PAD_ID)

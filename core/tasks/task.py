@@ -6,8 +6,11 @@ from typing import Protocol
 
 import torch
 
+from core.task_sections import span
 from core.tasks.splits import Split
 from core.vocab import PAD_ID, Vocab
+
+NO_SOURCE = -1
 
 
 @dataclass(frozen=True)
@@ -52,16 +55,26 @@ class Batch:
 
 
 class Task(Protocol):
-    """A family of sequence pairs; ``core.tasks`` holds one implementation a module."""
+    """A family of sequence pairs; ``core.tasks`` holds one implementation a module.
+
+    Attributes:
+        min_length, max_length: of the inputs it trains on, in symbols.
+        examples: inputs to offer, as typed.
+        bleu_tokenizer: how sacrebleu is to split the answers' text into words, where the task is a translation; None
+            where BLEU says nothing.
+        open_ended: whether many answers are as good, so that whether one is exactly the reference says nothing.
+    """
 
     src_vocab: Vocab
     tgt_vocab: Vocab
     min_length: int
     max_length: int
     examples: tuple[str, ...]
+    bleu_tokenizer: str | None = None
+    open_ended: bool = False
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-        """Draw ``count`` pairs of one split, on the generator's device."""
+        """Draw ``count`` pairs of one split, on the generator's device; each side as wide in every draw."""
 
     def read(self, text: str) -> list[str]:
         """Split what a person typed into symbols; InputError says what is wrong with it."""
@@ -70,11 +83,30 @@ class Task(Protocol):
         """Return the right answer to an input."""
 
     def alignment(self, symbols: Sequence[str]) -> list[int]:
-        """Return, for each symbol of the answer, the index of the input symbol it comes from."""
+        """Return, for each symbol of the answer, the index of the input symbol it comes from.
+
+        -1 stands for none: the symbol comes from several at once, or from no certain one. Here all do.
+        """
+        return [NO_SOURCE] * len(self.answer(symbols))
+
+    def lines(self, split: Split) -> list[list[int]]:
+        """Return the ids of all sequences of a split, for a model of nothing but them; [] where there is an input."""
+        return []
+
+    def text(self, tokens: Sequence[str]) -> str:
+        """Write the symbols of an answer as a person would; here, with spaces between them."""
+        return " ".join(tokens)
+
+    def note(self, symbols: Sequence[str]) -> str:
+        """Say in what way an input is unlike those trained on, or ""; here, by its length."""
+        if self.min_length <= len(symbols) <= self.max_length:
+            return ""
+        side = "shorter" if len(symbols) < self.min_length else "longer"
+        return f"{side} than any sequence it was trained on ({span(self.min_length, self.max_length)} tokens)"
 
 
 def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-    """Draw pairs of which no two have the same source.
+    """Draw pairs of which no two are the same.
 
     Short sequences are few, so plain sampling would repeat them and weigh them too much.
 
@@ -83,16 +115,17 @@ def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Ge
     """
     drawn = task.sample(count, split=split, generator=generator)
     for _ in range(20):
-        distinct = drawn[_first_occurrences(drawn.src)]
+        distinct = drawn[_first_occurrences(drawn)]
         if len(distinct) >= count:
             break
         more = task.sample(count, split=split, generator=generator)
         drawn = Batch(torch.cat([distinct.src, more.src]), torch.cat([distinct.tgt, more.tgt]))
-    return drawn[_first_occurrences(drawn.src)][:count]
+    return drawn[_first_occurrences(drawn)][:count]
 
 
-def _first_occurrences(rows: torch.Tensor) -> torch.Tensor:
-    """Return the sorted indices (K,) int64 at which each distinct row is first seen."""
+def _first_occurrences(pairs: Batch) -> torch.Tensor:
+    """Return the sorted indices (K,) int64 at which each distinct pair is first seen."""
+    rows = torch.cat([pairs.src, pairs.tgt], dim=1)
     _, group = torch.unique(rows, dim=0, return_inverse=True)
     first = torch.full((int(group.max()) + 1,), len(rows), device=rows.device)
     first.scatter_reduce_(0, group, torch.arange(len(rows), device=rows.device), reduce="amin")

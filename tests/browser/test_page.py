@@ -108,6 +108,23 @@ def test_a_heads_map_can_be_read_and_taken_away(page: Page):
         assert download.value.suggested_filename.endswith(ending)
 
 
+def test_a_beam_is_searched_drawn_and_compared(page: Page):
+    page.get_by_role("radio", name="beam").check()
+    page.get_by_label("n_best").fill("3")
+    expect(page.locator("#answer .ranked li")).to_have_count(3)
+    expect(page.locator("#beam-tree svg g.winning")).to_have_count(5)
+    page.get_by_text("as a table").click()
+    expect(page.locator("#beam-tree tbody tr").first).to_contain_text("won")
+    page.get_by_role("button", name="All strategies side by side").click()
+    expect(page.locator("#comparison .row")).to_have_count(3)
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    expect(page).to_have_url(re.compile("strategy=beam.*n_best=3"))
+    page.reload()
+    expect(page.locator("#answer .ranked li")).to_have_count(3)
+    page.get_by_label("n_best").fill("9")
+    expect(page.locator("#decode-message")).to_contain_text("n_best=9 must not be above beam_size=4")
+
+
 def test_a_report_is_written_read_and_taken_away(page: Page):
     open_tab(page, "Report")
     button = page.get_by_role("button", name="Write report")

@@ -120,7 +120,10 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
             "training.training_sequences=90000 must not be above 83325: the task has 111100 different sequences",
         ),
         ({"training.steps": 1}, "training.warmup_steps=2 must not be above training.steps=1"),
-        ({"task.transform": "shuffle"}, "task.transform='shuffle' should be 'reverse' or 'copy'"),
+        (
+            {"task.transform": "shuffle"},
+            "task.transform='shuffle' should be 'reverse', 'copy', 'sort' or 'deduplicate'",
+        ),
         ({"training.schedule": "step"}, "training.schedule='step' should be 'linear', 'constant', 'inverse-sqrt',"),
         ({"training.optimizer": "sgd"}, "training.optimizer='sgd' should be 'adam', 'adamw' or 'adam-by-hand'"),
         ({"training.weight_decay": 0.1}, "training.weight_decay=0.1 must be 0 with training.optimizer='adam', which"),
@@ -211,7 +214,7 @@ def test_names_that_cannot_be_file_names_are_refused(tiny, name):
 
 @pytest.mark.parametrize("name", ["nothing", "../tiny", "", "tiny\n", "x.yaml", "/etc/passwd"])
 def test_an_unknown_preset_is_refused_with_the_known_ones(name):
-    with pytest.raises(ConfigError, match="is not one of copy-digits, digits-reversal, "):
+    with pytest.raises(ConfigError, match="is not one of addition, copy-digits, deduplicate-digits"):
         load_preset(name)
 
 

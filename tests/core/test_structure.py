@@ -16,13 +16,14 @@ LAYERS = (
     ("live_run",),
     ("recording", "estimate", "inspection", "description"),
     ("history", "checkpoint", "figures", "analysis"),
-    ("training",),
+    ("training", "bleu"),
     ("objective",),
     ("evaluation",),
     ("decoding", "optim", "schedules", "divergence", "run_folder"),
-    ("models",),
+    ("models", "ngram"),
     ("tasks",),
     ("vocab", "config", "devices"),
+    ("task_sections", "optional"),
     ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}

@@ -40,7 +40,7 @@ def test_samples_hold_the_right_answers_and_end(task, split):
         assert src[0] == tgt[0] == BOS_ID
         assert task.min_length <= len(symbols) <= task.max_length
         assert not {PAD_ID, BOS_ID, EOS_ID} & set(symbols)
-        answer = [symbols[place] for place in task.alignment(symbols)]
+        answer = [symbols[place] for place in task.alignment(task.src_vocab.decode(symbols))]
         assert tgt == [BOS_ID, *answer, EOS_ID, *[PAD_ID] * (len(src) - end - 1)]
 
 

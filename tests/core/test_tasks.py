@@ -9,7 +9,7 @@ from core.errors import InputError
 from core.tasks import sample_distinct
 from core.tasks.digits import Digits
 from core.tasks.splits import SHARES, split_mask
-from core.tasks.symbols import MAX_TYPED_CHARACTERS
+from core.tasks.typed import MAX_TYPED_CHARACTERS
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 SPLITS = ("train", "validation", "test")

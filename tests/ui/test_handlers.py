@@ -29,7 +29,7 @@ def form_of(name: str, **changes):
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
-    run, _, text, block, _ = page._open(runs, {})
+    run, _, text, block, *_ = page._open(runs, {})
     assert run == SHIPPED
     assert text == "4 8 2 9"
     assert block == "cross"
@@ -38,13 +38,13 @@ def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
 
 @pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"layer": "²"}, {"block": "<script>"}])
 def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: dict):
-    run, _, _, block, _ = page._open(runs, query)
+    run, _, _, block, *_ = page._open(runs, query)
     assert run == SHIPPED
     assert block == "cross"
 
 
 def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
-    seen, (message, answer, glance) = decode_tab.decode(runs, SHIPPED, "4829")
+    seen, (message, answer, _, glance, _) = decode_tab.decode(runs, SHIPPED, "4829")
     assert answer["output"] == answer["expected"] == list("9284")
     assert answer["correct"] is True
     assert "best weights" in message["text"]
@@ -63,7 +63,7 @@ def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
     [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5000 characters")],
 )
 def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed: str, part: str):
-    seen, (message, answer, glance) = decode_tab.decode(runs, SHIPPED, typed)
+    seen, (message, answer, _, glance, _) = decode_tab.decode(runs, SHIPPED, typed)
     assert message["problem"]
     assert part in message["text"]
     assert (seen, answer, glance) == (None, None, None)
@@ -136,7 +136,7 @@ def test_a_form_read_while_a_new_draft_is_on_its_way_is_refused():
         ({"steps": 10.5}, "training.steps=10.5"),
         ({"batch_size": 0}, "training.batch_size=0"),
         ({"max_length": 100}, "max_seq_len=64"),
-        ({"transform": "sort"}, "task.transform='sort'"),
+        ({"transform": "shuffle"}, "task.transform='shuffle'"),
     ],
 )
 def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, changes: dict, part: str):

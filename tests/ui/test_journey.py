@@ -33,6 +33,9 @@ def test_a_program_can_do_what_the_page_does(client: Client):
 
     answer = client.predict(run, "1 2 3", api_name="/decode")
     assert answer["expected"] == ["3", "2", "1"]
+    best = client.predict(run, "1 2 3", {"kind": "beam", "beam_size": 3, "n_best": 2}, "3", api_name="/decode")
+    assert len(best["ranked"]) == 2
+    assert best["steps"][0]["forced"]
     heads = client.predict(SHIPPED, "4 8 2 9", "encoder", 1, api_name="/attention")["heads"]
     assert len(heads) == 4
     assert len(heads[0]["weights"]) == 6
@@ -47,6 +50,13 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/train", ("../secret", {}), "preset="),
         ("/decode", (SHIPPED, "a b"), "'a' at position 1"),
         ("/decode", ("../../x", "1"), "is not a name"),
+        (
+            "/decode",
+            (SHIPPED, "1", {"kind": "beam", "beam_size": 99}),
+            "beam_size=99 should be less than or equal to 32",
+        ),
+        ("/decode", (SHIPPED, "1", {"kind": "guess"}), "is not one of greedy, beam, sample"),
+        ("/decode", (SHIPPED, "1", {}, "x"), "prefix: 'x' at position 1"),
         ("/attention", (SHIPPED, "1 2 3", "cross", 7), "layer=7"),
         ("/stop", (SHIPPED,), "is not training"),
         ("/resume", (SHIPPED,), "finished"),

@@ -54,7 +54,7 @@ def test_the_address_tells_what_is_shown(answered, lab):
 
 
 def test_the_decode_shows_the_map_at_a_glance(answered):
-    _, message, answer, glance, *_ = answered
+    _, message, answer, _, glance, *_ = answered
     assert "best weights" in message["text"]
     assert len(answer["steps"]) == len(glance["rows"])
 

@@ -36,7 +36,22 @@ function showNote(value) {
   setText(part("note"), remarks.filter(Boolean).join(" · "));
 }
 
+/** The best answers of a beam search, with what they are ranked by. */
+function makeRanked(answer) {
+  const figures = "score " + answer.score.toFixed(3) + ", log P " + answer.log_prob.toFixed(3) + (answer.stopped ? "" : ", did not stop");
+  return make("li", {},
+    make("span", { class: "token" }, answer.output.map(visibleToken).join(" ") || "(nothing)"),
+    make("span", { class: "quiet" }, " · " + figures));
+}
+
 // ---- step by step ----
+
+/** A token that was not the likeliest one, or was not chosen at all: why it stands there, and how likely it was. */
+function makeRemark(step) {
+  const likeliest = step.candidates?.[0]?.token === step.token;
+  if (step.probability == null || (likeliest && !step.forced)) return null;
+  return make("span", { class: "quiet" }, " " + (step.forced ? "forced, " : "") + formatPercent(step.probability));
+}
 
 function makeCandidate({ token, probability }) {
   const fill = make("span", { class: "fill" });
@@ -55,7 +70,7 @@ function makeStep(step, at) {
   return make("tr", { role: "row" },
     cell({ "data-head": "step" }, String(at + 1)),
     cell({ class: "token", "data-head": "read" }, visibleToken(step.read)),
-    cell({ class: "token produced", "data-head": "produced" }, visibleToken(step.token)),
+    cell({ class: "token produced", "data-head": "produced" }, visibleToken(step.token), makeRemark(step)),
     cell({ class: "wide" }, make("div", { class: "likely" }, ...(step.candidates ?? []).map(makeCandidate))),
     cell({}, look));
 }
@@ -71,6 +86,9 @@ function show() {
   part("expected-line").hidden = !expected;
   if (expected) showTiles(part("expected"), expected, null);
   showNote(value);
+  const ranked = value.ranked ?? [];
+  part("ranked").hidden = ranked.length < 2;
+  part("ranked").replaceChildren(...ranked.map(makeRanked));
   const steps = value.steps ?? [];
   part("steps").hidden = steps.length === 0;
   element.querySelector("tbody").replaceChildren(...steps.map(makeStep));

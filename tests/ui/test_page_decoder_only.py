@@ -26,7 +26,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
 
 
 def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
-    seen, _, answer, glance, _, block, layer, viewer, address = page._answer(lab, RUN, "4829", "cross", "2")
+    seen, _, answer, _, glance, _, _, block, layer, viewer, address = page._answer(lab, RUN, "4829", "cross", "2")
     seen: Seen
     assert [seen.layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
     assert block["choices"] == [("decoder self-attention", "decoder")]

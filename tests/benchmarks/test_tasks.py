@@ -1,0 +1,60 @@
+"""What the presets of the design document's tasks reach on data held out; each trained in full, ``-s`` prints it."""
+
+import time
+
+import pytest
+import torch
+
+from core.bleu import bleu_of
+from core.config import load_preset
+from core.evaluation import evaluate, exact_match_alone
+from core.models import count_parameters
+from core.tasks import Batch, fixed_pairs
+from core.training import TrainingState, new_state, train
+
+MAX_SECONDS = 600
+pytestmark = pytest.mark.slow
+
+
+def trained(preset: str) -> TrainingState:
+    """Train a preset to its end on one torch thread; the model is left ready to be measured.
+
+    The time is the processor's, so that it does not depend on what else the machine does.
+    """
+    torch.set_num_threads(1)
+    started = time.process_time()
+    state = new_state(load_preset(preset))
+    for _ in train(state):
+        pass
+    seconds = time.process_time() - started
+    print(f"\n{preset}: {count_parameters(state.model):,} parameters, {seconds:.0f} s of one core", end="")
+    assert seconds < MAX_SECONDS
+    state.model.eval()
+    return state
+
+
+def exact_match(state: TrainingState, pairs: Batch) -> float:
+    """Return the share of held-out pairs answered exactly, free-running, each by itself; printed beside the batch's."""
+    figures, alone = evaluate(state.model, pairs), exact_match_alone(state.model, pairs)
+    print(f"; exact match {alone:.2%} of {len(pairs):,} held-out, {figures.exact_match:.2%} in a padded batch")
+    return alone
+
+
+@pytest.mark.parametrize("preset", ["sort-digits", "deduplicate-digits", "addition", "pattern-completion"])
+def test_answers_of_10000_held_out_inputs_are_exact(preset: str) -> None:
+    state = trained(preset)
+    pairs = fixed_pairs(state.task, 10_000, split="test")
+    assert len(pairs) == 10_000
+    assert exact_match(state, pairs) >= 0.99
+
+
+@pytest.mark.parametrize("language", ["french", "german"])
+def test_number_words_are_translated_having_learned_1000(language: str) -> None:
+    state = trained(f"number-words-{language}")
+    assert state.preset.training.training_sequences == 1_000
+    pairs = fixed_pairs(state.task, 10_000, split="test")
+    exact = exact_match(state, pairs)
+    bleu = bleu_of(state.model, state.task, pairs)
+    print(f"BLEU {bleu.score:.2f} ({bleu.signature})")
+    assert bleu.score >= 90
+    assert exact >= 0.9

@@ -1,0 +1,80 @@
+"""N-grams: probabilities worked out by hand, of any data a distribution, and better the more they know."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.ngram import MAX_ORDER, NGram
+from core.vocab import BOS_ID, EOS_ID
+
+A, B, C = 3, 4, 5
+SEQUENCES = st.lists(st.lists(st.sampled_from([A, B, C]), max_size=6), max_size=8)
+
+
+@pytest.fixture
+def bigrams() -> NGram:
+    """Of ``a b`` and ``a``: the bigrams ^a twice, ab, b$ and a$ once each, so 0.6 is taken from each count."""
+    return NGram([[A, B], [A]], order=2, num_tokens=3)
+
+
+def test_single_tokens_are_counted_by_what_they_stand_behind():
+    # a behind the beginning, b behind a, the end behind both: 1, 1 and 2 of 4; 2 / (2 + 2 · 1) is taken from each.
+    bigrams = NGram([[A, B], [A]], order=2, num_tokens=3)
+    assert bigrams.probability(A, [C]) == pytest.approx(0.5 / 4 + 0.5 * 3 / 4 / 3)
+    assert bigrams.probability(EOS_ID, [C]) == pytest.approx(1.5 / 4 + 0.5 * 3 / 4 / 3)
+
+
+@pytest.mark.parametrize(
+    ("token", "history", "probability"),
+    [
+        (A, [], 1.4 / 2 + 0.6 * 1 / 2 * 0.25),
+        (B, [A], 0.4 / 2 + 0.6 * 2 / 2 * 0.25),
+        (EOS_ID, [A], 0.4 / 2 + 0.6 * 2 / 2 * 0.5),
+        (A, [A], 0.6 * 2 / 2 * 0.25),
+        (EOS_ID, [A, B], 0.4 / 1 + 0.6 * 1 / 1 * 0.5),
+        (B, [A, B], 0.6 * 1 / 1 * 0.25),
+    ],
+)
+def test_pairs_are_discounted_and_filled_up_from_single_tokens(bigrams, token, history, probability):
+    assert bigrams.probability(token, history) == pytest.approx(probability)
+
+
+def test_the_loss_counts_the_end(bigrams):
+    expected = -(math.log(0.775) + math.log(0.35) + math.log(0.7)) / 3
+    assert bigrams.loss([[A, B]]) == pytest.approx(expected)
+
+
+def test_the_first_order_counts_how_often_a_token_stands():
+    # a three times, b once, the end twice: n1 = n2 = 1, so 1 / 3 is taken from each.
+    unigrams = NGram([[A, A], [A, B]], order=1, num_tokens=3)
+    assert unigrams.probability(A, []) == pytest.approx((3 - 1 / 3) / 6 + 1 / 3 * 3 / 6 / 3)
+    assert unigrams.probability(A, [B, B]) == unigrams.probability(A, [])
+
+
+@pytest.mark.parametrize("order", range(1, MAX_ORDER + 1))
+@given(sequences=SEQUENCES, history=st.lists(st.sampled_from([A, B, C]), max_size=8))
+def test_probabilities_sum_to_one_after_any_history(order, sequences, history):
+    model = NGram(sequences, order=order, num_tokens=4)
+    shares = [model.probability(token, history) for token in (EOS_ID, A, B, C)]
+    assert sum(shares) == pytest.approx(1)
+    assert min(shares) > 0
+    assert model.probability(A, history) == model.probability(A, [BOS_ID] * order + history)
+
+
+def test_without_data_every_token_is_as_likely():
+    assert NGram([], order=3, num_tokens=8).probability(A, [B]) == 1 / 8
+
+
+def test_a_longer_memory_learns_what_a_shorter_one_cannot():
+    alternating = [[A, A, B, B] * 10]
+    losses = [NGram(alternating * 5, order=order, num_tokens=3).loss(alternating) for order in (1, 2, 3)]
+    assert losses[0] > losses[1] > losses[2]
+    assert losses[2] < 0.2
+
+
+@pytest.mark.parametrize("order", [0, 7])
+def test_orders_it_does_not_have_are_refused(order):
+    with pytest.raises(ValueError, match=f"order={order} must be from 1 to 6"):
+        NGram([], order=order, num_tokens=3)

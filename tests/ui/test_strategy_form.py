@@ -1,0 +1,118 @@
+"""Strategies on the page: chosen, checked, told in the address, and compared."""
+
+from urllib.parse import parse_qs
+
+import pytest
+
+from core.config import ConfigError
+from core.decoding import GREEDY, Beam, Sample, Strategy
+from core.runs import Runs
+from tests.serving import SHIPPED
+from ui import decode_tab, page, strategy_form
+
+
+def filled(strategy: Strategy) -> list:
+    return [update["value"] for update in strategy_form.controls_for(strategy)]
+
+
+STRATEGIES = [GREEDY, Beam(beam_size=3, n_best=2, repetition_penalty=1.5), Sample(temperature=0.7, top_k=4, seed=9)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.kind)
+def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
+    values = filled(strategy)
+    assert strategy_form.strategy_in(strategy.kind, values) == strategy
+    as_floats = [float(value) for value in values]  # a number field gives 3.0 for 3
+    assert strategy_form.strategy_in(strategy.kind, as_floats) == strategy
+    query = strategy_form.as_query(strategy.kind, "9 2", values)
+    assert query["prefix"] == "9 2"
+    assert strategy_form.from_query(query) == strategy
+    shown = [update["visible"] for update in strategy_form.controls_for(strategy)]
+    assert shown == [update["visible"] for update in strategy_form.shown_for(strategy.kind)]
+    names = [each.field for each, visible in zip(strategy_form.settings(), shown, strict=True) if visible]
+    assert sorted(names) == sorted(strategy.model_dump(exclude={"kind"}))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"strategy": "guess"},
+        {"strategy": "beam", "beam_size": "many"},
+        {"strategy": "beam", "beam_size": "1000"},
+        {"strategy": "sample", "seed": "{a: [b]}"},
+        {"strategy": "sample", "top_p": "*x"},
+        {"strategy": "<script>"},
+    ],
+    ids=str,
+)
+def test_an_address_that_makes_no_sense_is_greedy(runs: Runs, asked):
+    assert strategy_form.from_query(asked) == GREEDY
+    opened = page._open(runs, asked)
+    assert opened[5] == "greedy"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("beam_size", None, "beam_size is empty"),
+        ("beam_size", 0, "beam_size=0 should be greater than or equal to 1"),
+        ("beam_size", 2.5, "beam_size=2.5"),
+        ("n_best", 5, "n_best=5 must not be above beam_size=4"),
+        ("length_penalty", -1, "length_penalty=-1"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_named_where_the_answer_would_be(runs: Runs, field, value, message):
+    values = filled(Beam())
+    places = [(each.family, each.field) for each in strategy_form.settings()]
+    values[places.index(("beam", field))] = value
+    with pytest.raises(ConfigError):
+        strategy_form.strategy_in("beam", values)
+    seen, (said, answer, tree, _, _) = decode_tab.decode(runs, SHIPPED, "4829", "beam", "", *values)
+    assert (seen, answer, tree) == (None, None, None)
+    assert said["problem"]
+    assert message in said["text"]
+    assert strategy_form.as_query("beam", "", values) == {}
+
+
+def test_a_beam_shows_its_best_answers_and_its_tree(runs: Runs):
+    _, (_, answer, tree, _, _) = decode_tab.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
+    assert answer["ranked"][0]["output"] == answer["output"] == list("9284")
+    assert len(answer["ranked"]) == 3
+    scores = [ranked["score"] for ranked in answer["ranked"]]
+    assert scores == sorted(scores, reverse=True)
+    won = [node for node in tree["nodes"] if node["winning"]]
+    assert [node["token"] for node in won] == [*"9284", "<EOS>"]
+    for node in tree["nodes"]:
+        assert node["parent"] is None or tree["nodes"][node["parent"]]["step"] == node["step"] - 1
+
+
+def test_a_forced_beginning_is_marked_and_what_follows_is_the_models(runs: Runs):
+    seen, (_, answer, tree, _, _) = decode_tab.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
+    assert answer["output"][:2] == ["7", "7"]
+    assert [step["forced"] for step in answer["steps"][:3]] == [True, True, False]
+    assert answer["steps"][0]["probability"] < 0.5
+    assert tree is None
+    assert seen.inspection.log_prob < -5
+
+
+def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
+    values = filled(Sample(temperature=5.0, seed=3))
+    _, shown = decode_tab.compare(runs, SHIPPED, "4829", "", *values)
+    assert [row["strategy"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
+    assert shown["rows"][2]["strategy"] == "sample, temperature 5, seed 3"
+    assert shown["rows"][0]["output"] == list("9284")
+    assert shown["rows"][2]["output"] != list("9284")
+    assert shown["rows"][2]["log_prob"] < shown["rows"][0]["log_prob"]
+    said, shown = decode_tab.compare(runs, SHIPPED, "x", "", *values)
+    assert said["problem"]
+    assert shown is None
+
+
+def test_the_address_of_a_decode_opens_it_again(runs: Runs):
+    values = filled(Beam(beam_size=2))
+    address = page._answer(runs, SHIPPED, "4829", "cross", None, "beam", "9", *values)[-1]
+    asked = {name: value[0] for name, value in parse_qs(address).items()}
+    opened = page._open(runs, asked)
+    kind, prefix, *controls = opened[5:]
+    assert (kind, prefix) == ("beam", "9")
+    assert [update["value"] for update in controls] == values

@@ -1,0 +1,70 @@
+// Everything a beam search held: a column a step, a line from each token to what it continues.
+
+const NODE = { width: 64, height: 34, acrossGap: 26, downGap: 8 };
+const SVG = "http://www.w3.org/2000/svg";
+
+function draw(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+/** Where each node stands: its step from the left; within a step, the likeliest beginning at the top. */
+function placesOf(nodes) {
+  const byStep = new Map();
+  nodes.forEach((node, index) => byStep.set(node.step, [...(byStep.get(node.step) ?? []), index]));
+  const places = [];
+  for (const [step, indices] of byStep) {
+    indices.sort((one, other) => nodes[other].total - nodes[one].total);
+    indices.forEach((index, row) => {
+      places[index] = { x: (step - 1) * (NODE.width + NODE.acrossGap) + 2, y: row * (NODE.height + NODE.downGap) + 2 };
+    });
+  }
+  return places;
+}
+
+function drawLine(from, to, winning) {
+  const x1 = from.x + NODE.width, y1 = from.y + NODE.height / 2, x2 = to.x, y2 = to.y + NODE.height / 2;
+  const middle = (x1 + x2) / 2;
+  return draw("path", { class: winning ? "winning" : "", d: ["M", x1, y1, "C", middle, y1, middle, y2, x2, y2].join(" ") });
+}
+
+function drawNode(node, { x, y }) {
+  const parts = [draw("rect", { x, y, width: NODE.width, height: NODE.height, rx: 5 })];
+  if (node.finished) parts.push(draw("rect", { class: "finished", x: x + 3, y: y + 3, width: NODE.width - 6, height: NODE.height - 6, rx: 3 }));
+  const middle = x + NODE.width / 2;
+  const token = [...visibleToken(node.token)];
+  parts.push(draw("text", { x: middle, y: y + 16, "font-size": 13 }, token.length > 7 ? token.slice(0, 6).join("") + "…" : token.join("")));
+  parts.push(draw("text", { class: "total", x: middle, y: y + 28 }, node.total.toFixed(2)));
+  parts.push(draw("title", {}, visibleToken(node.token) + ": " + formatPercent(node.probability) + " here"));
+  return draw("g", { class: node.winning ? "winning" : "" }, ...parts);
+}
+
+function drawing(nodes) {
+  const places = placesOf(nodes);
+  const width = Math.max(...places.map((place) => place.x)) + NODE.width + 4;
+  const height = Math.max(...places.map((place) => place.y)) + NODE.height + 4;
+  const lines = nodes.map((node, index) => node.parent === null ? null : drawLine(places[node.parent], places[index], node.winning));
+  return draw("svg", { width, height, role: "img", "aria-label": "beam search of " + nodes.length + " tokens; the table below says the same" },
+    ...lines.filter(Boolean), ...nodes.map((node, index) => drawNode(node, places[index])));
+}
+
+function makeRow(nodes, index) {
+  const node = nodes[index], written = [];
+  for (let at = index; at !== null; at = nodes[at].parent) written.unshift(visibleToken(nodes[at].token));
+  const remark = [node.winning ? "won" : "", node.finished ? "ended" : ""].filter(Boolean).join(", ");
+  const cell = (text) => make("td", {}, text);
+  return make("tr", {}, cell(String(node.step)), cell(written.join(" ")), cell(formatPercent(node.probability)),
+    cell(node.total.toFixed(3)), cell(remark));
+}
+
+function show() {
+  const nodes = props.value?.nodes ?? [];
+  part("shown").hidden = nodes.length === 0;
+  part("drawing").replaceChildren(...(nodes.length ? [drawing(nodes)] : []));
+  element.querySelector("tbody").replaceChildren(...nodes.map((_, index) => makeRow(nodes, index)));
+}
+
+show();
+watch("value", show);

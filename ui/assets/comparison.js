@@ -1,0 +1,30 @@
+// One input answered in several ways: a row each, with the first place marked that differs from the first row.
+
+/** The first index at which two answers differ, one that has ended included; -1 if they are the same. */
+function firstDifference(one, other) {
+  for (let at = 0; at < Math.max(one.length, other.length); at += 1) if (one[at] !== other[at]) return at;
+  return -1;
+}
+
+function makeRow(row, first) {
+  const differs = firstDifference(row.output, first.output);
+  const tokens = [...row.output.map(visibleToken), row.stopped ? "<EOS>" : "…"];
+  const tiles = tokens.map((token, at) => make("span", { class: at === differs ? "tile differs" : "tile" },
+    token, at === differs ? make("span", { class: "unseen" }, " (first difference)") : null));
+  const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct ? "✓ correct" : "✗ wrong");
+  return make("div", { class: "row" },
+    make("span", { class: "strategy" }, row.strategy),
+    make("div", { class: "tiles" }, ...tiles),
+    make("span", { class: "figures" }, verdict, make("span", { class: "quiet" }, " · log P " + row.log_prob.toFixed(3))));
+}
+
+function show() {
+  const value = props.value?.rows?.length ? props.value : null;
+  part("shown").hidden = value === null;
+  if (!value) return;
+  setText(part("heading"), "Side by side: " + value.input.join(" "));
+  part("rows").replaceChildren(...value.rows.map((row) => makeRow(row, value.rows[0])));
+}
+
+show();
+watch("value", show);
