@@ -46,8 +46,8 @@ def true_columns(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
         symbols = task.src_vocab.decode([index for index in ids if index not in (PAD_ID, BOS_ID, EOS_ID)])
         places = torch.tensor(task.alignment(symbols)[:steps], dtype=torch.int64)
         columns[row, : len(places)] = places
-    columns = columns.to(pairs.src.device)
-    return torch.where(columns == NO_SOURCE, NO_SOURCE, columns + 1)  # BOS stands before the symbols
+    # BOS stands before the symbols.
+    return torch.where(columns == NO_SOURCE, NO_SOURCE, columns + 1).to(pairs.src.device)
 
 
 def score_heads(weights: torch.Tensor, columns: torch.Tensor, src: torch.Tensor) -> list[HeadScore]:
