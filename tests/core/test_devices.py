@@ -15,13 +15,14 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.checkpoint import load_state, save_state
+from core.config import load_preset, preset_names
 from core.decoding import Beam, Sample
 from core.devices import best_device, device_named
 from core.errors import InputError
 from core.inspection import inspect
 from core.recording import copy_of_weights
 from core.report.measuring import measure
-from core.tasks import fixed_pairs
+from core.tasks import FreshBatches, build_task, fixed_pairs
 from core.training import EndEvent, EvaluationEvent, new_state, train
 from tests.core.elsewhere import Elsewhere, pretended_gpu
 
@@ -112,6 +113,16 @@ def test_a_run_stays_on_its_device(preset_of, family, options, monkeypatch, tmp_
         assert list(train(state))[-1] == EndEvent(8, "finished")
         moments = [each for values in state.optimizer.state.values() for each in values.values() if each.ndim]
         assert all(isinstance(each, Elsewhere) for each in (*state.model.parameters(), *moments))
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_task_draws_its_data_on_the_device(name, monkeypatch):
+    with pretended_gpu(monkeypatch):
+        task = build_task(load_preset(name).task)
+        for grouped in (False, True):
+            batch = FreshBatches(task, 4, group_by_length=grouped).at(1, torch.Generator("cuda").manual_seed(0))
+            assert isinstance(batch.src, Elsewhere)
+            assert isinstance(batch.tgt, Elsewhere)
 
 
 @pytest.mark.parametrize("strategy", [Beam(beam_size=3, n_best=2), Sample(seed=1, top_k=5, top_p=0.9)], ids=str)
