@@ -101,7 +101,10 @@ def test_the_pretended_device_refuses_what_a_real_one_would(monkeypatch):
             there.numpy()
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(each, id=name, marks=() if name == "plain" else pytest.mark.slow) for name, each in OPTIONS.items()],
+)
 @pytest.mark.parametrize("family", ["transformer", "gru", "decoder-only"])
 def test_a_run_stays_on_its_device(preset_of, family, options, monkeypatch, tmp_path):
     preset = preset_of(family).with_changes(options)

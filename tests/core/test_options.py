@@ -37,6 +37,15 @@ OPTIONS = {
     },
 }
 
+ALWAYS = ("all at once", "scheduled sampling", "epochs by length")  # the others are a sweep, run by its own command
+EVERY_OPTION = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(changes, id=name, marks=() if name in ALWAYS else pytest.mark.slow)
+        for name, changes in OPTIONS.items()
+    ],
+)
+
 
 @pytest.fixture(params=["transformer", "gru", "decoder-only"])
 def preset(tiny, tiny_gru, request):
@@ -46,7 +55,7 @@ def preset(tiny, tiny_gru, request):
     return tiny.with_changes({"model.family": request.param, "model.dropout": 0.2, "model.max_seq_len": 32})
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@EVERY_OPTION
 def test_a_run_with_any_option_continues_bit_for_bit(preset, options, tmp_path):
     preset = preset.with_changes(options)
     straight = new_state(preset)
@@ -64,7 +73,7 @@ def test_a_run_with_any_option_continues_bit_for_bit(preset, options, tmp_path):
         assert_same(state, straight)
 
 
-@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@EVERY_OPTION
 def test_every_option_changes_the_run_and_survives_yaml(preset, options):
     changed = preset.with_changes(options)
     assert read_preset(preset_to_yaml(changed), name="x") == changed
