@@ -74,9 +74,8 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), self- and cross-attention alike.
 
-    All heads run as one batched product. The weights are computed explicitly when they are asked for, when
-    dropout falls on them or a bias is added; otherwise PyTorch's fused kernel gives the same output without storing
-    them.
+    All heads run as one batched product. The weights are computed explicitly when they are asked for or dropout falls
+    on them; otherwise PyTorch's fused kernel gives the same output without storing them.
 
     Args:
         d_model: width of queries, keys and output.
@@ -124,17 +123,24 @@ class MultiHeadAttention(nn.Module):
             (B, Tq, D) output, and (B, H, Tq, Tk) weights or None.
         """
         query, (key, value) = self._split_heads(self.w_q(x)), keys_values
-        if need_weights or self.dropout.is_active or bias is not None:
+        if need_weights or self.dropout.is_active:
             weights = attention_weights(query, key, mask, bias)
             heads = self.dropout(weights) @ value  # (B, H, Tq, K)
         else:
             weights = None
-            heads = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+            heads = F.scaled_dot_product_attention(query, key, value, attn_mask=_scores_added(mask, bias))
         output = self.w_o(heads.transpose(1, 2).flatten(2))  # (B, Tq, D)
         return output, weights.detach() if need_weights else None
 
     def _split_heads(self, x: torch.Tensor) -> torch.Tensor:
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, K)
+
+
+def _scores_added(mask: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor | None:
+    """Return a mask and a bias as the one tensor that the fused kernel takes: a bias of minus infinity forbids."""
+    if mask is None or bias is None:
+        return mask if bias is None else bias
+    return bias.masked_fill(~mask, -math.inf)
 
 
 class AdditiveAttention(nn.Module):

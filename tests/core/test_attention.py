@@ -67,12 +67,14 @@ def test_output_weights_and_gradients_equal_pytorchs_with_copied_weights(masked,
     assert_close(ours.w_o.bias.grad, reference.out_proj.bias.grad, **close)
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("mask", [None, padding([TK, 4, 1], TK)[:, None, None, :]])
-def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask):
+def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask, biased):
     ours = MultiHeadAttention(d_model=D, num_heads=H).eval()
     x, seen = torch.randn(B, TQ, D), torch.randn(B, TK, D)
-    explicit, _ = ours(x, ours.keys_values(seen), mask, need_weights=True)
-    fused, _ = ours(x, ours.keys_values(seen), mask)
+    bias = torch.randn(B, H, TQ, TK) if biased else None
+    explicit, _ = ours(x, ours.keys_values(seen), mask, bias=bias, need_weights=True)
+    fused, _ = ours(x, ours.keys_values(seen), mask, bias=bias)
     assert_close(explicit, fused, atol=1e-6, rtol=1e-5)
 
 
@@ -84,13 +86,15 @@ def test_rows_sum_to_one_and_masked_weights_are_exactly_zero():
     assert (weights >= 0).all()
 
 
+@pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_a_row_with_nothing_to_attend_to_gives_zeros_and_finite_gradients(need_weights):
+def test_a_row_with_nothing_to_attend_to_gives_zeros_and_finite_gradients(need_weights, biased):
     ours = MultiHeadAttention(d_model=D, num_heads=H)
     x = torch.randn(B, TQ, D, requires_grad=True)
     seen = torch.randn(B, TK, D, requires_grad=True)
     mask = padding([TK, 0, 2], TK)[:, None, None, :]
-    output, weights = ours(x, ours.keys_values(seen), mask, need_weights=need_weights)
+    bias = torch.randn(B, H, TQ, TK) if biased else None
+    output, weights = ours(x, ours.keys_values(seen), mask, bias=bias, need_weights=need_weights)
     # Zeros from every head leave the output projection with nothing but its bias.
     assert_close(output[1], ours.w_o.bias.expand(TQ, D), atol=0, rtol=0)
     if need_weights:
