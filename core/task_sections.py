@@ -233,7 +233,7 @@ class TextConfig(Section):
     @property
     def summary(self) -> str:
         """The task in a few words."""
-        return f"write lines of the Psalms and Proverbs, up to {self.max_length} characters"
+        return f"write verses of the Bible, Job to Lamentations, up to {self.max_length} characters"
 
 
 TaskConfig = (

@@ -1,4 +1,4 @@
-"""Lines of text to write, character by character: ``The LORD is my `` goes on with ``shepherd;``."""
+"""Lines of text to write, character by character: ``The LORD is my `` goes on with ``shepherd; I shall not want.``."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -12,12 +12,12 @@ from core.tasks.task import Batch, Task
 from core.tasks.typed import check_length
 from core.vocab import PAD_ID, Vocab
 
-TEXT = Path(__file__).parent / "texts" / "psalms-and-proverbs.txt"
+TEXT = Path(__file__).parent / "texts" / "job-to-lamentations.txt"
 PROMPTED_SHARE = 0.25  # of the lines in training: the others are written from nothing
 
 
 class Text(Task):
-    """The clauses of the Psalms and the Proverbs, each once, cut to ``max_length`` characters.
+    """The verses of the Bible from Job to the Lamentations, each once, cut to ``max_length`` characters.
 
     The answer is a line and the source is empty, so that the decoder models the text; in a part of the training the
     source is the beginning of the line and the answer the rest of it. No answer is the right one: what counts is how

@@ -114,8 +114,8 @@ def test_any_text_is_read_or_refused(text):
 
 
 def test_lines_too_long_for_the_model_are_refused():
-    with pytest.raises(ConfigError, match=r"task\.max_length=100 with BOS and EOS needs 102 positions, more than"):
-        load_preset("psalms").with_changes({"task.max_length": 100})
+    with pytest.raises(ConfigError, match=r"task\.max_length=200 with BOS and EOS needs 202 positions, more than"):
+        load_preset("psalms").with_changes({"task.max_length": 200})
 
 
 def test_the_command_measures_the_run_and_the_n_grams_on_the_same_lines(written, writing, capsys):
