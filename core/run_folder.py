@@ -5,6 +5,7 @@ run.json             status and latest figures (``RunInfo``)
 metrics.jsonl        one line a step, one an evaluation (``History``)
 best.safetensors     the weights with the lowest validation loss
 last.safetensors     everything needed to continue
+replay.safetensors   attention of fixed inputs over the training (``Replay``)
 report/              what ``python -m core report`` wrote
 """
 
@@ -102,6 +103,11 @@ class RunFolder:
     def last(self) -> Path:
         """Where the state to continue from is, or will be."""
         return self.path / "last.safetensors"
+
+    @property
+    def replay(self) -> Path:
+        """Where the attention over the training is, or will be."""
+        return self.path / "replay.safetensors"
 
     @property
     def metrics(self) -> Path:

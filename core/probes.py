@@ -1,0 +1,286 @@
+"""Fixed inputs that a model answers again and again while it trains, so that its attention can be watched changing.
+
+The inputs depend on the task only, so runs of one task can be compared. What is kept of an answer is small: a byte a
+weight, and at most ``MAX_CELLS`` weights a snapshot.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from core.analysis import score_decoded
+from core.decoding import Decoded, decode
+from core.evaluation import evaluation_mode
+from core.models import AttentionMaps, Seq2Seq
+from core.tasks import NO_SOURCE, Batch, Task, fixed_pairs
+from core.vocab import BOS_ID, EOS_ID, PAD_ID
+
+BLOCKS = ("encoder", "decoder", "cross")
+FULL = 255  # a weight of 1, as it is kept; rounding to a 255th changes a weight by 0.002 at most
+MAX_CELLS = 50_000  # weights in one snapshot
+SCORED = 32  # inputs that the heads are scored on, the shown ones among them
+MAX_SNAPSHOTS = 64  # of a run
+OPEN_ENDED_STEPS = 32  # written for an input that has no right answer
+_CANDIDATES = 128  # held-out inputs to choose from
+
+
+@dataclass(frozen=True)
+class ProbeInput:
+    """An input whose attention is kept.
+
+    Attributes:
+        expected: the right answer's symbols; empty where many answers are as good.
+        alignment: see ``Task.alignment``.
+    """
+
+    symbols: tuple[str, ...]
+    expected: tuple[str, ...]
+    alignment: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class PackedMaps:
+    """All heads' maps of one kind, a byte a weight: (L, H, Tq, Tk), the weights times ``FULL`` and rounded."""
+
+    shape: tuple[int, ...]
+    data: bytes
+
+    @classmethod
+    def of(cls, weights: torch.Tensor) -> "PackedMaps":
+        """Pack weights (L, H, Tq, Tk) float; one that is not a number counts as 0."""
+        return cls(tuple(weights.shape), (weights.nan_to_num() * FULL).round().to(torch.uint8).cpu().numpy().tobytes())
+
+    def array(self) -> np.ndarray:
+        """Return them as they are kept, (L, H, Tq, Tk) uint8, not to be written to."""
+        return np.frombuffer(self.data, dtype=np.uint8).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class ProbeAnswer:
+    """What a model wrote for a probe input, greedily, and where its heads looked meanwhile.
+
+    Attributes:
+        tokens: produced, EOS included if it came before the steps ran out.
+        maps: by block, of those that the model has.
+    """
+
+    tokens: tuple[str, ...]
+    maps: dict[str, PackedMaps]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a model did with the probe inputs after ``step`` updates.
+
+    Attributes:
+        inputs: whose attention is kept, the same at every step; none where one input's would be too much to keep.
+        answers: one an input.
+        shares: by layer and head, the mean attention on the true source token over about ``SCORED`` inputs, 0-1; None
+            where the task or the model has nothing to score.
+        uniform: what such a share would be if every source token got the same weight.
+    """
+
+    step: int
+    inputs: tuple[ProbeInput, ...]
+    answers: tuple[ProbeAnswer, ...]
+    shares: tuple[tuple[float, ...], ...] | None = None
+    uniform: float | None = None
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Inputs of one length: decoded together, each comes out as it would alone, whatever the model makes of PAD.
+
+    Attributes:
+        src: (B, S) int64.
+        steps: most tokens to write.
+        kept: (row, place among the probe inputs) of those whose attention is kept.
+    """
+
+    src: torch.Tensor
+    steps: int
+    kept: tuple[tuple[int, int], ...]
+
+
+def spacing(step: int, *, every: int) -> int:
+    """Return how many steps lie between the snapshots of a run that has come to a step.
+
+    At first there is one at every evaluation. Whenever there would be more than ``MAX_SNAPSHOTS``, with one for a last
+    step that is off the beat, every second is dropped, and only every second is taken from there on.
+
+    Args:
+        every: steps between two evaluations.
+    """
+    between = every
+    while step // between + 2 > MAX_SNAPSHOTS:
+        between *= 2
+    return between
+
+
+def is_kept(step: int, *, every: int) -> bool:
+    """Tell whether a run that evaluates every so many steps takes a snapshot at one of them."""
+    return step % spacing(step, every=every) == 0
+
+
+class Probes:
+    """The probe inputs of a task: its first example and held-out inputs of three lengths.
+
+    A task without a right answer is shown by its first examples. A large model keeps fewer of them.
+
+    Args:
+        model: whose attention is to be kept; what it is made of decides how many inputs that can be done for.
+    """
+
+    def __init__(self, task: Task, model: Seq2Seq) -> None:
+        self.task = task
+        chosen = _open_ended_inputs(task) if task.open_ended else _inputs_with_answers(task)
+        fitting = [each for each in chosen if len(each.source) <= model.max_seq_len]
+        shown = _affordable(list(dict.fromkeys(each for each in fitting if each.shown)), model)
+        self.inputs = tuple(_described(task, each) for each in shown)
+        has_scores = any(place != NO_SOURCE for each in fitting for place in task.alignment(each.symbols(task)))
+        self._groups = _groups(fitting if has_scores else shown, shown, model)
+
+    @torch.no_grad()
+    def snapshot(self, model: Seq2Seq, step: int) -> Snapshot:
+        """Let the model answer the inputs and keep its attention; its mode is left as it was, and nothing is drawn.
+
+        Args:
+            step: updates made so far.
+        """
+        with evaluation_mode(model):
+            decodes = [decode(model, each.src, max_steps=each.steps, need_weights=True) for each in self._groups]
+        answers: dict[int, ProbeAnswer] = {}
+        for group, decoded in zip(self._groups, decodes, strict=True):
+            answers |= {place: self._answer(decoded, row) for row, place in group.kept}
+        shares, uniform = self._scores(decodes)
+        return Snapshot(step, self.inputs, tuple(answers[place] for place in sorted(answers)), shares, uniform)
+
+    def _answer(self, decoded: Decoded, row: int) -> ProbeAnswer:
+        """Return one row of a decode up to its EOS."""
+        ids = decoded.tokens[row].tolist()
+        steps = ids.index(EOS_ID) + 1 if EOS_ID in ids else len(ids)
+        encoder, decoder, cross = (getattr(decoded.maps, block) for block in BLOCKS)
+        read = None if decoder is None else decoder.shape[-1] - len(ids) + steps  # keys there are by the last step
+        made = {
+            "encoder": None if encoder is None else encoder[:, row],
+            "decoder": None if decoder is None else decoder[:, row, :, :steps, :read],
+            "cross": None if cross is None else cross[:, row, :, :steps],
+        }
+        maps = {block: PackedMaps.of(weights) for block, weights in made.items() if weights is not None}
+        return ProbeAnswer(tuple(self.task.tgt_vocab.decode(ids[:steps])), maps)
+
+    def _scores(self, decodes: list[Decoded]) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
+        """Score the heads on all inputs at once; see ``Snapshot``."""
+        weights = [made.maps.over_source(each.src.shape[1]) for each, made in zip(self._groups, decodes, strict=True)]
+        if not weights or weights[0] is None:
+            return None, None
+        steps, keys = (max(each.shape[side] for each in weights) for side in (-2, -1))
+        src = torch.cat([_widened(each.src, keys) for each in self._groups])
+        tokens = torch.cat([_widened(made.tokens, steps) for made in decodes])
+        joined = [F.pad(each.nan_to_num(), (0, keys - each.shape[-1], 0, steps - each.shape[-2])) for each in weights]
+        maps = AttentionMaps(None, None, torch.cat(joined, dim=1))
+        scores = score_decoded(self.task, Batch(src, src), Decoded(tokens, tokens, tokens, maps))
+        if not scores:
+            return None, None
+        shares: dict[int, list[float]] = {}
+        for score in scores:
+            shares.setdefault(score.layer, []).append(round(score.share, 6))
+        return tuple(tuple(heads) for heads in shares.values()), scores[0].uniform
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """An input, as ids with BOS and EOS, the most steps to answer it in, and whether its attention is to be kept."""
+
+    source: tuple[int, ...]
+    steps: int
+    shown: bool
+
+    def symbols(self, task: Task) -> list[str]:
+        return task.src_vocab.decode(self.source[1:-1])
+
+
+def _open_ended_inputs(task: Task) -> list[_Chosen]:
+    """Return the first examples of a task that has no right answers."""
+    typed = [task.src_vocab.encode(task.read(text)) for text in task.examples[:3]]
+    return [_Chosen((BOS_ID, *ids, EOS_ID), OPEN_ENDED_STEPS, shown=True) for ids in typed]
+
+
+def _inputs_with_answers(task: Task) -> list[_Chosen]:
+    """Return the first example and held-out inputs as long as it, as the longest there are, and in between.
+
+    Of each length the first is to be shown, the others are for the scores. Inputs of few lengths are decoded in as few
+    batches.
+    """
+    example = task.src_vocab.encode(task.read(task.examples[0]))
+    pairs = fixed_pairs(task, _CANDIDATES, split="validation")
+    sources = [tuple(index for index in row if index != PAD_ID) for row in pairs.src.tolist()]
+    answers = (pairs.tgt_out != PAD_ID).sum(dim=1).tolist()
+    by_length: dict[int, list[_Chosen]] = {}
+    for source, answer in zip(sources, answers, strict=True):
+        same = by_length.setdefault(len(source), [])
+        same.append(_Chosen(source, answer, shown=not same))
+    longest = max(by_length)
+    wanted = (len(example) + 2, (len(example) + 2 + longest) // 2, longest)
+    lengths = list(dict.fromkeys(min(by_length, key=lambda length: abs(length - each)) for each in wanted))
+    steps = len(task.answer(task.src_vocab.decode(example))) + 1
+    chosen = [_Chosen((BOS_ID, *example, EOS_ID), steps, shown=True)]
+    for count, length in enumerate(lengths, start=1):
+        room = (SCORED - len(chosen)) // (len(lengths) - count + 1)
+        chosen += by_length[length][:room]
+    return chosen
+
+
+def _affordable(chosen: list[_Chosen], model: Seq2Seq) -> list[_Chosen]:
+    """Return as many of the inputs, in their order, as ``MAX_CELLS`` allows for."""
+    kept, cells = [], 0
+    for each in chosen:
+        cells += _cells(model, len(each.source), min(each.steps, model.max_seq_len))
+        if cells > MAX_CELLS:
+            break
+        kept.append(each)
+    return kept
+
+
+@torch.no_grad()
+def _cells(model: Seq2Seq, source: int, steps: int) -> int:
+    """Return how many weights a model's heads have for a source of so many tokens and as many steps.
+
+    The model is asked: it reads a source of that length and one target token.
+    """
+    src = torch.full((1, source), EOS_ID, device=model.device)
+    with evaluation_mode(model):
+        memory = model.encode(src, need_weights=True)
+        first = model.decode(src[:, :1], memory, need_weights=True)
+    encoder, decoder, cross = memory.weights, first.decoder_weights, first.cross_weights
+    cells = 0 if encoder is None else encoder.numel()
+    cells += 0 if cross is None else steps * cross.numel()
+    if decoder is not None:
+        heads, keys = decoder.shape[0] * decoder.shape[2], decoder.shape[-1]
+        cells += heads * steps * (keys - 1 + steps)
+    return cells
+
+
+def _groups(chosen: Sequence[_Chosen], shown: list[_Chosen], model: Seq2Seq) -> list[_Group]:
+    """Put inputs of one length together."""
+    groups = []
+    for length in dict.fromkeys(len(each.source) for each in chosen):
+        same = [each for each in chosen if len(each.source) == length]
+        src = torch.tensor([each.source for each in same], device=model.device)
+        steps = min(max(each.steps for each in same), model.max_seq_len)
+        kept = tuple((row, shown.index(each)) for row, each in enumerate(same) if each in shown)
+        groups.append(_Group(src, steps, kept))
+    return groups
+
+
+def _described(task: Task, chosen: _Chosen) -> ProbeInput:
+    symbols = chosen.symbols(task)
+    return ProbeInput(tuple(symbols), tuple(task.answer(symbols)), tuple(task.alignment(symbols)))
+
+
+def _widened(rows: torch.Tensor, width: int) -> torch.Tensor:
+    """Return rows (B, T) int64 with PAD behind them, (B, width)."""
+    return F.pad(rows, (0, width - rows.shape[1]), value=PAD_ID)
