@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_json(decode)
 
     bench = commands.add_parser("bench", help="measure how fast something runs on this machine")
-    bench.add_argument("what", choices=["decode"], help="what to measure")
+    bench.add_argument("what", choices=["decode", "replay"], help="what to measure")
     _add_json(bench)
 
     report = commands.add_parser("report", help="measure a run and write a report on it")

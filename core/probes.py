@@ -6,16 +6,16 @@ weight, and at most ``MAX_CELLS`` weights a snapshot.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
-from core.analysis import score_decoded
+from core.analysis import score_decoded, true_cells
 from core.decoding import Decoded, decode
 from core.evaluation import evaluation_mode
-from core.models import AttentionMaps, Seq2Seq
-from core.tasks import NO_SOURCE, Batch, Task, fixed_pairs
+from core.models import Seq2Seq
+from core.tasks import Batch, Task, fixed_pairs
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 BLOCKS = ("encoder", "decoder", "cross")
@@ -27,18 +27,21 @@ OPEN_ENDED_STEPS = 32  # written for an input that has no right answer
 _CANDIDATES = 128  # held-out inputs to choose from
 
 
+Shares = tuple[tuple[float, ...], ...]  # by layer and head
+
+
 @dataclass(frozen=True)
 class ProbeInput:
     """An input whose attention is kept.
 
     Attributes:
         expected: the right answer's symbols; empty where many answers are as good.
-        alignment: see ``Task.alignment``.
+        true_cells: (step, source column) of a map where the symbols of the right answer come from.
     """
 
     symbols: tuple[str, ...]
     expected: tuple[str, ...]
-    alignment: tuple[int, ...]
+    true_cells: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -78,15 +81,15 @@ class Snapshot:
     Attributes:
         inputs: whose attention is kept, the same at every step; none where one input's would be too much to keep.
         answers: one an input.
-        shares: by layer and head, the mean attention on the true source token over about ``SCORED`` inputs, 0-1; None
-            where the task or the model has nothing to score.
+        shares: by layer and head, the mean attention on the true source token over about ``SCORED`` inputs, 0-1, in
+            which each of their lengths counts alike; None where the task or the model has nothing to score.
         uniform: what such a share would be if every source token got the same weight.
     """
 
     step: int
     inputs: tuple[ProbeInput, ...]
     answers: tuple[ProbeAnswer, ...]
-    shares: tuple[tuple[float, ...], ...] | None = None
+    shares: Shares | None = None
     uniform: float | None = None
 
 
@@ -140,7 +143,7 @@ class Probes:
         fitting = [each for each in chosen if len(each.source) <= model.max_seq_len]
         shown = _affordable(list(dict.fromkeys(each for each in fitting if each.shown)), model)
         self.inputs = tuple(_described(task, each) for each in shown)
-        has_scores = any(place != NO_SOURCE for each in fitting for place in task.alignment(each.symbols(task)))
+        has_scores = any(_true_cells(task, each.symbols(task)) for each in fitting)
         self._groups = _groups(fitting if has_scores else shown, shown, model)
 
     @torch.no_grad()
@@ -172,23 +175,18 @@ class Probes:
         maps = {block: PackedMaps.of(weights) for block, weights in made.items() if weights is not None}
         return ProbeAnswer(tuple(self.task.tgt_vocab.decode(ids[:steps])), maps)
 
-    def _scores(self, decodes: list[Decoded]) -> tuple[tuple[tuple[float, ...], ...] | None, float | None]:
-        """Score the heads on all inputs at once; see ``Snapshot``."""
-        weights = [made.maps.over_source(each.src.shape[1]) for each, made in zip(self._groups, decodes, strict=True)]
-        if not weights or weights[0] is None:
-            return None, None
-        steps, keys = (max(each.shape[side] for each in weights) for side in (-2, -1))
-        src = torch.cat([_widened(each.src, keys) for each in self._groups])
-        tokens = torch.cat([_widened(made.tokens, steps) for made in decodes])
-        joined = [F.pad(each.nan_to_num(), (0, keys - each.shape[-1], 0, steps - each.shape[-2])) for each in weights]
-        maps = AttentionMaps(None, None, torch.cat(joined, dim=1))
-        scores = score_decoded(self.task, Batch(src, src), Decoded(tokens, tokens, tokens, maps))
+    def _scores(self, decodes: list[Decoded]) -> tuple[Shares | None, float | None]:
+        """Score the heads on the inputs of each length, and return the means over the lengths; see ``Snapshot``."""
+        groups = zip(self._groups, decodes, strict=True)
+        scores = [score_decoded(self.task, Batch(group.src, group.src), decoded) for group, decoded in groups]
+        scores = [each for each in scores if each]
         if not scores:
             return None, None
         shares: dict[int, list[float]] = {}
-        for score in scores:
-            shares.setdefault(score.layer, []).append(round(score.share, 6))
-        return tuple(tuple(heads) for heads in shares.values()), scores[0].uniform
+        for same_head in zip(*scores, strict=True):
+            share = fmean(score.share for score in same_head)
+            shares.setdefault(same_head[0].layer, []).append(round(share, 6))
+        return tuple(map(tuple, shares.values())), fmean(each[0].uniform for each in scores)
 
 
 @dataclass(frozen=True)
@@ -278,9 +276,9 @@ def _groups(chosen: Sequence[_Chosen], shown: list[_Chosen], model: Seq2Seq) -> 
 
 def _described(task: Task, chosen: _Chosen) -> ProbeInput:
     symbols = chosen.symbols(task)
-    return ProbeInput(tuple(symbols), tuple(task.answer(symbols)), tuple(task.alignment(symbols)))
+    return ProbeInput(tuple(symbols), tuple(task.answer(symbols)), _true_cells(task, symbols))
 
 
-def _widened(rows: torch.Tensor, width: int) -> torch.Tensor:
-    """Return rows (B, T) int64 with PAD behind them, (B, width)."""
-    return F.pad(rows, (0, width - rows.shape[1]), value=PAD_ID)
+def _true_cells(task: Task, symbols: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    alignment = task.alignment(symbols)
+    return tuple(true_cells(alignment, steps=len(alignment)))

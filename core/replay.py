@@ -8,7 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.checkpoint import CheckpointError, read_tensors, write_tensors
-from core.probes import BLOCKS, PackedMaps, ProbeAnswer, ProbeInput, Snapshot, spacing
+from core.probes import BLOCKS, PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
 
 _log = logging.getLogger(__name__)
 
@@ -84,13 +84,13 @@ class _Stored(BaseModel):
 class _Input(_Stored):
     symbols: tuple[str, ...]
     expected: tuple[str, ...]
-    alignment: tuple[int, ...]
+    true_cells: tuple[tuple[int, int], ...]
 
 
 class _Taken(_Stored):
     step: int
     answers: tuple[tuple[str, ...], ...]
-    shares: tuple[tuple[float, ...], ...] | None
+    shares: Shares | None
     uniform: float | None
 
 
@@ -107,7 +107,7 @@ def _read(path: Path) -> list[Snapshot]:
     """Read a file; ValueError, CheckpointError or ValidationError say that it is damaged."""
     tensors, raw = read_tensors(path)
     facts = _Facts.model_validate(raw)
-    inputs = tuple(ProbeInput(each.symbols, each.expected, each.alignment) for each in facts.inputs)
+    inputs = tuple(ProbeInput(each.symbols, each.expected, each.true_cells) for each in facts.inputs)
     snapshots = []
     for taken in facts.snapshots:
         answers = tuple(

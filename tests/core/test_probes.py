@@ -1,6 +1,7 @@
 """What is kept of a model's attention while it trains: the right inputs, their true maps, within bounds."""
 
 from itertools import pairwise
+from operator import mul
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from core.recording import copy_of_weights
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.splits import split_mask
 from core.training import EvaluationEvent, new_state, train
-from core.vocab import BOS_ID, EOS_ID
+from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 FAMILIES = {
     "transformer": {"model.dropout": 0.2},
@@ -84,15 +85,17 @@ def test_heads_are_scored_over_the_same_inputs_one_by_one(preset):
     probes = Probes(state.task, state.model)
     snapshot = probes.snapshot(state.model, 3)
     state.model.eval()
-    total, steps, rows = 0.0, 0, [row for group in probes._groups for row in group.src.split(1)]
-    assert 24 <= len(rows) <= 32
-    for src in rows:
-        decoded = decode(state.model, src, max_steps=src.shape[1] - 1, need_weights=True)
-        made = min(decoded.tokens.shape[1], src.shape[1] - 2)  # the step that writes EOS has no source
-        made -= int((decoded.tokens[0, :made] == 0).sum())
-        total += made * score_decoded(state.task, Batch(src, src), decoded)[0].share
-        steps += made
-    assert snapshot.shares[0][0] == pytest.approx(total / steps, abs=1e-5)
+    rows = [group.src for group in probes._groups]
+    assert 24 <= sum(map(len, rows)) <= 32
+    of_lengths = []
+    for src in rows:  # of one length
+        shares, steps = [], []
+        for row in src.split(1):
+            decoded = decode(state.model, row, max_steps=src.shape[1] - 1, need_weights=True)
+            shares.append(score_decoded(state.task, Batch(row, row), decoded)[0].share)
+            steps.append(int((decoded.tokens[0, : src.shape[1] - 2] != PAD_ID).sum()))  # writing EOS has no source
+        of_lengths.append(sum(map(mul, shares, steps)) / sum(steps))
+    assert snapshot.shares[0][0] == pytest.approx(sum(of_lengths) / len(of_lengths), abs=1e-5)
     assert 0.05 < snapshot.uniform < 0.25
 
 
@@ -102,6 +105,7 @@ def test_inputs_are_held_out_and_the_same_whatever_the_settings(tiny):
     first, second = (Probes(state.task, state.model).inputs for state in map(new_state, seeds))
     assert first == second
     assert [first[0].symbols, first[0].expected] == [tuple("4829"), tuple("9284")]
+    assert first[0].true_cells == ((0, 4), (1, 3), (2, 2), (3, 1))
     assert {len(each.symbols) for each in first} == {4, 5}
     held_out = fixed_pairs(task, 128, split="validation").src.tolist()
     for each in first[1:]:

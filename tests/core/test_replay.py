@@ -11,7 +11,7 @@ from core.checkpoint import read_tensors, write_tensors
 from core.probes import MAX_SNAPSHOTS, PackedMaps, ProbeAnswer, ProbeInput, Snapshot
 from core.replay import Replay
 
-INPUTS = (ProbeInput(("4", "8"), ("8", "4"), (1, 0)),)
+INPUTS = (ProbeInput(("4", "8"), ("8", "4"), ((0, 2), (1, 1))),)
 
 
 def snapshot(step: int) -> Snapshot:
