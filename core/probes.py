@@ -21,7 +21,7 @@ from core.vocab import BOS_ID, EOS_ID, PAD_ID
 BLOCKS = ("encoder", "decoder", "cross")
 FULL = 255  # a weight of 1, as it is kept; rounding to a 255th changes a weight by 0.002 at most
 MAX_CELLS = 50_000  # weights in one snapshot
-SCORED = 32  # inputs that the heads are scored on, the shown ones among them
+SCORED = 32  # inputs that the heads are scored on, if there are as many, some of them shown
 MAX_SNAPSHOTS = 64  # of a run
 OPEN_ENDED_STEPS = 32  # written for an input that has no right answer
 _CANDIDATES = 128  # held-out inputs to choose from
@@ -81,9 +81,10 @@ class Snapshot:
     Attributes:
         inputs: whose attention is kept, the same at every step; none where one input's would be too much to keep.
         answers: one an input.
-        shares: by layer and head, the mean attention on the true source token over about ``SCORED`` inputs, 0-1, in
+        shares: by layer and head, the mean attention on the true source token over the scored inputs, 0-1, in
             which each of their lengths counts alike; None where the task or the model has nothing to score.
         uniform: what such a share would be if every source token got the same weight.
+        scored: how many inputs were scored.
     """
 
     step: int
@@ -91,6 +92,7 @@ class Snapshot:
     answers: tuple[ProbeAnswer, ...]
     shares: Shares | None = None
     uniform: float | None = None
+    scored: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def is_kept(step: int, *, every: int) -> bool:
 
 
 class Probes:
-    """The probe inputs of a task: its first example and held-out inputs of three lengths.
+    """The probe inputs of a task: its first example, held-out ones of its length, and of the longest there is.
 
     A task without a right answer is shown by its first examples. A large model keeps fewer of them.
 
@@ -158,8 +160,7 @@ class Probes:
         answers: dict[int, ProbeAnswer] = {}
         for group, decoded in zip(self._groups, decodes, strict=True):
             answers |= {place: self._answer(decoded, row) for row, place in group.kept}
-        shares, uniform = self._scores(decodes)
-        return Snapshot(step, self.inputs, tuple(answers[place] for place in sorted(answers)), shares, uniform)
+        return Snapshot(step, self.inputs, tuple(answers[place] for place in sorted(answers)), *self._scores(decodes))
 
     def _answer(self, decoded: Decoded, row: int) -> ProbeAnswer:
         """Return one row of a decode up to its EOS."""
@@ -175,18 +176,20 @@ class Probes:
         maps = {block: PackedMaps.of(weights) for block, weights in made.items() if weights is not None}
         return ProbeAnswer(tuple(self.task.tgt_vocab.decode(ids[:steps])), maps)
 
-    def _scores(self, decodes: list[Decoded]) -> tuple[Shares | None, float | None]:
-        """Score the heads on the inputs of each length, and return the means over the lengths; see ``Snapshot``."""
+    def _scores(self, decodes: list[Decoded]) -> tuple[Shares | None, float | None, int]:
+        """Score the heads on the inputs of each length: the means over the lengths, the same for uniform attention
+        (see ``Snapshot``), and how many inputs these are.
+        """
         groups = zip(self._groups, decodes, strict=True)
         scores = [score_decoded(self.task, Batch(group.src, group.src), decoded) for group, decoded in groups]
-        scores = [each for each in scores if each]
-        if not scores:
-            return None, None
+        if not all(scores) or not scores:
+            return None, None, 0
         shares: dict[int, list[float]] = {}
         for same_head in zip(*scores, strict=True):
             share = fmean(score.share for score in same_head)
             shares.setdefault(same_head[0].layer, []).append(round(share, 6))
-        return tuple(map(tuple, shares.values())), fmean(each[0].uniform for each in scores)
+        uniform = fmean(each[0].uniform for each in scores)
+        return tuple(map(tuple, shares.values())), uniform, sum(len(group.src) for group in self._groups)
 
 
 @dataclass(frozen=True)
@@ -208,27 +211,26 @@ def _open_ended_inputs(task: Task) -> list[_Chosen]:
 
 
 def _inputs_with_answers(task: Task) -> list[_Chosen]:
-    """Return the first example and held-out inputs as long as it, as the longest there are, and in between.
+    """Return the first example and held-out inputs, half about as long as it, half as long as they get.
 
-    Of each length the first is to be shown, the others are for the scores. Inputs of few lengths are decoded in as few
-    batches.
+    One more of the short ones and two of the long ones are to be shown, the others are for the scores. There are only
+    two lengths because each takes a decode of its own, and they are to take next to no time.
     """
     example = task.src_vocab.encode(task.read(task.examples[0]))
-    pairs = fixed_pairs(task, _CANDIDATES, split="validation")
-    sources = [tuple(index for index in row if index != PAD_ID) for row in pairs.src.tolist()]
-    answers = (pairs.tgt_out != PAD_ID).sum(dim=1).tolist()
-    by_length: dict[int, list[_Chosen]] = {}
-    for source, answer in zip(sources, answers, strict=True):
-        same = by_length.setdefault(len(source), [])
-        same.append(_Chosen(source, answer, shown=not same))
-    longest = max(by_length)
-    wanted = (len(example) + 2, (len(example) + 2 + longest) // 2, longest)
-    lengths = list(dict.fromkeys(min(by_length, key=lambda length: abs(length - each)) for each in wanted))
     steps = len(task.answer(task.src_vocab.decode(example))) + 1
     chosen = [_Chosen((BOS_ID, *example, EOS_ID), steps, shown=True)]
-    for count, length in enumerate(lengths, start=1):
-        room = (SCORED - len(chosen)) // (len(lengths) - count + 1)
-        chosen += by_length[length][:room]
+    pairs = fixed_pairs(task, _CANDIDATES, split="validation")
+    lengths = (pairs.src != PAD_ID).sum(dim=1)
+    short = int(lengths[(lengths - len(chosen[0].source)).abs().argmin()])
+    for length in dict.fromkeys((short, int(lengths.max()))):
+        room = SCORED // 2 - (length == short)  # the example is one of the short ones
+        same = pairs[lengths == length][:room]
+        answers = (same.tgt_out != PAD_ID).sum(dim=1).tolist()
+        shown = 1 if length == short else 2
+        chosen += [
+            _Chosen(tuple(source), answer, shown=place < shown)
+            for place, (source, answer) in enumerate(zip(same.src[:, :length].tolist(), answers, strict=True))
+        ]
     return chosen
 
 

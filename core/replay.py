@@ -1,14 +1,17 @@
 """The snapshots of a run, from its first evaluation to its latest: kept in memory, and in one file of its folder."""
 
+import io
 import logging
+import math
 import threading
 from pathlib import Path
+from typing import Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from core.checkpoint import CheckpointError, read_tensors, write_tensors
-from core.probes import BLOCKS, PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
+from core.probes import PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
 
 _log = logging.getLogger(__name__)
 
@@ -45,25 +48,27 @@ class Replay:
     def save(self, path: Path) -> None:
         """Write all snapshots anew, atomically."""
         snapshots = self.snapshots()
-        tensors = {
-            _name(snapshot.step, place, block): torch.from_numpy(maps.array().copy())
-            for snapshot in snapshots
-            for place, answer in enumerate(snapshot.answers)
-            for block, maps in answer.maps.items()
-        }
-        facts = _Facts(
-            inputs=[_Input(**vars(each)) for each in (snapshots[-1].inputs if snapshots else ())],
-            snapshots=[
-                _Taken(
-                    step=each.step,
-                    answers=[answer.tokens for answer in each.answers],
-                    shares=each.shares,
-                    uniform=each.uniform,
-                )
+        packed = [maps for each in snapshots for answer in each.answers for maps in answer.maps.values()]
+        facts = {
+            "inputs": [vars(each) for each in (snapshots[-1].inputs if snapshots else ())],
+            "snapshots": [
+                {
+                    "step": each.step,
+                    "answers": [
+                        {"tokens": answer.tokens, "shapes": {block: maps.shape for block, maps in answer.maps.items()}}
+                        for answer in each.answers
+                    ],
+                    "shares": each.shares,
+                    "uniform": each.uniform,
+                    "scored": each.scored,
+                }
                 for each in snapshots
             ],
-        )
-        write_tensors(path, tensors, facts.model_dump())
+        }
+        # All maps are one tensor: hundreds of small ones would take longer to write than to make.
+        data = bytearray(b"".join(maps.data for maps in packed))
+        weights = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
+        write_tensors(path, {"weights": weights}, facts)
 
     @classmethod
     def load(cls, path: Path, every: int) -> "Replay":
@@ -87,11 +92,17 @@ class _Input(_Stored):
     true_cells: tuple[tuple[int, int], ...]
 
 
+class _Answer(_Stored):
+    tokens: tuple[str, ...]
+    shapes: dict[Literal["encoder", "decoder", "cross"], tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]]
+
+
 class _Taken(_Stored):
     step: int
-    answers: tuple[tuple[str, ...], ...]
+    answers: tuple[_Answer, ...]
     shares: Shares | None
     uniform: float | None
+    scored: int
 
 
 class _Facts(_Stored):
@@ -99,31 +110,38 @@ class _Facts(_Stored):
     snapshots: tuple[_Taken, ...]
 
 
-def _name(step: int, place: int, block: str) -> str:
-    return f"{step}.{place}.{block}"
-
-
 def _read(path: Path) -> list[Snapshot]:
     """Read a file; ValueError, CheckpointError or ValidationError say that it is damaged."""
     tensors, raw = read_tensors(path)
     facts = _Facts.model_validate(raw)
+    if tensors.keys() != {"weights"} or tensors["weights"].dtype != torch.uint8:
+        raise ValueError(f"it holds {', '.join(tensors) or 'nothing'}, not a byte a weight")
+    data = io.BytesIO(tensors["weights"].numpy().tobytes())
     inputs = tuple(ProbeInput(each.symbols, each.expected, each.true_cells) for each in facts.inputs)
-    snapshots = []
-    for taken in facts.snapshots:
-        answers = tuple(
-            ProbeAnswer(tokens, _maps(tensors, taken.step, place, source=len(each.symbols) + 2, steps=len(tokens)))
-            for place, (each, tokens) in enumerate(zip(inputs, taken.answers, strict=True))
+    snapshots = [
+        Snapshot(
+            taken.step,
+            inputs,
+            tuple(_taken_answer(*pair, data) for pair in zip(inputs, taken.answers, strict=True)),
+            taken.shares,
+            taken.uniform,
+            taken.scored,
         )
-        snapshots.append(Snapshot(taken.step, inputs, answers, taken.shares, taken.uniform))
+        for taken in facts.snapshots
+    ]
+    if data.read():
+        raise ValueError("it holds more weights than it tells of")
     return snapshots
 
 
-def _maps(tensors: dict[str, torch.Tensor], step: int, place: int, *, source: int, steps: int) -> dict[str, PackedMaps]:
-    """Return the maps of one answer, having checked that they are those of so many tokens read and written."""
+def _taken_answer(asked: ProbeInput, answer: _Answer, data: io.BytesIO) -> ProbeAnswer:
+    """Read the next maps, having checked that they are those of so many tokens read and written."""
+    source, steps = len(asked.symbols) + 2, len(answer.tokens)
     sides = {"encoder": [(source, source)], "cross": [(steps, source)]}
     sides["decoder"] = [(steps, steps), (steps, source + steps)]
-    found = {block: tensors[name] for block in BLOCKS if (name := _name(step, place, block)) in tensors}
-    for block, weights in found.items():
-        if weights.dtype != torch.uint8 or weights.ndim != 4 or tuple(weights.shape[2:]) not in sides[block]:
-            raise ValueError(f"step {step}, input {place + 1}: {block} maps are {weights.dtype} {[*weights.shape]}")
-    return {block: PackedMaps(tuple(weights.shape), weights.numpy().tobytes()) for block, weights in found.items()}
+    maps = {}
+    for block, shape in answer.shapes.items():
+        maps[block] = PackedMaps(shape, data.read(math.prod(shape)))
+        if shape[2:] not in sides[block] or len(maps[block].data) != math.prod(shape):
+            raise ValueError(f"{block} maps of shape {shape} do not fit {source} tokens read and {steps} written")
+    return ProbeAnswer(answer.tokens, maps)

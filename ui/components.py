@@ -37,23 +37,23 @@ def charts(progress: ServerFunction, *, value: dict[str, Any] | None = None, ele
     return _component("charts", scripts, {"progress": progress}, value, elem_id)
 
 
-def attention_viewer(
-    picture: ServerFunction | None,
-    compact: bool = False,
-    *,
-    value: dict[str, Any] | None = None,
-    elem_id: str | None = None,
-) -> gr.HTML:
-    """All heads of one layer as thumbnails, and the chosen head large (not when `compact`).
+def attention_viewer(picture: ServerFunction, replay: ServerFunction, *, elem_id: str = "viewer") -> gr.HTML:
+    """Every head of a decode or, step by step, of the training: all as thumbnails, one large.
 
-    `picture` draws one head for download: `{"png": base64}` or `{"error": text}`; None when compact.
-    Event: `.pick(fn)` with `evt.head`, counted from 1.
+    Value: `{"run": id, "decode": {…} or None, "open": {…}}`, see `ui/maps.py`. `picture` draws one head for download:
+    `{"png": base64}` or `{"error": text}`. `replay` returns what is new of a run. What is looked at is kept in the
+    page's address and read from there when the page opens.
     """
-    if elem_id is None:
-        elem_id = "mini-viewer" if compact else "viewer"
-    functions = {} if picture is None else {"picture": picture}
-    scripts = ["attention_map.js", "viewer.js"]
-    return _component("viewer", scripts, functions, value, elem_id, compact=compact)
+    scripts = ["attention_map.js", "thumbnails.js", "maps.js", "history.js", "plot.js", "view_state.js", "choice.js"]
+    scripts += ["heads_grid.js", "large_map.js", "writing.js", "replay_charts.js", "replay.js", "viewer.js"]
+    functions = {"picture": picture, "replay": replay}
+    return _component("viewer", scripts, functions, None, elem_id, styles=["thumbnails.css"])
+
+
+def glance(*, elem_id: str = "mini-viewer") -> gr.HTML:
+    """The heads of one layer as thumbnails, to click. Event: `.pick(fn)` with `evt.head`, counted from 1."""
+    scripts = ["attention_map.js", "thumbnails.js", "glance.js"]
+    return _component("glance", scripts, {}, None, elem_id, styles=["thumbnails.css"])
 
 
 def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str = "report") -> gr.HTML:
@@ -93,20 +93,20 @@ def _component(
     functions: dict[str, ServerFunction],
     value: dict[str, Any] | None,
     elem_id: str,
-    **props: Any,
+    *,
+    styles: list[str] | None = None,
 ) -> gr.HTML:
-    """Put `name.html`, `name.css` and the scripts together into one component."""
+    """Put `name.html`, `name.css`, the scripts and the styles of shared parts together into one component."""
     colours = f"const COLOURS = {_read('colours.json').strip()};\n"
     return gr.HTML(
         value,
         html_template=_read(f"{name}.html"),
-        css_template=_read("shared.css") + _read(f"{name}.css"),
+        css_template="".join(map(_read, ["shared.css", *(styles or []), f"{name}.css"])),
         js_on_load=colours + "\n".join(_read(script) for script in ["shared.js", *scripts]),
         server_functions=[_named(function, called) for called, function in functions.items()],
         apply_default_css=False,
         elem_id=elem_id,
         elem_classes="lab-component",
-        **props,
     )
 
 

@@ -11,7 +11,7 @@ from core.inspection import inspect
 from core.runs import Runs
 from core.tasks import build_task
 from ui import strategy_form
-from ui.components import answer, attention_viewer, beam_tree, comparison, notice
+from ui.components import answer, beam_tree, comparison, glance, notice
 from ui.strategy_form import StrategyForm
 from ui.views import Seen, answer_value, comparison_value, tree_value, viewer_value
 
@@ -61,11 +61,11 @@ def build() -> DecodeTab:
             shown = answer()
             tree = beam_tree()
         with gr.Column(scale=2, min_width=300):
-            glance = attention_viewer(None, compact=True)
+            heads = glance()
     with gr.Row(elem_classes="actions"):
         side_by_side = gr.Button("All strategies side by side", size="sm", elem_id="side-by-side", min_width=200)
     rows = comparison()
-    return DecodeTab(text, button, examples, form, message, shown, tree, glance, side_by_side, rows)
+    return DecodeTab(text, button, examples, form, message, shown, tree, heads, side_by_side, rows)
 
 
 def decode(
@@ -90,8 +90,8 @@ def decode(
         return None, [{"text": str(error), "problem": True}, *NOTHING]
     which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
     block = seen.source_block
-    glance = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
-    return seen, [{"text": which}, answer_value(seen), tree_value(seen), glance, None]
+    heads = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
+    return seen, [{"text": which}, answer_value(seen), tree_value(seen), heads, None]
 
 
 def compare(runs: Runs, run: str | None, text: str, prefix: str, *values: Any) -> tuple[Any, Any]:

@@ -9,12 +9,12 @@ import gradio as gr
 from core.run_folder import ACTIVE
 from core.runs import Runs
 from ui import api, attention_tab, decode_tab, report_tab, strategy_form, train_tab
-from ui.attention_tab import attention_of, place_in
+from ui.attention_tab import attention_of
 from ui.components import run_bar
 from ui.errors import shown
 from ui.preset_form import QUIET
 from ui.scripts import script
-from ui.views import BLOCK_NAMES, Block, Seen, run_list
+from ui.views import Seen, run_list
 
 MAX_INPUT = 2_000
 TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
@@ -42,7 +42,7 @@ def build_page(runs: Runs) -> gr.Blocks:
             with gr.Tab("Decode", id="decode"):
                 decode = decode_tab.build()
             with gr.Tab("Attention", id="attention"):
-                attention = attention_tab.build(seen)
+                attention = attention_tab.build(runs)
             with gr.Tab("Report", id="report"):
                 report = report_tab.build(runs, run)
         with gr.Accordion("What is this?", open=False):
@@ -51,7 +51,7 @@ def build_page(runs: Runs) -> gr.Blocks:
         theme.click(None, None, None, js=script("switch_theme"), api_visibility="private")
         address.change(None, address, address, js=script("keep_address"), api_visibility="private")
 
-        view = [run, decode.text, attention.block, attention.layer, *decode.strategy.all]
+        view = [run, decode.text, *decode.strategy.all]
         decoded = [seen, *decode.results, *attention.all, address]
         answer = partial(_answer, runs)
         chosen = [each.input for each in (decode.strategy.kind, *decode.strategy.controls)]
@@ -84,14 +84,11 @@ def build_page(runs: Runs) -> gr.Blocks:
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
-        gr.on([attention.block.input, attention.layer.input], _address, view, address, **QUIET)
 
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opened = page.load(
-            open_page, None, [run, tabs, decode.text, attention.block, attention.layer, *decode.strategy.all], **QUIET
-        )
+        opened = page.load(open_page, None, [run, tabs, decode.text, *decode.strategy.all], **QUIET)
         train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
         page.load(None, None, None, js=script("keep_tab"), api_visibility="private")
     return page
@@ -101,15 +98,12 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
     """Open the page where its address says, else where something happens, else at the shipped run."""
     run = _run_to_open(runs, asked.get("run"))
     live = run is not None and runs.info(run).status in ACTIVE
-    layer = asked.get("layer", "") if asked.get("layer", "").isdecimal() else None
     strategy = strategy_form.from_query(asked)
     text = asked.get("input", "")[:MAX_INPUT] or (decode_tab.examples_of(runs, run)[0][0] if run else "")
     return [
         run,
         gr.Tabs(selected=asked["tab"] if asked.get("tab") in TABS else "train" if live or run is None else "decode"),
         text,
-        asked["block"] if asked.get("block") in BLOCK_NAMES else "cross",
-        gr.update(choices=[layer], value=layer) if layer else gr.update(value=None),
         strategy.kind,
         asked.get("prefix", "")[:MAX_INPUT],
         *strategy_form.controls_for(strategy),
@@ -139,42 +133,34 @@ def _follow(runs: Runs, run: str | None) -> list[Any]:
     return [{"current": run}, examples, *train_tab.run_shown(runs, run), *report_tab.run_shown(runs, run)]
 
 
-def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None, *chosen: Any) -> list[Any]:
+def _answer(runs: Runs, run: str | None, text: str, *chosen: Any) -> list[Any]:
     """Decode the current input with the current run, and show it in both tabs.
 
     Args:
         chosen: what the controls of the strategy hold: kind, prefix, settings.
     """
     seen, results = decode_tab.decode(runs, run, text or "", *chosen)
-    shown = attention_of(seen, block, layer)
-    if seen:  # the address tells what is shown: this model may not have what was asked for
-        block, number = place_in(seen, block, layer)
-        layer = str(number) if layer else None
-    return [seen, *results, *shown, _address(run, text, block, layer, *chosen)]
+    return [seen, *results, *attention_of(seen, run=run), _address(run, text, *chosen)]
 
 
-def _address(run: str | None, text: str, block: str, layer: str | None, *chosen: Any) -> str:
-    """Return the query that opens this view again."""
-    view = {"run": run, "input": text, "block": block, "layer": layer}
+def _address(run: str | None, text: str, *chosen: Any) -> str:
+    """Return the query that opens this decode again; the Attention tab adds what of it is looked at."""
+    view = {"run": run, "input": text}
     if chosen:
         kind, prefix, *values = chosen
         view |= strategy_form.as_query(kind, prefix, values)
     return urlencode({name: value for name, value in view.items() if value})
 
 
-def _source(seen: Seen | None) -> Block:
-    return seen.source_block if seen else "cross"
-
-
 def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [
-        gr.Tabs(selected="attention"),
-        *attention_of(seen, _source(seen), None, row=int(event.step)),
-    ]
+    return [gr.Tabs(selected="attention"), *_attention_at(seen, row=int(event.step))]
 
 
 def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [
-        gr.Tabs(selected="attention"),
-        *attention_of(seen, _source(seen), None, head=int(event.head)),
-    ]
+    return [gr.Tabs(selected="attention"), *_attention_at(seen, head=int(event.head))]
+
+
+def _attention_at(seen: Seen | None, **place: int) -> list[Any]:
+    """Open the last layer that looks at the input."""
+    block = seen.source_block if seen else None
+    return attention_of(seen, block, seen.layers(block) if seen else None, **place)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,31 +12,9 @@ from core.config import ConfigError, Preset, load_preset
 from core.decoding import Strategy
 from core.inspection import Inspection
 from core.runs import Progress, Runs
+from ui.blocks import BLOCK_NAMES, Block, columns_of, how_to_read, source_block
 
-Block = Literal["encoder", "decoder", "cross"]
-BLOCK_NAMES: dict[Block, str] = {
-    "cross": "cross-attention",
-    "decoder": "decoder self-attention",
-    "encoder": "encoder self-attention",
-}
 LISTED_RUNS = 50
-_HOW_TO_READ: dict[Block, str] = {
-    "cross": "Each row is one step of writing the answer, labelled with the token it produced and the one it had just "
-    "read; the columns are the input. A dark cell means that this step looked at that input token. Rows sum to 1. "
-    "Attention shows where a head looked, not by itself why the model answered as it did.",
-    "decoder": "Each row is one step of writing the answer; the columns are the tokens it had read by then, so "
-    "everything above the diagonal is empty: a step cannot see what is yet to come. Rows sum to 1.",
-    "encoder": "Each row is an input token, the columns are the input tokens it looked at while the encoder made sense "
-    "of the whole. Rows sum to 1.",
-}
-_HOW_TO_READ_WITHOUT_ENCODER = (
-    "Each row is one step of writing the answer, labelled with the token it produced and the one it had just read; the "
-    "columns are the input and, behind it, the tokens of the answer read by then. This model reads its input as the "
-    "beginning of what it writes. Rows sum to 1."
-)
-_WITHOUT_ENCODER_ATTENTION = (
-    " This model reads its input token by token, so a column stands for everything read up to its token."
-)
 
 
 @dataclass(frozen=True)
@@ -55,7 +33,12 @@ class Seen:
     @property
     def source_block(self) -> Block:
         """The kind of attention that looks at the input while the answer is written."""
-        return "cross" if self.layers("cross") else "decoder"
+        return source_block(self.blocks)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The kinds of attention that the model has."""
+        return [block for block in BLOCK_NAMES if self.layers(block)]
 
 
 def run_list(runs: Runs) -> dict[str, Any]:
@@ -182,25 +165,29 @@ def comparison_value(inspections: Sequence[Inspection]) -> dict[str, Any]:
     }
 
 
-def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = None, row: int | None = None) -> dict:
-    """Return one layer's heads for the attention viewer; layer and head are numbered from 1."""
+def viewer_value(seen: Seen, block: Block, layer: int) -> dict[str, Any]:
+    """Return one layer's heads, with what is to be known to read them; layer and head are numbered from 1."""
     inspection = seen.inspection
     weights = getattr(inspection.maps, block)[layer - 1, 0].numpy()  # (H, Tq, Tk)
     scores = {score.head: score for score in inspection.scores if score.layer == layer and block == seen.source_block}
     layers = seen.layers(block)
     return {
         "title": f"{BLOCK_NAMES[block].capitalize()}, layer {layer} of {layers}",
-        "caption": _caption(seen, block),
+        "caption": how_to_read(block, seen.blocks),
         "block": block,
         "layer": layer,
         "rows": _row_labels(inspection, block),
         "columns": _columns(seen, block),
         "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
         "uniform": next(iter(scores.values())).uniform if scores else None,
-        "marked": _true_cells(inspection) if block == seen.source_block else [],
-        "selected": head or _best_head(scores),
-        "row": row,
+        "marked": true_cells_of(inspection) if block == seen.source_block else [],
+        "selected": _best_head(scores),
     }
+
+
+def true_cells_of(inspection: Inspection) -> list[list[int]]:
+    """Return the [step, source column] cells of a decode's map where the symbols of its answer come from."""
+    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
 
 
 def _in_words(strategy: Strategy) -> str:
@@ -214,27 +201,15 @@ def _message(progress: Progress) -> str:
     return progress.info.message
 
 
-def _caption(seen: Seen, block: Block) -> str:
-    if not seen.layers("cross"):
-        return _HOW_TO_READ_WITHOUT_ENCODER
-    return _HOW_TO_READ[block] + ("" if seen.layers("encoder") else _WITHOUT_ENCODER_ATTENTION)
-
-
 def _columns(seen: Seen, block: Block) -> list[str]:
     source, read = seen.inspection.source_labels, [step.read for step in seen.inspection.steps]
-    if block != "decoder":
-        return source
-    return read if seen.layers("cross") else [*source, *read]
+    return {"source": source, "read": read, "source and read": [*source, *read]}[columns_of(block, seen.blocks)]
 
 
 def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:
     if block == "encoder":
         return [{"token": token} for token in inspection.source_labels]
     return [{"produced": step.produced, "read": step.read} for step in inspection.steps]
-
-
-def _true_cells(inspection: Inspection) -> list[list[int]]:
-    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
 
 
 def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str, Any]:

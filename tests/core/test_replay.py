@@ -1,6 +1,5 @@
 """The snapshots of a run: bounded, rewound, on disk, and never in the way of the run."""
 
-import json
 import logging
 from pathlib import Path
 
@@ -89,32 +88,48 @@ def garbage(path: Path) -> None:
     path.write_bytes(b"no tensors here")
 
 
-def of_other_shape(path: Path) -> None:
+def changed(path: Path, change) -> None:
     tensors, facts = read_tensors(path)
-    tensors["10.0.cross"] = torch.zeros(1, 2, 3, 3, dtype=torch.uint8)
-    write_tensors(path, tensors, facts)
+    write_tensors(path, change(tensors["weights"], facts["snapshots"]) or tensors, facts)
+
+
+def of_other_shape(path: Path) -> None:
+    changed(path, lambda _, taken: taken[1]["answers"][0]["shapes"].update(cross=[2, 1, 4, 2]))
+
+
+def of_endless_shape(path: Path) -> None:
+    changed(path, lambda _, taken: taken[1]["answers"][0]["shapes"].update(cross=[10**12, 2, 2, 4]))
+
+
+def of_an_unknown_block(path: Path) -> None:
+    changed(path, lambda _, taken: taken[1]["answers"][0]["shapes"].update(other=[1, 1, 1, 1]))
 
 
 def of_other_type(path: Path) -> None:
-    tensors, facts = read_tensors(path)
-    tensors["10.0.cross"] = tensors["10.0.cross"].float()
-    write_tensors(path, tensors, facts)
+    changed(path, lambda weights, _: {"weights": weights.float()})
+
+
+def with_weights_missing(path: Path) -> None:
+    changed(path, lambda weights, _: {"weights": weights[:-1]})
+
+
+def with_weights_left_over(path: Path) -> None:
+    changed(path, lambda weights, _: {"weights": torch.cat([weights, weights])})
 
 
 def with_an_answer_missing(path: Path) -> None:
-    tensors, facts = read_tensors(path)
-    facts = json.loads(json.dumps(facts))
-    facts["snapshots"][1]["answers"] = []
-    write_tensors(path, tensors, facts)
+    changed(path, lambda _, taken: taken[1]["answers"].clear())
 
 
 def of_something_else(path: Path) -> None:
     write_tensors(path, {}, {"step": 3})
 
 
-@pytest.mark.parametrize(
-    "damage", [torn, garbage, of_other_shape, of_other_type, with_an_answer_missing, of_something_else]
-)
+DAMAGES = [torn, garbage, of_other_shape, of_endless_shape, of_an_unknown_block, of_other_type, with_weights_missing]
+DAMAGES += [with_weights_left_over, with_an_answer_missing, of_something_else]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_file_is_left_out_with_a_line_in_the_log(path, caplog, damage):
     replay_of(0, 10).save(path)
     damage(path)

@@ -29,18 +29,16 @@ def form_of(name: str, **changes):
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
-    run, _, text, block, *_ = page._open(runs, {})
+    run, _, text, *_ = page._open(runs, {})
     assert run == SHIPPED
     assert text == "4 8 2 9"
-    assert block == "cross"
     assert train_tab.first_draft(runs, run).start == load_preset("digits-reversal")
 
 
-@pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"layer": "²"}, {"block": "<script>"}])
+@pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"strategy": "<script>"}])
 def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: dict):
-    run, _, _, block, *_ = page._open(runs, query)
-    assert run == SHIPPED
-    assert block == "cross"
+    run, _, text, strategy, *_ = page._open(runs, query)
+    assert (run, text, strategy) == (SHIPPED, "4 8 2 9", "greedy")
 
 
 def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
@@ -91,14 +89,6 @@ def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
         sum(best["weights"][row][column] for row, column in value["marked"]) / 4, abs=1e-3
     )
     assert best["score"] > 0.7 > 4 * value["uniform"]
-
-
-def test_a_layer_or_block_that_is_not_there_gives_way_to_one_that_is(seen):
-    *_, layer, value = attention_tab.attention_of(seen, "cross", "9")
-    assert layer["value"] == "2"
-    assert value["title"].endswith("layer 2 of 2")
-    *_, value = attention_tab.attention_of(None, "cross", None)
-    assert value is None
 
 
 def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():

@@ -48,7 +48,7 @@ def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
 def test_an_address_that_makes_no_sense_is_greedy(runs: Runs, asked):
     assert strategy_form.from_query(asked) == GREEDY
     opened = page._open(runs, asked)
-    assert opened[5] == "greedy"
+    assert opened[3] == "greedy"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
 
 def test_the_address_of_a_decode_opens_it_again(runs: Runs):
     values = filled(Beam(beam_size=2))
-    address = page._answer(runs, SHIPPED, "4829", "cross", None, "beam", "9", *values)[-1]
+    address = page._answer(runs, SHIPPED, "4829", "beam", "9", *values)[-1]
     asked = {name: value[0] for name, value in parse_qs(address).items()}
     opened = page._open(runs, asked)
-    kind, prefix, *controls = opened[5:]
+    kind, prefix, *controls = opened[3:]
     assert (kind, prefix) == ("beam", "9")
     assert [update["value"] for update in controls] == values

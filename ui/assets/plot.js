@@ -1,7 +1,7 @@
 // Drawing one line chart on a canvas: a plain function of its data, so that screen and PNG are the same.
 //
 // A plot is { lines, from, to, log, fixed, format, marks, cursor, selection, note }:
-//   lines      [{ label, steps, values, colour, width, alpha, dash, dots }]
+//   lines      [{ label, steps, values, colour, width, alpha, dash, dots }]; without a label, not in the legend
 //   from, to   the steps at the left and right edge
 //   fixed      [low, high] of the vertical axis, or null: fitted to what is seen
 //   format     how a value is written at the vertical axis
@@ -78,7 +78,7 @@ function drawLegend(context, lines, left, right, theme) {
   const sample = 26;
   let x = left;
   let y = 9;
-  for (const line of lines) {
+  for (const line of lines.filter((each) => each.label)) {
     const width = sample + 6 + context.measureText(line.label).width;
     if (x > left && x + width > right) {
       x = left;
