@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from core.config import ConfigError, load_preset
+from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
 from core.runs import Runs
 from tests.serving import SHIPPED
@@ -159,6 +159,24 @@ def test_the_form_tells_what_was_changed():
     hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}
     assert hints["training.steps"].startswith("changed; the preset says 2000")
     assert not hints["training.seed"].startswith("changed")
+
+
+def test_presets_are_offered_by_what_is_learned():
+    of_families = train_tab.presets_of_families()
+    assert next(iter(of_families)) == "digits"
+    assert of_families["digits"][0] == "digits-reversal"
+    assert sorted(name for names in of_families.values() for name in names) == preset_names()
+    draft = train_tab.family_draft(of_families, "words", form_of("tiny")[1][0])
+    assert draft.start == load_preset("words-reversal-gru")
+    family, choice = train_tab.preset_choice(of_families, draft)
+    assert (family, choice["value"], choice["choices"]) == ("words", "words-reversal-gru", of_families["words"])
+
+
+def test_a_loaded_preset_stands_beside_those_of_its_family():
+    of_families = train_tab.presets_of_families()
+    draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
+    family, choice = train_tab.preset_choice(of_families, draft)
+    assert (family, choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
 
 
 def test_a_saved_preset_loads_again_under_a_name_of_its_own():
