@@ -12,7 +12,8 @@ from torch.testing import assert_close
 from core.evaluation import sequence_loss
 from core.models.embeddings import sinusoidal_positions
 from core.models.transformer import Transformer
-from core.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.vocab import PAD_ID
+from tests.core.writers import sequences
 
 SRC_V, TGT_V, D, H, LONGEST = 11, 13, 16, 4, 12
 SIZES = {
@@ -123,15 +124,6 @@ def renamed(of_ours: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {name: torch.cat(values) for name, values in parts.items()}
 
 
-def sequences(lengths: list[int], vocab_size: int) -> torch.Tensor:
-    """Random rows (B, longest): BOS, symbols, EOS, PAD behind each row's length."""
-    rows = torch.randint(3, vocab_size, (len(lengths), max(lengths)))
-    ends = torch.tensor(lengths)[:, None]
-    rows = rows.masked_fill(torch.arange(max(lengths)) >= ends, PAD_ID).scatter(1, ends - 1, EOS_ID)
-    rows[:, 0] = BOS_ID
-    return rows
-
-
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("dtype", WITHIN, ids=str)
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
@@ -146,7 +138,7 @@ def test_logits_and_every_gradient_equal_those_of_pytorchs_transformer_with_copi
         for name, copy in copies.items():
             copy.copy_(weights[name])
 
-    src, whole = sequences([9, 4, 6], SRC_V), sequences([9, 8, 4], TGT_V)
+    src, whole = sequences([9, 4, 6], vocab_size=SRC_V), sequences([9, 8, 4], vocab_size=TGT_V)
     tgt_in, tgt_out = whole[:, :-1], whole[:, 1:]
     logits, _ = model(src, tgt_in)
     expected = reference(src, tgt_in)
