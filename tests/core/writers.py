@@ -7,13 +7,14 @@ from itertools import product
 import torch
 
 from core.decoding import Decoded
+from core.models.layers import Norm
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Cache, Decoding, Memory, Seq2Seq
 from core.models.transformer import Transformer
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
-def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16) -> Transformer:
+def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, norm: Norm = "post") -> Transformer:
     """A random model whose answers depend on the source and are short, long and without end, however decoded."""
     torch.manual_seed(seed)
     model = Transformer(
@@ -25,6 +26,7 @@ def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16) -
         num_decoder_layers=2,
         d_ff=32,
         max_seq_len=max_seq_len,
+        norm=norm,
     ).eval()
     with torch.no_grad():
         for layer in model.decoder_layers:
@@ -118,6 +120,15 @@ class Reciting(Seq2Seq):
     ) -> Decoding:
         past = cache.past if cache else 0
         return Decoding(self.logits(past).expand(len(tgt_in), 1, -1), Step(past + 1))
+
+
+def sequences(lengths: list[int], *, vocab_size: int = 13) -> torch.Tensor:
+    """Random rows (B, longest): BOS, symbols, EOS, PAD behind each row's length."""
+    rows = torch.randint(3, vocab_size, (len(lengths), max(lengths)))
+    ends = torch.tensor(lengths)[:, None]
+    rows = rows.masked_fill(torch.arange(max(lengths)) >= ends, PAD_ID).scatter(1, ends - 1, EOS_ID)
+    rows[:, 0] = BOS_ID
+    return rows
 
 
 def all_sequences(vocab_size: int, max_steps: int) -> Iterator[tuple[int, ...]]:
