@@ -1,9 +1,6 @@
 """Hugging Face's models with our weights score, attend, write and search as ours do.
 
-Their beam search differs from ours in one thing: it always goes on with as many beginnings as the beam is wide, while
-in ours a finished hypothesis keeps its place. So all that both find is the same if nothing ends early, or if the beam
-holds everything there is. Otherwise their best may be likelier, but not where ours finds no better one in a far wider
-beam. Length penalties have other formulas, which are one at 0, and rank answers of one length alike.
+Length penalties have other formulas, which are one at 0, and rank answers of one length alike.
 """
 
 from itertools import islice
@@ -80,7 +77,7 @@ def found_by_theirs(
         num_beams=beam_size,
         num_return_sequences=n_best,
         length_penalty=length_penalty,
-        early_stopping="never",  # only once nothing better can be found
+        early_stopping=True,  # once as many have ended as the beam is wide
         return_dict_in_generate=True,
         output_scores=True,
     )
@@ -183,14 +180,23 @@ def test_greedy_answers_are_the_same_token_by_token(writer):
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_the_best_of_four_beams_is_the_same_where_four_are_enough(writer):
+@pytest.mark.parametrize(("beam_size", "n_best"), [(2, 1), (4, 1), (4, 4), (7, 7)])
+def test_beam_search_finds_the_same(writer, beam_size, n_best):
     model, src = WRITERS[writer](), sequences(LENGTHS)
-    ours = {size: found_by_ours(model, src, beam_size=size) for size in (1, 4, 32)}
-    enough = [row for row in range(len(src)) if ours[4][row][0][0] == ours[32][row][0][0]]
-    assert len(enough) > 20
-    assert any(ours[4][row] != ours[1][row] for row in enough) or writer == "shipped"
-    theirs = found_by_theirs(model, src, beam_size=4)
-    assert_same([ours[4][row] for row in enough], [theirs[row] for row in enough])
+    settings = {"beam_size": beam_size, "n_best": n_best}
+    ours = found_by_ours(model, src, **settings)
+    assert_same(ours, found_by_theirs(model, src, **settings))
+    lengths = {len(tokens) for found in ours for tokens, _ in found}
+    assert len(lengths) > 5
+    greedy = found_by_ours(model, src, beam_size=1)
+    assert any(own[0] != first[0] for own, first in zip(ours, greedy, strict=True)) or writer == "shipped"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_beam_search_of_random_models_finds_the_same(seed):
+    model, src = transformer(seed=seed), sequences(LENGTHS[:16])
+    settings = {"beam_size": 4, "n_best": 4}
+    assert_same(found_by_ours(model, src, **settings), found_by_theirs(model, src, **settings))
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
