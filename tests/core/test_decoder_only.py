@@ -9,7 +9,7 @@ from core.models.decoder_only import DecoderOnly
 from core.tasks import build_task
 from core.vocab import EOS_ID, PAD_ID
 from tests.core.test_strategies import STRATEGIES
-from tests.core.writers import Recomputing, read_tokens
+from tests.core.writers import Recomputing, assert_same_steps, read_tokens
 
 STEPS = 8
 
@@ -55,7 +55,7 @@ def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src,
     decoded = decode(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
     _, maps = model(src, read_tokens(decoded), need_weights=True)
     assert decoded.maps.cross is None
-    assert_close(decoded.maps.decoder, maps.decoder, atol=1e-5, rtol=0)
+    assert_same_steps(decoded, maps)
     over_source = decoded.maps.over_source(src.shape[1])
     assert over_source.shape[-1] == src.shape[1]
     padded = (src == PAD_ID)[None, :, None, None, :]

@@ -6,10 +6,10 @@ from torch.testing import assert_close
 
 from core.decoding import GREEDY, Beam, Decoded, Greedy, Sample, Strategy, decode, parse_strategy
 from core.errors import LabError
-from core.models import AttentionMaps, Seq2Seq
+from core.models import Seq2Seq
 from core.tasks import build_task
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
-from tests.core.writers import WRITERS, Reciting, Recomputing, read_tokens
+from tests.core.writers import WRITERS, Reciting, Recomputing, assert_same_steps, read_tokens
 
 STRATEGIES = {
     "greedy": GREEDY,
@@ -100,15 +100,6 @@ def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src,
     assert_same_steps(decoded, maps)
     if maps.encoder is not None:
         assert_close(decoded.maps.encoder, maps.encoder, atol=1e-5, rtol=0)
-
-
-def assert_same_steps(decoded: Decoded, maps: AttentionMaps) -> None:
-    """The rows of the steps that were made; those behind EOS mean nothing."""
-    made = (decoded.tokens == EOS_ID).cumsum(1) - (decoded.tokens == EOS_ID).long() == 0
-    for block in ("decoder", "cross"):
-        ours, theirs = getattr(decoded.maps, block), getattr(maps, block)
-        if theirs is not None:
-            assert_close(ours * made[:, None, :, None], theirs * made[:, None, :, None], atol=1e-5, rtol=0)
 
 
 def test_recording_changes_no_token(model, src, strategy):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import torch
+from torch.testing import assert_close
 
 from core.decoding import Decoded
+from core.models import AttentionMaps
 from core.models.layers import Norm
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Cache, Decoding, Memory, Seq2Seq
@@ -149,3 +151,12 @@ def log_prob_of(model: Seq2Seq, row: torch.Tensor, tokens: tuple[int, ...]) -> f
 def read_tokens(decoded: Decoded) -> torch.Tensor:
     """(B, T) int64: what the model read when it wrote ``decoded.tokens``."""
     return torch.nn.functional.pad(decoded.tokens[:, :-1], (1, 0), value=BOS_ID)
+
+
+def assert_same_steps(decoded: Decoded, maps: AttentionMaps) -> None:
+    """The rows of the steps that were made; those behind EOS mean nothing."""
+    made = (decoded.tokens == EOS_ID).cumsum(1) - (decoded.tokens == EOS_ID).long() == 0
+    for block in ("decoder", "cross"):
+        ours, theirs = getattr(decoded.maps, block), getattr(maps, block)
+        if theirs is not None:
+            assert_close(ours * made[:, None, :, None], theirs * made[:, None, :, None], atol=1e-5, rtol=0)
