@@ -7,6 +7,8 @@ from itertools import product
 import torch
 
 from core.decoding import Decoded
+from core.models.decoder_only import DecoderOnly
+from core.models.heads import NO_EDITS, HeadEdits
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Cache, Decoding, Memory, Seq2Seq
 from core.models.transformer import Transformer
@@ -55,6 +57,19 @@ def gru(*, vocab_size: int = 13, seed: int = 4, max_seq_len: int = 16) -> Recurr
     return model
 
 
+def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly:
+    """A random model as those above, without an encoder."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
+    model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=positions, **sizes).eval()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.self_attention.w_v.weight *= 3
+        model.output.weight *= 4
+        model.output.bias[PAD_ID] = -100
+    return model
+
+
 WRITERS = {"transformer": transformer, "gru": gru}
 
 
@@ -77,8 +92,8 @@ class Recomputing(Seq2Seq):
         super().__init__()
         self.model, self.max_seq_len = model, model.max_seq_len
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
-        return self.model.encode(src, need_weights=need_weights)
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+        return self.model.encode(src, need_weights=need_weights, edits=edits)
 
     def decode(
         self, tgt_in: torch.Tensor, memory: Memory, cache: Read | None = None, *, need_weights: bool = False
@@ -110,7 +125,7 @@ class Reciting(Seq2Seq):
         super().__init__()
         self.logits = logits
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(
