@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(decode)
     decode.add_argument("input", help='for example "4 8 2 9"')
     decode.add_argument("--prefix", default="", metavar="TOKENS", help='what the answer must begin with, e.g. "9 2"')
+    _add_edits(decode)
     _add_strategy(decode)
     _add_json(decode)
 
@@ -135,6 +136,28 @@ def _add_strategy(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--top-k", metavar="K", help="sample: from the K likeliest tokens (default: 0, all)")
     group.add_argument("--top-p", metavar="P", help="sample: from the likeliest with that share (default: 1, all)")
     group.add_argument("--seed", metavar="N", help="sample: start of the random numbers (default: 0)")
+
+
+def _add_edits(parser: argparse.ArgumentParser) -> None:
+    """Add what can be done to heads; whether the model has them is seen when it is loaded."""
+    group = parser.add_argument_group("what is done to attention heads; each may be given several times")
+    group.add_argument(
+        "--knock-out",
+        action="append",
+        default=[],
+        metavar="HEAD",
+        help="do without a head (cross.2.1), a layer's (cross.2) or a block's (encoder, decoder, cross)",
+    )
+    group.add_argument(
+        "--ablation", choices=("zero", "mean"), default="zero", help="what stands in for its output (default: zero)"
+    )
+    group.add_argument(
+        "--force",
+        action="append",
+        default=[],
+        metavar="HEAD=PATTERN",
+        help='let a cross head look along the "diagonal", the "anti-diagonal" or at "position 3", 0 being BOS',
+    )
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

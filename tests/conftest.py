@@ -9,6 +9,7 @@ import torch
 from hypothesis import settings
 
 from core.config import Preset, load_preset
+from core.models.heads import NO_EDITS, HeadEdits
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.vocab import PAD_ID
 
@@ -82,7 +83,7 @@ class ScriptedModel(Seq2Seq):
         super().__init__()
         self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(

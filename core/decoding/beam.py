@@ -8,6 +8,7 @@ from core.decoding.decoded import NOWHERE, BeamSearch, BeamStep, Decoded, likeli
 from core.decoding.repetition import RepetitionPenalty
 from core.decoding.strategy import Beam
 from core.models import AttentionMaps, Seq2Seq
+from core.models.heads import HeadEdits
 from core.models.seq2seq import Cache, Memory
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -127,13 +128,14 @@ def search(
     prefix: torch.Tensor,
     num_candidates: int,
     need_weights: bool,
+    edits: HeadEdits,
 ) -> Decoded:
     """Search until nothing better can be found; see ``core.decoding.decode`` and ``Beam``.
 
     Args:
         prefix: (B, P) int64, the first tokens of each output; they count in its log-probability.
     """
-    memory = model.encode(src, need_weights=need_weights)
+    memory = model.encode(src, need_weights=need_weights, edits=edits)
     encoder_weights, memory = memory.weights, replace(memory, weights=None)
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     held, ended = _Open.start(len(src), src.device), _Ended.start(len(src), src.device)

@@ -9,6 +9,8 @@ from torch.testing import assert_close
 
 from core.decoding import Decoded
 from core.models import AttentionMaps
+from core.models.decoder_only import DecoderOnly
+from core.models.heads import NO_EDITS, HeadEdits
 from core.models.layers import Norm
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Cache, Decoding, Memory, Seq2Seq
@@ -59,6 +61,19 @@ def gru(*, vocab_size: int = 13, seed: int = 4, max_seq_len: int = 16) -> Recurr
     return model
 
 
+def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly:
+    """A random model as those above, without an encoder."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
+    model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=positions, **sizes).eval()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.self_attention.w_v.weight *= 3
+        model.output.weight *= 4
+        model.output.bias[PAD_ID] = -100
+    return model
+
+
 WRITERS = {"transformer": transformer, "gru": gru}
 
 
@@ -81,8 +96,8 @@ class Recomputing(Seq2Seq):
         super().__init__()
         self.model, self.max_seq_len = model, model.max_seq_len
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
-        return self.model.encode(src, need_weights=need_weights)
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+        return self.model.encode(src, need_weights=need_weights, edits=edits)
 
     def decode(
         self, tgt_in: torch.Tensor, memory: Memory, cache: Read | None = None, *, need_weights: bool = False
@@ -114,7 +129,7 @@ class Reciting(Seq2Seq):
         super().__init__()
         self.logits = logits
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(
@@ -153,10 +168,17 @@ def read_tokens(decoded: Decoded) -> torch.Tensor:
     return torch.nn.functional.pad(decoded.tokens[:, :-1], (1, 0), value=BOS_ID)
 
 
-def assert_same_steps(decoded: Decoded, maps: AttentionMaps) -> None:
-    """The rows of the steps that were made; those behind EOS mean nothing."""
-    made = (decoded.tokens == EOS_ID).cumsum(1) - (decoded.tokens == EOS_ID).long() == 0
-    for block in ("decoder", "cross"):
+def steps_made(decoded: Decoded) -> torch.Tensor:
+    """Tell which steps of a decode were made, (B, T) bool: what stands behind EOS means nothing."""
+    return (decoded.tokens == EOS_ID).cumsum(1) - (decoded.tokens == EOS_ID).long() == 0
+
+
+def assert_same_maps_where_made(decoded: Decoded, maps: AttentionMaps) -> None:
+    """The maps of a decode are these, but for the rows of steps that were not made."""
+    made = steps_made(decoded)[:, None, :, None]
+    for block in ("encoder", "decoder", "cross"):
         ours, theirs = getattr(decoded.maps, block), getattr(maps, block)
-        if theirs is not None:
-            assert_close(ours * made[:, None, :, None], theirs * made[:, None, :, None], atol=1e-5, rtol=0)
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            counts = 1 if block == "encoder" else made
+            assert_close(ours * counts, theirs * counts, atol=1e-5, rtol=0)
