@@ -66,7 +66,12 @@ def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
     """Decode pairs, each as if alone, and score every head on that; see ``head_table``.
 
     Memory is bounded, whatever the number of pairs. The model's mode and weights are left as they were.
+
+    Raises:
+        ValueError: there are no pairs.
     """
+    if not len(pairs):
+        raise ValueError("no sequences to measure heads on")
     span, sums = 2 * model.max_seq_len, {}
     with evaluation_mode(model):
         for _, chunk in recordable_chunks(model, pairs):
@@ -76,8 +81,11 @@ def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
 
 
 def _sums(task: Task, pairs: Batch, decoded: Decoded, *, span: int) -> Sums:
-    found = {block: rows_of(block, task, pairs, decoded) for block in BLOCKS}
-    return {block: _measured(rows, span) for block, rows in found.items() if rows is not None}
+    return {
+        block: _measured(rows, span)
+        for block in BLOCKS
+        if (rows := rows_of(block, task, pairs, decoded)) is not None  # one at a time: each is a copy of its maps
+    }
 
 
 def _measured(rows: Rows, span: int) -> dict[str, Sum]:

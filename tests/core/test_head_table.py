@@ -11,7 +11,7 @@ from core.decoding import Decoded, decode
 from core.models import build_model
 from core.tasks import build_task, fixed_pairs
 from core.tasks.digits import Digits
-from core.vocab import PAD_ID
+from core.vocab import EOS_ID, PAD_ID
 from tests.core.handmade import decode_of, framed_pairs, pointing, tokens_of
 
 TASK = Digits(transform="reverse", min_length=2, max_length=5)
@@ -199,6 +199,30 @@ def test_an_untrained_model_scores_as_uniform_attention_would(preset):
             assert of_cross[f"aer_{token}"].mean() > 0.6
     assert pd.concat(excess).abs().max() < 0.06
     assert abs(pd.concat(excess).mean()) < 0.015
+
+
+def test_portions_hold_every_pair_and_no_more_weights_than_there_is_room_for(tiny, monkeypatch):
+    monkeypatch.setattr(chunks, "MAX_WEIGHTS", 20_000)
+    task = build_task(tiny.task)
+    model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).eval()
+    with torch.no_grad():
+        model.output.bias[EOS_ID] = -100  # it writes as much as it can
+    pairs, seen = fixed_pairs(task, 60, split="test"), []
+    for places, chunk in chunks.recordable_chunks(model, pairs):
+        maps = decode(model, chunk.src, max_steps=model.max_seq_len, need_weights=True).maps
+        assert maps.decoder.shape[3] == model.max_seq_len
+        assert maps.encoder.numel() + maps.decoder.numel() + maps.cross.numel() <= 20_000
+        assert torch.equal(pairs.src[places, : chunk.src.shape[1]], chunk.src)
+        assert (chunk.src != PAD_ID).all()
+        seen += places.tolist()
+    assert sorted(seen) == list(range(60))
+
+
+def test_nothing_to_measure_is_an_error(tiny):
+    task = build_task(tiny.task)
+    model = build_model(tiny.model, task, torch.Generator().manual_seed(0))
+    with pytest.raises(ValueError, match="no sequences"):
+        measure_heads(model, task, fixed_pairs(task, 5, split="test")[:0])
 
 
 def test_measuring_leaves_a_model_as_it_was(tiny):
