@@ -59,6 +59,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_strategy(evaluate)
     _add_json(evaluate)
 
+    analyse = commands.add_parser("analyse", help="measure where every attention head of a run looks")
+    _add_run(analyse)
+    analyse.add_argument("--sequences", type=int, default=1_000, help="test sequences to decode (default: 1000)")
+    _add_json(analyse)
+
     perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")
     _add_run(perplexity)
     perplexity.add_argument("--order", type=int, default=6, help="longest n-gram (default: 6)")

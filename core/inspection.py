@@ -71,7 +71,7 @@ class Inspection:
         maps: attention of this decode, batch of one; rows are the steps.
         scores: of the cross-attention heads on this decode.
         log_prob: of the answer in the model's own distribution, whatever strategy wrote it; nats.
-        alignment: see ``Task.alignment``; -1 where an answer's symbol has no source of its own.
+        sources: of the right answer's symbols in the input; see ``Task.sources``.
         seconds: the decode took.
         note: what else there is to say about the input, or "".
         strategy: how the tokens were chosen.
@@ -87,7 +87,7 @@ class Inspection:
     steps: tuple[Step, ...]
     maps: AttentionMaps
     scores: list[HeadScore]
-    alignment: list[int]
+    sources: list[list[int]]
     log_prob: float
     seconds: float
     note: str = ""
@@ -171,7 +171,7 @@ def inspect(
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps,
         scores=score_decoded(task, Batch(src, src), decoded),
-        alignment=task.alignment(symbols),
+        sources=task.sources(symbols),
         log_prob=log_prob_of(model, src, decoded.tokens, edits=edits).item(),
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),

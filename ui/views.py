@@ -234,7 +234,7 @@ def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:
 
 
 def _true_cells(inspection: Inspection) -> list[list[int]]:
-    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
+    return [list(cell) for cell in true_cells(inspection.sources, steps=len(inspection.steps))]
 
 
 def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str, Any]:

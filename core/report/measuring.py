@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 import torch
 
-from core.analysis import HeadScore, step_table
+from core.analysis import HeadScore, recordable_chunks, step_table
 from core.decoding import Decoded, decode
 from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos, without_padding
 from core.failures import kind_of
@@ -16,7 +16,6 @@ from core.vocab import EOS_ID, PAD_ID, until_eos
 
 LOOKED_INTO = 1_000  # sequences whose attention is recorded: plenty for a mean
 MAX_STEPS_RECORDED = 4_000_000  # over all heads: what the table of steps may hold
-MAX_WEIGHTS_RECORDED = 50_000_000  # at once, 4 bytes each
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,6 @@ class Measured:
         if self.steps.empty:
             return []
         aligned = self.steps[self.steps.true_column >= 0]
-        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.source_length + 2))
         means = aligned.groupby(["layer", "head"])[["share", "hit", "uniform"]].mean()
         return [
             HeadScore(layer, head, row.share, row.hit, row.uniform)
@@ -120,14 +118,9 @@ def _looked_into(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, B
     """Yield the first pairs in chunks without padding, as many at once and in all as there is room to record."""
     source = pairs.src[:1]
     first = decode(model, source, max_steps=1, need_weights=True).maps.over_source(source.shape[1])
-    if first is None:
-        return
-    heads, longest = first.shape[0] * first.shape[2], model.max_seq_len
-    count = min(LOOKED_INTO, MAX_STEPS_RECORDED // (heads * longest) + 1)
-    at_once = MAX_WEIGHTS_RECORDED // (heads * longest * 2 * longest) + 1
-    for places, chunk in without_padding(pairs[:count]):
-        for rows in torch.arange(len(chunk)).split(at_once):
-            yield places[rows], chunk[rows]
+    if first is not None:
+        count = min(LOOKED_INTO, MAX_STEPS_RECORDED // (first.shape[0] * first.shape[2] * model.max_seq_len) + 1)
+        yield from recordable_chunks(model, pairs[:count])
 
 
 def _rows(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> list[dict]:

@@ -38,6 +38,6 @@ def _heatmap(example: Inspection, head: HeadScore) -> bytes:
         rows=[step.produced for step in steps],
         columns=example.source_labels,
         title=f"attention over the input, layer {head.layer}, head {head.head}",
-        marked=true_cells(example.alignment, steps=len(steps)),
+        marked=true_cells(example.sources, steps=len(steps)),
     )
     return as_png(figure)

@@ -66,6 +66,11 @@ class Patterns(Task):
         start = len(symbols) - _period(symbols)
         return [start + place % (len(symbols) - start) for place in range(self.answer_length)]
 
+    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return the place of each next symbol in every showing of the motif."""
+        size = _period(symbols)
+        return [list(range(place % size, len(symbols), size)) for place in self.alignment(symbols)]
+
     def note(self, symbols: Sequence[str]) -> str:
         """Say in what way an input is unlike those trained on: by its motif, or by its length."""
         size = _period(symbols)

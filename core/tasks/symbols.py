@@ -7,7 +7,7 @@ import torch
 from core.tasks.drawing import draw_split, framed
 from core.tasks.splits import Split
 from core.tasks.task import Batch, Task
-from core.tasks.transforms import gathered, source_places
+from core.tasks.transforms import BY_KIND, gathered, source_places
 from core.tasks.typed import check_length, check_not_empty
 from core.vocab import PAD_ID, Vocab
 
@@ -75,6 +75,15 @@ class SymbolTask(Task):
         """Return the index of the input symbol that each symbol of the answer comes from."""
         places = source_places(self.transform, torch.tensor([self.src_vocab.encode(symbols)]))
         return [place for place in places[0].tolist() if place >= 0]
+
+    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return the indices of all input symbols that each one of the answer may come from; see ``Task.sources``."""
+        if self.transform not in BY_KIND:
+            return super().sources(symbols)
+        return [
+            [place for place, symbol in enumerate(symbols) if symbol == symbols[aligned]]
+            for aligned in self.alignment(symbols)
+        ]
 
     def _made_up_example(self) -> str:
         symbols = self.src_vocab.symbols

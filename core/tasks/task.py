@@ -89,6 +89,14 @@ class Task(Protocol):
         """
         return [NO_SOURCE] * len(self.answer(symbols))
 
+    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return, for each symbol of the answer, the indices of all input symbols it may come from.
+
+        Here, the one of ``alignment`` if there is one. A task in which several are as good must say so: a model that
+        looks at another of them than ``alignment`` names is not wrong.
+        """
+        return [[] if place == NO_SOURCE else [place] for place in self.alignment(symbols)]
+
     def lines(self, split: Split) -> list[list[int]]:
         """Return the ids of all sequences of a split, for a model of nothing but them; [] where there is an input."""
         return []

@@ -69,7 +69,7 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "commands", "report"])
+@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "analysis", "commands", "report"])
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."
