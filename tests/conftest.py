@@ -16,6 +16,13 @@ from core.vocab import PAD_ID
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
 
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Share the whole suite among the cores; run a part of it, or what is to print (``-s``), in this process."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    return None if whole and config.option.capture != "no" else 0  # None: as many as there are cores
+
+
 SMALL = {
     "model.d_model": 16,
     "model.num_heads": 2,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
 from tests.browser.chromium import CHROMIUM, FLAGS
 
@@ -14,31 +14,38 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 STEPS_SHOWN = "() => parseInt(document.querySelector('#charts .numbers')?.textContent.replace('·', ''))"
+NOTHING_SIDEWAYS = "() => document.documentElement.scrollWidth <= window.innerWidth"
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+
+at_both_widths = pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
+expect.set_options(timeout=10_000)  # two cores may be busy with other tests
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """A headless Chromium."""
+def tab() -> Iterator[tuple[Page, list[str]]]:
+    """A tab of a headless Chromium, and the errors in its console; one for all tests, so that scripts stay compiled."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield browser
+        page = browser.new_context().new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        yield page, errors
         browser.close()
 
 
-@pytest.fixture(params=[(1280, 900), (390, 844)], ids=["desktop", "phone"])
-def page(browser: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The page, open and answered; any error in its console fails the test."""
-    width, height = request.param
-    context = browser.new_context(viewport={"width": width, "height": height}, accept_downloads=True)
-    page = context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+@pytest.fixture
+def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, newly opened and answered; an error in its console, or scrolling sideways, fails the test."""
+    page, errors = tab
+    errors.clear()
+    page.set_viewport_size(getattr(request, "param", DESKTOP))
     page.goto(address)
-    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"), timeout=10_000)
+    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
     yield page
-    context.close()
     assert errors == []
+    assert page.evaluate(NOTHING_SIDEWAYS)
+    page.goto("about:blank")  # ends what the page still asks for
 
 
 def open_tab(page: Page, name: str) -> None:
@@ -46,36 +53,45 @@ def open_tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).click()
 
 
-def test_the_first_look_answers_and_shows_attention_before_any_click(page: Page):
-    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
-    expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-
-
-def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, address: str):
+def start_training(page: Page) -> None:
+    """Train the tiny preset and see its first steps."""
     open_tab(page, "Train")
     page.get_by_role("radio", name="tiny").check()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator("#charts .numbers")).to_contain_text("/ 2000 steps", timeout=10_000)
+    expect(page.locator("#charts .numbers")).to_contain_text("/ 2000 steps")
     page.wait_for_function(f"({STEPS_SHOWN})() > 5")
-    before = page.evaluate(STEPS_SHOWN)
-    page.wait_for_function(f"({STEPS_SHOWN})() > {before}")
+
+
+def wait_for_more_steps(page: Page) -> None:
+    """See the run that is shown advance."""
+    page.wait_for_function(f"({STEPS_SHOWN})() > {page.evaluate(STEPS_SHOWN)}")
+
+
+@at_both_widths
+def test_the_first_look_answers_and_shows_attention_before_any_click(page: Page):
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
+
+
+def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, address: str):
+    start_training(page)
+    wait_for_more_steps(page)
     expect(page.get_by_role("button", name="Stop")).to_be_enabled()
 
     page.reload()  # in mid-training: everything is still there
-    expect(page.locator("#charts .state")).to_contain_text("training", timeout=10_000)
+    expect(page.locator("#charts .state")).to_contain_text("training")
     expect(page.locator("#settings")).to_contain_text("preset tiny, unchanged")
     other = page.context.new_page()  # a second tab finds the run without being told
     other.goto(address)
-    expect(other.locator("#charts .state")).to_contain_text("training", timeout=10_000)
+    expect(other.locator("#charts .state")).to_contain_text("training")
     other.close()
 
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#charts .state")).to_contain_text("stopped", timeout=3_000)
     held = page.evaluate(STEPS_SHOWN)
     page.get_by_role("button", name="Resume").click()
-    expect(page.locator("#charts .state")).to_contain_text("training", timeout=4_000)
+    expect(page.locator("#charts .state")).to_contain_text("training")
     expect(page.locator("#charts .state")).to_contain_text("finished", timeout=60_000)
     assert page.evaluate(STEPS_SHOWN) == 2000 > held
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()
@@ -96,6 +112,7 @@ def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, address
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 → 3 2 1")
 
 
+@at_both_widths
 def test_a_heads_map_can_be_read_and_taken_away(page: Page):
     open_tab(page, "Attention")
     page.locator("#viewer").get_by_text("head 2", exact=True).click()
@@ -117,8 +134,9 @@ def test_a_beam_is_searched_drawn_and_compared(page: Page):
     expect(page.locator("#beam-tree tbody tr").first).to_contain_text("won")
     page.get_by_role("button", name="All strategies side by side").click()
     expect(page.locator("#comparison .row")).to_have_count(3)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(NOTHING_SIDEWAYS)
     expect(page).to_have_url(re.compile("strategy=beam.*n_best=3"))
+    page.set_viewport_size(PHONE)
     page.reload()
     expect(page.locator("#answer .ranked li")).to_have_count(3)
     page.get_by_label("n_best").fill("9")
@@ -135,17 +153,19 @@ def test_a_report_is_written_read_and_taken_away(page: Page):
     expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped", timeout=30_000)
     expect(report.locator("strong").first).to_contain_text("This model does its task")
     expect(report.locator("img")).to_have_count(4)
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     for name, ending in (("Save as HTML", ".html"), ("Save Markdown", ".zip")):
         with page.expect_download() as download:
             page.get_by_role("button", name=name).click()
         assert download.value.suggested_filename == f"digits-reversal-shipped-report{ending}"
+    assert page.evaluate(NOTHING_SIDEWAYS)
+    page.set_viewport_size(PHONE)
     page.reload()  # it is there without being written again
-    expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped", timeout=10_000)
+    expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped")
 
 
+@at_both_widths
 def test_a_zoom_outlives_new_points(page: Page):
-    open_tab(page, "Train")
+    start_training(page)
     canvas = page.locator("#charts canvas").first
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
@@ -156,10 +176,12 @@ def test_a_zoom_outlives_new_points(page: Page):
     page.mouse.up()
     reset = page.locator("#charts .reset")
     expect(reset).to_be_visible()
-    page.wait_for_timeout(1500)  # a few polls later
+    wait_for_more_steps(page)
     expect(reset).to_be_visible()
     reset.click()
     expect(reset).to_be_hidden()
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#charts .state")).to_contain_text("stopped")
 
 
 def test_wrong_input_is_answered_with_a_reason_and_nothing_runs(page: Page):

@@ -151,6 +151,14 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
     assert runs.names() == before
 
 
+def test_one_table_for_two_vocabularies_is_refused_under_its_control():
+    settings, filled = form_of("number-words-french", tied="all")
+    summary, _, *hints = preset_form.check(settings, *filled)
+    assert summary["problem"]
+    wrong = [each for each, hint in zip(settings, hints, strict=True) if hint["info"].startswith("✗")]
+    assert [each.key for each in wrong] == ["model.tied"]
+
+
 def test_the_form_tells_what_was_changed():
     settings, filled = form_of("tiny", steps=500)
     summary, _, *updates = preset_form.check(settings, *filled)
@@ -209,7 +217,9 @@ def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
     damaged.mkdir()
     (damaged / "preset.yaml").write_text("[")
     (damaged / "run.json").write_text("{")
-    assert [each["id"] for each in run_list(runs)["runs"]] == [SHIPPED]
+    listed = [each["id"] for each in run_list(runs)["runs"]]
+    assert SHIPPED in listed
+    assert damaged.name not in listed
 
 
 def test_lab_errors_reach_the_page_as_text_not_markup(runs: Runs):
