@@ -17,7 +17,7 @@ LAYERS = (
     ("recording", "estimate", "inspection", "description"),
     ("history", "checkpoint", "figures", "analysis"),
     ("training", "bleu"),
-    ("objective",),
+    ("objective", "answers"),
     ("evaluation",),
     ("decoding", "optim", "schedules", "divergence", "run_folder"),
     ("models", "ngram"),
