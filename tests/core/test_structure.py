@@ -16,7 +16,7 @@ LAYERS = (
     ("live_run",),
     ("recording", "estimate", "inspection", "description"),
     ("history", "checkpoint", "figures", "analysis"),
-    ("training", "bleu"),
+    ("training", "bleu", "lengths"),
     ("objective", "answers"),
     ("evaluation",),
     ("decoding", "optim", "schedules", "divergence", "run_folder"),
