@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a preset and keep it as a run")
     train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
+    train.add_argument(
+        "--seeds", type=int, metavar="N", help="train N runs, NAME-seed-0 and so on, from the preset's seed on"
+    )
     _add_preset(train)
     _add_device(train)
     _add_json(train)

@@ -24,7 +24,7 @@ LAYERS = (
     ("tasks",),
     ("vocab", "config", "devices"),
     ("task_sections", "optional"),
-    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired"),
+    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320
