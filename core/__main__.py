@@ -62,6 +62,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_strategy(evaluate)
     _add_json(evaluate)
 
+    compare = commands.add_parser("compare", help="compare runs of one task on the same held-out inputs")
+    compare.add_argument(
+        "--runs", required=True, metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …"
+    )
+    compare.add_argument("--sequences", type=int, default=10_000, help="how many inputs (default: 10000)")
+    compare.add_argument(
+        "--lengths", action="store_true", help="also by length, up to twice the longest trained on, 100 inputs each"
+    )
+    _add_json(compare)
+
     perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")
     _add_run(perplexity)
     perplexity.add_argument("--order", type=int, default=6, help="longest n-gram (default: 6)")

@@ -26,7 +26,7 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
         - ``stopped``: whether EOS ended the answer; ``kind``: of ``failures.KINDS``; ``is_exact``;
         - ``tokens``: of the reference, its EOS included;
         - ``right``: how many of them the free-running answer has at their very places, and ``right_fed``: how many are
-          the likeliest when the model is fed the true answer so far;
+          the likeliest when the model is fed the true answer so far, and ``loss``, in nats, over all of them then;
         - ``eos_probability``: of EOS after the right answer, 0-1.
     """
     return joined(list(answer_parts(model, task, pairs)))
@@ -60,6 +60,7 @@ def _part(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch) -> pd.
             "tokens": (pairs.tgt_out != PAD_ID).sum(dim=1).tolist(),
             "right": _right(decoded.tokens, pairs.tgt_out),
             "right_fed": _right(logits.argmax(dim=-1), pairs.tgt_out),
+            "loss": _losses(logits, pairs.tgt_out),
             "eos_probability": _eos_probabilities(logits, pairs.tgt_out),
         }
     ).set_index("sequence")
@@ -88,6 +89,13 @@ def _right(tokens: torch.Tensor, tgt_out: torch.Tensor) -> list[int]:
     width = tgt_out.shape[1]
     tokens = F.pad(tokens, (0, max(0, width - tokens.shape[1])), value=PAD_ID)[:, :width]
     return ((tokens == tgt_out) & (tgt_out != PAD_ID)).sum(dim=1).tolist()
+
+
+def _losses(logits: torch.Tensor, tgt_out: torch.Tensor) -> list[float]:
+    """Return each row's cross-entropy in nats, summed over its tokens, PAD left out."""
+    tgt_out = tgt_out[:, : logits.shape[1]]
+    nats = F.cross_entropy(logits.transpose(1, 2), tgt_out, ignore_index=PAD_ID, reduction="none")
+    return nats.sum(dim=1).tolist()
 
 
 def _eos_probabilities(logits: torch.Tensor, tgt_out: torch.Tensor) -> list[float]:

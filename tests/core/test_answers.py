@@ -70,8 +70,9 @@ def test_the_parts_are_the_table_whatever_their_size_and_figures_agree_with_eval
     assert max(map(len, parts)) == 50 // model.max_seq_len + 1
     assert_frame_equal(joined(parts), whole, rtol=1e-4)
     assert whole.is_exact.mean() == exact_match_alone(model, items)
-    fed = whole.right_fed.sum() / whole.tokens.sum()
-    assert fed == pytest.approx(evaluate(model, items).token_accuracy)
+    figures = evaluate(model, items)
+    assert whole.right_fed.sum() / whole.tokens.sum() == pytest.approx(figures.token_accuracy)
+    assert whole.loss.sum() / whole.tokens.sum() == pytest.approx(figures.loss)
 
 
 def test_a_model_is_left_in_its_mode_also_between_the_parts(tiny, task):

@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAYERS = (
     ("__main__",),
     ("commands",),
+    ("comparison",),
     ("report",),
     ("runs",),
     ("live_run",),
@@ -69,7 +70,7 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "commands", "report"])
+@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "commands", "report", "comparison"])
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."
