@@ -66,11 +66,18 @@ def length_sets(task: Task, *, per_length: int = PER_LENGTH) -> dict[int, Batch]
     return {length: pairs for length, pairs in drawn.items() if len(pairs)}
 
 
+def readable(model: Seq2Seq, sets: dict[int, Batch]) -> dict[int, Batch]:
+    """Return the sets whose inputs a model can read and whose answers it can write."""
+    return {
+        length: pairs
+        for length, pairs in sets.items()
+        if max(_widest(pairs.src), _widest(pairs.tgt)) <= model.max_seq_len
+    }
+
+
 def length_points(model: Seq2Seq, task: Task, sets: dict[int, Batch]) -> Iterator[LengthPoint]:
-    """Measure a model length by length, as far as it can read the inputs and write the answers."""
-    for length, pairs in sets.items():
-        if max(_widest(pairs.src), _widest(pairs.tgt)) > model.max_seq_len:
-            return
+    """Measure a model length by length, as far as it goes."""
+    for length, pairs in readable(model, sets).items():
         table = answer_table(model, task, pairs.to(model.device))
         yield LengthPoint(
             length, len(table), float(table.is_exact.mean()), float(table.right.sum() / table.tokens.sum())

@@ -8,7 +8,7 @@ import gradio as gr
 
 from core.run_folder import ACTIVE
 from core.runs import Runs
-from ui import api, attention_tab, decode_tab, report_tab, strategy_form, train_tab
+from ui import api, attention_tab, compare_tab, decode_tab, report_tab, strategy_form, train_tab
 from ui.attention_tab import attention_of, place_in
 from ui.components import run_bar
 from ui.errors import shown
@@ -17,11 +17,12 @@ from ui.scripts import script
 from ui.views import BLOCK_NAMES, Block, Seen, run_list
 
 MAX_INPUT = 2_000
-TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
+TABS = ("train", "decode", "attention", "report", "compare")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
 also one still in training. **Attention**: see where every head looked during that very decode. **Report**: have the run
-measured on inputs it has never seen, and read how good it is and what its attention does.
+measured on inputs it has never seen, and read how good it is and what its attention does. **Compare**: put runs of one
+task side by side on the same inputs: who is right where the other is wrong, and how far beyond the trained lengths.
 A run goes on when this page is closed; open the page again and it is there.
 """
 
@@ -45,6 +46,8 @@ def build_page(runs: Runs) -> gr.Blocks:
                 attention = attention_tab.build(seen)
             with gr.Tab("Report", id="report"):
                 report = report_tab.build(runs, run)
+            with gr.Tab("Compare", id="compare"):
+                compare_tab.build(runs, page)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 

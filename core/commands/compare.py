@@ -130,7 +130,7 @@ def _print_lengths(said: dict[str, Any]) -> None:
     shares = [
         dict(zip(each["exact_match"]["at"], each["exact_match"]["mean"], strict=True)) for each in lengths["groups"]
     ]
-    for length, inputs in lengths["inputs"].items():
+    for length, inputs in zip(lengths["at"], lengths["inputs"], strict=True):
         cells = [percent(share[length]) if length in share else "–" for share in shares]
         rows.append([f"{length}{'' if first <= length <= last else ' *'}", str(inputs), *cells])
     _print_table(rows)

@@ -157,7 +157,8 @@ def _lengths(comparison: Comparison) -> dict[str, Any] | None:
     return {
         "unit": first.unit,
         "trained": list(first.trained),
-        "inputs": {length: inputs[length] for length in sorted(inputs)},
+        "at": sorted(inputs),
+        "inputs": [inputs[length] for length in sorted(inputs)],
         "groups": figures,
         "limits": {name: curve.limit for name, curve in curves.items() if curve.limit},
     }

@@ -111,7 +111,7 @@ def test_lengths_are_measured_for_all_or_none(shelf):
     assert as_data(compared(shelf, "right", "four"))["lengths"] is None
     lengths = as_data(compared(shelf, "right", "four", per_length=20))["lengths"]
     assert lengths["trained"] == [2, 5]
-    assert list(lengths["inputs"]) == list(range(1, 11))
+    assert lengths["at"] == list(range(1, 11))
     (both,) = lengths["groups"]  # seeds of the same settings
     assert both["exact_match"]["at"] == list(range(1, 11))
     assert all(0.7 < mean <= 1 for mean in both["exact_match"]["mean"])
