@@ -75,6 +75,14 @@ def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
     return _component("run_comparison", scripts, {}, None, elem_id)
 
 
+def failure_gallery(*, elem_id: str = "failures") -> gr.HTML:
+    """What a run got wrong, in groups. Value: `report.gallery_as_data` with run, summary and advice, or progress.
+
+    Event: `.look(fn)` with `evt.run, evt.text, evt.step`: an input, and the step, counted from 0, that went wrong.
+    """
+    return _component("failure_gallery", ["failure_gallery.js"], {}, None, elem_id)
+
+
 def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> gr.HTML:
     """What the model wrote, right or wrong, and how sure it was at each step.
 

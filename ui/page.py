@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
+from core.decoding import GREEDY
 from core.run_folder import ACTIVE
 from core.runs import Runs
 from ui import api, attention_tab, compare_tab, decode_tab, report_tab, strategy_form, train_tab
@@ -88,6 +89,13 @@ def build_page(runs: Runs) -> gr.Blocks:
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
         gr.on([attention.block.input, attention.layer.input], _address, view, address, **QUIET)
+
+        def look_at_failure(run: str | None, event: gr.EventData) -> list[Any]:
+            return _look_at_failure(runs, run, event)
+
+        report.gallery.look(
+            look_at_failure, run, [tabs, decode.text, *decode.strategy.all, *decoded], concurrency_limit=4, **QUIET
+        )
 
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
@@ -181,3 +189,17 @@ def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
         gr.Tabs(selected="attention"),
         *attention_of(seen, _source(seen), None, head=int(event.head)),
     ]
+
+
+def _look_at_failure(runs: Runs, run: str | None, event: gr.EventData) -> list[Any]:
+    """Decode a failure again, as it was found, and show the attention of the step that went wrong."""
+    if event.run != run:
+        raise gr.Error(
+            "These failures are of another run than the current one; find them again.", print_exception=False
+        )
+    text = str(event.text)[:MAX_INPUT]
+    seen, results = decode_tab.decode(runs, run, text)
+    last = len(seen.inspection.steps) - 1 if seen else 0  # weights in training may write less by now
+    shown = attention_of(seen, _source(seen), None, row=min(int(event.step), last))
+    strategy = ["greedy", "", *strategy_form.controls_for(GREEDY)]
+    return [gr.Tabs(selected="attention"), text, *strategy, seen, *results, *shown, _address(run, text, "", None)]

@@ -1,4 +1,4 @@
-"""Comparing runs in a real browser."""
+"""Comparing runs, and opening failures, in a real browser."""
 
 import re
 
@@ -61,3 +61,28 @@ def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page):
     page.reload()
     expect(found.locator(".heading")).to_contain_text("reverse 2–5 digits", timeout=30_000)
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
+
+
+def test_a_failure_opens_its_own_attention(page: Page):
+    page.get_by_role("radio", name="beam").check()
+    expect(page).to_have_url(re.compile("strategy=beam"))
+    page.locator("#run-bar label", has_text=SEEDS[0]).click()
+    open_tab(page, "Report")
+    expect(page.locator("#report-message")).to_contain_text(SEEDS[0])
+    page.get_by_role("button", name="Failures, one by one").click()
+    page.get_by_role("button", name="Find failures").click()
+    failures = page.locator("#failures")
+    expect(failures.locator(".summary")).to_contain_text("wrong answers to 2,000 held-out inputs", timeout=30_000)
+    page.get_by_role("radio", name="by first wrong token").check()
+    expect(failures.locator(".group .name").first).to_have_text("token 1")
+    example = failures.locator(".example").first
+    typed = example.locator(".tokens").first.inner_text()
+    written = example.locator(".tokens").nth(1).inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    example.click()
+    answer = f"{typed} → {written}".removesuffix(" <EOS>").strip()
+    expect(page.locator("#attention-of")).to_contain_text(f"Attention of {answer}, by {SEEDS[0]}", timeout=10_000)
+    expect(page).to_have_url(re.compile("input=" + typed.replace(" ", "\\+")))
+    assert "beam" not in page.url  # it was found by greedy decoding, so it is opened by it
+    open_tab(page, "Decode")
+    expect(page.locator("#answer .verdict")).to_have_text("✗ wrong")
