@@ -44,6 +44,9 @@ def _parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a preset and keep it as a run")
     train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
+    train.add_argument(
+        "--seeds", type=int, metavar="N", help="train N runs, NAME-seed-0 and so on, from the preset's seed on"
+    )
     _add_preset(train)
     _add_device(train)
     _add_json(train)
@@ -63,6 +66,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(analyse)
     analyse.add_argument("--sequences", type=int, default=1_000, help="test sequences to decode (default: 1000)")
     _add_json(analyse)
+
+    compare = commands.add_parser("compare", help="compare runs of one task on the same held-out inputs")
+    compare.add_argument(
+        "--runs", required=True, metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …"
+    )
+    compare.add_argument("--sequences", type=int, default=10_000, help="how many inputs (default: 10000)")
+    compare.add_argument(
+        "--lengths", action="store_true", help="also by length, up to twice the longest trained on, 100 inputs each"
+    )
+    _add_json(compare)
 
     perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")
     _add_run(perplexity)

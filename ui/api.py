@@ -4,12 +4,14 @@ from typing import Any
 
 import gradio as gr
 
+from core.comparison import as_data
 from core.config import load_preset
 from core.decoding import GREEDY, Strategy, parse_strategy
 from core.errors import InputError
 from core.inspection import inspect
 from core.report import write_report
 from core.runs import Runs
+from ui.compare_tab import events_of
 from ui.errors import shown
 from ui.preset_form import CPU
 from ui.report_tab import SEQUENCES
@@ -60,9 +62,15 @@ def expose(runs: Runs) -> None:
         written = write_report(runs, run, sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
+    def compare(names: list[str]) -> dict[str, Any]:
+        """Compare runs of one task on the same held-out inputs: figures, wins and losses of every two, by length."""
+        *_, found = events_of(runs, names)
+        return as_data(found)
+
     for function in (list_runs, train, stop, resume, progress, decode, attention):
         gr.api(shown(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
-    gr.api(shown(report), api_name="report", **CPU)
+    for function in (report, compare):
+        gr.api(shown(function), api_name=function.__name__, **CPU)
 
 
 def _layers(seen: Seen) -> str:

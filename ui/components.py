@@ -64,6 +64,25 @@ def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str =
     return _component("report", ["report.js"], {"saved": saved, "bundle": bundle}, None, elem_id)
 
 
+def run_picker(list_runs: ServerFunction, *, elem_id: str = "run-picker") -> gr.HTML:
+    """Runs by task, to tick those to be compared. Value: `{"chosen": [id]}`, which the visitor's ticks change."""
+    return _component("run_picker", ["run_picker.js"], {"list_runs": list_runs}, {"chosen": []}, elem_id)
+
+
+def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
+    """Runs side by side. Value: `comparison.as_data`, or `{"progress": {"done": share, "run": id}}` until then."""
+    scripts = ["history.js", "plot.js", "series_chart.js", "run_comparison.js"]
+    return _component("run_comparison", scripts, {}, None, elem_id)
+
+
+def failure_gallery(*, elem_id: str = "failures") -> gr.HTML:
+    """What a run got wrong, in groups. Value: `report.gallery_as_data` with run, summary and advice, or progress.
+
+    Event: `.look(fn)` with `evt.run, evt.text, evt.step`: an input, and the step, counted from 0, that went wrong.
+    """
+    return _component("failure_gallery", ["failure_gallery.js"], {}, None, elem_id)
+
+
 def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> gr.HTML:
     """What the model wrote, right or wrong, and how sure it was at each step.
 

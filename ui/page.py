@@ -6,9 +6,10 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
+from core.decoding import GREEDY
 from core.run_folder import ACTIVE
 from core.runs import Runs
-from ui import api, attention_tab, decode_tab, report_tab, strategy_form, train_tab
+from ui import api, attention_tab, compare_tab, decode_tab, report_tab, strategy_form, train_tab
 from ui.attention_tab import attention_of, place_in
 from ui.components import run_bar
 from ui.errors import shown
@@ -17,11 +18,12 @@ from ui.scripts import script
 from ui.views import BLOCK_NAMES, Block, Seen, run_list
 
 MAX_INPUT = 2_000
-TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
+TABS = ("train", "decode", "attention", "report", "compare")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
 also one still in training. **Attention**: see where every head looked during that very decode. **Report**: have the run
-measured on inputs it has never seen, and read how good it is and what its attention does.
+measured on inputs it has never seen, and read how good it is and what its attention does. **Compare**: put runs of one
+task side by side on the same inputs: who is right where the other is wrong, and how far beyond the trained lengths.
 A run goes on when this page is closed; open the page again and it is there.
 """
 
@@ -45,6 +47,8 @@ def build_page(runs: Runs) -> gr.Blocks:
                 attention = attention_tab.build(seen)
             with gr.Tab("Report", id="report"):
                 report = report_tab.build(runs, run)
+            with gr.Tab("Compare", id="compare"):
+                compare_tab.build(runs, page)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
@@ -85,6 +89,13 @@ def build_page(runs: Runs) -> gr.Blocks:
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
         gr.on([attention.block.input, attention.layer.input], _address, view, address, **QUIET)
+
+        def look_at_failure(run: str | None, event: gr.EventData) -> list[Any]:
+            return _look_at_failure(runs, run, event)
+
+        report.gallery.look(
+            look_at_failure, run, [tabs, decode.text, *decode.strategy.all, *decoded], concurrency_limit=4, **QUIET
+        )
 
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
@@ -178,3 +189,17 @@ def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
         gr.Tabs(selected="attention"),
         *attention_of(seen, _source(seen), None, head=int(event.head)),
     ]
+
+
+def _look_at_failure(runs: Runs, run: str | None, event: gr.EventData) -> list[Any]:
+    """Decode a failure again, as it was found, and show the attention of the step that went wrong."""
+    if event.run != run:
+        raise gr.Error(
+            "These failures are of another run than the current one; find them again.", print_exception=False
+        )
+    text = str(event.text)[:MAX_INPUT]
+    seen, results = decode_tab.decode(runs, run, text)
+    last = len(seen.inspection.steps) - 1 if seen else 0  # weights in training may write less by now
+    shown = attention_of(seen, _source(seen), None, row=min(int(event.step), last))
+    strategy = ["greedy", "", *strategy_form.controls_for(GREEDY)]
+    return [gr.Tabs(selected="attention"), text, *strategy, seen, *results, *shown, _address(run, text, "", None)]

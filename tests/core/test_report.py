@@ -120,6 +120,8 @@ def test_a_report_has_all_its_parts_as_markdown_and_as_one_page(reported):
         "| preset | tiny |",
         "| task | reverse 2–5 digits |",
         "## Exact match by length",
+        "| symbols in the input | inputs | exact match | tokens right |",
+        "| 10 | 100 | ",
         "## Failures by kind",
         "### Does the attention help?",
     ):

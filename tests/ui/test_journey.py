@@ -42,6 +42,14 @@ def test_a_program_can_do_what_the_page_does(client: Client):
     report = client.predict(run, api_name="/report")
     assert report["markdown"].startswith(f"# Report: {run}\n\n**{report['summary']}**")
 
+    short = {"training.steps": 5, "training.warmup_steps": 1, "training.seed": 1}
+    other = client.predict("tiny", short, api_name="/train")["run"]
+    while client.predict(other, api_name="/progress")["status"] != "finished":
+        time.sleep(0.05)
+    compared = client.predict([run, other], api_name="/compare")
+    assert [each["run"] for each in compared["runs"]] == [run, other]
+    assert compared["pairs"][0]["wins"] > compared["pairs"][0]["losses"]
+
 
 @pytest.mark.parametrize(
     ("endpoint", "arguments", "part"),
@@ -61,6 +69,8 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/stop", (SHIPPED,), "is not training"),
         ("/resume", (SHIPPED,), "finished"),
         ("/report", ("../../x",), "is not a name"),
+        ("/compare", ([SHIPPED],), "pick from 2 to 10 runs of one task to compare here; these are 1"),
+        ("/compare", ([SHIPPED, "../../x"],), "is not a name"),
     ],
 )
 def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tuple, part: str):
@@ -71,4 +81,5 @@ def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tup
 
 def test_only_the_actions_are_public(client: Client):
     named = client.view_api(return_format="dict")["named_endpoints"]
-    assert set(named) == {"/list_runs", "/train", "/stop", "/resume", "/progress", "/decode", "/attention", "/report"}
+    actions = {"/list_runs", "/train", "/stop", "/resume", "/progress", "/decode", "/attention", "/report", "/compare"}
+    assert set(named) == actions

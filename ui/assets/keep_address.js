@@ -2,7 +2,9 @@
   // The address bar always holds the current view, so that a reload or a copied link opens it again.
   const wanted = new URLSearchParams(address);
   const query = new URLSearchParams(window.location.search);
-  for (const name of ["run", "input", "block", "layer"]) query.delete(name);
+  const strategy = ["strategy", "prefix", "repetition_penalty", "beam_size", "length_penalty", "n_best", "temperature",
+    "top_k", "top_p", "seed"];
+  for (const name of ["run", "input", "block", "layer", ...strategy]) query.delete(name);
   for (const [name, value] of wanted) query.set(name, value);
   window.history.replaceState(window.history.state, "", "?" + query);
   return address;
