@@ -39,7 +39,7 @@ class TrainTab:
 
 def build(runs: Runs, run: gr.State) -> TrainTab:
     """Build the tab and wire its own events; ``run`` holds the current run's name."""
-    preset = gr.Radio(preset_names(), value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=True)
+    preset = gr.Radio(preset_names(), value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=False)
     form = preset_form.build(load_preset(FIRST_PRESET), runs.start, run)
     with gr.Row(elem_classes="actions"):
         stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
@@ -95,7 +95,7 @@ def preset_choice(draft: Draft) -> Any:
     """Show a draft's preset among the radios, also one that was loaded from a file."""
     names = preset_names()
     known = names if draft.base.name in names else [*names, draft.base.name]
-    return gr.update(choices=known, value=draft.base.name)
+    return gr.update(choices=known, value=draft.base.name, interactive=True)
 
 
 class ProgressRequest(BaseModel):
