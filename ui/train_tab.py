@@ -46,10 +46,10 @@ def build(runs: Runs, run: gr.State) -> TrainTab:
         value=first.task.family,
         label="What to learn",
         elem_id="family",
-        interactive=True,
+        interactive=False,
     )
     preset = gr.Radio(
-        of_families[first.task.family], value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=True
+        of_families[first.task.family], value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=False
     )
     form = preset_form.build(first, runs.start, run)
     with gr.Row(elem_classes="actions"):
@@ -112,7 +112,8 @@ def preset_choice(of_families: dict[str, list[str]], draft: Draft) -> list[Any]:
     """Show a draft's family and preset among the radios, also a preset that was loaded from a file."""
     family, name = draft.base.task.family, draft.base.name
     names = of_families.get(family, [])
-    return [family, gr.update(choices=names if name in names else [*names, name], value=name)]
+    known = names if name in names else [*names, name]
+    return [gr.update(value=family, interactive=True), gr.update(choices=known, value=name, interactive=True)]
 
 
 def presets_of_families() -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import math
 
+import gradio as gr
 import pytest
 
 from core.config import ConfigError, load_preset, preset_names
@@ -9,6 +10,7 @@ from core.errors import LabError
 from core.runs import Runs
 from tests.serving import SHIPPED
 from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
+from ui.errors import shown
 from ui.preset_form import Draft
 from ui.settings_form import all_settings, value_in
 from ui.views import BLOCK_NAMES, run_list, viewer_value
@@ -115,6 +117,15 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
     assert "error" in attention_tab.picture(None)
 
 
+def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs):
+    with gr.Blocks() as built:
+        train_tab.build(runs, gr.State(None))
+    radio = next(each for each in built.blocks.values() if each.elem_id == "preset")
+    assert radio.interactive is False  # else the form, opening late, would take the place of what was picked
+    preset = load_preset("tiny")
+    assert train_tab.preset_choice(Draft(preset, preset))["interactive"] is True
+
+
 def test_the_form_gives_back_the_preset_it_opened_with():
     settings, filled = form_of("tiny")
     floats = [float(value) if type(value) is int else value for value in filled]  # as a number field gives them
@@ -177,14 +188,18 @@ def test_presets_are_offered_by_what_is_learned():
     draft = train_tab.family_draft(of_families, "words", form_of("tiny")[1][0])
     assert draft.start == load_preset("words-reversal-gru")
     family, choice = train_tab.preset_choice(of_families, draft)
-    assert (family, choice["value"], choice["choices"]) == ("words", "words-reversal-gru", of_families["words"])
+    assert (family["value"], choice["value"], choice["choices"]) == (
+        "words",
+        "words-reversal-gru",
+        of_families["words"],
+    )
 
 
 def test_a_loaded_preset_stands_beside_those_of_its_family():
     of_families = train_tab.presets_of_families()
     draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
     family, choice = train_tab.preset_choice(of_families, draft)
-    assert (family, choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
+    assert (family["value"], choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
 
 
 def test_a_saved_preset_loads_again_under_a_name_of_its_own():
@@ -223,10 +238,6 @@ def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
 
 
 def test_lab_errors_reach_the_page_as_text_not_markup(runs: Runs):
-    import gradio as gr
-
-    from ui.errors import shown
-
     def fail() -> None:
         raise LabError("<img src=x onerror=alert(1)>")
 
