@@ -172,34 +172,18 @@ def compare(
     task = published[0].task
     pairs = fixed_pairs(task, sequences, split="test")
     sets = length_sets(task, per_length=per_length) if per_length else {}
-    found: list[Measurement] = []
-    for place, each in enumerate(published):
+    compared: list[Compared] = []
+    for each, (info, evaluations) in zip(published, facts, strict=True):
         measured = measurements.known(each.model, sequences, per_length)
         if measured is None:
             for part in _measure(each, pairs, sets):
                 if isinstance(part, Measurement):
                     measured = part
                 else:
-                    yield Progress((place + part) / len(published), each.run)
+                    yield Progress((len(compared) + part) / len(published), each.run)
             measurements.keep(each.model, sequences, per_length, measured)
-        found.append(measured)
-    presets = {each.run: each.preset for each in published}
-    groups = groups_of(presets)
-    yield Comparison(
-        task=published[0].preset.task.summary,
-        open_ended=task.open_ended,
-        sequences=len(pairs),
-        runs=tuple(
-            Compared(each, info, count_parameters(each.model), measured, evaluations)
-            for each, (info, evaluations), measured in zip(published, facts, found, strict=True)
-        ),
-        groups=tuple(groups),
-        settings=settings_that_differ([presets[group.runs[0]] for group in groups]),
-        duels=tuple(
-            Duel(one, other, paired(found[names.index(one)].is_exact, found[names.index(other)].is_exact))
-            for one, other in combinations(names, 2)
-        ),
-    )
+        compared.append(Compared(each, info, count_parameters(each.model), measured, evaluations))
+    yield _side_by_side(compared)
 
 
 def band_over(series: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Band:
@@ -207,6 +191,25 @@ def band_over(series: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Band:
     tables = [dict(zip(*each, strict=True)) for each in series]
     at = tuple(place for place in tables[0] if all(place in table for table in tables))
     return Band(at, tuple(spread_of([table[place] for table in tables]) for place in at))
+
+
+def _side_by_side(compared: Sequence[Compared]) -> Comparison:
+    """Group runs that were measured on the same items, and count the wins and losses of every two."""
+    first = compared[0].published
+    presets = {run.name: run.published.preset for run in compared}
+    groups = groups_of(presets)
+    return Comparison(
+        task=first.preset.task.summary,
+        open_ended=first.task.open_ended,
+        sequences=len(compared[0].measured.is_exact),
+        runs=tuple(compared),
+        groups=tuple(groups),
+        settings=settings_that_differ([presets[group.runs[0]] for group in groups]),
+        duels=tuple(
+            Duel(one.name, other.name, paired(one.measured.is_exact, other.measured.is_exact))
+            for one, other in combinations(compared, 2)
+        ),
+    )
 
 
 def _measure(published: Published, pairs: Batch, sets: dict[int, Batch]) -> Iterator[float | Measurement]:
