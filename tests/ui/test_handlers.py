@@ -120,10 +120,11 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
 def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs):
     with gr.Blocks() as built:
         train_tab.build(runs, gr.State(None))
-    radio = next(each for each in built.blocks.values() if each.elem_id == "preset")
-    assert radio.interactive is False  # else the form, opening late, would take the place of what was picked
-    preset = load_preset("tiny")
-    assert train_tab.preset_choice(Draft(preset, preset))["interactive"] is True
+    radios = [each for each in built.blocks.values() if each.elem_id in ("family", "preset")]
+    # Else the form, opening late, would take the place of what was picked.
+    assert [radio.interactive for radio in radios] == [False, False]
+    choices = train_tab.preset_choice(train_tab.presets_of_families(), Draft(*[load_preset("tiny")] * 2))
+    assert [choice["interactive"] for choice in choices] == [True, True]
 
 
 def test_the_form_gives_back_the_preset_it_opened_with():
