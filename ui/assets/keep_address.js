@@ -2,7 +2,8 @@
   // The address bar always holds the current view, so that a reload or a copied link opens it again.
   const wanted = new URLSearchParams(address);
   const query = new URLSearchParams(window.location.search);
-  for (const name of ["run", "input", "block", "layer"]) query.delete(name);
+  const heads = ["without", "ablation", "force"];
+  for (const name of ["run", "input", "block", "layer", ...heads]) query.delete(name);
   for (const [name, value] of wanted) query.set(name, value);
   window.history.replaceState(window.history.state, "", "?" + query);
   return address;
