@@ -1,25 +1,30 @@
 """What each attention head is worth: exact match on held-out pairs without it, head by head and layer by layer."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.decoding import GREEDY
+from core.errors import InputError
 from core.evaluation import count_exact, evaluation_mode
 from core.files import write_atomically
 from core.models import Seq2Seq
 from core.models.heads import NO_EDITS, Ablation, Block, Head, HeadEdits
-from core.tasks import Batch
+from core.tasks import Batch, Task, fixed_pairs
 from core.vocab import PAD_ID
 
+MEAN_SEQUENCES = 500  # held-out ones, whose mean output a knocked-out head may give
 MEAN_CHUNK = 100  # sequences whose heads' outputs are held at once
 _Share = Annotated[float, Field(ge=0, le=1)]
 _log = logging.getLogger(__name__)
+_means: WeakKeyDictionary[Seq2Seq, Mapping[Head, torch.Tensor]] = WeakKeyDictionary()
 
 
 class KnockedOut(BaseModel):
@@ -123,6 +128,32 @@ def knock_out_table(cells: Iterable[KnockedOut]) -> pd.DataFrame:
     return pd.DataFrame([[getattr(cell, column) for column in columns] for cell in cells], columns=columns)
 
 
+def read_ablation(text: str) -> Ablation:
+    """Return what is to stand in for a head's output; InputError if it is neither zero nor mean."""
+    if text not in get_args(Ablation):
+        raise InputError(f"ablation={text!r:.60} is not one of {', '.join(get_args(Ablation))}")
+    return text
+
+
+def read_edits(
+    model: Seq2Seq, task: Task, *, knock_out: Iterable[str] = (), force: Iterable[str] = (), ablation: Ablation = "zero"
+) -> HeadEdits:
+    """Read what is to be done to a model's heads, as ``HeadEdits.parse`` does, and take the means that it needs.
+
+    Args:
+        model: with weights that stay as they are; its means are taken once.
+
+    Raises:
+        InputError: something of it cannot be done; the message says what can.
+    """
+    edits = HeadEdits.parse(model.heads, knock_out=knock_out, force=force)
+    if ablation == "zero" or not edits.knocked_out:
+        return edits
+    if model not in _means:
+        _means[model] = head_means(model, fixed_pairs(task, MEAN_SEQUENCES, split="test"))
+    return replace(edits, means=_means[model])
+
+
 @torch.no_grad()
 def head_means(model: Seq2Seq, pairs: Batch) -> dict[Head, torch.Tensor]:
     """Return each head's mean output, (K,) float, over every token of some pairs but PAD, read under teacher forcing.
@@ -152,6 +183,13 @@ def load_grid(
         if (grid.step, grid.sequences, grid.ablation) == (step, sequences, ablation) and cells == cells_of(heads):
             return grid
     return None
+
+
+def latest_grid(path: Path, heads: Sequence[Head], *, ablation: Ablation) -> KnockOutGrid | None:
+    """Return the grid of these heads that a file holds, of whatever step, on the most sequences; None without any."""
+    measured = {(grid.step, grid.sequences) for grid in _read(path).grids if grid.ablation == ablation}
+    step, sequences = max(measured, default=(-1, 0))
+    return load_grid(path, heads, step=step, sequences=sequences, ablation=ablation)
 
 
 def save_grid(path: Path, grid: KnockOutGrid) -> None:

@@ -97,8 +97,20 @@ def beam_tree(*, value: dict[str, Any] | None = None, elem_id: str = "beam-tree"
 
 
 def comparison(*, value: dict[str, Any] | None = None, elem_id: str = "comparison") -> gr.HTML:
-    """Answers to one input in several ways, the first difference from the first of them marked; hidden without."""
+    """Answers to one input in several ways, the first difference from the first of them marked; hidden without.
+
+    Event: `.press(fn)` when the button is pressed that the value may name.
+    """
     return _component("comparison", ["comparison.js"], {}, value, elem_id)
+
+
+def heads(*, value: dict[str, Any] | None = None, elem_id: str = "heads") -> gr.HTML:
+    """What a model gets right without each head, as a grid of buttons; see `ui/heads_panel.py` for the value.
+
+    Set apart from the value: `edits`, what is done to heads now, and `measuring`, whether cells are still to come.
+    Event: `.toggle(fn)` with `evt.name`, such as `cross.2.1` or `cross.2`.
+    """
+    return _component("heads", ["heads.js"], {}, value, elem_id, edits={"out": [], "forced": {}}, measuring=False)
 
 
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:

@@ -7,13 +7,10 @@ from core.commands.strategy_options import strategy_in_words, strategy_of
 from core.decoding import GREEDY
 from core.errors import InputError
 from core.inspection import Inspection, Step, inspect
-from core.knock_out import head_means
+from core.knock_out import read_edits
 from core.models.heads import HeadEdits
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Published, Runs
-from core.tasks import fixed_pairs
-
-MEAN_SEQUENCES = 500  # whose mean a knocked-out head may give
 
 
 def run(options: argparse.Namespace) -> int:
@@ -46,12 +43,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _edits_of(options: argparse.Namespace, published: Published) -> HeadEdits:
     """Read what is to be done to the run's heads; InputError if it cannot be done."""
-    model, means = published.model, None
-    if options.ablation == "mean":
-        if not options.knock_out:
-            raise InputError("--ablation=mean is about heads that are knocked out, so it needs --knock-out")
-        means = head_means(model, fixed_pairs(published.task, MEAN_SEQUENCES, split="test"))
-    return HeadEdits.parse(model.heads, knock_out=options.knock_out, force=options.force, means=means)
+    if options.ablation == "mean" and not options.knock_out:
+        raise InputError("--ablation=mean is about heads that are knocked out, so it needs --knock-out")
+    return read_edits(
+        published.model,
+        published.task,
+        knock_out=options.knock_out,
+        force=options.force,
+        ablation=options.ablation,
+    )
 
 
 def _step_in_words(step: Step) -> str:

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from core import knock_out
 from core.decoding import GREEDY, decode
+from core.errors import InputError
 from core.evaluation import count_exact, evaluate
 from core.knock_out import (
     KnockOutGrid,
@@ -16,7 +17,10 @@ from core.knock_out import (
     head_means,
     knock_out_grid,
     knock_out_table,
+    latest_grid,
     load_grid,
+    read_ablation,
+    read_edits,
     remembered_grid,
 )
 from core.models.heads import Head, HeadEdits
@@ -140,6 +144,24 @@ def test_means_depend_neither_on_padding_nor_on_how_many_are_read_at_once(monkey
         assert_close(mean, expected[head], atol=1e-5, rtol=1e-5)
 
 
+def test_the_means_that_edits_need_are_those_of_held_out_inputs_and_taken_once(monkeypatch, tiny):
+    model, task, head = transformer(), build_task(tiny.task), Head("cross", 1, 2)
+    expected = head_means(model, fixed_pairs(task, knock_out.MEAN_SEQUENCES, split="test"))
+    edits = read_edits(model, task, knock_out=["cross.1.2"], force=["cross.1.1=diagonal"], ablation="mean")
+    assert (edits.knocked_out, edits.ablation) == ((head,), "mean")
+    assert_close(edits.means[head], expected[head], atol=0, rtol=0)
+    monkeypatch.setattr(knock_out, "head_means", lambda *given: pytest.fail("taken again"))
+    assert read_edits(model, task, knock_out=["cross"], ablation="mean").means is edits.means
+    assert read_edits(transformer(), task, knock_out=["cross"]).means is None
+    assert read_edits(transformer(), task, ablation="mean").means is None  # nothing is knocked out
+
+
+def test_an_ablation_is_zero_or_mean():
+    assert [read_ablation(text) for text in ("zero", "mean")] == ["zero", "mean"]
+    with pytest.raises(InputError, match="ablation='median' is not one of zero, mean"):
+        read_ablation("median")
+
+
 # --- kept with the run ------------------------------------------------------------------------------------------
 
 
@@ -183,6 +205,19 @@ def test_grids_of_other_weights_are_forgotten(path, pairs):
     assert load_grid(path, transformer().heads, step=6, sequences=24, ablation="mean").step == 6
     assert load_grid(path, gru().heads, step=6, sequences=24, ablation="mean") is None
     assert [KnockOutGrid(**grid).step for grid in json.loads(path.read_bytes())["grids"]] == [6]
+
+
+def test_the_latest_grid_is_of_whatever_step_and_of_the_most_sequences(path, pairs):
+    heads = transformer().heads
+    assert latest_grid(path, heads, ablation="zero") is None
+    for sequences in (5, 24, 10):
+        read(path, pairs[:sequences], step=7)
+    assert (latest_grid(path, heads, ablation="zero").sequences, latest_grid(path, heads, ablation="zero").step) == (
+        24,
+        7,
+    )
+    assert latest_grid(path, heads, ablation="mean") is None
+    assert latest_grid(path, gru().heads, ablation="zero") is None
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
 
 
 def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
-    seen, _, answer, _, glance, _, _, block, layer, viewer, address = page._answer(lab, RUN, "4829", "cross", "2")
-    seen: Seen
+    shown = page._answer(lab, RUN, "4829", "cross", "2")
+    seen: Seen = shown[0]
+    _, _, answer, _, glance, *_, block, layer, viewer, address = shown
     assert [seen.layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
     assert block["choices"] == [("decoder self-attention", "decoder")]
     assert (block["value"], layer["value"], viewer["block"]) == ("decoder", "2", "decoder")

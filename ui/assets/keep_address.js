@@ -4,7 +4,8 @@
   const query = new URLSearchParams(window.location.search);
   const strategy = ["strategy", "prefix", "repetition_penalty", "beam_size", "length_penalty", "n_best", "temperature",
     "top_k", "top_p", "seed"];
-  for (const name of ["run", "input", "block", "layer", ...strategy]) query.delete(name);
+  const heads = ["without", "ablation", "force"];
+  for (const name of ["run", "input", "block", "layer", ...strategy, ...heads]) query.delete(name);
   for (const [name, value] of wanted) query.set(name, value);
   window.history.replaceState(window.history.state, "", "?" + query);
   return address;
