@@ -18,7 +18,7 @@ NOTHING_SIDEWAYS = "() => document.documentElement.scrollWidth <= window.innerWi
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 at_both_widths = pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
-expect.set_options(timeout=10_000)  # two cores may be busy with other tests
+expect.set_options(timeout=30_000)  # the cores are busy with other tests
 
 
 @pytest.fixture(scope="module")
@@ -38,15 +38,14 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
 def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
     """The page, newly opened and answered; an error in its console, or scrolling sideways, fails the test."""
     page, errors = tab
+    page.goto("about:blank")  # breaks off what the last test's page still asks for
     errors.clear()
     page.set_viewport_size(getattr(request, "param", DESKTOP))
     page.goto(address)
     expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
     yield page
-    fits, found = page.evaluate(NOTHING_SIDEWAYS), list(errors)
-    page.goto("about:blank")  # breaks off what the page still asks for
-    assert found == []
-    assert fits
+    assert errors == []
+    assert page.evaluate(NOTHING_SIDEWAYS)
 
 
 @pytest.fixture
@@ -102,11 +101,11 @@ def test_a_person_trains_decodes_looks_inside_and_comes_back(page: Page, reload:
     other.close()
 
     page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#charts .state")).to_contain_text("stopped", timeout=3_000)
+    expect(page.locator("#charts .state")).to_contain_text("stopped")
     held = page.evaluate(STEPS_SHOWN)
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#charts .state")).to_contain_text("training")
-    expect(page.locator("#charts .state")).to_contain_text("finished", timeout=60_000)
+    expect(page.locator("#charts .state")).to_contain_text("finished", timeout=180_000)
     assert page.evaluate(STEPS_SHOWN) == 2000 > held
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()
 
@@ -162,9 +161,9 @@ def test_a_report_is_written_read_and_taken_away(page: Page, reload: Callable):
     button = page.get_by_role("button", name="Write report")
     button.click()
     expect(page.locator("#report-message")).to_contain_text("Measuring digits-reversal-shipped")
-    expect(button).to_be_enabled(timeout=30_000)
+    expect(button).to_be_enabled()
     report = page.frame_locator("#report iframe")
-    expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped", timeout=30_000)
+    expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped")
     expect(report.locator("strong").first).to_contain_text("This model does its task")
     expect(report.locator("img")).to_have_count(4)
     for name, ending in (("Save as HTML", ".html"), ("Save Markdown", ".zip")):
