@@ -1,11 +1,13 @@
 """A person asks whether the model needs a head: takes it away, sees both answers, and shares the view."""
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from core.knock_out import KnockedOut, cells_of
 from tests.browser.chromium import CHROMIUM, FLAGS
 from ui import head_worths
 
@@ -70,12 +72,24 @@ def test_a_head_is_knocked_out_measured_shared_and_put_back(page: Page):
 
 
 def test_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(head_worths, "SEQUENCES", 5_000)  # so that there is time to cancel
+    made = []
+
+    def slowly(path, model, pairs, **settings) -> Iterator[KnockedOut]:
+        for block, layer, head in cells_of(model.heads):
+            time.sleep(0.3)
+            made.append((block, layer, head))
+            yield KnockedOut(block=block, layer=layer, head=head, exact_match=0.5, intact=1.0)
+
+    monkeypatch.setattr(head_worths, "remembered_grid", slowly)
     page.get_by_role("radio", name="its mean").check()
     expect(page).to_have_url(re.compile("ablation=mean"), timeout=10_000)
     page.get_by_role("button", name="Measure all heads").click()
-    expect(page.locator("#heads .count")).to_contain_text(" of 30 measured")
+    expect(page.locator("#heads .count")).to_contain_text(re.compile("[1-9] of 30 measured"), timeout=10_000)
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#heads-message")).to_contain_text("Cancelled")
     expect(page.get_by_role("button", name="Measure all heads")).to_be_enabled()
     expect(page.locator("#heads .progress")).to_be_hidden()
+    time.sleep(0.5)
+    ended = len(made)
+    time.sleep(1)
+    assert len(made) == ended < 30
