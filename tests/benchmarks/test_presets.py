@@ -32,7 +32,7 @@ def trained(preset: str, seed: int = 0) -> TrainingState:
 
 @pytest.mark.parametrize(
     ("preset", "parameters", "least_hits"),
-    [("digits-reversal", 169_933, 0.99), ("digits-reversal-gru", 59_853, 0), ("numbers-reversal", 171_284, 0)],
+    [("digits-reversal", 169_933, 0.95), ("digits-reversal-gru", 59_853, 0), ("numbers-reversal", 171_284, 0)],
 )
 def test_fresh_data_is_solved_for_three_seeds(preset: str, parameters: int, least_hits: float) -> None:
     exact, shares, hits = [], [], []
