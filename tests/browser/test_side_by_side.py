@@ -1,6 +1,7 @@
 """Comparing runs, and opening failures, in a real browser."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -11,10 +12,8 @@ from core.recording import train_recorded
 from core.run_folder import RunFolder
 from core.runs import Runs
 from core.training import new_state
-from tests.browser.chromium import CHROMIUM
-from tests.browser.test_page import browser, open_tab, page
+from tests.browser.chromium import CHROMIUM, open_tab
 
-__all__ = ["browser", "page"]
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
@@ -33,7 +32,7 @@ def seeds(runs: Runs) -> None:
         train_recorded(folder, new_state(preset), history, should_stop=lambda: False, on_event=lambda event: None)
 
 
-def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page):
+def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page, reload: Callable[[], None]):
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
     expect(picker).to_contain_text("reverse 3–10 digits")
@@ -58,7 +57,7 @@ def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page):
     assert download.value.suggested_filename == "exact-match-by-length.csv"
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     expect(page).to_have_url(re.compile("compare=pair-seed-0%2Cpair-seed-1"))
-    page.reload()
+    reload()
     expect(found.locator(".heading")).to_contain_text("reverse 2–5 digits", timeout=30_000)
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
 
