@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from core.errors import InputError, LabError
+from core.ngram import MAX_ORDER
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -79,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
     perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")
     _add_run(perplexity)
-    perplexity.add_argument("--order", type=int, default=6, help="longest n-gram (default: 6)")
+    perplexity.add_argument("--order", type=int, default=MAX_ORDER, help=f"longest n-gram (default: {MAX_ORDER})")
     _add_json(perplexity)
 
     decode = commands.add_parser("decode", help="let a run answer one input")
