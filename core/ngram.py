@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from core.vocab import BOS_ID, EOS_ID
 
-MAX_ORDER = 6
+MAX_ORDER = 12
 
 
 class NGram:
-    """Interpolated Kneser-Ney over token ids, EOS counted and BOS before every sequence.
+    """Interpolated, modified Kneser-Ney over token ids, EOS counted and BOS before every sequence.
 
     Of each order ``n`` the probability of a token is its discounted count after the last ``n - 1`` tokens, and what
-    was discounted goes to the order below (Kneser & Ney 1995, interpolated as by Chen & Goodman 1999). The highest
+    was discounted goes to the order below (Kneser & Ney 1995, modified as by Chen & Goodman 1999). The highest
     order counts how often a token stands there; the others in how many different places, that is, behind how many
     different tokens. Below the first stands the same probability for every token.
 
@@ -66,24 +66,38 @@ class _Level:
     """The n-grams of one order.
 
     Attributes:
-        discount: taken from every count: n1 / (n1 + 2 n2), where so many n-grams were counted once and twice.
+        discounts: taken from a count of one, of two, and of three or more: Y = n1 / (n1 + 2 n2), 2 - 3 Y n3 / n2 and
+            3 - 4 Y n4 / n3, where nk n-grams were counted k times (Chen & Goodman 1999, modified Kneser-Ney). From
+            data too few to have each of these counts, Y is taken from all.
     """
 
     def __init__(self, grams: Counter[tuple[int, ...]]) -> None:
         self.counts = grams
+        self.discounts = _discounts(Counter(grams.values()))
         self.totals: dict[tuple[int, ...], int] = defaultdict(int)
-        self.followers: dict[tuple[int, ...], int] = defaultdict(int)
+        self.taken: dict[tuple[int, ...], float] = defaultdict(float)  # from all counts after a context together
         for gram, count in grams.items():
             self.totals[gram[:-1]] += count
-            self.followers[gram[:-1]] += 1
-        of_counts = Counter(grams.values())
-        once, twice = of_counts[1], of_counts[2]
-        self.discount = once / (once + 2 * twice) if once and twice else 0.5
+            self.taken[gram[:-1]] += self._discount(count)
 
     def probability(self, gram: tuple[int, ...], *, below: float) -> float:
         """Return how likely the last token is after the others, given what the order below says."""
         total = self.totals.get(gram[:-1])
         if not total:
             return below
-        own = max(self.counts.get(gram, 0) - self.discount, 0.0)
-        return (own + self.discount * self.followers[gram[:-1]] * below) / total
+        count = self.counts.get(gram, 0)
+        own = count - self._discount(count) if count else 0.0
+        return (own + self.taken[gram[:-1]] * below) / total
+
+    def _discount(self, count: int) -> float:
+        return self.discounts[min(count, 3) - 1]
+
+
+def _discounts(of_counts: Counter[int]) -> tuple[float, float, float]:
+    """Return what to take from a count of one, two and more, given how many n-grams have each count."""
+    once, twice = of_counts[1], of_counts[2]
+    first = once / (once + 2 * twice) if once and twice else 0.5
+    if not all(of_counts[count] for count in (1, 2, 3, 4)):
+        return first, first, first
+    second, third = (k - (k + 1) * first * of_counts[k + 1] / of_counts[k] for k in (2, 3))
+    return first, max(first, second), max(first, third)  # never less of a larger count

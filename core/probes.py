@@ -15,10 +15,10 @@ from core.analysis import score_decoded, true_cells
 from core.decoding import Decoded, decode
 from core.evaluation import evaluation_mode
 from core.models import Seq2Seq
+from core.models.heads import BLOCKS, Block, Head
 from core.tasks import Batch, Task, fixed_pairs
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
-BLOCKS = ("encoder", "decoder", "cross")
 FULL = 255  # a weight of 1, as it is kept; rounding to a 255th changes a weight by 0.002 at most
 MAX_CELLS = 50_000  # weights in one snapshot
 SCORED = 32  # inputs that the heads are scored on, if there are as many, some of them shown
@@ -71,7 +71,7 @@ class ProbeAnswer:
     """
 
     tokens: tuple[str, ...]
-    maps: dict[str, PackedMaps]
+    maps: dict[Block, PackedMaps]
 
 
 @dataclass(frozen=True)
@@ -238,30 +238,19 @@ def _affordable(chosen: list[_Chosen], model: Seq2Seq) -> list[_Chosen]:
     """Return as many of the inputs, in their order, as ``MAX_CELLS`` allows for."""
     kept, cells = [], 0
     for each in chosen:
-        cells += _cells(model, len(each.source), min(each.steps, model.max_seq_len))
+        cells += _cells(model.heads, len(each.source), min(each.steps, model.max_seq_len))
         if cells > MAX_CELLS:
             break
         kept.append(each)
     return kept
 
 
-@torch.no_grad()
-def _cells(model: Seq2Seq, source: int, steps: int) -> int:
-    """Return how many weights a model's heads have for a source of so many tokens and as many steps.
-
-    The model is asked: it reads a source of that length and one target token.
-    """
-    src = torch.full((1, source), EOS_ID, device=model.device)
-    with evaluation_mode(model):
-        memory = model.encode(src, need_weights=True)
-        first = model.decode(src[:, :1], memory, need_weights=True)
-    encoder, decoder, cross = memory.weights, first.decoder_weights, first.cross_weights
-    cells = 0 if encoder is None else encoder.numel()
-    cells += 0 if cross is None else steps * cross.numel()
-    if decoder is not None:
-        heads, keys = decoder.shape[0] * decoder.shape[2], decoder.shape[-1]
-        cells += heads * steps * (keys - 1 + steps)
-    return cells
+def _cells(heads: Sequence[Head], source: int, steps: int) -> int:
+    """Return how many weights these heads have for a source of so many tokens and as many steps."""
+    blocks = [head.block for head in heads]
+    read = steps if "cross" in blocks else source + steps  # a decoder that read the source itself looks back at it
+    sizes = {"encoder": source * source, "decoder": steps * read, "cross": steps * source}
+    return sum(sizes[block] for block in blocks)
 
 
 def _groups(chosen: Sequence[_Chosen], shown: list[_Chosen], model: Seq2Seq) -> list[_Group]:
@@ -282,5 +271,5 @@ def _described(task: Task, chosen: _Chosen) -> ProbeInput:
 
 
 def _true_cells(task: Task, symbols: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    alignment = task.alignment(symbols)
-    return tuple(true_cells(alignment, steps=len(alignment)))
+    sources = task.sources(symbols)
+    return tuple(true_cells(sources, steps=len(sources)))

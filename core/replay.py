@@ -5,12 +5,12 @@ import logging
 import math
 import threading
 from pathlib import Path
-from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from core.checkpoint import CheckpointError, read_tensors, write_tensors
+from core.models.heads import Block
 from core.probes import PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
 
 _log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class _Input(_Stored):
 
 class _Answer(_Stored):
     tokens: tuple[str, ...]
-    shapes: dict[Literal["encoder", "decoder", "cross"], tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]]
+    shapes: dict[Block, tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]]
 
 
 class _Taken(_Stored):

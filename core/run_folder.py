@@ -6,6 +6,7 @@ metrics.jsonl        one line a step, one an evaluation (``History``)
 best.safetensors     the weights with the lowest validation loss
 last.safetensors     everything needed to continue
 replay.safetensors   attention of fixed inputs over the training (``Replay``)
+knock_out.json       exact match without each head, measured before (``core.knock_out``)
 report/              what ``python -m core report`` wrote
 """
 
@@ -113,6 +114,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """Where the figures are, or will be."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def knock_out(self) -> Path:
+        """Where exact match without each head is remembered, or will be."""
+        return self.path / "knock_out.json"
 
     @property
     def report(self) -> Path:

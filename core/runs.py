@@ -182,6 +182,11 @@ class Runs:
             raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
         return self._best.get(folder.best, lambda: _load_best(folder, preset))
 
+    def has_weights(self, name: str) -> bool:
+        """Tell whether ``published`` has a model of a run to give; RunError if the name is none a run can have."""
+        live = self._live.get(name)
+        return (live is not None and live.published is not None) or RunFolder(self.root, name).best.exists()
+
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait for them to be saved; for the end of the process."""
         with self._lock:

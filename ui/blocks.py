@@ -1,9 +1,10 @@
 """The kinds of attention, in words: what they are called, what their rows and columns are, how to read them."""
 
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Any
 
-Block = Literal["encoder", "decoder", "cross"]
+from core.models.heads import Block
+
 BLOCK_NAMES: dict[Block, str] = {
     "cross": "cross-attention",
     "decoder": "decoder self-attention",

@@ -64,6 +64,25 @@ def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str =
     return _component("report", ["report.js"], {"saved": saved, "bundle": bundle}, None, elem_id)
 
 
+def run_picker(list_runs: ServerFunction, *, elem_id: str = "run-picker") -> gr.HTML:
+    """Runs by task, to tick those to be compared. Value: `{"chosen": [id]}`, which the visitor's ticks change."""
+    return _component("run_picker", ["run_picker.js"], {"list_runs": list_runs}, {"chosen": []}, elem_id)
+
+
+def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
+    """Runs side by side. Value: `comparison.as_data`, or `{"progress": {"done": share, "run": id}}` until then."""
+    scripts = ["history.js", "plot.js", "series_chart.js", "run_comparison.js"]
+    return _component("run_comparison", scripts, {}, None, elem_id)
+
+
+def failure_gallery(*, elem_id: str = "failures") -> gr.HTML:
+    """What a run got wrong, in groups. Value: `report.gallery_as_data` with run, summary and advice, or progress.
+
+    Event: `.look(fn)` with `evt.run, evt.text, evt.step`: an input, and the step, counted from 0, that went wrong.
+    """
+    return _component("failure_gallery", ["failure_gallery.js"], {}, None, elem_id)
+
+
 def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> gr.HTML:
     """What the model wrote, right or wrong, and how sure it was at each step.
 
@@ -78,8 +97,20 @@ def beam_tree(*, value: dict[str, Any] | None = None, elem_id: str = "beam-tree"
 
 
 def comparison(*, value: dict[str, Any] | None = None, elem_id: str = "comparison") -> gr.HTML:
-    """Answers to one input in several ways, the first difference from the first of them marked; hidden without."""
+    """Answers to one input in several ways, the first difference from the first of them marked; hidden without.
+
+    Event: `.press(fn)` when the button is pressed that the value may name.
+    """
     return _component("comparison", ["comparison.js"], {}, value, elem_id)
+
+
+def heads(*, value: dict[str, Any] | None = None, elem_id: str = "heads") -> gr.HTML:
+    """What a model gets right without each head, as a grid of buttons; see `ui/heads_panel.py` for the value.
+
+    Set apart from the value: `edits`, what is done to heads now, and `measuring`, whether cells are still to come.
+    Event: `.toggle(fn)` with `evt.name`, such as `cross.2.1` or `cross.2`.
+    """
+    return _component("heads", ["heads.js"], {}, value, elem_id, edits={"out": [], "forced": {}}, measuring=False)
 
 
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
@@ -93,8 +124,8 @@ def _component(
     functions: dict[str, ServerFunction],
     value: dict[str, Any] | None,
     elem_id: str,
-    *,
     styles: list[str] | None = None,
+    **props: Any,
 ) -> gr.HTML:
     """Put `name.html`, `name.css`, the scripts and the styles of shared parts together into one component."""
     colours = f"const COLOURS = {_read('colours.json').strip()};\n"
@@ -107,6 +138,7 @@ def _component(
         apply_default_css=False,
         elem_id=elem_id,
         elem_classes="lab-component",
+        **props,
     )
 
 

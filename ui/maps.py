@@ -28,7 +28,7 @@ def attention_value(seen: Seen, opened: dict[str, Any]) -> dict[str, Any]:
     return {
         "run": seen.run,
         "decode": {
-            "by": f"{seen.run} after {seen.step} steps",
+            "by": f"{seen.run} after {seen.step} steps" + (f", {seen.asked}" if seen.asked else ""),
             "source": inspection.source_labels,
             "tokens": [step.produced for step in inspection.steps],
             "expected": [*inspection.expected, EOS] if inspection.expected else None,

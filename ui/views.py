@@ -13,17 +13,25 @@ from core.decoding import Strategy
 from core.inspection import Inspection
 from core.runs import Progress, Runs
 from ui.blocks import BLOCK_NAMES, Block, columns_of, how_to_read, source_block
+from ui.head_edits import ALL_HEADS, AskedEdits
 
 LISTED_RUNS = 50
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The current decode: which run answered, with the weights of which step, and what was seen."""
+    """The current decode: which run answered, with the weights of which step, and what was seen.
+
+    Attributes:
+        asked: what was done to heads meanwhile.
+        intact: the same decode with all heads as they are, where something was done to some.
+    """
 
     run: str
     step: int
     inspection: Inspection
+    asked: AskedEdits = ALL_HEADS
+    intact: Inspection | None = None
 
     def layers(self, block: Block) -> int:
         """Return how many layers have maps of a kind; 0 where the model has no such attention."""
@@ -148,20 +156,26 @@ def tree_value(seen: Seen) -> dict[str, Any] | None:
     return {"nodes": nodes} if nodes else None
 
 
-def comparison_value(inspections: Sequence[Inspection]) -> dict[str, Any]:
-    """Return decodes of one input for the comparison component."""
+def comparison_value(inspections: Sequence[Inspection], asked: AskedEdits = ALL_HEADS) -> dict[str, Any]:
+    """Return decodes of one input by several strategies for the comparison component."""
+    edits = f", {asked}" if asked else ""
     return {
-        "input": inspections[0].symbols,
-        "rows": [
-            {
-                "strategy": _in_words(each.strategy),
-                "output": each.output,
-                "correct": each.correct,
-                "stopped": each.stopped,
-                "log_prob": each.log_prob,
-            }
-            for each in inspections
-        ],
+        "heading": f"Side by side: {' '.join(inspections[0].symbols)}{edits}",
+        "note": "Marked: where an answer first differs from the first one. Log P is the log-probability of the whole "
+        "answer in the model's own distribution, in nats, whatever wrote it.",
+        "rows": [_row(_in_words(each.strategy), each) | {"log_prob": each.log_prob} for each in inspections],
+    }
+
+
+def edited_value(seen: Seen | None) -> dict[str, Any] | None:
+    """Return a decode with and without what was done to heads, for the comparison component; None if nothing was."""
+    if seen is None or seen.intact is None:
+        return None
+    return {
+        "heading": "",
+        "note": "",
+        "rows": [_row("with all heads", seen.intact), _row(str(seen.asked), seen.inspection)],
+        "button": "Restore all heads",
     }
 
 
@@ -187,12 +201,21 @@ def viewer_value(seen: Seen, block: Block, layer: int) -> dict[str, Any]:
 
 def true_cells_of(inspection: Inspection) -> list[list[int]]:
     """Return the [step, source column] cells of a decode's map where the symbols of its answer come from."""
-    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
+    return [list(cell) for cell in true_cells(inspection.sources, steps=len(inspection.steps))]
 
 
 def _in_words(strategy: Strategy) -> str:
     changed = strategy.model_dump(exclude={"kind"}, exclude_defaults=True)
     return ", ".join([strategy.kind, *(f"{name.replace('_', ' ')} {value:g}" for name, value in changed.items())])
+
+
+def _row(label: str, inspection: Inspection) -> dict[str, Any]:
+    return {
+        "label": label,
+        "output": inspection.output,
+        "correct": inspection.correct,
+        "stopped": inspection.stopped,
+    }
 
 
 def _message(progress: Progress) -> str:

@@ -53,7 +53,7 @@ def test_the_first_order_counts_how_often_a_token_stands():
     assert unigrams.probability(A, [B, B]) == unigrams.probability(A, [])
 
 
-@pytest.mark.parametrize("order", range(1, MAX_ORDER + 1))
+@pytest.mark.parametrize("order", [1, 2, 3, 5, MAX_ORDER])
 @given(sequences=SEQUENCES, history=st.lists(st.sampled_from([A, B, C]), max_size=8))
 def test_probabilities_sum_to_one_after_any_history(order, sequences, history):
     model = NGram(sequences, order=order, num_tokens=4)
@@ -67,6 +67,30 @@ def test_without_data_every_token_is_as_likely():
     assert NGram([], order=3, num_tokens=8).probability(A, [B]) == 1 / 8
 
 
+def test_the_larger_a_count_the_more_is_taken_from_it():
+    # 10 tokens stand once (the end among them), 4 twice, 2 three times and 1 four times; one is never seen.
+    once, twice, thrice, most = range(10, 19), range(20, 24), range(30, 32), 40
+    model = NGram([[*once, *[*twice] * 2, *[*thrice] * 3, *[most] * 4]], order=1, num_tokens=18)
+    share = 10 / (10 + 2 * 4)
+    second, third = 2 - 3 * share * 2 / 4, 3 - 4 * share * 1 / 2
+    left = (10 * share + 4 * second + 3 * third) / 28 / 18
+    assert model.probability(99, []) == pytest.approx(left)
+    assert model.probability(10, []) == pytest.approx((1 - share) / 28 + left)
+    assert model.probability(20, []) == pytest.approx((2 - second) / 28 + left)
+    assert model.probability(30, []) == pytest.approx((3 - third) / 28 + left)
+    assert model.probability(40, []) == pytest.approx((4 - third) / 28 + left)
+
+
+def test_never_less_is_taken_from_a_larger_count():
+    # One token stands once (the end), 2 twice, 8 three times, 9 four times: 2 - 3 Y n3 / n2 is below zero.
+    tokens = [token for token in range(10, 29) for _ in range(2 if token < 12 else 3 if token < 20 else 4)]
+    model = NGram([tokens], order=1, num_tokens=21)
+    unseen, end, two, three, four = (model.probability(token, []) for token in (99, EOS_ID, 10, 12, 20))
+    assert unseen > 0
+    assert two - unseen == pytest.approx((2 - 1 / 5) / 65)
+    assert unseen + end + 2 * two + 8 * three + 9 * four == pytest.approx(1)
+
+
 def test_a_longer_memory_learns_what_a_shorter_one_cannot():
     alternating = [[A, A, B, B] * 10]
     losses = [NGram(alternating * 5, order=order, num_tokens=3).loss(alternating) for order in (1, 2, 3)]
@@ -74,7 +98,7 @@ def test_a_longer_memory_learns_what_a_shorter_one_cannot():
     assert losses[2] < 0.2
 
 
-@pytest.mark.parametrize("order", [0, 7])
+@pytest.mark.parametrize("order", [0, 13])
 def test_orders_it_does_not_have_are_refused(order):
-    with pytest.raises(ValueError, match=f"order={order} must be from 1 to 6"):
+    with pytest.raises(ValueError, match=f"order={order} must be from 1 to 12"):
         NGram([], order=order, num_tokens=3)

@@ -136,8 +136,8 @@ def test_the_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, cap
     train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
     assert main(["--checkpoints", str(tmp_path), "perplexity", "--run", "digits"]) == 2
     assert "run='digits' has the task to reverse 2–5 digits, which is not modelling text" in capsys.readouterr().err
-    assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "9"]) == 2
-    assert "--order=9 must be from 1 to 6" in capsys.readouterr().err
+    assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "13"]) == 2
+    assert "--order=13 must be from 1 to 12" in capsys.readouterr().err
 
 
 def test_no_answer_is_called_right_or_wrong_where_many_are_good(written, capsys):

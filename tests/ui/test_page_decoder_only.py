@@ -29,8 +29,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
 
 
 def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
-    seen, _, _, _, glance, _, viewer, _ = page._answer(lab, RUN, "4829")
-    seen: Seen
+    shown = page._answer(lab, RUN, "4829")
+    seen: Seen = shown[0]
+    glance, viewer = shown[4], shown[-2]
     assert [seen.layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
     told = viewer["decode"]
     assert [(each["block"], each["columns"]) for each in told["blocks"]] == [("decoder", "source and read")]
