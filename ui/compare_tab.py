@@ -51,36 +51,28 @@ class Comparer:
         except LabError as error:
             yield _done({"text": str(error), "problem": True}, gr.skip())
 
-    def opened(self, asked: dict[str, str]) -> tuple[dict[str, Any], bool]:
-        """Return the ticks that the address asks for, and whether to compare at once: it opens this tab."""
-        known = self.runs.names()
-        chosen = [name for name in dict.fromkeys(asked.get("compare", "")[:1_000].split(",")) if name in known]
-        return {"chosen": chosen}, asked.get("tab") == "compare" and len(chosen) > 1
 
-    def reopened(self, ticks: Any, at_once: bool) -> Iterator[Shown]:
-        """Compare what the address ticked, if at once; else change nothing."""
-        yield from self.compared(ticks) if at_once else [[gr.skip()] * 5]
-
-
-def build(runs: Runs, page: gr.Blocks) -> None:
-    """Build the tab and wire its own events."""
+def build(runs: Runs) -> gr.HTML:
+    """Build the tab and wire its own events; return the picker, which the page ticks when it opens."""
     comparer = Comparer(runs)
-    ticket, at_once = gr.State(None), gr.State(False)
+    ticket = gr.State(None)
     picker = run_picker(partial(runs_by_task, runs))
     with gr.Row(elem_classes="actions"):
         button = gr.Button("Compare", variant="primary", elem_id="compare", min_width=110)
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-compare", min_width=100)
     message = notice(elem_id="compare-message")
     shown = [ticket, message, run_comparison(), button, cancel]
-
-    def open_tab(request: gr.Request) -> tuple[Any, bool]:  # Gradio hands a request only to what declares one
-        return comparer.opened(dict(request.query_params))
-
-    button.click(comparer.compared, picker, shown, **QUIET, **CPU)
-    page.load(open_tab, None, [picker, at_once], **QUIET).then(
-        comparer.reopened, [picker, at_once], shown, **QUIET, **CPU
-    )
+    for listen in (button.click, picker.begin):
+        listen(comparer.compared, picker, shown, **QUIET, **CPU)
     cancel.click(comparer.cancelling.cancel, ticket, None, **QUIET)
+    return picker
+
+
+def ticks_of(runs: Runs, asked: dict[str, str]) -> dict[str, Any]:
+    """Return the picker's value for an address: the runs it names, compared at once if it opens this tab."""
+    known = runs.names()
+    chosen = [name for name in dict.fromkeys(asked.get("compare", "")[:1_000].split(",")) if name in known]
+    return {"chosen": chosen, "at_once": asked.get("tab") == "compare" and len(chosen) > 1}
 
 
 def events_of(

@@ -65,7 +65,10 @@ def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str =
 
 
 def run_picker(list_runs: ServerFunction, *, elem_id: str = "run-picker") -> gr.HTML:
-    """Runs by task, to tick those to be compared. Value: `{"chosen": [id]}`, which the visitor's ticks change."""
+    """Runs by task, to tick those to be compared. Value: `{"chosen": [id]}`, which the visitor's ticks change.
+
+    Event: `.begin(fn)`, when a value with `"at_once": True` arrives.
+    """
     return _component("run_picker", ["run_picker.js"], {"list_runs": list_runs}, {"chosen": []}, elem_id)
 
 

@@ -52,7 +52,6 @@ def build(runs: Runs, run: gr.State) -> gr.HTML:
     gallery = failure_gallery()
     button.click(finder.found, [run, inputs], [ticket, message, gallery, button, cancel], **QUIET, **CPU)
     cancel.click(finder.cancelling.cancel, ticket, None, **QUIET)
-    run.change(finder.cancelling.cancel, ticket, None, **QUIET)  # what it would find is of another run
     return gallery
 
 

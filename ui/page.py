@@ -61,7 +61,7 @@ def build_page(runs: Runs) -> gr.Blocks:
             with gr.Tab("Report", id="report"):
                 report = report_tab.build(runs, run)
             with gr.Tab("Compare", id="compare"):
-                compare_tab.build(runs, page)
+                compare = compare_tab.build(runs)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
@@ -114,7 +114,8 @@ def build_page(runs: Runs) -> gr.Blocks:
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opened = page.load(open_page, None, [run, tabs, decode.text, edits, *decode.strategy.all], **QUIET)
+        opens = [run, tabs, decode.text, edits, *decode.strategy.all, compare]
+        opened = page.load(open_page, None, opens, **QUIET)
         train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
         page.load(None, None, None, js=script("keep_tab"), api_visibility="private")
     return page
@@ -134,6 +135,7 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
         strategy.kind,
         asked.get("prefix", "")[:MAX_INPUT],
         *strategy_form.controls_for(strategy),
+        compare_tab.ticks_of(runs, asked),
     ]
 
 

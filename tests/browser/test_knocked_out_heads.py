@@ -5,36 +5,25 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, expect
 
 from core.knock_out import KnockedOut, cells_of
-from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
 from ui import head_worths
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.parametrize("page", [DESKTOP, PHONE], indirect=True, ids=["desktop", "phone"]),
 ]
 
 
-@pytest.fixture(params=[(1280, 900), (390, 844)], ids=["desktop", "phone"])
-def page(address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The Attention tab of the shipped run's first example; any error in its console fails the test."""
-    errors: list[str] = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        width, height = request.param
-        page = browser.new_page(viewport={"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        # A page that is left says of what it was still waiting for that it is broken off: no error of the page.
-        is_error = lambda message: message.type == "error" and "AbortError" not in message.text  # noqa: E731
-        page.on("console", lambda message: errors.append(message.text) if is_error(message) else None)
-        page.goto(f"{address}?tab=attention")
-        expect(page.locator("#heads .cell")).to_have_count(30, timeout=20_000)
-        expect(page.locator("#viewer canvas").first).to_be_visible(timeout=20_000)
-        yield page
-        browser.close()
-    assert errors == []
+@pytest.fixture(autouse=True)
+def opened(page: Page) -> None:
+    """The Attention tab of the shipped run's first example."""
+    open_tab(page, "Attention")
+    expect(page.locator("#heads .cell")).to_have_count(30)
+    expect(page.locator("#viewer canvas.map")).to_be_visible()
 
 
 def cell(page: Page, name: str):
@@ -53,7 +42,7 @@ def test_a_head_is_knocked_out_measured_shared_and_put_back(page: Page):
     expect(rows.nth(1)).to_contain_text("without cross.1.2 (zero)")
     expect(rows.nth(1)).to_contain_text("✗ wrong")
     expect(rows.nth(1).locator(".differs")).to_contain_text("first difference")
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(NOTHING_SIDEWAYS)
 
     page.get_by_role("button", name="Measure all heads").click()
     expect(page.locator("#heads .intact")).to_contain_text("With all heads: 100 % of 500", timeout=30_000)
@@ -62,7 +51,9 @@ def test_a_head_is_knocked_out_measured_shared_and_put_back(page: Page):
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
 
     expect(page).to_have_url(re.compile("without=cross.1.2"))
-    page.goto(page.url)  # as a copied link does
+    address = page.url
+    page.goto("about:blank")  # a copied link is opened in a new page
+    page.goto(address)
     expect(rows.nth(1)).to_contain_text("without cross.1.2 (zero)", timeout=20_000)
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "true")

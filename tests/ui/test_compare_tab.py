@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import gradio as gr
 import pytest
 import torch
 
@@ -114,16 +113,14 @@ def test_what_cannot_be_compared_gets_a_reason(comparer: Comparer, chosen, reaso
     assert last[3]["interactive"] is True
 
 
-def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(comparer: Comparer):
+def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(shelf: Runs):
     asked = {"compare": f"fast,gone,rev-seed-0,fast,<script>,{'x' * 5000}"}
-    assert comparer.opened(asked) == (ticks("fast", "rev-seed-0"), False)
-    assert comparer.opened(asked | {"tab": "compare"}) == (ticks("fast", "rev-seed-0"), True)
-    assert comparer.opened({"tab": "compare", "compare": "fast"}) == (ticks("fast"), False)
-    assert comparer.opened({}) == (ticks(), False)
-    *_, last = comparer.reopened(ticks("fast", "rev-seed-0"), True)
-    assert last[2]["runs"][0]["run"] == "fast"
-    (only,) = comparer.reopened(ticks("fast", "rev-seed-0"), False)
-    assert only == [gr.skip()] * 5
+    two = ["fast", "rev-seed-0"]
+    assert compare_tab.ticks_of(shelf, asked) == {"chosen": two, "at_once": False}
+    assert compare_tab.ticks_of(shelf, asked | {"tab": "compare"}) == {"chosen": two, "at_once": True}
+    one = {"tab": "compare", "compare": "fast"}
+    assert compare_tab.ticks_of(shelf, one) == {"chosen": ["fast"], "at_once": False}
+    assert compare_tab.ticks_of(shelf, {}) == {"chosen": [], "at_once": False}
 
 
 @pytest.mark.parametrize(

@@ -103,10 +103,14 @@ async function refresh() {
 }
 
 function takeValue() {
-  chosen = props.value?.chosen ?? [];
+  const { chosen: ticked = [], at_once: atOnce = false } = props.value ?? {};
+  chosen = ticked;
   showTicks();
+  if (!atOnce) return;
+  props.value = { chosen }; // once is enough
+  trigger("begin", {});
 }
 
-chosen = props.value?.chosen ?? [];
+takeValue();
 keepAsking(refresh);
 watch("value", takeValue);
