@@ -17,7 +17,7 @@ from core.history import History
 from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
 from core.replay import Replay
-from core.run_folder import RunError, RunFolder, RunInfo, check_resumable, list_runs
+from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.tasks import Task, build_task
 
 CACHED_FILES = 500
@@ -150,7 +150,9 @@ class Runs:
             return Progress(self.info(name), steps)
         with self._lock:
             place = self._waiting.index(name) + 1 if name in self._waiting else None
-        return Progress(self.info(name), steps, place, live.steps_per_second())
+        info = self.info(name)
+        rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive its training
+        return Progress(info, steps, place, rate)
 
     def history(self, name: str) -> History:
         """Return a run's figures; RunError if there is no such run."""
