@@ -1,16 +1,19 @@
-"""``analyse``: every head of a run in numbers, from its own decodes of held-out test sequences."""
+"""``analyse``: every head of a run in numbers, from its own decodes of held-out test sequences, and without it."""
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator
 
 import pandas as pd
+from tqdm import tqdm
 
 from core.analysis import measure_heads
 from core.commands.evaluate import check_sequences
-from core.run_folder import DEFAULT_ROOT
-from core.runs import Runs
-from core.tasks import fixed_pairs
+from core.knock_out import KnockedOut, cells_of, knock_out_table, remembered_grid
+from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.runs import Published, Runs
+from core.tasks import Batch, fixed_pairs
 
 Write = Callable[[pd.DataFrame], list[str]]
 
@@ -19,24 +22,45 @@ produced, read: attention on the input token that the token produced, or read, c
 AER: alignment error rate of the largest weights, for the one and the other; * best of its column
 entropy: 0 on one token, 1 evenly spread; offset: the largest weight's commonest, from the token read (pos: positional)
 largest: mean of the largest weight; nearest: the most similar head of the layer, and its distance from 0 to 1
-BOS, EOS, PAD: attention on these. Attention shows where a head looked, not by itself why the model answered so."""
+BOS, EOS, PAD: attention on these; without: exact match with zeros in place of what the head makes.
+Attention shows where a head looked, not by itself why the model answered so; the last column tests it."""
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line a head: whether it looks where the answer comes from, how sharply, and how like the others."""
+    """Print a line a head: whether it looks where the answer comes from, how sharply, how like the others; its worth."""
     check_sequences(options.sequences)
-    published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
+    root = options.checkpoints or DEFAULT_ROOT
+    published = Runs(root).published(options.run)
     pairs = fixed_pairs(published.task, options.sequences, split="test")
-    table = measure_heads(published.model, published.task, pairs)
+    cells = _knocked_out(published, pairs, RunFolder(root, options.run))
+    table = measure_heads(published.model, published.task, pairs).merge(_without(cells), on=["block", "layer", "head"])
     print(f"run {published.run} ({published.preset.name}), best weights, from step {published.step}")
     print(f"attention while writing {len(pairs)} held-out sequences, free-running\n")
     for line in _lines(table):
         print(line)
+    layers = _without(cells, layers=True)
+    worth = ", ".join(f"{layer.block}.{layer.layer} {layer.exact_match_without:.1%}" for layer in layers.itertuples())
+    print(f"\nexact match: {cells[0].intact:.1%} with all heads; without a whole layer's: {worth}")
     print(f"\n{HOW_TO_READ}")
     if options.json:
         said = {"run": published.run, "preset": published.preset.name, "step": published.step, "sequences": len(pairs)}
-        print(json.dumps(said | {"heads": _records(table)}))
+        said |= {"exact_match": cells[0].intact, "heads": _records(table), "layers": _records(layers)}
+        print(json.dumps(said))
     return 0
+
+
+def _knocked_out(published: Published, pairs: Batch, folder: RunFolder) -> list[KnockedOut]:
+    """Decode the pairs without each head, with a bar; what was measured before is remembered."""
+    cells = remembered_grid(folder.knock_out, published.model, pairs, step=published.step)
+    count = len(cells_of(published.model.heads))
+    return list(tqdm(cells, desc="knocking out", total=count, unit="head", file=sys.stderr, leave=False))
+
+
+def _without(cells: list[KnockedOut], *, layers: bool = False) -> pd.DataFrame:
+    """Return exact match without each head, or without each whole layer, as ``exact_match_without``."""
+    table = knock_out_table(cells).drop(columns="change").rename(columns={"exact_match": "exact_match_without"})
+    whole = table["head"] == 0
+    return table[whole].drop(columns="head") if layers else table[~whole]
 
 
 def _records(table: pd.DataFrame) -> list[dict]:
@@ -95,4 +119,5 @@ COLUMNS: tuple[tuple[str, Write], ...] = (
     ("BOS", _percent("on_bos")),
     ("EOS", _percent("on_eos")),
     ("PAD", _percent("on_pad")),
+    ("without", _percent("exact_match_without")),
 )
