@@ -53,6 +53,11 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, t
     viewer.locator(".tile").nth(1).click()
     title = "Decoder self-attention, layer 1 of 1, head 2, training step 120"
     expect(viewer.locator(".title")).to_have_text(title)
+    without = page.locator("#heads").get_by_role("button", name="without decoder.1.2:")
+    without.click()
+    expect(without).to_have_attribute("aria-pressed", "true")
+    expect(page).to_have_url(re.compile("without=decoder.1.2"))
+    expect(viewer.locator(".title")).to_have_text(title)
     viewer.get_by_role("button", name="Copy link").click()
     link = viewer.locator(".link").input_value()
     heading = viewer.locator("#attention-of").text_content()
@@ -64,11 +69,14 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, t
     expect(viewer.locator("#attention-of")).to_have_text(heading)
     expect(viewer.locator(".probes input").nth(3)).to_be_checked()
     expect(viewer.locator(".tile").nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(without).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#attention-edited")).to_contain_text("without decoder.1.2 (zero)")
 
     viewer.get_by_role("button", name="Play").click()
     expect(when).to_have_text("step 400 of 400")
     viewer.get_by_role("radio", name="this decode").check()
     expect(viewer.locator("#attention-of")).to_contain_text("Attention of 4 8 2 9 →")
+    expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")
 
 
 def test_an_answer_is_written_step_by_step(page: Page):
