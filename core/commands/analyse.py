@@ -27,7 +27,7 @@ Attention shows where a head looked, not by itself why the model answered so; th
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a line a head: whether it looks where the answer comes from, how sharply, how like the others; its worth."""
+    """Print a line a head: where it looks, how sharply, how like the others, and what goes without it."""
     check_sequences(options.sequences)
     root = options.checkpoints or DEFAULT_ROOT
     published = Runs(root).published(options.run)
