@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
 
 from core.config import Preset, load_preset
@@ -21,8 +22,8 @@ class ReplayCost:
     """A preset trained in full, recorded in a folder each time.
 
     Attributes:
-        seconds, seconds_without: of processor time, for the whole training with and without a replay; evaluations and
-            files are included, waiting for the disk or for other programs is not.
+        seconds, seconds_without: of processor time, for the training with and without a replay, from its second
+            evaluation on; evaluations and files are included, waiting for the disk or for other programs is not.
         snapshots: in the replay at the end.
         bytes_on_disk: of its file.
     """
@@ -45,9 +46,20 @@ def measure_replay(name: str) -> ReplayCost:
     with tempfile.TemporaryDirectory() as root:
         folders = [RunFolder.create(Path(root), preset, name=run) for run in ("with", "without")]
         runs = [_turns(folder, preset, with_snapshots=folder.name == "with") for folder in folders]
-        seconds = [sum(turns) for turns in zip(*zip(*runs, strict=True), strict=True)]
+        seconds = _in_turns(runs)
         replay = Replay.load(folders[0].replay, preset.training.evaluate_every)
         return ReplayCost(name, *seconds, len(replay.snapshots()), folders[0].replay.stat().st_size)
+
+
+def _in_turns(runs: list[Iterator[float]]) -> list[float]:
+    """Return what each took for all its turns but the first, which warms the process up; who begins changes."""
+    turns: list[list[float]] = [[] for _ in runs]
+    for number in count():
+        order = range(len(runs)) if number % 2 else reversed(range(len(runs)))
+        for place in order:
+            turns[place].extend(islice(runs[place], 1))
+        if any(len(taken) <= number for taken in turns):
+            return [sum(taken[1:]) for taken in turns]
 
 
 def _turns(folder: RunFolder, preset: Preset, *, with_snapshots: bool) -> Iterator[float]:
