@@ -45,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
 
     train = commands.add_parser("train", help="train a preset and keep it as a run")
     train.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
+    train.add_argument(
+        "--seeds", type=int, metavar="N", help="train N runs, NAME-seed-0 and so on, from the preset's seed on"
+    )
     _add_preset(train)
     _add_device(train)
     _add_json(train)
@@ -60,6 +63,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_strategy(evaluate)
     _add_json(evaluate)
 
+    analyse = commands.add_parser("analyse", help="measure where every attention head of a run looks")
+    _add_run(analyse)
+    analyse.add_argument("--sequences", type=int, default=1_000, help="test sequences to decode (default: 1000)")
+    _add_json(analyse)
+
+    compare = commands.add_parser("compare", help="compare runs of one task on the same held-out inputs")
+    compare.add_argument(
+        "--runs", required=True, metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …"
+    )
+    compare.add_argument("--sequences", type=int, default=10_000, help="how many inputs (default: 10000)")
+    compare.add_argument(
+        "--lengths", action="store_true", help="also by length, up to twice the longest trained on, 100 inputs each"
+    )
+    _add_json(compare)
+
     perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")
     _add_run(perplexity)
     perplexity.add_argument("--order", type=int, default=MAX_ORDER, help=f"longest n-gram (default: {MAX_ORDER})")
@@ -69,11 +87,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_run(decode)
     decode.add_argument("input", help='for example "4 8 2 9"')
     decode.add_argument("--prefix", default="", metavar="TOKENS", help='what the answer must begin with, e.g. "9 2"')
+    _add_edits(decode)
     _add_strategy(decode)
     _add_json(decode)
 
     bench = commands.add_parser("bench", help="measure how fast something runs on this machine")
-    bench.add_argument("what", choices=["decode"], help="what to measure")
+    bench.add_argument("what", choices=["decode", "replay"], help="what to measure")
     _add_json(bench)
 
     report = commands.add_parser("report", help="measure a run and write a report on it")
@@ -136,6 +155,28 @@ def _add_strategy(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--top-k", metavar="K", help="sample: from the K likeliest tokens (default: 0, all)")
     group.add_argument("--top-p", metavar="P", help="sample: from the likeliest with that share (default: 1, all)")
     group.add_argument("--seed", metavar="N", help="sample: start of the random numbers (default: 0)")
+
+
+def _add_edits(parser: argparse.ArgumentParser) -> None:
+    """Add what can be done to heads; whether the model has them is seen when it is loaded."""
+    group = parser.add_argument_group("what is done to attention heads; each may be given several times")
+    group.add_argument(
+        "--knock-out",
+        action="append",
+        default=[],
+        metavar="HEAD",
+        help="do without a head (cross.2.1), a layer's (cross.2) or a block's (encoder, decoder, cross)",
+    )
+    group.add_argument(
+        "--ablation", choices=("zero", "mean"), default="zero", help="what stands in for its output (default: zero)"
+    )
+    group.add_argument(
+        "--force",
+        action="append",
+        default=[],
+        metavar="HEAD=PATTERN",
+        help='let a cross head look along the "diagonal", the "anti-diagonal" or at "position 3", 0 being BOS',
+    )
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:

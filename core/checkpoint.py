@@ -38,7 +38,7 @@ class CheckpointError(LabError):
 
 def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
     """Write a model's weights, atomically, with JSON facts about them (step, figures)."""
-    _write(path, weights, facts)
+    write_tensors(path, weights, facts)
 
 
 def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
     Raises:
         CheckpointError: the file is missing, damaged, of another format or of another model.
     """
-    tensors, facts = _read(path)
+    tensors, facts = read_tensors(path)
     _fill(model, tensors, path)
     return facts
 
@@ -62,7 +62,7 @@ def save_state(path: Path, state: TrainingState) -> None:
     facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, *_LATER_FIELDS)}
     facts["device"] = state.generator.device.type
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
-    _write(path, tensors, facts)
+    write_tensors(path, tensors, facts)
 
 
 def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingState:
@@ -75,7 +75,7 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingSt
     Raises:
         CheckpointError: the file is missing, damaged, of another format or of another preset.
     """
-    tensors, facts = _read(path)
+    tensors, facts = read_tensors(path)
     state = new_state(preset, device=device)
     _fill(state.model, _below(tensors, "model."), path)
     for name, parameter in state.model.named_parameters():
@@ -94,26 +94,18 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingSt
     return state
 
 
-def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -> None:
-    """Put the random generator where it was, or, if that was on another kind of device, where it is each time."""
-    generator, seed = state.generator, state.preset.training.seed
-    if generator.device.type == device:
-        generator.set_state(saved)
-        return
-    generator.manual_seed(seed * _STEP_STRIDE + state.step)
-    _log.warning(
-        "saved on %s, continued on %s: random numbers are drawn anew, from seed %d and step %d, so the rest of the run "
-        "is not what it would have been on %s",
-        *(device, generator.device.type, seed, state.step, device),
-    )
-
-
-def _write(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+def write_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+    """Write tensors and JSON facts about them into one file, atomically."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomically(path, save(contiguous, metadata={"format": FORMAT, "facts": json.dumps(facts)}))
 
 
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Read what ``write_tensors`` wrote.
+
+    Raises:
+        CheckpointError: the file is missing, damaged or of another format.
+    """
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -126,6 +118,20 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         return tensors, json.loads(metadata["facts"])
     except (KeyError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path.name} does not say what it holds: {error!r}") from error
+
+
+def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -> None:
+    """Put the random generator where it was, or, if that was on another kind of device, where it is each time."""
+    generator, seed = state.generator, state.preset.training.seed
+    if generator.device.type == device:
+        generator.set_state(saved)
+        return
+    generator.manual_seed(seed * _STEP_STRIDE + state.step)
+    _log.warning(
+        "saved on %s, continued on %s: random numbers are drawn anew, from seed %d and step %d, so the rest of the run "
+        "is not what it would have been on %s",
+        *(device, generator.device.type, seed, state.step, device),
+    )
 
 
 def _fill(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:

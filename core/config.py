@@ -60,6 +60,15 @@ class Preset(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _one_table_serves_one_vocabulary(self) -> "Preset":
+        if getattr(self.model, "tied", None) == "all" and not self.task.one_vocabulary:
+            raise ValueError(
+                f"model.tied='all' must be 'none' or 'output' with task.family={self.task.family!r}, "
+                "whose source and target have a vocabulary each"
+            )
+        return self
+
     def with_changes(self, changes: dict[str, Any]) -> "Preset":
         """Return a copy with some values replaced; a section of a new family keeps what both families know.
 

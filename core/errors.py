@@ -9,4 +9,4 @@ class LabError(ValueError):
 
 
 class InputError(LabError):
-    """What was typed is not an input of the task, or too long for the model."""
+    """What was typed is not an input of the task, too long for the model, or about a head that it lacks."""

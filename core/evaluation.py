@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from core.decoding import GREEDY, Strategy, decode
 from core.models import Seq2Seq
+from core.models.heads import NO_EDITS, HeadEdits
 from core.tasks import Batch
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -107,13 +108,15 @@ def exact_match_alone(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREE
     return exact / len(pairs)
 
 
-def count_exact(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int) -> int:
+def count_exact(
+    model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int, edits: HeadEdits = NO_EDITS
+) -> int:
     """Decode pairs, as many at once as memory allows for the strategy, and count those that are written exactly."""
     exact = 0
     at_once = max(1, CHUNK // strategy.rows_per_source)
     for start in range(0, len(pairs), at_once):
         part = pairs[start : start + at_once]
-        decoded = decode(model, part.src, max_steps=max_steps, strategy=strategy)
+        decoded = decode(model, part.src, max_steps=max_steps, strategy=strategy, edits=edits)
         exact += is_exact(decoded.tokens, with_eos(part.tgt_out)).sum().item()
     return exact
 
@@ -131,7 +134,9 @@ def without_padding(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
 
 
 @torch.no_grad()
-def log_prob_of(model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+def log_prob_of(
+    model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor, *, edits: HeadEdits = NO_EDITS
+) -> torch.Tensor:
     """Return how likely a model, in evaluation mode, finds answers, whoever wrote them: log P(tokens | source), nats.
 
     Args:
@@ -142,7 +147,7 @@ def log_prob_of(model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor) -> torc
         (B,) float.
     """
     tgt_in = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
-    log_probs = model(src, tgt_in)[0].log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
+    log_probs = model(src, tgt_in, edits=edits)[0].log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
     return log_probs.masked_fill(tokens == PAD_ID, 0.0).sum(dim=1)
 
 

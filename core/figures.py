@@ -78,12 +78,22 @@ def accuracy_figure(evaluations: Mapping[str, Sequence]) -> Figure:
     return figure
 
 
-def lengths_figure(lengths: Sequence[int], exact: Sequence[float], counts: Sequence[int]) -> Figure:
-    """Draw the share of exact answers (0-1) by the number of symbols in the input, with how many there were of each."""
-    figure, axes = _small_chart("exact match by length, share")
-    bars = axes.bar([str(length) for length in lengths], exact, color=TRAIN_COLOUR)
-    axes.bar_label(bars, [f"n={count}" for count in counts], fontsize=7, padding=2)
-    axes.set(ylim=(0, 1.1), xlabel="symbols in the input")
+def lengths_figure(
+    lengths: Sequence[int], exact: Sequence[float], tokens: Sequence[float], *, trained: tuple[int, int], unit: str
+) -> Figure:
+    """Draw shares (0-1) by the length of the input: of exact answers, and of the answers' tokens that are right.
+
+    Args:
+        trained: the shortest and the longest length trained on, which are shaded.
+        unit: what a length counts.
+    """
+    figure, axes = _small_chart("by length, free-running, share")
+    axes.axvspan(trained[0] - 0.5, trained[1] + 0.5, color="#000000", alpha=0.08, linewidth=0, label="trained on")
+    axes.plot(lengths, tokens, "--", marker=".", color=TRAIN_COLOUR, label="tokens right")
+    axes.plot(lengths, exact, marker="o", markersize=4, color=VALIDATION_COLOUR, label="exact match")
+    axes.set(ylim=(-0.02, 1.02), xlabel=unit)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(fontsize=8)
     return figure
 
 

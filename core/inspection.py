@@ -10,6 +10,7 @@ from core.decoding import GREEDY, BeamNode, Decoded, Strategy, decode
 from core.errors import InputError
 from core.evaluation import log_prob_of
 from core.models import AttentionMaps, Seq2Seq
+from core.models.heads import NO_EDITS, HeadEdits
 from core.tasks import Batch, Task
 from core.vocab import BOS_ID, EOS, EOS_ID, UNK
 
@@ -70,10 +71,11 @@ class Inspection:
         maps: attention of this decode, batch of one; rows are the steps.
         scores: of the cross-attention heads on this decode.
         log_prob: of the answer in the model's own distribution, whatever strategy wrote it; nats.
-        alignment: see ``Task.alignment``; -1 where an answer's symbol has no source of its own.
+        sources: of the right answer's symbols in the input; see ``Task.sources``.
         seconds: the decode took.
         note: what else there is to say about the input, or "".
         strategy: how the tokens were chosen.
+        edits: what was done to heads meanwhile.
         ranked: the best answers of a beam search, the one shown first; empty for other strategies.
         tree: everything a beam search held, parents before their children; empty for other strategies.
     """
@@ -85,11 +87,12 @@ class Inspection:
     steps: tuple[Step, ...]
     maps: AttentionMaps
     scores: list[HeadScore]
-    alignment: list[int]
+    sources: list[list[int]]
     log_prob: float
     seconds: float
     note: str = ""
     strategy: Strategy = GREEDY
+    edits: HeadEdits = NO_EDITS
     ranked: tuple[Ranked, ...] = ()
     tree: tuple[Branch, ...] = ()
 
@@ -109,7 +112,15 @@ class Inspection:
         return frame_labels(self.symbols)
 
 
-def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREEDY, prefix: str = "") -> Inspection:
+def inspect(
+    model: Seq2Seq,
+    task: Task,
+    text: str,
+    *,
+    strategy: Strategy = GREEDY,
+    prefix: str = "",
+    edits: HeadEdits = NO_EDITS,
+) -> Inspection:
     """Decode what a person typed and record it all.
 
     Args:
@@ -117,10 +128,11 @@ def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREED
         text: as typed.
         strategy: how the tokens are chosen.
         prefix: what the answer must begin with, as typed.
+        edits: what is done to heads meanwhile.
 
     Raises:
-        InputError: the text is not an input of this task, the prefix none of its answers, or either is too long for
-            the model; the message says why.
+        InputError: the text is not an input of this task, the prefix none of its answers, either is too long for the
+            model, or it lacks a head that something is to be done to; the message says why.
     """
     typed = task.read(text)
     positions = len(typed) + 2
@@ -142,12 +154,14 @@ def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREED
         prefix=forced,
         num_candidates=NUM_CANDIDATES,
         need_weights=True,
+        edits=edits,
     )
     seconds = time.perf_counter() - started
     tokens = task.tgt_vocab.decode(decoded.tokens[0].tolist())
     stopped = bool(decoded.stopped[0])
     return Inspection(
         strategy=strategy,
+        edits=edits,
         ranked=_ranked(task, decoded),
         tree=_tree(task, decoded),
         symbols=symbols,
@@ -157,8 +171,8 @@ def inspect(model: Seq2Seq, task: Task, text: str, *, strategy: Strategy = GREED
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps,
         scores=score_decoded(task, Batch(src, src), decoded),
-        alignment=task.alignment(symbols),
-        log_prob=log_prob_of(model, src, decoded.tokens).item(),
+        sources=task.sources(symbols),
+        log_prob=log_prob_of(model, src, decoded.tokens, edits=edits).item(),
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
     )

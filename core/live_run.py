@@ -10,6 +10,7 @@ from filelock import FileLock
 from core.config import Preset
 from core.history import History
 from core.recording import continued_state, copy_of_weights, failure_noted, train_recorded
+from core.replay import Replay
 from core.run_folder import RunFolder, Status
 from core.training import EvaluationEvent, Event, StepEvent, TrainingState
 
@@ -24,6 +25,7 @@ class LiveRun:
         stop: set it to ask the run to stop after its present step.
         info: status and figures as of the last event.
         history: figures by step, growing.
+        replay: attention over the training, growing.
         published: the step of the latest copy of the weights, and the copy, which is never written to again; None
             before the first.
     """
@@ -33,6 +35,7 @@ class LiveRun:
         self.stop = threading.Event()
         self.info = folder.info()
         self.history = History.load(folder.metrics, preset.training.steps)
+        self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
         self.published: tuple[int, dict[str, torch.Tensor]] | None = None
         self._published_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
@@ -53,6 +56,7 @@ class LiveRun:
             self.folder,
             state,
             self.history,
+            replay=self.replay,
             should_stop=self.stop.is_set,
             on_event=lambda event: self._watch(event, state),
         )

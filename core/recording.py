@@ -10,6 +10,7 @@ from core.checkpoint import load_state, save_state, save_weights
 from core.divergence import all_finite
 from core.history import History
 from core.models import count_parameters
+from core.replay import Replay
 from core.run_folder import RunFolder, RunInfo
 from core.training import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, new_state, train
 
@@ -20,8 +21,10 @@ SECONDS_BETWEEN_FLUSHES = 0.5
 class Recorder:
     """Writes one run's events to its folder; whoever has it holds the folder's lock."""
 
-    def __init__(self, folder: RunFolder, state: TrainingState, history: History) -> None:
+    def __init__(self, folder: RunFolder, state: TrainingState, history: History, replay: Replay | None = None) -> None:
         self.folder, self.state, self.history = folder, state, history
+        self.replay = replay or Replay.load(folder.replay, state.preset.training.evaluate_every)
+        self.replay.rewind(state.evaluated_step)
         self._info = folder.info()
         self._lines: list[str] = []
         self._best: tuple[dict[str, torch.Tensor], dict] | None = None
@@ -39,6 +42,8 @@ class Recorder:
             self._lines.append(line)
         if isinstance(event, EvaluationEvent) and event.is_best:
             self._best = (copy_of_weights(self.state.model), _facts(event))
+        if isinstance(event, EvaluationEvent) and event.snapshot:
+            self.replay.add(event.snapshot)
         if isinstance(event, EvaluationEvent) and time.monotonic() - self._saved > SECONDS_BETWEEN_SAVES:
             self._save("training")
         elif time.monotonic() - self._flushed > SECONDS_BETWEEN_FLUSHES:
@@ -53,6 +58,7 @@ class Recorder:
             save_weights(self.folder.best, *self._best)
             self._best = None
         self._flush()
+        self.replay.save(self.folder.replay)  # before the state, which must not be ahead of it
         if all_finite(self.state.model):  # else there is nothing to continue from but what was saved before
             save_state(self.folder.last, self.state)
         self._write_info(status, message)
@@ -86,19 +92,21 @@ def train_recorded(
     state: TrainingState,
     history: History,
     *,
+    replay: Replay | None = None,
     should_stop: Callable[[], bool],
     on_event: Callable[[Event], None],
 ) -> RunInfo:
     """Train from ``state`` to the end, or until asked to stop, keeping everything in the folder.
 
     Args:
+        replay: what to add snapshots to; None goes on with those in the folder.
         should_stop: asked after every step.
         on_event: told every event, after it was kept.
 
     Returns:
         The run's last status and figures. An exception leaves the run marked failed, and is raised on.
     """
-    recorder = Recorder(folder, state, history)
+    recorder = Recorder(folder, state, history, replay)
     with failure_noted(folder):
         for event in train(state):
             recorder.keep(event)

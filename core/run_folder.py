@@ -5,6 +5,8 @@ run.json             status and latest figures (``RunInfo``)
 metrics.jsonl        one line a step, one an evaluation (``History``)
 best.safetensors     the weights with the lowest validation loss
 last.safetensors     everything needed to continue
+replay.safetensors   attention of fixed inputs over the training (``Replay``)
+knock_out.json       exact match without each head, measured before (``core.knock_out``)
 report/              what ``python -m core report`` wrote
 """
 
@@ -104,9 +106,19 @@ class RunFolder:
         return self.path / "last.safetensors"
 
     @property
+    def replay(self) -> Path:
+        """Where the attention over the training is, or will be."""
+        return self.path / "replay.safetensors"
+
+    @property
     def metrics(self) -> Path:
         """Where the figures are, or will be."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def knock_out(self) -> Path:
+        """Where exact match without each head is remembered, or will be."""
+        return self.path / "knock_out.json"
 
     @property
     def report(self) -> Path:

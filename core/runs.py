@@ -16,11 +16,13 @@ from core.file_cache import FileCache
 from core.history import History
 from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
-from core.run_folder import RunError, RunFolder, RunInfo, check_resumable, list_runs
+from core.replay import Replay
+from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.tasks import Task, build_task
 
 CACHED_FILES = 500
 CACHED_HISTORIES = 16
+CACHED_REPLAYS = 8
 CACHED_MODELS = 16
 _log = logging.getLogger(__name__)
 
@@ -80,6 +82,7 @@ class Runs:
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
+        self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
         self._best: FileCache[Published] = FileCache(CACHED_MODELS)
         self._reported: set[str] = set()
         self._latest: OrderedDict[str, Published] = OrderedDict()
@@ -147,7 +150,9 @@ class Runs:
             return Progress(self.info(name), steps)
         with self._lock:
             place = self._waiting.index(name) + 1 if name in self._waiting else None
-        return Progress(self.info(name), steps, place, live.steps_per_second())
+        info = self.info(name)
+        rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive its training
+        return Progress(info, steps, place, rate)
 
     def history(self, name: str) -> History:
         """Return a run's figures; RunError if there is no such run."""
@@ -156,6 +161,14 @@ class Runs:
             return live.history
         folder, steps = RunFolder(self.root, name), self.preset(name).training.steps
         return self._histories.get(folder.metrics, lambda: History.load(folder.metrics, steps))
+
+    def replay(self, name: str) -> Replay:
+        """Return a run's attention over its training; RunError if there is no such run."""
+        live = self._live.get(name)
+        if live is not None:
+            return live.replay
+        folder, every = RunFolder(self.root, name), self.preset(name).training.evaluate_every
+        return self._replays.get(folder.replay, lambda: Replay.load(folder.replay, every))
 
     def published(self, name: str) -> Published:
         """Return a model of a run to decode with: a training run's latest weights, else its best.
@@ -170,6 +183,11 @@ class Runs:
         if not folder.best.exists():
             raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
         return self._best.get(folder.best, lambda: _load_best(folder, preset))
+
+    def has_weights(self, name: str) -> bool:
+        """Tell whether ``published`` has a model of a run to give; RunError if the name is none a run can have."""
+        live = self._live.get(name)
+        return (live is not None and live.published is not None) or RunFolder(self.root, name).best.exists()
 
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait for them to be saved; for the end of the process."""

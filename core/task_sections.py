@@ -22,6 +22,7 @@ class SequencesConfig(Section):
     """What the tasks have in common whose answer is made of the input's symbols."""
 
     num_symbols: ClassVar[int]
+    one_vocabulary: ClassVar[bool] = True  # of source and target
     size_field: ClassVar[str] = "max_length"
 
     family: str
@@ -99,6 +100,7 @@ class WordsConfig(SequencesConfig):
 class AdditionConfig(Section):
     """Sums of two whole numbers."""
 
+    one_vocabulary: ClassVar[bool] = True
     size_field: ClassVar[str] = "max_digits"
 
     family: Literal["addition"] = "addition"
@@ -129,6 +131,7 @@ class PatternsConfig(Section):
     """A repeated motif, to be continued."""
 
     num_symbols: ClassVar[int] = 10
+    one_vocabulary: ClassVar[bool] = True
 
     family: Literal["patterns"] = "patterns"
     min_motif: Annotated[int, Field(ge=1, le=10, description="symbols in the shortest motif")] = 2
@@ -176,6 +179,7 @@ class PatternsConfig(Section):
 class NumberWordsConfig(Section):
     """Numbers in English words, to be translated."""
 
+    one_vocabulary: ClassVar[bool] = False
     size_field: ClassVar[str] = "max_number"
 
     family: Literal["number-words"] = "number-words"
@@ -210,6 +214,7 @@ class NumberWordsConfig(Section):
 class TextConfig(Section):
     """Lines of text, to be written character by character."""
 
+    one_vocabulary: ClassVar[bool] = True
     size_field: ClassVar[str] = "max_length"
 
     family: Literal["text"] = "text"

@@ -17,6 +17,7 @@ from core.evaluation import Evaluation, evaluate
 from core.models import Seq2Seq, build_model
 from core.objective import training_loss
 from core.optim import build_optimizer, clip_gradients
+from core.probes import Probes, Snapshot, is_kept
 from core.schedules import learning_rate_at, teacher_forcing_at
 from core.tasks import Batch, Epochs, FreshBatches, Task, build_task, fixed_pairs, training_batches
 from core.vocab import PAD_ID
@@ -47,12 +48,14 @@ class EvaluationEvent:
 
     Attributes:
         train_loss: mean of the training losses since the evaluation before; None at the first.
+        snapshot: attention of fixed probe inputs; None at evaluations that a long run leaves out.
     """
 
     step: int
     evaluation: Evaluation
     is_best: bool
     train_loss: float | None
+    snapshot: Snapshot | None = None
 
 
 @dataclass(frozen=True)
@@ -113,11 +116,14 @@ def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
     return TrainingState(preset, task, model, optimizer, generator)
 
 
-def train(state: TrainingState) -> Iterator[Event]:
+def train(state: TrainingState, *, with_snapshots: bool = True) -> Iterator[Event]:
     """Train from where ``state`` is to the preset's last step.
 
     Updates ``state`` in place before each event. The model is evaluated before the first step, every
     ``evaluate_every`` steps and after the last.
+
+    Args:
+        with_snapshots: whether evaluations come with the attention of the probe inputs; they change nothing else.
 
     Yields:
         A ``StepEvent`` an update, an ``EvaluationEvent`` an evaluation, one ``EndEvent`` last.
@@ -133,11 +139,12 @@ def train(state: TrainingState) -> Iterator[Event]:
         seed=config.seed,
         device=device,
     )
+    probes = Probes(state.task, state.model) if with_snapshots else None
     state.model.train()
     while True:
         due = state.step % config.evaluate_every == 0 or state.step == config.steps
         if due and state.evaluated_step != state.step:
-            yield _evaluate(state, validation)
+            yield _evaluate(state, validation, probes)
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return
@@ -217,9 +224,12 @@ def _diverged(
     return EndEvent(state.step, "diverged", message)
 
 
-def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
+def _evaluate(state: TrainingState, validation: Batch, probes: Probes | None) -> EvaluationEvent:
     started = time.perf_counter()
+    config = state.preset.training
     evaluation = evaluate(state.model, validation)
+    kept = probes and (is_kept(state.step, every=config.evaluate_every) or state.step == config.steps)
+    snapshot = probes.snapshot(state.model, state.step) if kept else None
     is_best = evaluation.loss < state.best_loss
     if is_best:
         state.best_loss, state.best_step = evaluation.loss, state.step
@@ -229,4 +239,4 @@ def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
     state.evaluated_step = state.step
     state.loss_sum = 0.0
     state.seconds += time.perf_counter() - started
-    return EvaluationEvent(state.step, evaluation, is_best, train_loss)
+    return EvaluationEvent(state.step, evaluation, is_best, train_loss, snapshot)

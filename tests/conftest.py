@@ -9,11 +9,19 @@ import torch
 from hypothesis import settings
 
 from core.config import Preset, load_preset
+from core.models.heads import NO_EDITS, HeadEdits
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.vocab import PAD_ID
 
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Share the whole suite among the cores; run a part of it, or what is to print (``-s``), in this process."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
+    return None if whole and config.option.capture != "no" else 0  # None: as many as there are cores
+
 
 SMALL = {
     "model.d_model": 16,
@@ -82,7 +90,7 @@ class ScriptedModel(Seq2Seq):
         super().__init__()
         self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(

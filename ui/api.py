@@ -4,13 +4,18 @@ from typing import Any
 
 import gradio as gr
 
+from core.comparison import as_data
 from core.config import load_preset
 from core.decoding import GREEDY, Strategy, parse_strategy
 from core.errors import InputError
 from core.inspection import inspect
+from core.knock_out import read_ablation
 from core.report import write_report
 from core.runs import Runs
+from ui.compare_tab import events_of
 from ui.errors import shown
+from ui.head_edits import ALL_HEADS, AskedEdits, from_text
+from ui.head_worths import knocked_out
 from ui.preset_form import CPU
 from ui.report_tab import SEQUENCES
 from ui.views import BLOCK_NAMES, Block, Seen, answer_value, progress_since, run_list, viewer_value
@@ -41,16 +46,32 @@ def expose(runs: Runs) -> None:
         """Return where a run stands, and its figures after a step."""
         return progress_since(runs, run, since_step=since_step, since_evaluation=since_step)
 
-    def decode(run: str, input: str, strategy: dict[str, Any] | None = None, prefix: str = "") -> dict[str, Any]:
+    def decode(
+        run: str,
+        input: str,
+        strategy: dict[str, Any] | None = None,
+        prefix: str = "",
+        knock_out: str = "",
+        force: str = "",
+        ablation: str = "zero",
+    ) -> dict[str, Any]:
         """Let a run answer an input: output, expected, correct, the likeliest tokens of each step, and n-best.
 
         A strategy looks like {"kind": "beam", "beam_size": 4} or {"kind": "sample", "temperature": 0.8, "seed": 1}.
+        Heads are knocked out as in "cross.2.1, cross.1", with their mean in place of their output if ablation is
+        "mean", and forced as in "cross.2.1=anti-diagonal, cross.1.2=position 3".
         """
-        return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix))
+        asked = from_text(run, knock_out, force, read_ablation(ablation))
+        return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
 
-    def attention(run: str, input: str, block: Block, layer: int) -> dict[str, Any]:
-        """Decode an input and return every head of one layer: encoder, decoder or cross; layers from 1."""
-        seen = _see(runs, run, input)
+    def attention(
+        run: str, input: str, block: Block, layer: int, knock_out: str = "", force: str = "", ablation: str = "zero"
+    ) -> dict[str, Any]:
+        """Decode an input and return every head of one layer: encoder, decoder or cross; layers from 1.
+
+        Heads are knocked out and forced as for decode; where a knocked-out head looked is told all the same.
+        """
+        seen = _see(runs, run, input, asked=from_text(run, knock_out, force, read_ablation(ablation)))
         if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
             raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
         return viewer_value(seen, block, layer)
@@ -60,16 +81,37 @@ def expose(runs: Runs) -> None:
         written = write_report(runs, run, sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
+    def compare(names: list[str]) -> dict[str, Any]:
+        """Compare runs of one task on the same held-out inputs: figures, wins and losses of every two, by length."""
+        *_, found = events_of(runs, names)
+        return as_data(found)
+
+    def knock_out(run: str, ablation: str = "zero") -> dict[str, Any]:
+        """Measure exact match on held-out inputs without each head, and without each layer: head 0.
+
+        The first call takes seconds or more; its result is kept with the run.
+        """
+        return knocked_out(runs, run, read_ablation(ablation))
+
     for function in (list_runs, train, stop, resume, progress, decode, attention):
         gr.api(shown(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
-    gr.api(shown(report), api_name="report", **CPU)
+    for function in (report, compare, knock_out):
+        gr.api(shown(function), api_name=function.__name__, **CPU)
 
 
 def _layers(seen: Seen) -> str:
     return ", ".join(f"{seen.layers(block)} {block} layers" for block in BLOCK_NAMES)
 
 
-def _see(runs: Runs, run: str, text: str, strategy: Strategy = GREEDY, prefix: str = "") -> Seen:
+def _see(
+    runs: Runs,
+    run: str,
+    text: str,
+    strategy: Strategy = GREEDY,
+    prefix: str = "",
+    asked: AskedEdits = ALL_HEADS,
+) -> Seen:
     published = runs.published(run)
-    inspection = inspect(published.model, published.task, text, strategy=strategy, prefix=prefix)
+    edits = asked.on(published)
+    inspection = inspect(published.model, published.task, text, strategy=strategy, prefix=prefix, edits=edits)
     return Seen(run, published.step, inspection)

@@ -1,7 +1,9 @@
-"""The Attention tab: every head of every layer, for the decode that just happened."""
+"""The Attention tab: every head of every layer, for the decode that just happened and over the training."""
 
 import base64
+import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import gradio as gr
@@ -9,82 +11,55 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.figures import as_png, attention_figure
-from ui.components import attention_viewer, notice
-from ui.views import BLOCK_NAMES, Block, Seen, viewer_value
+from core.runs import Runs
+from ui.blocks import Block
+from ui.components import attention_viewer
+from ui.maps import attention_value, replay
+from ui.views import Seen
 
 MAX_PICTURE_SIDE = 128
-NOTHING_SEEN = {"text": "Nothing decoded yet. Type a sequence under Decode."}
 
 
 @dataclass(frozen=True)
 class AttentionTab:
-    """The parts of the tab that other tabs set."""
+    """The part of the tab that other tabs set."""
 
-    heading: gr.HTML
-    block: gr.Radio
-    layer: gr.Radio
     viewer: gr.HTML
 
     @property
     def all(self) -> list:
         """Everything that a new decode changes, in the order of ``attention_of``."""
-        return [self.heading, self.block, self.layer, self.viewer]
+        return [self.viewer]
 
 
-def build(seen: gr.State) -> AttentionTab:
-    """Build the tab and let its radios redraw it."""
-    heading = notice(value=NOTHING_SEEN, elem_id="attention-of")
-    with gr.Row():
-        block = gr.Radio(
-            [(name, key) for key, name in BLOCK_NAMES.items()],
-            value="cross",
-            label="Which attention",
-            elem_id="block",
-            interactive=True,
-            scale=3,
-        )
-        layer = gr.Radio(["1"], value="1", label="Layer", elem_id="layer", interactive=True, scale=1)
-    viewer = attention_viewer(picture)
-    tab = AttentionTab(heading, block, layer, viewer)
-    gr.on(
-        [block.input, layer.input],
-        attention_of,
-        [seen, block, layer],
-        tab.all,
-        show_progress="hidden",
-        trigger_mode="always_last",
-        api_visibility="private",
-    )
-    return tab
+def build(runs: Runs) -> AttentionTab:
+    """Build the tab: one component, which keeps what is looked at in the page's address."""
+    return AttentionTab(attention_viewer(picture, partial(replay, runs)))
 
 
 def attention_of(
-    seen: Seen | None, block: Block, layer: str | None, *, head: int | None = None, row: int | None = None
+    seen: Seen | None,
+    block: Block | None = None,
+    layer: int | None = None,
+    *,
+    run: str | None = None,
+    head: int | None = None,
+    row: int | None = None,
 ) -> list[Any]:
-    """Return what the tab shows of a decode: heading, block, layer and heads.
+    """Return what the tab is given of a decode.
 
-    A block or layer that this model does not have gives way to one that it has; None asks for the last layer.
+    Args:
+        block, layer, head, row: what of it to show, layer and head numbered from 1, rows from 0; what is left out
+            stays as the visitor chose it, and what this model does not have gives way to what it has.
+        run: the current run, where there is no decode.
     """
     if seen is None:
-        return [NOTHING_SEEN, gr.skip(), gr.skip(), None]
-    blocks = [(name, key) for key, name in BLOCK_NAMES.items() if seen.layers(key)]
-    block, number = place_in(seen, block, layer)
-    count = seen.layers(block)
-    shown = seen.inspection
-    what = f"{' '.join(shown.symbols)} → {' '.join(shown.output)}"
-    return [
-        {"text": f"Attention of {what}, by {seen.run} after {seen.step} steps"},
-        gr.update(choices=blocks, value=block),
-        gr.update(choices=[str(each + 1) for each in range(count)], value=str(number)),
-        viewer_value(seen, block, number, head=head, row=row),
-    ]
-
-
-def place_in(seen: Seen, block: Block, layer: str | None) -> tuple[Block, int]:
-    """Return the block and the layer that are shown of a decode when these are asked for."""
-    block = block if seen.layers(block) else seen.source_block
-    count = seen.layers(block)
-    return block, int(layer) if layer and layer.isdigit() and 1 <= int(layer) <= count else count
+        return [{"run": run, "decode": None, "open": {}}]
+    asked = {"block": block, "layer": layer, "head": head, "row": row}
+    opened = {name: value for name, value in asked.items() if value is not None}
+    if opened:
+        opened["at"] = time.time_ns() // 1_000_000  # to look at the same place again is something new
+    return [attention_value(seen, opened)]
 
 
 Cell = Annotated[list[int], Field(min_length=2, max_length=2)]

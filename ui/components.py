@@ -37,23 +37,23 @@ def charts(progress: ServerFunction, *, value: dict[str, Any] | None = None, ele
     return _component("charts", scripts, {"progress": progress}, value, elem_id)
 
 
-def attention_viewer(
-    picture: ServerFunction | None,
-    compact: bool = False,
-    *,
-    value: dict[str, Any] | None = None,
-    elem_id: str | None = None,
-) -> gr.HTML:
-    """All heads of one layer as thumbnails, and the chosen head large (not when `compact`).
+def attention_viewer(picture: ServerFunction, replay: ServerFunction, *, elem_id: str = "viewer") -> gr.HTML:
+    """Every head of a decode or, step by step, of the training: all as thumbnails, one large.
 
-    `picture` draws one head for download: `{"png": base64}` or `{"error": text}`; None when compact.
-    Event: `.pick(fn)` with `evt.head`, counted from 1.
+    Value: `{"run": id, "decode": {…} or None, "open": {…}}`, see `ui/maps.py`. `picture` draws one head for download:
+    `{"png": base64}` or `{"error": text}`. `replay` returns what is new of a run. What is looked at is kept in the
+    page's address and read from there when the page opens.
     """
-    if elem_id is None:
-        elem_id = "mini-viewer" if compact else "viewer"
-    functions = {} if picture is None else {"picture": picture}
-    scripts = ["attention_map.js", "viewer.js"]
-    return _component("viewer", scripts, functions, value, elem_id, compact=compact)
+    scripts = ["attention_map.js", "thumbnails.js", "maps.js", "history.js", "plot.js", "view_state.js", "choice.js"]
+    scripts += ["heads_grid.js", "large_map.js", "writing.js", "replay_charts.js", "replay.js", "viewer.js"]
+    functions = {"picture": picture, "replay": replay}
+    return _component("viewer", scripts, functions, None, elem_id, styles=["thumbnails.css"])
+
+
+def glance(*, elem_id: str = "mini-viewer") -> gr.HTML:
+    """The heads of one layer as thumbnails, to click. Event: `.pick(fn)` with `evt.head`, counted from 1."""
+    scripts = ["attention_map.js", "thumbnails.js", "glance.js"]
+    return _component("glance", scripts, {}, None, elem_id, styles=["thumbnails.css"])
 
 
 def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str = "report") -> gr.HTML:
@@ -62,6 +62,28 @@ def report_view(saved: ServerFunction, bundle: ServerFunction, *, elem_id: str =
     `saved` returns `{"html": text}`, `bundle` `{"zip": base64}`, either `{"error": text}`.
     """
     return _component("report", ["report.js"], {"saved": saved, "bundle": bundle}, None, elem_id)
+
+
+def run_picker(list_runs: ServerFunction, *, elem_id: str = "run-picker") -> gr.HTML:
+    """Runs by task, to tick those to be compared. Value: `{"chosen": [id]}`, which the visitor's ticks change.
+
+    Event: `.begin(fn)`, when a value with `"at_once": True` arrives.
+    """
+    return _component("run_picker", ["run_picker.js"], {"list_runs": list_runs}, {"chosen": []}, elem_id)
+
+
+def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
+    """Runs side by side. Value: `comparison.as_data`, or `{"progress": {"done": share, "run": id}}` until then."""
+    scripts = ["history.js", "plot.js", "series_chart.js", "run_comparison.js"]
+    return _component("run_comparison", scripts, {}, None, elem_id)
+
+
+def failure_gallery(*, elem_id: str = "failures") -> gr.HTML:
+    """What a run got wrong, in groups. Value: `report.gallery_as_data` with run, summary and advice, or progress.
+
+    Event: `.look(fn)` with `evt.run, evt.text, evt.step`: an input, and the step, counted from 0, that went wrong.
+    """
+    return _component("failure_gallery", ["failure_gallery.js"], {}, None, elem_id)
 
 
 def answer(*, value: dict[str, Any] | None = None, elem_id: str = "answer") -> gr.HTML:
@@ -78,8 +100,20 @@ def beam_tree(*, value: dict[str, Any] | None = None, elem_id: str = "beam-tree"
 
 
 def comparison(*, value: dict[str, Any] | None = None, elem_id: str = "comparison") -> gr.HTML:
-    """Answers to one input in several ways, the first difference from the first of them marked; hidden without."""
+    """Answers to one input in several ways, the first difference from the first of them marked; hidden without.
+
+    Event: `.press(fn)` when the button is pressed that the value may name.
+    """
     return _component("comparison", ["comparison.js"], {}, value, elem_id)
+
+
+def heads(*, value: dict[str, Any] | None = None, elem_id: str = "heads") -> gr.HTML:
+    """What a model gets right without each head, as a grid of buttons; see `ui/heads_panel.py` for the value.
+
+    Set apart from the value: `edits`, what is done to heads now, and `measuring`, whether cells are still to come.
+    Event: `.toggle(fn)` with `evt.name`, such as `cross.2.1` or `cross.2`.
+    """
+    return _component("heads", ["heads.js"], {}, value, elem_id, edits={"out": [], "forced": {}}, measuring=False)
 
 
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
@@ -93,14 +127,15 @@ def _component(
     functions: dict[str, ServerFunction],
     value: dict[str, Any] | None,
     elem_id: str,
+    styles: list[str] | None = None,
     **props: Any,
 ) -> gr.HTML:
-    """Put `name.html`, `name.css` and the scripts together into one component."""
+    """Put `name.html`, `name.css`, the scripts and the styles of shared parts together into one component."""
     colours = f"const COLOURS = {_read('colours.json').strip()};\n"
     return gr.HTML(
         value,
         html_template=_read(f"{name}.html"),
-        css_template=_read("shared.css") + _read(f"{name}.css"),
+        css_template="".join(map(_read, ["shared.css", *(styles or []), f"{name}.css"])),
         js_on_load=colours + "\n".join(_read(script) for script in ["shared.js", *scripts]),
         server_functions=[_named(function, called) for called, function in functions.items()],
         apply_default_css=False,

@@ -1,6 +1,7 @@
 """The Decode tab: type an input, see the answer and how sure the model was at every step."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -11,7 +12,8 @@ from core.inspection import inspect
 from core.runs import Runs
 from core.tasks import build_task
 from ui import strategy_form
-from ui.components import answer, attention_viewer, beam_tree, comparison, notice
+from ui.components import answer, beam_tree, comparison, glance, notice
+from ui.head_edits import ALL_HEADS, AskedEdits
 from ui.strategy_form import StrategyForm
 from ui.views import Seen, answer_value, comparison_value, tree_value, viewer_value
 
@@ -27,6 +29,7 @@ class DecodeTab:
     examples: gr.Dataset
     strategy: StrategyForm
     message: gr.HTML
+    edited: gr.HTML
     answer: gr.HTML
     tree: gr.HTML
     glance: gr.HTML
@@ -56,25 +59,33 @@ def build() -> DecodeTab:
     )
     form = strategy_form.build()
     message = notice(elem_id="decode-message")
+    edited = comparison(elem_id="decode-edited")
     with gr.Row():
         with gr.Column(scale=5, min_width=320):
             shown = answer()
             tree = beam_tree()
         with gr.Column(scale=2, min_width=300):
-            glance = attention_viewer(None, compact=True)
+            heads = glance()
     with gr.Row(elem_classes="actions"):
         side_by_side = gr.Button("All strategies side by side", size="sm", elem_id="side-by-side", min_width=200)
     rows = comparison()
-    return DecodeTab(text, button, examples, form, message, shown, tree, glance, side_by_side, rows)
+    return DecodeTab(text, button, examples, form, message, edited, shown, tree, heads, side_by_side, rows)
 
 
 def decode(
-    runs: Runs, run: str | None, text: str, kind: str = "greedy", prefix: str = "", *values: Any
+    runs: Runs,
+    run: str | None,
+    text: str,
+    kind: str = "greedy",
+    prefix: str = "",
+    *values: Any,
+    asked: AskedEdits = ALL_HEADS,
 ) -> tuple[Seen | None, list[Any]]:
     """Let the current run answer an input.
 
     Args:
         kind, prefix, values: what the controls of the strategy hold; without values, the kind's defaults.
+        asked: what is done to heads meanwhile; then the answer with all heads is looked into too.
 
     Returns:
         What was seen (None where nothing could be), and the values of ``DecodeTab.results``.
@@ -84,20 +95,23 @@ def decode(
     try:
         strategy = strategy_form.strategy_in(kind, values or _defaults())
         published = runs.published(run)
-        inspection = inspect(published.model, published.task, text, strategy=strategy, prefix=prefix or "")
-        seen = Seen(run, published.step, inspection)
+        look = partial(inspect, published.model, published.task, text, strategy=strategy, prefix=prefix or "")
+        inspection = look(edits=asked.on(published))
+        seen = Seen(run, published.step, inspection, asked, look() if asked else None)
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, *NOTHING]
     which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
+    which += f", {asked}" if asked else ""
     block = seen.source_block
-    glance = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
-    return seen, [{"text": which}, answer_value(seen), tree_value(seen), glance, None]
+    heads = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
+    return seen, [{"text": which}, answer_value(seen), tree_value(seen), heads, None]
 
 
-def compare(runs: Runs, run: str | None, text: str, prefix: str, *values: Any) -> tuple[Any, Any]:
+def compare(runs: Runs, run: str | None, asked: AskedEdits, text: str, prefix: str, *values: Any) -> tuple[Any, Any]:
     """Let the current run answer an input by every kind of strategy; return what is wrong, and what to show.
 
     Args:
+        asked: what is done to heads meanwhile.
         values: what the controls of the settings hold, of all kinds.
     """
     if run is None:
@@ -105,13 +119,12 @@ def compare(runs: Runs, run: str | None, text: str, prefix: str, *values: Any) -
     try:
         published = runs.published(run)
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
-        inspections = [
-            inspect(published.model, published.task, text, strategy=strategy, prefix=prefix or "")
-            for strategy in strategies
-        ]
+        look = partial(inspect, published.model, published.task, text, prefix=prefix or "")
+        edits = asked.of_run(run).on(published)
+        inspections = [look(strategy=strategy, edits=edits) for strategy in strategies]
     except LabError as error:
         return {"text": str(error), "problem": True}, None
-    return gr.skip(), comparison_value(inspections)
+    return gr.skip(), comparison_value(inspections, asked.of_run(run))
 
 
 def _defaults() -> list[Any]:

@@ -6,22 +6,35 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
+from core.decoding import GREEDY
 from core.run_folder import ACTIVE
 from core.runs import Runs
-from ui import api, attention_tab, decode_tab, report_tab, strategy_form, train_tab
-from ui.attention_tab import attention_of, place_in
-from ui.components import run_bar
+from ui import (
+    api,
+    attention_tab,
+    compare_tab,
+    decode_tab,
+    head_edits,
+    heads_panel,
+    report_tab,
+    strategy_form,
+    train_tab,
+)
+from ui.attention_tab import attention_of
+from ui.components import comparison, run_bar
 from ui.errors import shown
+from ui.head_edits import ALL_HEADS, AskedEdits
 from ui.preset_form import QUIET
 from ui.scripts import script
-from ui.views import BLOCK_NAMES, Block, Seen, run_list
+from ui.views import Seen, run_list
 
 MAX_INPUT = 2_000
-TABS = ("train", "decode", "attention", "report")  # their ids; their names are the same words
+TABS = ("train", "decode", "attention", "report", "compare")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
 also one still in training. **Attention**: see where every head looked during that very decode. **Report**: have the run
-measured on inputs it has never seen, and read how good it is and what its attention does.
+measured on inputs it has never seen, and read how good it is and what its attention does. **Compare**: put runs of one
+task side by side on the same inputs: who is right where the other is wrong, and how far beyond the trained lengths.
 A run goes on when this page is closed; open the page again and it is there.
 """
 
@@ -30,7 +43,7 @@ def build_page(runs: Runs) -> gr.Blocks:
     """Build the whole page over some runs."""
     with gr.Blocks(title="Attention Lab", analytics_enabled=False) as page:
         api.expose(runs)  # first, so that the page's own events do not take its names
-        run, seen = gr.State(None), gr.State(None)
+        run, seen, edits = gr.State(None), gr.State(None), gr.State(ALL_HEADS)
         with gr.Row(elem_id="header"):
             gr.Markdown("# Attention Lab\nTrain a small model, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
@@ -42,24 +55,28 @@ def build_page(runs: Runs) -> gr.Blocks:
             with gr.Tab("Decode", id="decode"):
                 decode = decode_tab.build()
             with gr.Tab("Attention", id="attention"):
-                attention = attention_tab.build(seen)
+                edited = comparison(elem_id="attention-edited")
+                attention = attention_tab.build(runs)
+                heads = heads_panel.build(runs, run, edits, [decode.edited, edited], ends=[run.change, bar.status])
             with gr.Tab("Report", id="report"):
                 report = report_tab.build(runs, run)
+            with gr.Tab("Compare", id="compare"):
+                compare = compare_tab.build(runs)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
         theme.click(None, None, None, js=script("switch_theme"), api_visibility="private")
         address.change(None, address, address, js=script("keep_address"), api_visibility="private")
 
-        view = [run, decode.text, attention.block, attention.layer, *decode.strategy.all]
-        decoded = [seen, *decode.results, *attention.all, address]
+        view = [run, decode.text, edits, *decode.strategy.all]
+        decoded = [seen, *decode.results, edits, *heads.of_decode, *attention.all, address]
         answer = partial(_answer, runs)
         chosen = [each.input for each in (decode.strategy.kind, *decode.strategy.controls)]
         asked = [decode.button.click, decode.text.submit, decode.strategy.prefix.submit, *chosen]
         gr.on(asked, answer, view, decoded, concurrency_limit=4, trigger_mode="always_last", **QUIET)
         decode.side_by_side.click(
             partial(decode_tab.compare, runs),
-            [run, decode.text, decode.strategy.prefix, *decode.strategy.controls],
+            [run, edits, decode.text, decode.strategy.prefix, *decode.strategy.controls],
             [decode.message, decode.comparison],
             concurrency_limit=4,
             **QUIET,
@@ -67,31 +84,38 @@ def build_page(runs: Runs) -> gr.Blocks:
         decode.examples.click(lambda sample: sample[0], decode.examples, decode.text, **QUIET).then(
             answer, view, decoded, **QUIET
         )
+        for change in heads.changed:
+            change.then(answer, view, decoded, concurrency_limit=4, **QUIET)
         run.change(
             shown(partial(_follow, runs)),
-            run,
-            [bar, decode.examples, *train.of_run, *report.of_run],
+            [run, edits],
+            [bar, decode.examples, *train.of_run, *report.of_run, *heads.of_run],
             concurrency_limit=None,
             **QUIET,
         ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
         bar.pick(_picked, None, run, **QUIET)
         bar.status(
-            lambda current: [*train_tab.run_shown(runs, current), *report_tab.run_shown(runs, current)],
-            run,
-            [*train.of_run, *report.of_run],
+            partial(_shown_of_run, runs),
+            [run, edits],
+            [*train.of_run, *report.of_run, *heads.of_run],
             **QUIET,
         ).then(answer, view, decoded, **QUIET)
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
-        gr.on([attention.block.input, attention.layer.input], _address, view, address, **QUIET)
+
+        def look_at_failure(run: str | None, event: gr.EventData) -> list[Any]:
+            return _look_at_failure(runs, run, event)
+
+        report.gallery.look(
+            look_at_failure, run, [tabs, decode.text, *decode.strategy.all, *decoded], concurrency_limit=4, **QUIET
+        )
 
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opened = page.load(
-            open_page, None, [run, tabs, decode.text, attention.block, attention.layer, *decode.strategy.all], **QUIET
-        )
+        opens = [run, tabs, decode.text, edits, *decode.strategy.all, compare]
+        opened = page.load(open_page, None, opens, **QUIET)
         train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
         page.load(None, None, None, js=script("keep_tab"), api_visibility="private")
     return page
@@ -101,18 +125,17 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
     """Open the page where its address says, else where something happens, else at the shipped run."""
     run = _run_to_open(runs, asked.get("run"))
     live = run is not None and runs.info(run).status in ACTIVE
-    layer = asked.get("layer", "") if asked.get("layer", "").isdecimal() else None
     strategy = strategy_form.from_query(asked)
     text = asked.get("input", "")[:MAX_INPUT] or (decode_tab.examples_of(runs, run)[0][0] if run else "")
     return [
         run,
         gr.Tabs(selected=asked["tab"] if asked.get("tab") in TABS else "train" if live or run is None else "decode"),
         text,
-        asked["block"] if asked.get("block") in BLOCK_NAMES else "cross",
-        gr.update(choices=[layer], value=layer) if layer else gr.update(value=None),
+        head_edits.from_query(asked, run),
         strategy.kind,
         asked.get("prefix", "")[:MAX_INPUT],
         *strategy_form.controls_for(strategy),
+        compare_tab.ticks_of(runs, asked),
     ]
 
 
@@ -133,48 +156,67 @@ def _picked(event: gr.EventData) -> str:
     return str(event.run)
 
 
-def _follow(runs: Runs, run: str | None) -> list[Any]:
-    """Show another run everywhere: in the bar, the examples, the Train and the Report tab."""
+def _follow(runs: Runs, run: str | None, asked: AskedEdits) -> list[Any]:
+    """Show another run everywhere: in the bar, the examples, the Train, the Report and the Attention tab."""
     examples = gr.Dataset(samples=decode_tab.examples_of(runs, run))
-    return [{"current": run}, examples, *train_tab.run_shown(runs, run), *report_tab.run_shown(runs, run)]
+    return [{"current": run}, examples, *_shown_of_run(runs, run, asked)]
 
 
-def _answer(runs: Runs, run: str | None, text: str, block: str, layer: str | None, *chosen: Any) -> list[Any]:
+def _shown_of_run(runs: Runs, run: str | None, asked: AskedEdits) -> list[Any]:
+    return [
+        *train_tab.run_shown(runs, run),
+        *report_tab.run_shown(runs, run),
+        *heads_panel.run_shown(runs, run, asked),
+    ]
+
+
+def _answer(runs: Runs, run: str | None, text: str, asked: AskedEdits = ALL_HEADS, *chosen: Any) -> list[Any]:
     """Decode the current input with the current run, and show it in both tabs.
 
     Args:
+        asked: what is done to heads; dropped if it is of another run or cannot be done.
         chosen: what the controls of the strategy hold: kind, prefix, settings.
     """
-    seen, results = decode_tab.decode(runs, run, text or "", *chosen)
-    shown = attention_of(seen, block, layer)
-    if seen:  # the address tells what is shown: this model may not have what was asked for
-        block, number = place_in(seen, block, layer)
-        layer = str(number) if layer else None
-    return [seen, *results, *shown, _address(run, text, block, layer, *chosen)]
+    done, problem = heads_panel.checked(runs, run, asked)
+    seen, results = decode_tab.decode(runs, run, text or "", *chosen, asked=done)
+    kept = gr.skip() if done == asked else done
+    shown = [*heads_panel.decode_shown(seen, done, problem), *attention_of(seen, run=run)]
+    return [seen, *results, kept, *shown, _address(run, text, done, *chosen)]
 
 
-def _address(run: str | None, text: str, block: str, layer: str | None, *chosen: Any) -> str:
-    """Return the query that opens this view again."""
-    view = {"run": run, "input": text, "block": block, "layer": layer}
+def _address(run: str | None, text: str, asked: AskedEdits, *chosen: Any) -> str:
+    """Return the query that opens this decode again; the Attention tab adds what of it is looked at."""
+    view = {"run": run, "input": text} | asked.of_run(run).as_query()
     if chosen:
         kind, prefix, *values = chosen
         view |= strategy_form.as_query(kind, prefix, values)
     return urlencode({name: value for name, value in view.items() if value})
 
 
-def _source(seen: Seen | None) -> Block:
-    return seen.source_block if seen else "cross"
-
-
 def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [
-        gr.Tabs(selected="attention"),
-        *attention_of(seen, _source(seen), None, row=int(event.step)),
-    ]
+    return [gr.Tabs(selected="attention"), *_attention_at(seen, row=int(event.step))]
 
 
 def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
-    return [
-        gr.Tabs(selected="attention"),
-        *attention_of(seen, _source(seen), None, head=int(event.head)),
-    ]
+    return [gr.Tabs(selected="attention"), *_attention_at(seen, head=int(event.head))]
+
+
+def _attention_at(seen: Seen | None, **place: int) -> list[Any]:
+    """Open the last layer that looks at the input."""
+    block = seen.source_block if seen else None
+    return attention_of(seen, block, seen.layers(block) if seen else None, **place)
+
+
+def _look_at_failure(runs: Runs, run: str | None, event: gr.EventData) -> list[Any]:
+    """Decode a failure again, as it was found, with all heads; show the attention of the step that went wrong."""
+    if event.run != run:
+        raise gr.Error(
+            "These failures are of another run than the current one; find them again.", print_exception=False
+        )
+    text = str(event.text)[:MAX_INPUT]
+    seen, results = decode_tab.decode(runs, run, text)
+    last = len(seen.inspection.steps) - 1 if seen else 0  # weights in training may write less by now
+    shown = _attention_at(seen, row=min(int(event.step), last))
+    strategy = ["greedy", "", *strategy_form.controls_for(GREEDY)]
+    decoded = [seen, *results, ALL_HEADS, *heads_panel.decode_shown(seen, ALL_HEADS), *shown]
+    return [gr.Tabs(selected="attention"), text, *strategy, *decoded, _address(run, text, ALL_HEADS)]

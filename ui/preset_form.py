@@ -94,7 +94,11 @@ def build(first: Preset, start: Callable[[Preset], str], run: gr.State) -> Form:
     controls: list[Component] = []
     for section in SECTIONS:
         with gr.Accordion(section.capitalize(), open=False, elem_id=f"section-{section}"), gr.Row(elem_classes="grid"):
-            controls += [control(setting) for setting in settings if setting.section == section]
+            controls += [
+                control(setting, visible=setting.applies_to(first))
+                for setting in settings
+                if setting.section == section
+            ]
     small: dict[str, Any] = {"size": "sm", "min_width": 110}
     with gr.Row(elem_classes="actions"):
         train = gr.Button("Train", variant="primary", interactive=False, elem_id="train", min_width=100)

@@ -1,4 +1,4 @@
-"""The Report tab: measure the current run and read, or take away, what was found."""
+"""The Report tab: measure the current run and read, or take away, what was found; its failures, one by one."""
 
 import base64
 import io
@@ -16,6 +16,7 @@ from core.errors import LabError
 from core.report import FIGURES_FILE, PAGE_FILE, REPORT_FILES, write_report
 from core.run_folder import ACTIVE, RunFolder
 from core.runs import Runs
+from ui import failures_section
 from ui.components import notice, report_view
 from ui.preset_form import CPU, QUIET
 
@@ -26,15 +27,16 @@ NO_RUN = {"text": "No run yet: train one first."}
 
 @dataclass(frozen=True)
 class ReportTab:
-    """The parts of the tab that the page sets when the current run changes."""
+    """The parts of the tab that the page sets when the current run changes, and the failures, which it opens."""
 
     message: gr.HTML
     view: gr.HTML
+    gallery: gr.HTML
 
     @property
     def of_run(self) -> list:
         """Everything that follows the current run, in the order of ``run_shown``."""
-        return [self.message, self.view]
+        return [self.message, self.view, self.gallery]
 
 
 def build(runs: Runs, run: gr.State) -> ReportTab:
@@ -42,8 +44,10 @@ def build(runs: Runs, run: gr.State) -> ReportTab:
     with gr.Row(elem_classes="actions"):
         button = gr.Button("Write report", variant="primary", elem_id="write-report", min_width=130)
     message = notice(elem_id="report-message")
+    with gr.Accordion("Failures, one by one", open=False, elem_id="failures-section"):
+        gallery = failures_section.build(runs, run)
     view = report_view(partial(saved, runs), partial(bundle, runs))
-    tab = ReportTab(message, view)
+    tab = ReportTab(message, view, gallery)
     button.click(_measuring, run, [message, button], **QUIET).then(
         partial(write, runs), run, message, **QUIET, **CPU
     ).then(partial(_written, runs), run, [button, view], **QUIET)
@@ -63,15 +67,15 @@ def write(runs: Runs, run: str | None) -> dict[str, Any]:
 
 
 def run_shown(runs: Runs, run: str | None) -> list[Any]:
-    """Return what the tab shows of the current run: whether there is a report, and which."""
+    """Return what the tab shows of the current run: whether there is a report, and which; no failures yet."""
     if run is None:
-        return [NO_RUN, EMPTY]
+        return [NO_RUN, EMPTY, None]
     folder = RunFolder(runs.root, run).report
     if not (folder / PAGE_FILE).is_file():
         text = f"No report on {run} yet. Writing one measures it on {SEQUENCES:,} held-out inputs: a few seconds."
-        return [{"text": text}, {"run": run, "written": None}]
+        return [{"text": text}, {"run": run, "written": None}, None]
     text = f"This report is of other weights than {run} has now; write it again." if _is_old(runs, run, folder) else ""
-    return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}]
+    return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}, None]
 
 
 def _is_old(runs: Runs, run: str, folder: Path) -> bool:

@@ -39,8 +39,19 @@ class TrainTab:
 
 def build(runs: Runs, run: gr.State) -> TrainTab:
     """Build the tab and wire its own events; ``run`` holds the current run's name."""
-    preset = gr.Radio(preset_names(), value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=True)
-    form = preset_form.build(load_preset(FIRST_PRESET), runs.start, run)
+    of_families = presets_of_families()
+    first = load_preset(FIRST_PRESET)
+    family = gr.Radio(
+        [(name.replace("-", " "), name) for name in of_families],
+        value=first.task.family,
+        label="What to learn",
+        elem_id="family",
+        interactive=False,
+    )
+    preset = gr.Radio(
+        of_families[first.task.family], value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=False
+    )
+    form = preset_form.build(first, runs.start, run)
     with gr.Row(elem_classes="actions"):
         stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
         resume = gr.Button("Resume", interactive=False, elem_id="resume", min_width=100)
@@ -50,9 +61,10 @@ def build(runs: Runs, run: gr.State) -> TrainTab:
         reuse = gr.Button("Use this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
     tab = TrainTab(form, stop, resume, settings, drawn)
 
+    form.opens(family.input, partial(family_draft, of_families), [family, form.draft])
     form.opens(preset.input, picked_draft, [preset, form.draft])
     form.opens(reuse.click, partial(reused_draft, runs), [run, form.draft])
-    form.edition.change(preset_choice, form.draft, preset, **QUIET)
+    form.edition.change(partial(preset_choice, of_families), form.draft, [family, preset], **QUIET)
     for button, action in ((stop, runs.stop), (resume, runs.resume)):
         button.click(shown(action), run, None, **QUIET).then(partial(run_shown, runs), run, tab.of_run, **QUIET)
     return tab
@@ -91,11 +103,27 @@ def reused_draft(runs: Runs, run: str | None, draft: Draft) -> Draft:
     return draft.next(runs.preset(run)) if run else draft
 
 
-def preset_choice(draft: Draft) -> Any:
-    """Show a draft's preset among the radios, also one that was loaded from a file."""
-    names = preset_names()
-    known = names if draft.base.name in names else [*names, draft.base.name]
-    return gr.update(choices=known, value=draft.base.name)
+def family_draft(of_families: dict[str, list[str]], family: str, draft: Draft) -> Draft:
+    """Return a draft that opens with the first preset of a family of tasks."""
+    return picked_draft(of_families[family][0], draft)
+
+
+def preset_choice(of_families: dict[str, list[str]], draft: Draft) -> list[Any]:
+    """Show a draft's family and preset among the radios, also a preset that was loaded from a file."""
+    family, name = draft.base.task.family, draft.base.name
+    names = of_families.get(family, [])
+    known = names if name in names else [*names, name]
+    return [gr.update(value=family, interactive=True), gr.update(choices=known, value=name, interactive=True)]
+
+
+def presets_of_families() -> dict[str, list[str]]:
+    """Return the names of the presets by family of tasks, the family of the first preset first."""
+    families: dict[str, list[str]] = {load_preset(FIRST_PRESET).task.family: []}
+    for name in preset_names():
+        families.setdefault(load_preset(name).task.family, []).append(name)
+    for names in families.values():
+        names.sort(key=lambda name: name != FIRST_PRESET)
+    return families
 
 
 class ProgressRequest(BaseModel):

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,40 +12,26 @@ from core.config import ConfigError, Preset, load_preset
 from core.decoding import Strategy
 from core.inspection import Inspection
 from core.runs import Progress, Runs
+from ui.blocks import BLOCK_NAMES, Block, columns_of, how_to_read, source_block
+from ui.head_edits import ALL_HEADS, AskedEdits
 
-Block = Literal["encoder", "decoder", "cross"]
-BLOCK_NAMES: dict[Block, str] = {
-    "cross": "cross-attention",
-    "decoder": "decoder self-attention",
-    "encoder": "encoder self-attention",
-}
 LISTED_RUNS = 50
-_HOW_TO_READ: dict[Block, str] = {
-    "cross": "Each row is one step of writing the answer, labelled with the token it produced and the one it had just "
-    "read; the columns are the input. A dark cell means that this step looked at that input token. Rows sum to 1. "
-    "Attention shows where a head looked, not by itself why the model answered as it did.",
-    "decoder": "Each row is one step of writing the answer; the columns are the tokens it had read by then, so "
-    "everything above the diagonal is empty: a step cannot see what is yet to come. Rows sum to 1.",
-    "encoder": "Each row is an input token, the columns are the input tokens it looked at while the encoder made sense "
-    "of the whole. Rows sum to 1.",
-}
-_HOW_TO_READ_WITHOUT_ENCODER = (
-    "Each row is one step of writing the answer, labelled with the token it produced and the one it had just read; the "
-    "columns are the input and, behind it, the tokens of the answer read by then. This model reads its input as the "
-    "beginning of what it writes. Rows sum to 1."
-)
-_WITHOUT_ENCODER_ATTENTION = (
-    " This model reads its input token by token, so a column stands for everything read up to its token."
-)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The current decode: which run answered, with the weights of which step, and what was seen."""
+    """The current decode: which run answered, with the weights of which step, and what was seen.
+
+    Attributes:
+        asked: what was done to heads meanwhile.
+        intact: the same decode with all heads as they are, where something was done to some.
+    """
 
     run: str
     step: int
     inspection: Inspection
+    asked: AskedEdits = ALL_HEADS
+    intact: Inspection | None = None
 
     def layers(self, block: Block) -> int:
         """Return how many layers have maps of a kind; 0 where the model has no such attention."""
@@ -55,7 +41,12 @@ class Seen:
     @property
     def source_block(self) -> Block:
         """The kind of attention that looks at the input while the answer is written."""
-        return "cross" if self.layers("cross") else "decoder"
+        return source_block(self.blocks)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """The kinds of attention that the model has."""
+        return [block for block in BLOCK_NAMES if self.layers(block)]
 
 
 def run_list(runs: Runs) -> dict[str, Any]:
@@ -165,47 +156,66 @@ def tree_value(seen: Seen) -> dict[str, Any] | None:
     return {"nodes": nodes} if nodes else None
 
 
-def comparison_value(inspections: Sequence[Inspection]) -> dict[str, Any]:
-    """Return decodes of one input for the comparison component."""
+def comparison_value(inspections: Sequence[Inspection], asked: AskedEdits = ALL_HEADS) -> dict[str, Any]:
+    """Return decodes of one input by several strategies for the comparison component."""
+    edits = f", {asked}" if asked else ""
     return {
-        "input": inspections[0].symbols,
-        "rows": [
-            {
-                "strategy": _in_words(each.strategy),
-                "output": each.output,
-                "correct": each.correct,
-                "stopped": each.stopped,
-                "log_prob": each.log_prob,
-            }
-            for each in inspections
-        ],
+        "heading": f"Side by side: {' '.join(inspections[0].symbols)}{edits}",
+        "note": "Marked: where an answer first differs from the first one. Log P is the log-probability of the whole "
+        "answer in the model's own distribution, in nats, whatever wrote it.",
+        "rows": [_row(_in_words(each.strategy), each) | {"log_prob": each.log_prob} for each in inspections],
     }
 
 
-def viewer_value(seen: Seen, block: Block, layer: int, *, head: int | None = None, row: int | None = None) -> dict:
-    """Return one layer's heads for the attention viewer; layer and head are numbered from 1."""
+def edited_value(seen: Seen | None) -> dict[str, Any] | None:
+    """Return a decode with and without what was done to heads, for the comparison component; None if nothing was."""
+    if seen is None or seen.intact is None:
+        return None
+    return {
+        "heading": "",
+        "note": "",
+        "rows": [_row("with all heads", seen.intact), _row(str(seen.asked), seen.inspection)],
+        "button": "Restore all heads",
+    }
+
+
+def viewer_value(seen: Seen, block: Block, layer: int) -> dict[str, Any]:
+    """Return one layer's heads, with what is to be known to read them; layer and head are numbered from 1."""
     inspection = seen.inspection
     weights = getattr(inspection.maps, block)[layer - 1, 0].numpy()  # (H, Tq, Tk)
     scores = {score.head: score for score in inspection.scores if score.layer == layer and block == seen.source_block}
     layers = seen.layers(block)
     return {
         "title": f"{BLOCK_NAMES[block].capitalize()}, layer {layer} of {layers}",
-        "caption": _caption(seen, block),
+        "caption": how_to_read(block, seen.blocks),
         "block": block,
         "layer": layer,
         "rows": _row_labels(inspection, block),
         "columns": _columns(seen, block),
         "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
         "uniform": next(iter(scores.values())).uniform if scores else None,
-        "marked": _true_cells(inspection) if block == seen.source_block else [],
-        "selected": head or _best_head(scores),
-        "row": row,
+        "marked": true_cells_of(inspection) if block == seen.source_block else [],
+        "selected": _best_head(scores),
     }
+
+
+def true_cells_of(inspection: Inspection) -> list[list[int]]:
+    """Return the [step, source column] cells of a decode's map where the symbols of its answer come from."""
+    return [list(cell) for cell in true_cells(inspection.sources, steps=len(inspection.steps))]
 
 
 def _in_words(strategy: Strategy) -> str:
     changed = strategy.model_dump(exclude={"kind"}, exclude_defaults=True)
     return ", ".join([strategy.kind, *(f"{name.replace('_', ' ')} {value:g}" for name, value in changed.items())])
+
+
+def _row(label: str, inspection: Inspection) -> dict[str, Any]:
+    return {
+        "label": label,
+        "output": inspection.output,
+        "correct": inspection.correct,
+        "stopped": inspection.stopped,
+    }
 
 
 def _message(progress: Progress) -> str:
@@ -214,27 +224,15 @@ def _message(progress: Progress) -> str:
     return progress.info.message
 
 
-def _caption(seen: Seen, block: Block) -> str:
-    if not seen.layers("cross"):
-        return _HOW_TO_READ_WITHOUT_ENCODER
-    return _HOW_TO_READ[block] + ("" if seen.layers("encoder") else _WITHOUT_ENCODER_ATTENTION)
-
-
 def _columns(seen: Seen, block: Block) -> list[str]:
     source, read = seen.inspection.source_labels, [step.read for step in seen.inspection.steps]
-    if block != "decoder":
-        return source
-    return read if seen.layers("cross") else [*source, *read]
+    return {"source": source, "read": read, "source and read": [*source, *read]}[columns_of(block, seen.blocks)]
 
 
 def _row_labels(inspection: Inspection, block: Block) -> list[dict[str, str]]:
     if block == "encoder":
         return [{"token": token} for token in inspection.source_labels]
     return [{"produced": step.produced, "read": step.read} for step in inspection.steps]
-
-
-def _true_cells(inspection: Inspection) -> list[list[int]]:
-    return [list(cell) for cell in true_cells(inspection.alignment, steps=len(inspection.steps))]
 
 
 def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str, Any]:

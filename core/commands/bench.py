@@ -1,4 +1,4 @@
-"""``bench``: how fast a model writes on this machine."""
+"""``bench``: how fast a model writes on this machine, and what keeping a replay costs."""
 
 import argparse
 import json
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from core.commands.replay_cost import PRESETS, measure_replay, print_cost
 from core.config import load_preset
 from core.decoding import GREEDY, Beam, Strategy, decode
 from core.models import Seq2Seq, build_model, count_parameters
@@ -50,15 +51,31 @@ class Figures:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure untrained models that are kept from ending, and print a table."""
-    torch.set_num_threads(1)  # one token is too little work to share; and figures can be compared
+    """Measure on one thread, so that figures can be compared, and print a table."""
+    torch.set_num_threads(1)
+    made = _bench_decode() if options.what == "decode" else _bench_replay()
+    if options.json:
+        print(json.dumps({"benchmark": options.what, "threads": 1} | made))
+    return 0
+
+
+def _bench_decode() -> dict[str, Any]:
+    """Measure untrained models that are kept from ending."""
     measured = [measure(name, _endless(changes)) for name, changes in MODELS.items()]
     print(f"decoding on the CPU, 1 thread, medians of {ROUNDS} rounds")
     for figures in measured:
         _print(figures)
-    if options.json:
-        print(json.dumps({"benchmark": options.what, "threads": 1, "models": [asdict(each) for each in measured]}))
-    return 0
+    return {"models": [asdict(each) for each in measured]}
+
+
+def _bench_replay() -> dict[str, Any]:
+    """Train presets with and without a replay."""
+    print("training on the CPU, 1 thread, with and without a replay in turns")
+    measured = []
+    for preset in PRESETS:
+        measured.append(measure_replay(preset))
+        print_cost(measured[-1])
+    return {"presets": [asdict(each) | {"share": each.share} for each in measured]}
 
 
 def measure(name: str, model: Seq2Seq) -> Figures:

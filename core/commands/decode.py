@@ -5,16 +5,22 @@ import json
 
 from core.commands.strategy_options import strategy_in_words, strategy_of
 from core.decoding import GREEDY
+from core.errors import InputError
 from core.inspection import Inspection, Step, inspect
+from core.knock_out import read_edits
+from core.models.heads import HeadEdits
 from core.run_folder import DEFAULT_ROOT
-from core.runs import Runs
+from core.runs import Published, Runs
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the answer, the expected one, the best of a beam search, and how sure the model was at each step."""
     strategy = strategy_of(options)
     published = Runs(options.checkpoints or DEFAULT_ROOT).published(options.run)
-    seen = inspect(published.model, published.task, options.input, strategy=strategy, prefix=options.prefix)
+    edits = _edits_of(options, published)
+    seen = inspect(
+        published.model, published.task, options.input, strategy=strategy, prefix=options.prefix, edits=edits
+    )
     text = published.task.text
     print(f"input     {' '.join(seen.symbols)}")
     print(f"output    {text(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
@@ -23,6 +29,8 @@ def run(options: argparse.Namespace) -> int:
         print(f"note      {seen.note}")
     if strategy != GREEDY:
         print(f"strategy  {strategy_in_words(strategy)}")
+    if str(edits):
+        print(f"heads     {edits}")
     for place, answer in enumerate(seen.ranked, start=1):
         end = "" if answer.stopped else "  (did not stop)"
         print(f"best {place:4}  {' '.join(answer.output)}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
@@ -31,6 +39,19 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(as_json(seen)))
     return 0
+
+
+def _edits_of(options: argparse.Namespace, published: Published) -> HeadEdits:
+    """Read what is to be done to the run's heads; InputError if it cannot be done."""
+    if options.ablation == "mean" and not options.knock_out:
+        raise InputError("--ablation=mean is about heads that are knocked out, so it needs --knock-out")
+    return read_edits(
+        published.model,
+        published.task,
+        knock_out=options.knock_out,
+        force=options.force,
+        ablation=options.ablation,
+    )
 
 
 def _step_in_words(step: Step) -> str:
@@ -43,6 +64,7 @@ def _step_in_words(step: Step) -> str:
 
 def as_json(seen: Inspection) -> dict:
     """Return a decode as plain data: input, output, expected, correct, and each step's token and probability."""
+    edits = seen.edits
     return {
         "input": " ".join(seen.symbols),
         "output": " ".join(seen.output),
@@ -51,6 +73,9 @@ def as_json(seen: Inspection) -> dict:
         "stopped": seen.stopped,
         "note": seen.note,
         "strategy": seen.strategy.model_dump(),
+        "knock_out": [str(head) for head in edits.knocked_out],
+        "ablation": edits.ablation if edits.knocked_out else None,
+        "force": {str(head): str(pattern) for head, pattern in edits.forced},
         "steps": [
             {
                 "token": step.produced,

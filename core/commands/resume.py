@@ -4,7 +4,7 @@ import argparse
 
 import torch
 
-from core.commands.train import train_with_bar
+from core.commands.train import told, train_with_bar
 from core.devices import device_named
 from core.history import History
 from core.recording import continued_state
@@ -19,4 +19,4 @@ def run(options: argparse.Namespace) -> int:
     torch.set_num_threads(state.threads)  # or the rest would not be the same bit for bit
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
-    return train_with_bar(folder, state, history, as_json=options.json)
+    return told(train_with_bar(folder, state, history), as_json=options.json)

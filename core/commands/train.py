@@ -6,6 +6,7 @@ import json
 import signal
 import sys
 import threading
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,40 @@ from tqdm import tqdm
 from core import bounded_yaml
 from core.config import ConfigError, Preset, load_preset, load_preset_file
 from core.devices import device_named
+from core.errors import InputError
 from core.history import History
 from core.recording import train_recorded
-from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.run_folder import DEFAULT_ROOT, RunError, RunFolder
+from core.spread import Spread, spread_of
 from core.training import EvaluationEvent, Event, StepEvent, TrainingState, new_state
+
+MAX_SEEDS = 100
+SPREAD = {  # figures told over seeds: their names for people, and how they are written
+    "loss": ("validation loss", "{:.4f}"),
+    "exact_match": ("exact match", "{:.2%}"),
+    "token_accuracy": ("token accuracy", "{:.2%}"),
+    "seconds": ("seconds", "{:.1f}"),
+}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train a new run to its end, or until Ctrl+C, which saves it first."""
+    """Train new runs to their end, or until Ctrl+C, which saves the one in training first."""
     preset = preset_of(options)
     device = device_named(options.device)
-    folder = RunFolder.create(options.checkpoints or DEFAULT_ROOT, preset, name=options.run)
-    return train_with_bar(
-        folder, new_state(preset, device=device), History(preset.training.steps), as_json=options.json
-    )
+    root = options.checkpoints or DEFAULT_ROOT
+    if options.seeds is not None:
+        return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
+    folder = RunFolder.create(root, preset, name=options.run)
+    trained = train_with_bar(folder, new_state(preset, device=device), History(preset.training.steps))
+    return told(trained, as_json=options.json)
 
 
-def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *, as_json: bool) -> int:
-    """Train with a progress bar on standard error, and a line an evaluation and a summary on standard output."""
+def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> dict[str, Any]:
+    """Train with a progress bar on standard error, and a line an evaluation and at the end on standard output.
+
+    Returns:
+        The figures of the training: its validation figures are those after the last step evaluated.
+    """
     stop = threading.Event()
     previous = signal.signal(signal.SIGINT, lambda *_: stop.set())
     preset = state.preset
@@ -47,9 +64,53 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History, *,
     print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
         print(info.message, file=sys.stderr)
+    return _summary(folder.name, preset, state, info.status)
+
+
+def told(said: dict[str, Any], *, as_json: bool) -> int:
+    """Print the figures of a training as JSON, if asked for, and return the exit code."""
     if as_json:
-        print(json.dumps(_summary(folder.name, preset, state, info.status)))
-    return 1 if info.status == "failed" else 0
+        print(json.dumps(said))
+    return 1 if said["status"] == "failed" else 0
+
+
+def _seed_presets(preset: Preset, seeds: int) -> list[Preset]:
+    """Return the preset with as many seeds, from its own on."""
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise InputError(f"--seeds={seeds} must be from 1 to {MAX_SEEDS}")
+    first = preset.training.seed
+    return [preset.with_changes({"training.seed": seed}) for seed in range(first, first + seeds)]
+
+
+def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace, device: str) -> int:
+    """Train a run a seed, one after another, and print mean and spread of those that finished."""
+    group = options.run or presets[0].name
+    folders = [RunFolder(root, f"{group}-seed-{preset.training.seed}") for preset in presets]
+    for folder in folders:  # all of them before the first is begun
+        if folder.exists():
+            raise RunError(f"run={folder.name!r} exists already; choose another name with --run")
+    trained: list[dict[str, Any]] = []
+    for folder, preset in zip(folders, presets, strict=True):
+        RunFolder.create(root, preset, name=folder.name)
+        state = new_state(preset, device=device)
+        trained.append(train_with_bar(folder, state, History(preset.training.steps)))
+        if trained[-1]["status"] == "stopped":
+            print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not begun", file=sys.stderr)
+            break
+    finished = [said for said in trained if said["status"] == "finished"]
+    spreads = {figure: spread_of([said[figure] for said in finished]) for figure in SPREAD} if finished else {}
+    _print_spreads(spreads)
+    status = next(each for each in ("failed", "stopped", "finished") if each in {said["status"] for said in trained})
+    said = {"group": group, "status": status, "runs": trained}
+    return told(said | {figure: asdict(spread) for figure, spread in spreads.items()}, as_json=options.json)
+
+
+def _print_spreads(spreads: dict[str, Spread]) -> None:
+    """Print a line a figure: mean ± standard deviation, and over how many runs."""
+    for figure, spread in spreads.items():
+        label, written = SPREAD[figure]
+        sd = "" if spread.sd is None else f" ± {written.format(spread.sd)}"
+        print(f"{label:24} {written.format(spread.mean)}{sd}  (mean ± standard deviation, {spread.n} seeds)")
 
 
 def preset_of(options: argparse.Namespace) -> Preset:
@@ -101,7 +162,6 @@ def _line(event: EvaluationEvent, preset: Preset) -> str:
 
 
 def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> dict[str, Any]:
-    """Return the figures of a training: its validation figures are those after the last step evaluated."""
     last = state.last_evaluation
     return {
         "run": name,

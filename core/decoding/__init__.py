@@ -9,6 +9,7 @@ from core.decoding.decoded import BeamNode, BeamSearch, Decoded, Hypothesis
 from core.decoding.stepwise import write
 from core.decoding.strategy import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy, strategy_class
 from core.models import Seq2Seq
+from core.models.heads import NO_EDITS, HeadEdits
 from core.vocab import EOS_ID
 
 __all__ = [
@@ -37,6 +38,7 @@ def decode(
     prefix: torch.Tensor | Sequence[int] = (),
     num_candidates: int = 0,
     need_weights: bool = False,
+    edits: HeadEdits = NO_EDITS,
 ) -> Decoded:
     """Decode a batch: each sequence comes out as it would alone, with any strategy.
 
@@ -51,9 +53,11 @@ def decode(
         prefix: tokens that the output must begin with, (P,) for all sources alike or (B, P) int64.
         num_candidates: how many of the likeliest tokens to report at each step.
         need_weights: record the attention of every head.
+        edits: what is done to heads meanwhile.
 
     Raises:
         ValueError: the source is longer than the model can read, or the prefix does not fit.
+        InputError: the model lacks a head that something is to be done to.
     """
     if max_steps < 1:
         raise ValueError(f"max_steps={max_steps} must be at least 1")
@@ -71,4 +75,5 @@ def decode(
         prefix=forced,
         num_candidates=num_candidates,
         need_weights=need_weights,
+        edits=edits,
     )

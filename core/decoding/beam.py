@@ -4,90 +4,96 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from core.decoding.decoded import BeamSearch, BeamStep, Decoded, likeliest, stack_causal_rows, stack_rows
+from core.decoding.decoded import NOWHERE, BeamSearch, BeamStep, Decoded, likeliest, stack_causal_rows, stack_rows
 from core.decoding.repetition import RepetitionPenalty
 from core.decoding.strategy import Beam
 from core.models import AttentionMaps, Seq2Seq
+from core.models.heads import HeadEdits
 from core.models.seq2seq import Cache, Memory
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True)
-class _Held:
-    """The hypotheses in the beam, K for each source: 1 at first, then as many as there are, up to ``beam_size``.
+class _Open:
+    """The beginnings that go on, K for each source: 1 at first, then as many as there are, up to ``beam_size``.
 
     Attributes:
         tokens: (B, K) int64, the last one of each.
         totals: (B, K) float, log-probability of each; -inf in a place with nothing to hold.
-        lengths: (B, K) int64, tokens in each.
-        finished: (B, K) bool, whether it has ended by EOS.
-        closed: (B, K) bool, whether it is not to be extended: finished, or its source's search is over.
     """
 
     tokens: torch.Tensor
     totals: torch.Tensor
-    lengths: torch.Tensor
-    finished: torch.Tensor
-    closed: torch.Tensor
 
     @staticmethod
-    def start(count: int, device: torch.device) -> "_Held":
+    def start(count: int, device: torch.device) -> "_Open":
         """Hold BOS for each source."""
         bos = torch.full((count, 1), BOS_ID, device=device)
-        nothing = torch.zeros_like(bos)
-        return _Held(bos, nothing.float(), nothing, nothing.bool(), nothing.bool())
+        return _Open(bos, torch.zeros_like(bos, dtype=torch.float32))
 
-    def best(self, log_probs: torch.Tensor, beam_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Choose what to hold next, from all continuations by one token, (B, K, V).
+    def continued(self, log_probs: torch.Tensor, forced: torch.Tensor | None, beam_size: int) -> BeamStep:
+        """Return the likeliest continuations by one token, likeliest first, some more than there is room for.
 
-        Returns:
-            Places (B, K') int64 in the flattened (K·V), and whether there is anything, (B, K') bool. What is closed
-            comes first, and is continued by PAD alone.
+        Args:
+            log_probs: (B, K, V) float, of each token after each beginning.
+            forced: (B, 1) int64, the only token to go on with, if there is one.
         """
-        stay = torch.full_like(log_probs[0, 0], -torch.inf)
-        stay[PAD_ID] = torch.inf
-        totals = torch.where(self.closed[..., None], stay, self.totals[..., None] + log_probs)
-        # Stable: of equals the first, as argmax takes it, so that a beam of 1 is greedy also then.
-        ordered = totals.flatten(1).sort(dim=1, descending=True, stable=True)
-        return ordered.indices[:, :beam_size], ordered.values[:, :beam_size] > -torch.inf
-
-    def extended(self, log_probs: torch.Tensor, places: torch.Tensor, exists: torch.Tensor) -> tuple["_Held", BeamStep]:
-        """Return what is held after the continuations at these places, as ``best`` returns them, are written."""
         size = log_probs.shape[-1]
-        parents, tokens = places // size, places % size
-        was_closed = self.closed.gather(1, parents) & exists
-        written = exists & ~was_closed
-        gained = log_probs.flatten(1).gather(1, places).masked_fill(~written, 0)
-        totals = (self.totals.gather(1, parents) + gained).masked_fill(~exists, -torch.inf)
-        ended = written & (tokens == EOS_ID)
-        held = _Held(
-            tokens,
-            totals,
-            self.lengths.gather(1, parents) + written,
-            self.finished.gather(1, parents) & was_closed | ended,
-            was_closed | ended,
-        )
-        return held, BeamStep(tokens, parents, gained, totals, written)
+        totals = (self.totals[..., None] + log_probs).flatten(1)
+        if forced is None:
+            # Stable: of equals the first, as argmax takes it, so that a beam of 1 is greedy also then. Of each
+            # beginning at most one continuation ends, so that twice as many are enough to go on with.
+            places = totals.sort(dim=1, descending=True, stable=True).indices[:, : 2 * beam_size]
+        else:
+            places = forced
+        totals, gained = totals.gather(1, places), log_probs.flatten(1).gather(1, places)
+        return BeamStep(places % size, places // size, gained, totals, written=~totals.isneginf())
 
-    def scores(self, length_penalty: float) -> torch.Tensor:
-        """Return log P / ((5 + length) / 6) ** length_penalty, (B, K) float (Wu et al. 2016, eq. 14)."""
-        return self.totals / penalty_of(self.lengths, length_penalty)
 
-    def settled(self, strategy: Beam, max_steps: int) -> "_Held":
-        """Close the sources whose n best are found: nothing still open can become as good as they are.
+@dataclass(frozen=True)
+class _Ended:
+    """The best answers that have ended, N for each source, best first.
 
-        The totals only fall, and the longest answer is penalised least, so an open hypothesis ends at best with its
-        present total and the length of ``max_steps``.
+    Attributes:
+        scores: (B, N) float, what they are ranked by; -inf where there are fewer.
+        totals: (B, N) float, log-probability of each.
+        lengths: (B, N) int64, tokens in each: the number of the step it ended at.
+        places: (B, N) int64, where in that step.
+    """
+
+    scores: torch.Tensor
+    totals: torch.Tensor
+    lengths: torch.Tensor
+    places: torch.Tensor
+
+    @staticmethod
+    def start(count: int, device: torch.device) -> "_Ended":
+        """Hold nothing."""
+        nothing = torch.empty(count, 0, device=device)
+        return _Ended(nothing, nothing, nothing.long(), nothing.long())
+
+    def joined(self, step: BeamStep, places: torch.Tensor, number: int, strategy: Beam) -> "_Ended":
+        """Return the ``beam_size`` best of these and those that ended in the step of that number, at (N',) places."""
+        totals = step.totals[:, places]
+        scores = totals / penalty_of(torch.full_like(totals, number), strategy.length_penalty)
+        new = (scores, totals, torch.full_like(places, number).expand(totals.shape), places.expand(totals.shape))
+        old = (self.scores, self.totals, self.lengths, self.places)
+        scores, *others = (torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
+        best = scores.sort(dim=1, descending=True, stable=True)
+        order = best.indices[:, : strategy.beam_size]
+        return _Ended(best.values[:, : strategy.beam_size], *(each.gather(1, order) for each in others))
+
+    def is_enough(self, still_open: torch.Tensor, strategy: Beam, max_steps: int) -> torch.Tensor:
+        """Tell which sources' search is over, (B, 1) bool: as many have ended as the beam is wide, or nothing better
+        can come.
+
+        The totals only fall, and the longest answer is penalised least, so what is open ends at best with its present
+        total, of (B, K), and the length of ``max_steps``.
         """
-        if not self.finished.any():
-            return self
-        scores = self.scores(strategy.length_penalty).masked_fill(~self.finished, -torch.inf)
-        last = scores.sort(dim=1, descending=True).values[:, : strategy.n_best]
-        if last.shape[1] < strategy.n_best:
-            return self
-        open_totals = self.totals.masked_fill(self.closed, -torch.inf).amax(dim=1)
-        longest = penalty_of(torch.full_like(open_totals, max_steps), strategy.length_penalty)
-        return replace(self, closed=self.closed | (last[:, -1] >= open_totals / longest)[:, None])
+        longest = penalty_of(torch.tensor(max_steps), strategy.length_penalty)
+        nth = self.scores[:, strategy.n_best - 1 : strategy.n_best]
+        is_settled = (nth >= still_open.amax(dim=1, keepdim=True) / longest) if nth.shape[1] else False
+        return (self.scores > -torch.inf).sum(dim=1, keepdim=True).ge(strategy.beam_size) | is_settled
 
 
 @dataclass(frozen=True)
@@ -95,8 +101,8 @@ class _Recorded:
     """One step of the search.
 
     Attributes:
-        step: what was held after it.
-        rows: (B·K,) int64, the row of the model's batch that each place of the beam came from.
+        step: what was kept of it.
+        rows: (B, places) int64, the row of the model's batch that each place came from.
         log_probs: (rows, V) float, the distributions, where candidates are wanted.
         decoder_weights, cross_weights: (L, rows, H, 1, …) float, where the attention is wanted.
     """
@@ -122,46 +128,71 @@ def search(
     prefix: torch.Tensor,
     num_candidates: int,
     need_weights: bool,
+    edits: HeadEdits,
 ) -> Decoded:
     """Search until nothing better can be found; see ``core.decoding.decode`` and ``Beam``.
 
     Args:
         prefix: (B, P) int64, the first tokens of each output; they count in its log-probability.
     """
-    memory = model.encode(src, need_weights=need_weights)
+    memory = model.encode(src, need_weights=need_weights, edits=edits)
     encoder_weights, memory = memory.weights, replace(memory, weights=None)
     penalty = RepetitionPenalty(strategy.repetition_penalty)
-    held, cache, trace = _Held.start(len(src), src.device), None, []
-    for number in range(max_steps):
-        decoding = model.decode(held.tokens.view(-1, 1), memory, cache, need_weights=need_weights)
+    held, ended = _Open.start(len(src), src.device), _Ended.start(len(src), src.device)
+    cache, trace = None, []
+    for number in range(1, max_steps + 1):
+        decoding = model.decode(held.tokens.reshape(-1, 1), memory, cache, need_weights=need_weights)
         log_probs = penalty.apply(decoding.logits[:, -1].float()).log_softmax(dim=-1)
         of_places = log_probs.view(*held.tokens.shape, -1)
-        if number < prefix.shape[1]:
-            places = prefix[:, number : number + 1]
-            exists = torch.ones_like(places, dtype=torch.bool)
-        else:
-            places, exists = held.best(of_places, strategy.beam_size)
-        held, step = held.extended(of_places, places, exists)
-        held = held.settled(strategy, max_steps)
+        forced = prefix[:, number - 1 : number] if number <= prefix.shape[1] else None
+        best = held.continued(of_places, forced, strategy.beam_size)
+        step, count = _kept(best, strategy.beam_size, is_last=number == max_steps)
+        ended = ended.joined(step, torch.arange(count, step.tokens.shape[1], device=src.device), number, strategy)
         rows = _rows(step.parents, of_places.shape[1])
         trace.append(
             _Recorded(
                 step, rows, log_probs if num_candidates else None, decoding.decoder_weights, decoding.cross_weights
             )
         )
-        if (held.closed | held.totals.isneginf()).all():
+        totals = step.totals[:, :count]
+        totals = totals.masked_fill(ended.is_enough(totals, strategy, max_steps), -torch.inf)
+        if totals.isneginf().all():
             break
+        held, rows = _Open(step.tokens[:, :count], totals), rows[:, :count].flatten()
         cache, memory = _reordered(decoding.cache, memory, rows)
-        penalty.note(step.tokens.view(-1, 1), rows)
-    found = _best_of(held, trace, strategy, max_steps)
+        penalty.note(held.tokens.reshape(-1, 1), rows)
+    found = _best_of(ended, trace, strategy)
     decoded = _decoded(found, trace, num_candidates)
     return replace(decoded, maps=_maps(found, trace, encoder_weights)) if need_weights else decoded
 
 
-def _rows(places: torch.Tensor, size: int) -> torch.Tensor:
-    """Return the rows (B·K,) int64 of a model's batch that places (B, K) of a beam of that size stand for."""
-    first = torch.arange(0, len(places) * size, size, device=places.device)
-    return (first[:, None] + places).view(-1)
+def _kept(best: BeamStep, beam_size: int, *, is_last: bool) -> tuple[BeamStep, int]:
+    """Return what is kept of the likeliest continuations: those that go on, and behind them those that end here.
+
+    An answer ends by EOS, or because there are no more steps, and has to be among the ``beam_size`` likeliest.
+
+    Returns:
+        The step, and the number of places for what goes on.
+    """
+    ends = (best.tokens == EOS_ID) | is_last
+    going = ends.long().sort(dim=1, stable=True).indices[:, :beam_size]
+    exists = torch.cat([~ends.gather(1, going), ends[:, :beam_size]], dim=1)
+    order = torch.cat([going, torch.arange(ends.shape[1], device=ends.device)[:beam_size].expand_as(going)], dim=1)
+    tokens, parents, log_probs, totals, written = (each.gather(1, order) for each in best.values)
+    written = written & exists
+    kept = BeamStep(
+        tokens.masked_fill(~written, PAD_ID),
+        parents,
+        log_probs.masked_fill(~written, 0),
+        totals.masked_fill(~written, -torch.inf),
+        written,
+    )
+    return kept, going.shape[1]
+
+
+def _rows(parents: torch.Tensor, size: int) -> torch.Tensor:
+    """Return the rows of a model's batch that places (B, N) of a beam of that size stand for, in that shape."""
+    return torch.arange(0, len(parents) * size, size, device=parents.device)[:, None] + parents
 
 
 def _reordered(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache, Memory]:
@@ -174,23 +205,21 @@ def _reordered(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache,
     return cache if in_order else cache.reordered(rows), memory
 
 
-def _best_of(held: _Held, trace: list[_Recorded], strategy: Beam, max_steps: int) -> BeamSearch:
-    """Rank what is held in the end, and follow the best hypotheses back to their beginnings."""
-    complete = held.finished | (held.lengths == max_steps)
-    scores = held.scores(strategy.length_penalty).masked_fill(~complete, -torch.inf)
-    best = scores.sort(dim=1, descending=True, stable=True)
-    ends = best.indices[:, : strategy.n_best]
-    tokens, winners, places = [], [], ends
-    for recorded in reversed(trace):
-        tokens.append(recorded.step.tokens.gather(1, places))
-        winners.append(places[:, 0])
-        places = recorded.step.parents.gather(1, places)
-    lengths = held.lengths.gather(1, ends)
+def _best_of(ended: _Ended, trace: list[_Recorded], strategy: Beam) -> BeamSearch:
+    """Follow the best answers back to their beginnings."""
+    scores, totals, lengths, ends = (each[:, : strategy.n_best] for each in vars(ended).values())
+    tokens, winners, places = [], [], torch.zeros_like(ends)
+    for number, recorded in reversed(list(enumerate(trace, start=1))):
+        places = torch.where(lengths == number, ends, places)
+        is_behind = lengths < number
+        tokens.append(recorded.step.tokens.gather(1, places).masked_fill(is_behind, PAD_ID))
+        winners.append(places.masked_fill(is_behind, NOWHERE)[:, 0])
+        places = recorded.step.parents.gather(1, places).masked_fill(is_behind, 0)
     return BeamSearch(
         tokens=torch.stack(tokens[::-1], dim=2)[:, :, : lengths.max()],
         lengths=lengths,
-        log_probs=held.totals.gather(1, ends),
-        scores=best.values[:, : strategy.n_best],
+        log_probs=totals,
+        scores=scores,
         steps=tuple(recorded.step for recorded in trace),
         winners=torch.stack(winners[::-1], dim=1),
     )
@@ -202,7 +231,7 @@ def _of_winners(
     """Take, of what the model's rows had in a step, that of the rows which places (B,) of the beam came from."""
     if values is None:
         return None
-    rows = recorded.rows.view_as(recorded.step.parents).gather(1, places[:, None]).squeeze(1)
+    rows = recorded.rows.gather(1, places[:, None].clamp(min=0)).squeeze(1)
     return values.index_select(dim, rows)
 
 
@@ -210,7 +239,10 @@ def _decoded(found: BeamSearch, trace: list[_Recorded], num_candidates: int) -> 
     """Return the best hypotheses, with the distributions that their tokens were chosen from."""
     tokens = found.tokens[:, 0, : found.lengths[:, 0].max()]
     steps = list(zip(trace, found.winners.unbind(dim=1), strict=True))[: tokens.shape[1]]
-    chances = [recorded.step.log_probs.gather(1, places[:, None]) for recorded, places in steps]
+    chances = [
+        recorded.step.log_probs.gather(1, places[:, None].clamp(min=0)).masked_fill(places[:, None] == NOWHERE, 0)
+        for recorded, places in steps
+    ]
     distributions = [_of_winners(recorded.log_probs, recorded, places) for recorded, places in steps if num_candidates]
     return Decoded(
         tokens, *likeliest(distributions, num_candidates, tokens), None, torch.cat(chances, dim=1), search=found

@@ -7,6 +7,8 @@ import torch
 from core.models import AttentionMaps
 from core.vocab import EOS_ID
 
+NOWHERE = -1  # in place of a place in a beam
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -53,14 +55,14 @@ class BeamNode:
 
 @dataclass(frozen=True)
 class BeamStep:
-    """What a beam held after one step: ended hypotheses first, then the others, likeliest first.
+    """What a beam kept of one step: the beginnings that go on, then the answers that ended, each likeliest first.
 
     Attributes:
-        tokens: (B, K) int64, the last token of each hypothesis; PAD where it had ended before.
-        parents: (B, K) int64, the place, in the beam before this step, of what it continues.
+        tokens: (B, K) int64, the token written in each place; PAD in a place with nothing to hold.
+        parents: (B, K) int64, the place, in the step before, of what it continues.
         log_probs: (B, K) float, of the token; 0 where none was written.
-        totals: (B, K) float, of all tokens so far; -inf in a place with nothing to hold.
-        written: (B, K) bool, whether a token was written in this step.
+        totals: (B, K) float, of all tokens so far; -inf where none was written.
+        written: (B, K) bool, whether a token was written there.
     """
 
     tokens: torch.Tensor
@@ -69,10 +71,14 @@ class BeamStep:
     totals: torch.Tensor
     written: torch.Tensor
 
+    @property
+    def values(self) -> tuple[torch.Tensor, ...]:
+        """All of it, in the order above."""
+        return self.tokens, self.parents, self.log_probs, self.totals, self.written
+
     def places(self, row: int) -> zip:
         """Iterate over one source's places: (token, parent, log_prob, total, written) of each."""
-        values = (self.tokens, self.parents, self.log_probs, self.totals, self.written)
-        return zip(*(value[row].tolist() for value in values), strict=True)
+        return zip(*(value[row].tolist() for value in self.values), strict=True)
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class BeamSearch:
         log_probs: (B, N) float, of each.
         scores: (B, N) float, what they are ranked by; -inf where there are fewer than N.
         steps: the beam after each step.
-        winners: (B, steps) int64, the place of the best hypothesis after each step.
+        winners: (B, steps) int64, the place of the best hypothesis in each step; ``NOWHERE`` behind its end.
     """
 
     tokens: torch.Tensor
@@ -111,11 +117,10 @@ class BeamSearch:
         for number, (step, winner) in enumerate(zip(self.steps, self.winners[row].tolist(), strict=True), start=1):
             before, ends = ends, []
             for place, (token, parent, log_prob, total, written) in enumerate(step.places(row)):
-                ends.append(before[parent])
                 if written:
                     finished, winning = token == EOS_ID, place == winner
-                    nodes.append(BeamNode(number, token, ends[-1], log_prob, total, finished, winning))
-                    ends[-1] = len(nodes) - 1
+                    nodes.append(BeamNode(number, token, before[parent], log_prob, total, finished, winning))
+                ends.append(len(nodes) - 1 if written else None)
         return tuple(nodes)
 
 
@@ -131,7 +136,7 @@ class Decoded:
         candidates: (B, T, C) int64, the C likeliest tokens of each step's distribution, likeliest first.
         probabilities: (B, T, C) float, their probabilities.
         maps: attention recorded at these very steps: row t belongs to the step that *produced* ``tokens[:, t]``
-            after *reading* the token before it (BOS at t = 0); None unless asked for.
+            after *reading* the token before it (BOS at t = 0); rows behind EOS mean nothing; None unless asked for.
         log_probs: (B, T) float, log-probability of each token in its step's distribution, in nats; 0 behind EOS,
             and -inf for a forced token that sampling would never have drawn.
         search: how beam search got there; None for other strategies.

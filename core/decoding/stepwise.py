@@ -9,6 +9,7 @@ from core.decoding.repetition import RepetitionPenalty
 from core.decoding.sampling import draw, draws_of, sampling_log_probs
 from core.decoding.strategy import Greedy, Sample
 from core.models import AttentionMaps, Seq2Seq
+from core.models.heads import HeadEdits
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 Choose = Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
@@ -23,13 +24,14 @@ def write(
     prefix: torch.Tensor,
     num_candidates: int,
     need_weights: bool,
+    edits: HeadEdits,
 ) -> Decoded:
     """Write token by token until every sequence has ended; see ``core.decoding.decode``.
 
     Args:
         prefix: (B, P) int64, the first tokens of each output.
     """
-    memory = model.encode(src, need_weights=need_weights)
+    memory = model.encode(src, need_weights=need_weights, edits=edits)
     choose = _drawing(strategy, src, max_steps) if isinstance(strategy, Sample) else _likeliest
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     token = torch.full((len(src), 1), BOS_ID, device=src.device)

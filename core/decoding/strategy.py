@@ -30,8 +30,9 @@ class Greedy(_Choosing):
 class Beam(_Choosing):
     """Beam search: keep the ``beam_size`` likeliest beginnings, and at the end the likeliest whole.
 
-    A beginning that ends by EOS keeps its place and is not extended, so the beam of those that go on gets narrower
-    (Sutskever et al. 2014, section 3.2). So a beam of 1 is greedy decoding, and no finished hypothesis is ever lost.
+    A beginning that ends by EOS while it is among the ``beam_size`` likeliest becomes an answer and leaves its place to
+    the next, so that the beam stays as wide until as many answers have ended, or none could become better than the
+    ``n_best`` there are. A beam of 1 is greedy decoding.
 
     Whole hypotheses are ranked by log P(tokens | source) / ((5 + length) / 6) ** length_penalty (Wu et al. 2016,
     eq. 14 without the coverage term). The length counts EOS. With 0 the likeliest sequence wins, which favours short

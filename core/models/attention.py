@@ -13,13 +13,14 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.models.dropout import Dropout
+from core.models.heads import AttentionEdit
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Where every head of every layer looked: after softmax, before dropout, detached.
+    """Where every head of every layer looked: after softmax and forcing, before dropout, detached.
 
     Attributes:
         encoder: (L, B, H, S, S) float, or None if the model has no such heads.
@@ -74,8 +75,8 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), self- and cross-attention alike.
 
-    All heads run as one batched product. The weights are computed explicitly when they are asked for or dropout falls
-    on them; otherwise PyTorch's fused kernel gives the same output without storing them.
+    All heads run as one batched product. The weights are computed explicitly when they are asked for, when dropout
+    falls on them or a head is edited; otherwise PyTorch's fused kernel gives the same output without storing them.
 
     Args:
         d_model: width of queries, keys and output.
@@ -108,6 +109,7 @@ class MultiHeadAttention(nn.Module):
         mask: torch.Tensor | None,
         *,
         bias: torch.Tensor | None = None,
+        edit: AttentionEdit | None = None,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Let every position of ``x`` attend to keys and values.
@@ -117,18 +119,23 @@ class MultiHeadAttention(nn.Module):
             keys_values: what ``keys_values`` returned for the states that are looked at.
             mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend; None lets all attend to all.
             bias: float, broadcastable to the same; added to the scores before the softmax.
-            need_weights: also return the weights.
+            edit: what is done to the heads: forced ones look elsewhere, knocked-out ones give something else to w_o.
+            need_weights: also return the weights, as they were used.
 
         Returns:
             (B, Tq, D) output, and (B, H, Tq, Tk) weights or None.
         """
         query, (key, value) = self._split_heads(self.w_q(x)), keys_values
-        if need_weights or self.dropout.is_active:
+        if need_weights or self.dropout.is_active or edit is not None:
             weights = attention_weights(query, key, mask, bias)
+            if edit is not None:
+                weights = edit.forced(weights, mask)
             heads = self.dropout(weights) @ value  # (B, H, Tq, K)
         else:
             weights = None
             heads = F.scaled_dot_product_attention(query, key, value, attn_mask=_scores_added(mask, bias))
+        if edit is not None:
+            heads = edit.knocked_out(heads)
         output = self.w_o(heads.transpose(1, 2).flatten(2))  # (B, Tq, D)
         return output, weights.detach() if need_weights else None
 
@@ -150,6 +157,8 @@ class AdditiveAttention(nn.Module):
         d_hidden: width of the states h that are looked at, of the states s that ask, and of the space they meet in.
     """
 
+    num_heads = 1
+
     def __init__(self, *, d_hidden: int) -> None:
         super().__init__()
         self.w_h = nn.Linear(d_hidden, d_hidden, bias=False)
@@ -161,7 +170,7 @@ class AdditiveAttention(nn.Module):
         return self.w_h(states), states
 
     def forward(
-        self, query: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor
+        self, query: torch.Tensor, keys_values: KeysValues, mask: torch.Tensor, *, edit: AttentionEdit | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Let one state a sequence look at the source.
 
@@ -169,11 +178,17 @@ class AdditiveAttention(nn.Module):
             query: (B, D) float, the states s.
             keys_values: what ``keys_values`` returned.
             mask: (B, S) bool, True = may attend.
+            edit: what is done to the one head, whose output is the context.
 
         Returns:
-            (B, D) context, the weighted sum of the values, and (B, S) weights.
+            (B, D) context, the weighted sum of the values, and (B, S) weights, as they were used.
         """
         key, value = keys_values
         scores = self.v((key + self.w_s(query)[:, None]).tanh()).squeeze(-1)  # (B, S)
         weights = masked_softmax(scores, mask)
-        return (weights[:, None] @ value).squeeze(1), weights
+        if edit is not None:
+            weights = edit.forced(weights[:, None, None], mask[:, None, None])[:, 0, 0]  # one head, one query
+        context = (weights[:, None] @ value).squeeze(1)
+        if edit is not None:
+            context = edit.knocked_out(context[:, None, None])[:, 0, 0]
+        return context, weights

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from core.models.embeddings import Output, Positions, Tied, embeddings
+from core.models.heads import NO_EDITS, HeadEdits, heads_of
 from core.models.layers import Activation, DecoderLayer, LayerCache, Norm
 from core.models.positions import alibi_bias, alibi_slopes
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
@@ -63,8 +64,9 @@ class DecoderOnly(Seq2Seq):
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
         self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
+        self.heads = heads_of("decoder", (layer.self_attention for layer in self.layers))
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         """Read a source as the beginning of what is to be written; see ``Seq2Seq.encode``. It keeps no maps."""
         self._check_length(src.shape[1])
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
@@ -72,8 +74,9 @@ class DecoderOnly(Seq2Seq):
         places = torch.arange(src.shape[1], device=src.device)[None]
         causal = causal_mask(src.shape[1], device=src.device)
         visible = mask if causal is None else mask & causal
-        x, layers, _ = self._read(embed(src), self._new_cache(), visible, self._bias(places, places))
-        return Memory(x, mask, past=TransformerCache(layers))
+        edits = edits.checked(self.heads)
+        x, layers, _ = self._read(embed(src), self._new_cache(), visible, self._bias(places, places), edits)
+        return Memory(x, mask, past=TransformerCache(layers), edits=edits)
 
     def decode(
         self,
@@ -95,7 +98,8 @@ class DecoderOnly(Seq2Seq):
         read = torch.arange(source, device=tgt_in.device).expand(len(tgt_in), -1)
         bias = self._bias(written[:, past:], torch.cat([read, written], dim=1))
         x = self.tgt_embedding(tgt_in, start=starts + past)
-        x, layers, weights = self._read(x, cache.layers, self._visible(memory, length, past), bias, need_weights)
+        visible = self._visible(memory, length, past)
+        x, layers, weights = self._read(x, cache.layers, visible, bias, memory.edits, need_weights)
         decoder_weights = torch.stack(weights) if need_weights else None
         logits = self.output(x, self.tgt_embedding)
         return Decoding(logits, TransformerCache(layers, past + length), decoder_weights=decoder_weights)
@@ -106,13 +110,14 @@ class DecoderOnly(Seq2Seq):
         cache: tuple[LayerCache, ...],
         mask: torch.Tensor,
         bias: torch.Tensor | None,
+        edits: HeadEdits,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, tuple[LayerCache, ...], list[torch.Tensor | None]]:
         """Pass embedded tokens (B, T, D) through the stack: states, cache with them in it, and each layer's weights."""
         caches, weights = [], []
-        for layer, layer_cache in zip(self.layers, cache, strict=True):
+        for number, (layer, layer_cache) in enumerate(zip(self.layers, cache, strict=True), start=1):
             x, layer_cache, layer_weights, _ = layer(
-                x, layer_cache, tgt_mask=mask, bias=bias, need_weights=need_weights
+                x, layer_cache, tgt_mask=mask, bias=bias, edits=edits.of_layer(number), need_weights=need_weights
             )
             caches.append(layer_cache)
             weights.append(layer_weights)

@@ -9,6 +9,7 @@ from torch import nn
 
 from core.models.attention import KeysValues, MultiHeadAttention
 from core.models.dropout import Dropout
+from core.models.heads import UNEDITED, LayerEdits
 
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu"]
@@ -73,17 +74,26 @@ class EncoderLayer(Layer):
         self.norm_feed_forward = nn.LayerNorm(d_model)
 
     def forward(
-        self, x: torch.Tensor, mask: torch.Tensor, *, bias: torch.Tensor | None = None, need_weights: bool = False
+        self,
+        x: torch.Tensor,
+        mask: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        edits: LayerEdits = UNEDITED,
+        need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Map source states (B, S, D) to the same shape; also the weights (B, H, S, S) if asked.
 
         Args:
             mask: (B, 1, 1, S) bool, True where the source is not PAD.
             bias: float, broadcastable to (B, H, S, S), added to the attention scores.
+            edits: what is done to this layer's heads.
         """
         asked = self.asked(x, self.norm_attention)
         keys_values = self.self_attention.keys_values(asked)
-        attended, weights = self.self_attention(asked, keys_values, mask, bias=bias, need_weights=need_weights)
+        attended, weights = self.self_attention(
+            asked, keys_values, mask, bias=bias, edit=edits.get("encoder"), need_weights=need_weights
+        )
         x = self.added(x, attended, self.norm_attention)
         widened = self.feed_forward(self.asked(x, self.norm_feed_forward))
         return self.added(x, widened, self.norm_feed_forward), weights
@@ -159,6 +169,7 @@ class DecoderLayer(Layer):
         tgt_mask: torch.Tensor | None,
         src_mask: torch.Tensor | None = None,
         bias: torch.Tensor | None = None,
+        edits: LayerEdits = UNEDITED,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, LayerCache, torch.Tensor | None, torch.Tensor | None]:
         """Map the states of the next T target tokens, (B, T, D), to the same shape.
@@ -169,6 +180,7 @@ class DecoderLayer(Layer):
                 all.
             src_mask: (B, 1, 1, S) bool, True where the source is not PAD; None where there is no encoder.
             bias: float, broadcastable to (B, H, T, past + T), added to the scores of the self-attention.
+            edits: what is done to this layer's heads.
 
         Returns:
             States (B, T, D), the cache with the new tokens in it, and the self-attention weights
@@ -176,11 +188,15 @@ class DecoderLayer(Layer):
         """
         asked = self.asked(x, self.norm_self)
         cache = cache.extended(self.self_attention.keys_values(asked))
-        attended, self_weights = self.self_attention(asked, cache.past, tgt_mask, bias=bias, need_weights=need_weights)
+        attended, self_weights = self.self_attention(
+            asked, cache.past, tgt_mask, bias=bias, edit=edits.get("decoder"), need_weights=need_weights
+        )
         x, cross_weights = self.added(x, attended, self.norm_self), None
         if self.cross_attention is not None:
             asked = self.asked(x, self.norm_cross)
-            attended, cross_weights = self.cross_attention(asked, cache.memory, src_mask, need_weights=need_weights)
+            attended, cross_weights = self.cross_attention(
+                asked, cache.memory, src_mask, edit=edits.get("cross"), need_weights=need_weights
+            )
             x = self.added(x, attended, self.norm_cross)
         widened = self.feed_forward(self.asked(x, self.norm_feed_forward))
         return self.added(x, widened, self.norm_feed_forward), cache, self_weights, cross_weights

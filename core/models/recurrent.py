@@ -8,6 +8,7 @@ from torch import nn
 from core.models.attention import AdditiveAttention, KeysValues
 from core.models.dropout import Dropout
 from core.models.embeddings import Embedding
+from core.models.heads import NO_EDITS, HeadEdits, heads_of
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.vocab import PAD_ID
 
@@ -87,20 +88,22 @@ class Decoder(nn.Module):
         return RecurrentCache(memory.final, self.attention.keys_values(memory.states))
 
     def forward(
-        self, x: torch.Tensor, cache: RecurrentCache, mask: torch.Tensor
+        self, x: torch.Tensor, cache: RecurrentCache, mask: torch.Tensor, edits: HeadEdits = NO_EDITS
     ) -> tuple[torch.Tensor, RecurrentCache, torch.Tensor]:
         """Read embedded target tokens (B, T, E), one after the other.
 
         Args:
             cache: what earlier calls left.
             mask: (B, S) bool, True where the source is not PAD.
+            edits: what is done to the attention, the one head of cross-attention.
 
         Returns:
             States of the last layer (B, T, D), the cache behind these tokens, and the weights (B, T, S).
         """
         hidden, states, weights = cache.hidden, [], []
-        for token in x.unbind(dim=1):
-            context, step_weights = self.attention(hidden[-1], cache.memory, mask)
+        for number, token in enumerate(x.unbind(dim=1), start=cache.past):
+            edit = edits.of_layer(1, past=number).get("cross")
+            context, step_weights = self.attention(hidden[-1], cache.memory, mask, edit=edit)
             hidden = self._step(torch.cat([token, context], dim=-1), hidden)
             states.append(hidden[-1])
             weights.append(step_weights)
@@ -155,13 +158,14 @@ class Recurrent(Seq2Seq):
         self.decoder = Decoder(**stack)
         self.dropout = Dropout(dropout, generator)
         self.output = nn.Linear(d_hidden, tgt_vocab_size)
+        self.heads = heads_of("cross", [self.decoder.attention])
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         """Read a source; see ``Seq2Seq.encode``. The encoder has no attention to show."""
         mask = src != PAD_ID
         lengths = mask.sum(dim=1) if self.mask_padding else torch.full_like(src[:, 0], src.shape[1])
         states, final = self.encoder(self.src_embedding(src), lengths)
-        return Memory(states, mask[:, None, None, :], final=final)
+        return Memory(states, mask[:, None, None, :], final=final, edits=edits.checked(self.heads))
 
     def decode(
         self, tgt_in: torch.Tensor, memory: Memory, cache: RecurrentCache | None = None, *, need_weights: bool = False
@@ -170,7 +174,7 @@ class Recurrent(Seq2Seq):
         if cache is None:
             cache = self.decoder.new_cache(memory)
         x = self.tgt_embedding(tgt_in, start=cache.past)
-        states, cache, weights = self.decoder(x, cache, memory.mask[:, 0, 0])
+        states, cache, weights = self.decoder(x, cache, memory.mask[:, 0, 0], memory.edits)
         cross_weights = weights.detach()[None, :, None] if need_weights else None  # (1, B, 1, T, S)
         return Decoding(self.output(self.dropout(states)), cache, cross_weights=cross_weights)
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from core.models.attention import AttentionMaps
+from core.models.heads import NO_EDITS, Head, HeadEdits
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Memory:
         weights: (L, B, H, S, S) float, the encoder's attention, or None.
         final: (L, B, D) float, where each recurrent layer ended, or None.
         past: what a decoder that read the source itself goes on from, or None.
+        edits: what was done to the heads that read the source, and is to be done to those that write.
     """
 
     states: torch.Tensor
@@ -27,12 +29,13 @@ class Memory:
     weights: torch.Tensor | None = None
     final: torch.Tensor | None = None
     past: "Cache | None" = None
+    edits: HeadEdits = NO_EDITS
 
     def rows(self, index: torch.Tensor) -> "Memory":
         """Return the memory of a batch made of these rows, (N,) int64: in another order, some left out, some twice."""
         weights, final = (None if each is None else each[:, index] for each in (self.weights, self.final))
         past = None if self.past is None else self.past.rows(index)
-        return Memory(self.states[index], self.mask[index], weights, final, past)
+        return Memory(self.states[index], self.mask[index], weights, final, past, self.edits)
 
 
 class Cache(Protocol):
@@ -67,9 +70,14 @@ class Decoding:
 
 
 class Seq2Seq(nn.Module, ABC):
-    """A model from source ids to target logits. PAD in the source changes nothing."""
+    """A model from source ids to target logits. PAD in the source changes nothing.
+
+    Attributes:
+        heads: all its attention heads, by block, layer and number.
+    """
 
     max_seq_len: int
+    heads: tuple[Head, ...] = ()
 
     @property
     def device(self) -> torch.device:
@@ -77,11 +85,15 @@ class Seq2Seq(nn.Module, ABC):
         return next(iter(self.parameters()), torch.empty(0)).device
 
     @abstractmethod
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         """Read a source (B, S) int64.
+
+        Args:
+            edits: what is done to heads, now and in whatever is decoded from this memory.
 
         Raises:
             ValueError: the source is longer than the model can read.
+            InputError: the model lacks a head that something is to be done to.
         """
 
     @abstractmethod
@@ -97,7 +109,7 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def forward(
-        self, src: torch.Tensor, tgt_in: torch.Tensor, *, need_weights: bool = False
+        self, src: torch.Tensor, tgt_in: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS
     ) -> tuple[torch.Tensor, AttentionMaps | None]:
         """Score every next token under teacher forcing.
 
@@ -105,11 +117,12 @@ class Seq2Seq(nn.Module, ABC):
             src: (B, S) int64.
             tgt_in: (B, T) int64, BOS first.
             need_weights: also return the attention maps.
+            edits: what is done to heads meanwhile.
 
         Returns:
             (B, T, V) logits, and the maps of all layers and heads or None.
         """
-        memory = self.encode(src, need_weights=need_weights)
+        memory = self.encode(src, need_weights=need_weights, edits=edits)
         decoding = self.decode(tgt_in, memory, need_weights=need_weights)
         maps = AttentionMaps(memory.weights, decoding.decoder_weights, decoding.cross_weights)
         return decoding.logits, maps if need_weights else None

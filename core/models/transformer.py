@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from core.models.embeddings import Output, Positions, Tied, embeddings
+from core.models.heads import NO_EDITS, HeadEdits, heads_of
 from core.models.layers import Activation, DecoderLayer, EncoderLayer, LayerCache, Norm
 from core.models.positions import alibi_bias, alibi_slopes
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
@@ -88,17 +89,22 @@ class Transformer(Seq2Seq):
         )
         self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
         self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
+        self.heads = (
+            *heads_of("encoder", (layer.self_attention for layer in self.encoder_layers)),
+            *heads_of("decoder", (layer.self_attention for layer in self.decoder_layers)),
+            *heads_of("cross", (layer.cross_attention for layer in self.decoder_layers)),
+        )
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         """Read a source; see ``Seq2Seq.encode``."""
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         x, bias = embed(src), self._bias(src.shape[1])
-        weights = []
-        for layer in self.encoder_layers:
-            x, layer_weights = layer(x, mask, bias=bias, need_weights=need_weights)
+        edits, weights = edits.checked(self.heads), []
+        for number, layer in enumerate(self.encoder_layers, start=1):
+            x, layer_weights = layer(x, mask, bias=bias, edits=edits.of_layer(number), need_weights=need_weights)
             weights.append(layer_weights)
-        return Memory(self.encoder_norm(x), mask, torch.stack(weights) if need_weights else None)
+        return Memory(self.encoder_norm(x), mask, torch.stack(weights) if need_weights else None, edits=edits)
 
     def decode(
         self,
@@ -119,8 +125,9 @@ class Transformer(Seq2Seq):
         }
         x = self.tgt_embedding(tgt_in, start=past)
         caches, self_weights, cross_weights = [], [], []
-        for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
-            x, layer_cache, of_self, of_cross = layer(x, layer_cache, **visible, need_weights=need_weights)
+        for number, (layer, layer_cache) in enumerate(zip(self.decoder_layers, cache.layers, strict=True), start=1):
+            edits = memory.edits.of_layer(number, past=past)
+            x, layer_cache, of_self, of_cross = layer(x, layer_cache, **visible, edits=edits, need_weights=need_weights)
             caches.append(layer_cache)
             self_weights.append(of_self)
             cross_weights.append(of_cross)

@@ -6,17 +6,16 @@ from dataclasses import dataclass
 import pandas as pd
 import torch
 
-from core.analysis import HeadScore, step_table
+from core.analysis import HeadScore, recordable_chunks, step_table
+from core.answers import answer_table
 from core.decoding import Decoded, decode
-from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos, without_padding
-from core.failures import kind_of
+from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
-from core.vocab import EOS_ID, PAD_ID, until_eos
+from core.vocab import EOS_ID, PAD_ID
 
 LOOKED_INTO = 1_000  # sequences whose attention is recorded: plenty for a mean
 MAX_STEPS_RECORDED = 4_000_000  # over all heads: what the table of steps may hold
-MAX_WEIGHTS_RECORDED = 50_000_000  # at once, 4 bytes each
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,7 @@ class Measured:
 
     Attributes:
         evaluation: in one padded batch, as in training.
-        sequences: a row a pair, in the order of the pairs, each decoded by itself, free-running: ``input``,
-            ``output``, ``reference`` (lists of tokens), ``length``, ``stopped``, ``kind``, ``is_exact``, and
-            ``eos_probability``, of EOS after the right answer, 0-1.
+        sequences: ``answers.answer_table`` of the pairs.
         steps: ``analysis.step_table`` of the first of them; empty where the model has no cross-attention.
         targets: what the training data holds.
         open_ended: see ``Task.open_ended``.
@@ -74,7 +71,6 @@ class Measured:
         if self.steps.empty:
             return []
         aligned = self.steps[self.steps.true_column >= 0]
-        aligned = aligned.assign(hit=aligned.looked_at == aligned.true_column, uniform=1 / (aligned.source_length + 2))
         means = aligned.groupby(["layer", "head"])[["share", "hit", "uniform"]].mean()
         return [
             HeadScore(layer, head, row.share, row.hit, row.uniform)
@@ -89,17 +85,13 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
     Raises:
         ValueError: there are no pairs.
     """
-    evaluation = evaluate(model, pairs)
+    evaluation, sequences = evaluate(model, pairs), answer_table(model, task, pairs)
     pairs = Batch(pairs.src, with_eos(pairs.tgt))
-    rows, steps = [], []
+    steps = []
     with evaluation_mode(model):
-        for places, chunk in without_padding(pairs):
-            decoded = decode(model, chunk.src, max_steps=model.max_seq_len)
-            rows += _rows(model, task, places, chunk, decoded)
         for places, chunk in _looked_into(model, pairs):
             decoded = decode(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             steps.append(_steps(task, places, chunk, decoded))
-    sequences = pd.DataFrame(rows).set_index("sequence").sort_index()
     table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
     return Measured(evaluation, sequences, table, targets_of(task), task.open_ended)
 
@@ -120,47 +112,9 @@ def _looked_into(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, B
     """Yield the first pairs in chunks without padding, as many at once and in all as there is room to record."""
     source = pairs.src[:1]
     first = decode(model, source, max_steps=1, need_weights=True).maps.over_source(source.shape[1])
-    if first is None:
-        return
-    heads, longest = first.shape[0] * first.shape[2], model.max_seq_len
-    count = min(LOOKED_INTO, MAX_STEPS_RECORDED // (heads * longest) + 1)
-    at_once = MAX_WEIGHTS_RECORDED // (heads * longest * 2 * longest) + 1
-    for places, chunk in without_padding(pairs[:count]):
-        for rows in torch.arange(len(chunk)).split(at_once):
-            yield places[rows], chunk[rows]
-
-
-def _rows(model: Seq2Seq, task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> list[dict]:
-    """Return what there is to say of each decoded sequence."""
-    eos = _eos_probabilities(model, pairs)
-    rows = []
-    for row, place in enumerate(places.tolist()):
-        source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
-        reference = task.tgt_vocab.decode(until_eos(pairs.tgt_out[row].tolist()))
-        output = task.tgt_vocab.decode(until_eos(decoded.tokens[row].tolist()))
-        stopped = bool(decoded.stopped[row])
-        kind = kind_of(output, reference, stopped=stopped)
-        rows.append(
-            {
-                "sequence": place,
-                "input": source,
-                "output": output,
-                "reference": reference,
-                "length": len(source),
-                "stopped": stopped,
-                "kind": kind,
-                "is_exact": kind == "exact",
-                "eos_probability": eos[row],
-            }
-        )
-    return rows
-
-
-def _eos_probabilities(model: Seq2Seq, pairs: Batch) -> list[float]:
-    """Return how likely each pair's model finds EOS where it belongs, having read the right answer up to there."""
-    place = (pairs.tgt_out == EOS_ID).long().argmax(dim=1)
-    logits, _ = model(pairs.src, pairs.tgt_in[:, : place.max() + 1])
-    return logits[torch.arange(len(pairs)), place].softmax(dim=-1)[:, EOS_ID].tolist()
+    if first is not None:
+        count = min(LOOKED_INTO, MAX_STEPS_RECORDED // (first.shape[0] * first.shape[2] * model.max_seq_len) + 1)
+        yield from recordable_chunks(model, pairs[:count])
 
 
 def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: Decoded) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from core.analysis import HeadScore, true_cells
 from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
 from core.history import History
 from core.inspection import Inspection
-from core.report.measuring import Measured
+from core.lengths import LengthCurve
 
 LOSS, ACCURACY = "loss.png", "accuracy.png"
 LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
@@ -12,16 +12,20 @@ PICTURES = (LOSS, ACCURACY, LENGTHS, HEATMAP)
 STEPS_TOO_MANY = 5  # drawn of an answer that goes on behind its end
 
 
-def draw(measured: Measured, history: History, example: Inspection, head: HeadScore | None) -> dict[str, bytes]:
+def draw(history: History, curve: LengthCurve | None, example: Inspection, head: HeadScore | None) -> dict[str, bytes]:
     """Return PNG files by name; those for which there is nothing to draw are left out.
 
     Args:
+        curve: by length.
         example: whose attention is drawn.
         head: which head's.
     """
-    counts = measured.sequences.groupby("length").size()
-    exact = measured.exact_by_length()
-    pictures = {LENGTHS: as_png(lengths_figure(list(counts.index), list(exact), list(counts)))}
+    pictures = {}
+    if curve is not None:
+        columns = (
+            [getattr(point, name) for point in curve.points] for name in ("length", "exact_match", "token_accuracy")
+        )
+        pictures[LENGTHS] = as_png(lengths_figure(*columns, trained=curve.trained, unit=curve.unit))
     evaluations = history.evaluations()
     if evaluations["step"]:
         pictures[LOSS] = as_png(loss_figure(history.points(), evaluations))
@@ -38,6 +42,6 @@ def _heatmap(example: Inspection, head: HeadScore) -> bytes:
         rows=[step.produced for step in steps],
         columns=example.source_labels,
         title=f"attention over the input, layer {head.layer}, head {head.head}",
-        marked=true_cells(example.alignment, steps=len(steps)),
+        marked=true_cells(example.sources, steps=len(steps)),
     )
     return as_png(figure)

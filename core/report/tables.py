@@ -6,6 +6,7 @@ import pandas as pd
 
 from core.bleu import corpus_bleu
 from core.failures import KINDS, first_wrong_place
+from core.lengths import LengthCurve
 from core.models import count_parameters
 from core.report.measuring import Measured
 from core.report.numerals import percent
@@ -78,6 +79,15 @@ def by_length(measured: Measured) -> Rows:
     groups = measured.sequences.groupby("length").is_exact
     rows = [[str(length), f"{len(exact):,}", percent(exact.mean())] for length, exact in groups]
     return [["symbols", "inputs", "exact match"], *rows]
+
+
+def beyond(curve: LengthCurve | None) -> Rows:
+    """Give exact match and tokens right at the lengths that were not trained on; [] where there are none."""
+    points = (
+        [point for point in curve.points if not curve.trained[0] <= point.length <= curve.trained[1]] if curve else []
+    )
+    rows = [[str(at.length), f"{at.inputs:,}", percent(at.exact_match), percent(at.token_accuracy)] for at in points]
+    return [[curve.unit, "inputs", "exact match", "tokens right"], *rows] if rows else []
 
 
 def kinds(measured: Measured) -> Rows:

@@ -10,11 +10,12 @@ from core.errors import LabError
 from core.evaluation import evaluate
 from core.files import write_atomically
 from core.inspection import inspect
+from core.lengths import length_curve
 from core.report.attention_answers import answers, best_head
 from core.report.measuring import Measured, measure
 from core.report.pictures import PICTURES, draw
 from core.report.rendering import as_html, as_markdown
-from core.report.tables import Subject, by_length, examples, facts, figures, heads, kinds
+from core.report.tables import Subject, beyond, by_length, examples, facts, figures, heads, kinds
 from core.report.wording import Training, findings, verdict
 from core.runs import Published, Runs
 from core.tasks import fixed_pairs
@@ -76,7 +77,8 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
     measured = measure(published.model, published.task, fixed_pairs(published.task, sequences, split="test"))
     example = inspect(published.model, published.task, " ".join(_middling_input(measured)))
     head = best_head(measured)
-    pictures = draw(measured, history, example, head)
+    curve = length_curve(published.model, published.task)
+    pictures = draw(history, curve, example, head)
     failed = measured.sequences[~measured.sequences.is_exact]
     context = {
         "run": name,
@@ -86,6 +88,8 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
         "facts": facts(subject),
         "figures": figures(measured, subject),
         "by_length": by_length(measured),
+        "beyond": beyond(curve),
+        "limit": curve.limit if curve else "",
         "kinds": kinds(measured),
         "examples": examples(measured.sequences.head(EXAMPLES)),
         "failures": examples(failed.head(FAILURES)),

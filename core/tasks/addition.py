@@ -8,12 +8,13 @@ import torch
 from core.errors import InputError
 from core.task_sections import span
 from core.tasks.drawing import draw_numbers, draw_split, framed, pushed_left
-from core.tasks.splits import Split
-from core.tasks.task import Batch, Task
+from core.tasks.splits import Split, split_mask
+from core.tasks.task import DRAWN_PER_KEPT, Batch, Task, first_distinct
 from core.tasks.typed import check_length, check_not_empty, shortened
 from core.vocab import PAD_ID, Vocab
 
 PLUS = "+"
+MOST_DIGITS = 15  # of a number drawn: a random share has no more
 
 
 class Addition(Task):
@@ -23,6 +24,8 @@ class Addition(Task):
     58 + 27 are in the same split: no sum that is tested was trained on the other way round.
     """
 
+    length_unit = "digits in the longer number"
+
     def __init__(self, *, max_digits: int) -> None:
         self.src_vocab = self.tgt_vocab = Vocab([*"0123456789", PLUS])
         self.max_digits = max_digits
@@ -30,13 +33,28 @@ class Addition(Task):
         largest = "9" * max_digits
         self.examples = ("27 + 58", "4 + 9", "99 + 1", f"{largest} + {largest}")
 
+    @property
+    def trained_lengths(self) -> range:
+        """Digits in the longer number."""
+        return range(1, self.max_digits + 1)
+
+    @property
+    def lengths(self) -> range:
+        """Digits in the longer number, up to twice those trained on."""
+        return range(1, min(2 * self.max_digits, MOST_DIGITS) + 1)
+
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
         """Draw ``count`` sums of one split; see ``Task.sample``."""
-        _, numbers = draw_split(lambda number: self._draw(number, generator), count, split=split)
-        plus = torch.full_like(numbers[:, :1], self._ids(PLUS)[0])
-        parts = [self._digits(numbers[:, 0], self.max_digits), plus, self._digits(numbers[:, 1], self.max_digits)]
-        answers = self._digits(numbers.sum(dim=1), self.max_digits + 1)
-        return Batch(framed(pushed_left(torch.cat(parts, dim=1))), framed(pushed_left(answers)))
+        _, numbers = draw_split(lambda number: self._draw(number, self.max_digits, generator), count, split=split)
+        return self._answered(numbers, self.max_digits)
+
+    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw sums whose longer number has ``length`` digits; see ``Task.of_length``."""
+        deciding, numbers = self._draw(DRAWN_PER_KEPT * count, length, generator)
+        kept = numbers.amax(dim=1) >= (10 ** (length - 1) if length > 1 else 0)
+        if length in self.trained_lengths:
+            kept &= split_mask(deciding, "test")
+        return first_distinct(self._answered(numbers[kept], length), count)
 
     def read(self, text: str) -> list[str]:
         """Read ``27+58`` or ``2 7 + 5 8``; zeros that lead a number are dropped."""
@@ -69,9 +87,16 @@ class Addition(Task):
             return ""
         return f"a number of {digits} digits is longer than any it was trained on ({span(1, self.max_digits)} digits)"
 
-    def _draw(self, count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    def _answered(self, numbers: torch.Tensor, digits: int) -> Batch:
+        """Return pairs of numbers (B, 2) int64 of up to so many digits, written out, with their sums."""
+        plus = torch.full_like(numbers[:, :1], self._ids(PLUS)[0])
+        parts = [self._digits(numbers[:, 0], digits), plus, self._digits(numbers[:, 1], digits)]
+        answers = self._digits(numbers.sum(dim=1), digits + 1)
+        return Batch(framed(pushed_left(torch.cat(parts, dim=1))), framed(pushed_left(answers)))
+
+    def _draw(self, count: int, digits: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         """Draw pairs of numbers (count, 2) int64; before them, what decides the split: the same in either order."""
-        numbers = draw_numbers((count, 2), largest=10**self.max_digits - 1, generator=generator)
+        numbers = draw_numbers((count, 2), largest=10**digits - 1, generator=generator)
         return numbers.sort(dim=1).values + 1, numbers  # plus one: the hash does not tell a 0 from PAD
 
     def _digits(self, numbers: torch.Tensor, width: int) -> torch.Tensor:

@@ -42,7 +42,8 @@ def draw_numbers(size: tuple[int, int], *, largest: int, generator: torch.Genera
 
 def padded(rows: Sequence[Sequence[int]], width: int, *, device: torch.device | str = "cpu") -> torch.Tensor:
     """Make a tensor (B, width) int64 of rows of ids, none of them longer, with PAD behind each."""
-    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows], device=device)
+    filled = [[*row, *[PAD_ID] * (width - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.int64, device=device).reshape(len(rows), width)
 
 
 def framed(symbols: torch.Tensor, *, has_eos: bool = True) -> torch.Tensor:

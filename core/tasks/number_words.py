@@ -3,13 +3,14 @@
 import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
+from itertools import islice
 
 import torch
 
 from core.errors import InputError
 from core.optional import needed
 from core.tasks.drawing import draw_numbers, draw_split, framed, padded
-from core.tasks.splits import Split
+from core.tasks.splits import Split, split_mask
 from core.tasks.task import Batch, Task
 from core.tasks.typed import check_length, check_not_empty, shortened
 from core.vocab import Vocab
@@ -23,6 +24,7 @@ _GERMAN = (
 )
 _GERMAN_PART = re.compile("|".join(sorted(_GERMAN.split(), key=len, reverse=True)))
 _REMEMBERED = 100_000
+_DRAWN = 20_000  # to find numbers of so many words: few have three, or nine
 
 
 class NumberWords(Task):
@@ -40,6 +42,8 @@ class NumberWords(Task):
         LabError: num2words is not installed.
     """
 
+    length_unit = "English words in the input"
+
     def __init__(self, *, language: str, max_number: int, longest_source: int, longest_answer: int) -> None:
         self.language, self.max_number = language, max_number
         self.min_length, self.max_length, self._longest_answer = 1, longest_source, longest_answer
@@ -56,14 +60,31 @@ class NumberWords(Task):
             return numbers + 1, numbers  # plus one: the hash does not tell a 0 from PAD
 
         _, drawn = draw_split(draw, count, split=split)
-        numbers = drawn[:, 0].tolist()
-        sources = [self.src_vocab.encode(words_of(number, "english")) for number in numbers]
-        answers = [self.tgt_vocab.encode(words_of(number, self.language)) for number in numbers]
+        sources, answers = self._ids(drawn[:, 0].tolist())
         device = generator.device
         return Batch(
             framed(padded(sources, self.max_length, device=device)),
             framed(padded(answers, self._longest_answer, device=device)),
         )
+
+    @property
+    def lengths(self) -> range:
+        """English words: those of the numbers trained on, since larger numbers are not read."""
+        return self.trained_lengths
+
+    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw numbers of ``length`` English words; see ``Task.of_length``."""
+        drawn = draw_numbers((_DRAWN, 1), largest=self.max_number, generator=generator)
+        held_out = dict.fromkeys(drawn[split_mask(drawn + 1, "test"), 0].tolist())
+        fitting = (number for number in held_out if len(words_of(number, "english")) == length)
+        sources, answers = self._ids(list(islice(fitting, count)))
+        device, widest = generator.device, max(map(len, answers), default=0)
+        return Batch(framed(padded(sources, length, device=device)), framed(padded(answers, widest, device=device)))
+
+    def _ids(self, numbers: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
+        """Return the ids of numbers' English words, and of their translations' tokens."""
+        sources = [self.src_vocab.encode(words_of(number, "english")) for number in numbers]
+        return sources, [self.tgt_vocab.encode(words_of(number, self.language)) for number in numbers]
 
     def read(self, text: str) -> list[str]:
         """Read a number in digits, ``4829``, or in English words; "and", commas and hyphens may be left out."""

@@ -7,8 +7,8 @@ import torch
 from core.errors import InputError
 from core.task_sections import span
 from core.tasks.drawing import draw_split, framed
-from core.tasks.splits import Split
-from core.tasks.task import Batch, Task
+from core.tasks.splits import Split, split_mask
+from core.tasks.task import DRAWN_PER_KEPT, Batch, Task, first_distinct
 from core.tasks.typed import check_length, check_not_empty, shortened
 from core.vocab import PAD_ID, Vocab
 
@@ -41,10 +41,14 @@ class Patterns(Task):
         device = generator.device
         share = torch.rand(count, 1, generator=generator, device=device, dtype=torch.float64)
         lengths = 2 * sizes + (share * (self.max_length + 1 - 2 * sizes)).long()
-        places = torch.arange(self.max_length, device=device).expand(count, -1)
-        shown = motifs.gather(1, places % sizes).masked_fill(places >= lengths, PAD_ID)
-        following = lengths + torch.arange(self.answer_length, device=device)
-        return Batch(framed(shown), framed(motifs.gather(1, following % sizes)))
+        return self._answered(motifs, sizes, lengths, self.max_length)
+
+    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw patterns of motifs that are held out, also where the length is; see ``Task.of_length``."""
+        deciding, motifs, sizes = self._draw(DRAWN_PER_KEPT * count, generator)
+        kept = split_mask(deciding, "test") & (2 * sizes <= length).squeeze(1)
+        lengths = torch.full_like(sizes, length)
+        return first_distinct(self._answered(motifs[kept], sizes[kept], lengths[kept], length), count)
 
     def read(self, text: str) -> list[str]:
         """Read ``a b a b a``, ``ababa`` or ``A,B,A,B,A``."""
@@ -66,12 +70,25 @@ class Patterns(Task):
         start = len(symbols) - _period(symbols)
         return [start + place % (len(symbols) - start) for place in range(self.answer_length)]
 
+    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return the place of each next symbol in every showing of the motif."""
+        size = _period(symbols)
+        return [list(range(place % size, len(symbols), size)) for place in self.alignment(symbols)]
+
     def note(self, symbols: Sequence[str]) -> str:
         """Say in what way an input is unlike those trained on: by its motif, or by its length."""
         size = _period(symbols)
         if self.min_motif <= size <= self.max_motif:
             return super().note(symbols)
         return f"a motif of {size} is none it was trained on ({span(self.min_motif, self.max_motif)} symbols)"
+
+    def _answered(self, motifs: torch.Tensor, sizes: torch.Tensor, lengths: torch.Tensor, longest: int) -> Batch:
+        """Return motifs (B, max_motif) int64 of some sizes (B, 1), repeated to lengths (B, 1), with what comes next."""
+        device = motifs.device
+        places = torch.arange(longest, device=device).expand(len(motifs), -1)
+        shown = motifs.gather(1, places % sizes).masked_fill(places >= lengths, PAD_ID)
+        following = lengths + torch.arange(self.answer_length, device=device)
+        return Batch(framed(shown), framed(motifs.gather(1, following % sizes)))
 
     def _cut(self, size: int) -> int:
         """Return how much of a pattern to show in an example: two motifs and a half, if there is room."""

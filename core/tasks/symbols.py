@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 
 from core.tasks.drawing import draw_split, framed
-from core.tasks.splits import Split
-from core.tasks.task import Batch, Task
-from core.tasks.transforms import gathered, source_places
+from core.tasks.splits import Split, split_mask
+from core.tasks.task import DRAWN_PER_KEPT, Batch, Task, first_distinct
+from core.tasks.transforms import BY_KIND, gathered, source_places
 from core.tasks.typed import check_length, check_not_empty
 from core.vocab import PAD_ID, Vocab
 
@@ -49,11 +49,19 @@ class SymbolTask(Task):
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
         """Draw ``count`` sequences of one split with their answers; see ``Task.sample``."""
-        (symbols,) = draw_split(lambda number: (self._draw(number, generator),), count, split=split)
+        (symbols,) = draw_split(
+            lambda number: (self._draw(number, self.min_length, self.max_length, generator),), count, split=split
+        )
         if split == "train":
             symbols = self.as_trained_on(symbols, generator)
-        answers = gathered(symbols, source_places(self.transform, symbols))
-        return Batch(framed(symbols), framed(answers, has_eos=self.eos_in_targets))
+        return self._answered(symbols)
+
+    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw pairs with inputs of one length; see ``Task.of_length``."""
+        symbols = self._draw(DRAWN_PER_KEPT * count, length, length, generator)
+        if length in self.trained_lengths:
+            symbols = symbols[split_mask(symbols, "test")]
+        return first_distinct(self._answered(symbols), count)
 
     def as_trained_on(self, symbols: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """Return training sequences (B, N) int64 as the model gets to see them: here, as they were drawn."""
@@ -76,14 +84,27 @@ class SymbolTask(Task):
         places = source_places(self.transform, torch.tensor([self.src_vocab.encode(symbols)]))
         return [place for place in places[0].tolist() if place >= 0]
 
+    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return the indices of all input symbols that each one of the answer may come from; see ``Task.sources``."""
+        if self.transform not in BY_KIND:
+            return super().sources(symbols)
+        return [
+            [place for place, symbol in enumerate(symbols) if symbol == symbols[aligned]]
+            for aligned in self.alignment(symbols)
+        ]
+
     def _made_up_example(self) -> str:
         symbols = self.src_vocab.symbols
         return " ".join(symbols[(place + 1) % len(symbols)] for place in range(self.min_length))
 
-    def _draw(self, count: int, generator: torch.Generator) -> torch.Tensor:
-        """Draw sequences (count, max_length) int64, PAD behind each."""
+    def _answered(self, symbols: torch.Tensor) -> Batch:
+        """Return sequences (B, N) int64, PAD behind each, with their answers."""
+        answers = gathered(symbols, source_places(self.transform, symbols))
+        return Batch(framed(symbols), framed(answers, has_eos=self.eos_in_targets))
+
+    def _draw(self, count: int, shortest: int, longest: int, generator: torch.Generator) -> torch.Tensor:
+        """Draw sequences (count, longest) int64, PAD behind each."""
         device, first = generator.device, self.src_vocab.first_symbol_id
-        lengths = torch.randint(self.min_length, self.max_length + 1, (count, 1), generator=generator, device=device)
-        size = (count, self.max_length)
-        symbols = torch.randint(first, len(self.src_vocab), size, generator=generator, device=device)
-        return symbols.masked_fill(torch.arange(self.max_length, device=device) >= lengths, PAD_ID)
+        lengths = torch.randint(shortest, longest + 1, (count, 1), generator=generator, device=device)
+        symbols = torch.randint(first, len(self.src_vocab), (count, longest), generator=generator, device=device)
+        return symbols.masked_fill(torch.arange(longest, device=device) >= lengths, PAD_ID)

@@ -11,6 +11,7 @@ from core.tasks.splits import Split
 from core.vocab import PAD_ID, Vocab
 
 NO_SOURCE = -1
+DRAWN_PER_KEPT = 50  # to find held-out inputs of one length: one in ten is, and short ones are few
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Task(Protocol):
         bleu_tokenizer: how sacrebleu is to split the answers' text into words, where the task is a translation; None
             where BLEU says nothing.
         open_ended: whether many answers are as good, so that whether one is exactly the reference says nothing.
+        length_unit: what an input's length counts.
     """
 
     src_vocab: Vocab
@@ -72,6 +74,26 @@ class Task(Protocol):
     examples: tuple[str, ...]
     bleu_tokenizer: str | None = None
     open_ended: bool = False
+    length_unit: str = "symbols in the input"
+
+    @property
+    def trained_lengths(self) -> range:
+        """Lengths of the inputs it trains on."""
+        return range(self.min_length, self.max_length + 1)
+
+    @property
+    def lengths(self) -> range:
+        """Lengths that ``of_length`` draws: from 1 to twice the longest trained on, or to the longest there is.
+
+        There are none where length says nothing.
+        """
+        return range(1, 2 * self.trained_lengths[-1] + 1)
+
+    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw ``count`` distinct pairs that no training sees, with inputs of one length; fewer where there are fewer.
+
+        Inputs of a length trained on are of the test split; of another length all are held out.
+        """
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
         """Draw ``count`` pairs of one split, on the generator's device; each side as wide in every draw."""
@@ -88,6 +110,14 @@ class Task(Protocol):
         -1 stands for none: the symbol comes from several at once, or from no certain one. Here all do.
         """
         return [NO_SOURCE] * len(self.answer(symbols))
+
+    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return, for each symbol of the answer, the indices of all input symbols it may come from.
+
+        Here, the one of ``alignment`` if there is one. A task in which several are as good must say so: a model that
+        looks at another of them than ``alignment`` names is not wrong.
+        """
+        return [[] if place == NO_SOURCE else [place] for place in self.alignment(symbols)]
 
     def lines(self, split: Split) -> list[list[int]]:
         """Return the ids of all sequences of a split, for a model of nothing but them; [] where there is an input."""
@@ -121,6 +151,15 @@ def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Ge
         more = task.sample(count, split=split, generator=generator)
         drawn = Batch(torch.cat([distinct.src, more.src]), torch.cat([distinct.tgt, more.tgt]))
     return drawn[_first_occurrences(drawn)][:count]
+
+
+def first_distinct(pairs: Batch, count: int) -> Batch:
+    """Return the first ``count`` pairs of which no two are the same, or as many as there are."""
+    for some in (pairs[: 2 * count], pairs):  # looking through all is slow, and seldom needed
+        found = some[_first_occurrences(some)] if len(some) else some
+        if len(found) >= count:
+            break
+    return found[:count]
 
 
 def _first_occurrences(pairs: Batch) -> torch.Tensor:

@@ -5,6 +5,11 @@ import torch
 from core.tasks.task import NO_SOURCE
 from core.vocab import PAD_ID
 
+BY_KIND = (
+    "sort",
+    "deduplicate",
+)  # transforms whose answer says which symbol comes next, but not which occurrence of it
+
 
 def source_places(transform: str, symbols: torch.Tensor) -> torch.Tensor:
     """Say which input symbol each symbol of the answer comes from.

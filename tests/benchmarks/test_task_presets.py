@@ -42,12 +42,21 @@ def exact_match(state: TrainingState, pairs: Batch) -> float:
     return alone
 
 
-@pytest.mark.parametrize("preset", ["sort-digits", "deduplicate-digits", "addition", "pattern-completion"])
-def test_answers_of_10000_held_out_inputs_are_exact(preset: str) -> None:
+@pytest.mark.parametrize(
+    ("preset", "least"),
+    [
+        ("copy-digits", 0.999),
+        ("sort-digits", 0.99),
+        ("deduplicate-digits", 0.99),
+        ("addition", 0.99),
+        ("pattern-completion", 0.99),
+    ],
+)
+def test_answers_of_10000_held_out_inputs_are_exact(preset: str, least: float) -> None:
     state = trained(preset)
     pairs = fixed_pairs(state.task, 10_000, split="test")
     assert len(pairs) == 10_000
-    assert exact_match(state, pairs) >= 0.99
+    assert exact_match(state, pairs) >= least
 
 
 @pytest.mark.parametrize("language", ["french", "german"])

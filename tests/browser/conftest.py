@@ -1,5 +1,52 @@
-"""The page, served, for the tests beside this file."""
+"""The page, served and opened in a browser, for the tests beside this file."""
 
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS
 from tests.serving import address, runs
 
 __all__ = ["address", "runs"]
+expect.set_options(timeout=30_000)  # the cores are busy with other tests
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[tuple[Page, list[str]]]:
+    """A tab of a headless Chromium, and the errors in its console; one for all tests, so that scripts stay compiled."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        page = browser.new_context().new_page()
+        errors: list[str] = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        yield page, errors
+        browser.close()
+
+
+@pytest.fixture
+def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page, newly opened and answered; an error in its console, or scrolling sideways, fails the test."""
+    page, errors = tab
+    page.goto("about:blank")  # breaks off what the last test's page still asks for
+    errors.clear()
+    page.set_viewport_size(getattr(request, "param", DESKTOP))
+    page.goto(address)
+    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
+    yield page
+    assert errors == []
+    assert page.evaluate(NOTHING_SIDEWAYS)
+
+
+@pytest.fixture
+def reload(tab: tuple[Page, list[str]]) -> Callable[[], None]:
+    """Load the page again; that what it was waiting for is broken off, and said to be, is no error of the page."""
+    page, errors = tab
+
+    def again() -> None:
+        before = list(errors)
+        page.reload(wait_until="commit")
+        errors[:] = before
+
+    return again

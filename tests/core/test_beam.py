@@ -158,9 +158,12 @@ def test_the_tree_holds_every_step_and_nothing_grows_from_an_end(src, family, pr
         true = log_prob_of(model, ids[ids != PAD_ID], path_of(tree, longest))
         assert longest.total == pytest.approx(true, abs=1e-4)
         for step in range(1, longest.step + 1):
-            finished_before = sum(node.finished for node in tree if node.step < step)
-            held = sum(node.step == step for node in tree) + finished_before
-            assert held == (1 if step <= len(prefix) else 5)
+            going = sum(node.step == step and not node.finished for node in tree)
+            ends = [sum(node.finished for node in tree if node.step <= upto) for upto in (step - 1, step)]
+            in_last_step = 5 - (ends[1] - ends[0])  # there the five likeliest are all answers
+            assert going == (1 if step <= len(prefix) else 5 if step < 8 else in_last_step)
+            assert ends[0] < 5  # the search goes on as long as fewer answers have ended than the beam is wide
+            assert ends[1] - ends[0] <= 5
         winning = [node for node in tree if node.winning]
         assert tuple(node.token for node in winning) == decoded.search.hypotheses(row)[0].tokens
         assert [node.parent for node in winning[1:]] == [tree.index(node) for node in winning[:-1]]

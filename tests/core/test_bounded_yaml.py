@@ -64,10 +64,10 @@ def test_an_empty_document_is_none(text):
     ids=lambda value: str(value[:24]),
 )
 def test_what_a_preset_never_needs_is_refused_quickly_and_in_one_line(text, message):
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(BoundedYamlError, match=message) as caught:
         load(text)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert "\n" not in str(caught.value)
 
 
@@ -92,9 +92,9 @@ YAML_LIKE = st.text(st.sampled_from("ab01279 \n\t:-[]{},&*!|>'\"%@#?<=.e_xT+~\x0
 @settings(max_examples=300)
 @given(text=YAML_LIKE | st.text(max_size=80) | st.binary(max_size=80))
 def test_any_text_gives_a_value_or_the_one_error(text):
-    started = time.perf_counter()
+    started = time.process_time()
     try:
         load(text)
     except BoundedYamlError as error:
         assert str(error)  # noqa: PT017 - no error at all is as good
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0

@@ -155,7 +155,7 @@ def test_a_file_is_on_disk_before_it_takes_its_name(tiny, path, monkeypatch):
 
 def test_a_state_saved_before_the_mean_loss_was_kept_still_loads(tiny, path):
     save_state(path, new_state(tiny))
-    tensors, facts = checkpoint._read(path)
+    tensors, facts = checkpoint.read_tensors(path)
     del facts["loss_sum"]
-    checkpoint._write(path, tensors, facts)
+    checkpoint.write_tensors(path, tensors, facts)
     assert load_state(path, tiny).loss_sum == 0.0

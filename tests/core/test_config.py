@@ -22,6 +22,7 @@ from core.config import (
     section_classes,
 )
 from core.sections import RecurrentConfig
+from core.tasks import build_task
 
 TINY_FIELDS = [
     (section, field, info) for section in SECTIONS for field, info in section_classes(section)[0].model_fields.items()
@@ -128,6 +129,10 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
         ({"training.optimizer": "sgd"}, "training.optimizer='sgd' should be 'adam', 'adamw' or 'adam-by-hand'"),
         ({"training.weight_decay": 0.1}, "training.weight_decay=0.1 must be 0 with training.optimizer='adam', which"),
         ({"training.schedule": "one-cycle"}, "training.warmup_steps=2 must be 0 with training.schedule='one-cycle'"),
+        (
+            {"task.family": "number-words", "model.tied": "all"},
+            "model.tied='all' must be 'none' or 'output' with task.family='number-words', whose source and target",
+        ),
         ({"model.family": "lstm"}, "model.family='lstm' should be 'transformer' or 'decoder-only' or 'gru'"),
         ({"model.family": ["gru"]}, "model.family=['gru'] should be 'transformer' or 'decoder-only' or 'gru'"),
         ({"model.family": None}, "model.family=None should be 'transformer' or 'decoder-only' or 'gru'"),
@@ -154,12 +159,20 @@ def test_a_broken_rule_is_named_with_its_fields_and_values(tiny, changes, messag
         {"task.max_length": 14},  # 14 + BOS + EOS are the model's 16 positions
         {"training.steps": 2},
         {"training.learning_rate": 1},  # a whole number is a number
+        {"model.tied": "all"},
     ],
     ids=str,
 )
 def test_what_just_keeps_the_rules_passes(tiny, changes):
     changed = tiny.with_changes(changes)
     assert {key: own for key, (_, own) in changed.changed_from(tiny).items()} == changes
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_whether_source_and_target_have_one_vocabulary_is_told_truly(name):
+    config = load_preset(name).task
+    task = build_task(config)
+    assert config.one_vocabulary == (task.src_vocab.symbols == task.tgt_vocab.symbols)
 
 
 def test_all_problems_are_told_at_once(tiny):

@@ -10,6 +10,7 @@ from core.commands import bench
 from core.commands.strategy_options import SETTINGS, option, strategy_of
 from core.decoding import Beam, Sample, decode, strategy_class
 from core.evaluation import evaluate, exact_match_alone
+from core.models.heads import HeadEdits
 from core.runs import Runs
 from core.tasks import fixed_pairs
 
@@ -142,6 +143,62 @@ def test_options_that_do_not_fit_are_refused_in_one_line(lab, command, options, 
 )
 def test_a_prefix_that_is_no_answer_is_refused(lab, prefix, message):
     code, output, errors = lab("decode", "4829", "--prefix", prefix)
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"error: {message}")
+    assert len(errors.splitlines()) == 1
+
+
+# --- heads ------------------------------------------------------------------------------------------------------
+
+
+def test_heads_are_knocked_out_and_forced_and_the_answer_says_so(lab, trained):
+    options = ("--knock-out", "encoder.1", "--knock-out", "cross.1.1", "--force", "cross.1.2=position 3")
+    code, output, _ = lab("decode", "4829", *options, "--json")
+    assert code == 0
+    said = last_json(output)
+    assert said["knock_out"] == ["encoder.1.1", "encoder.1.2", "cross.1.1"]
+    assert (said["ablation"], said["force"]) == ("zero", {"cross.1.2": "position 3"})
+    words = "encoder.1.1, encoder.1.2, cross.1.1 knocked out (zero); cross.1.2 forced to position 3"
+    assert f"heads     {words}\n" in output
+    model = Runs(trained).published("done").model
+    edits = HeadEdits.parse(model.heads, knock_out=options[1:4:2], force=options[5:])
+    src = torch.tensor([[1, 7, 11, 5, 12, 2]])
+    decoded = decode(model, src, max_steps=model.max_seq_len, edits=edits)
+    assert [step["probability"] for step in said["steps"]] == pytest.approx(decoded.log_probs[0].exp().tolist())
+
+
+def test_a_mean_may_stand_in_for_a_head(lab):
+    steps = []
+    for ablation in ("zero", "mean"):
+        code, output, _ = lab("decode", "4829", "--knock-out", "cross.1.1", "--ablation", ablation, "--json")
+        assert code == 0
+        assert f"heads     cross.1.1 knocked out ({ablation})\n" in output
+        steps.append([step["probability"] for step in last_json(output)["steps"]])
+    assert steps[0] != steps[1]
+
+
+def test_nothing_is_said_of_heads_that_nothing_is_done_to(lab):
+    _, output, _ = lab("decode", "4829", "--json")
+    assert "heads     " not in output
+    assert [last_json(output)[name] for name in ("knock_out", "ablation", "force")] == [[], None, {}]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "--knock-out cross.2.1",
+            "knock_out=cross.2.1 is not in this model, which has encoder.1.1 to encoder.1.2, dec",
+        ),
+        ("--knock-out head", "knock_out='head' is not a head (cross.2.1), a layer (cross.2) or a block"),
+        ("--force cross.1.1=up", "pattern='up' is not one of diagonal, anti-diagonal, position K"),
+        ("--force encoder.1.1=diagonal", "head=encoder.1.1 cannot be forced; only heads of cross-attention can"),
+        ("--knock-out cross --force cross.1.1=diagonal", "head=cross.1.1 is to do two things; it can be knocked out"),
+        ("--ablation mean", "--ablation=mean is about heads that are knocked out, so it needs --knock-out"),
+    ],
+)
+def test_what_cannot_be_done_to_heads_is_refused_in_one_line(lab, options, message):
+    code, output, errors = lab("decode", "4829", *options.split())
     assert (code, output) == (2, "")
     assert errors.startswith(f"error: {message}")
     assert len(errors.splitlines()) == 1

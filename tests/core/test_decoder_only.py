@@ -9,7 +9,7 @@ from core.models.decoder_only import DecoderOnly
 from core.tasks import build_task
 from core.vocab import EOS_ID, PAD_ID
 from tests.core.test_strategies import STRATEGIES
-from tests.core.writers import Recomputing, read_tokens
+from tests.core.writers import Recomputing, assert_same_maps_where_made, decoder_only, read_tokens
 
 STEPS = 8
 
@@ -17,15 +17,7 @@ STEPS = 8
 @pytest.fixture(params=["sinusoidal", "alibi"])
 def model(request) -> DecoderOnly:
     """A random model whose answers depend on the source and are of many lengths."""
-    torch.manual_seed(2)
-    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
-    model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=request.param, **sizes).eval()
-    with torch.no_grad():
-        for layer in model.layers:
-            layer.self_attention.w_v.weight *= 3
-        model.output.weight *= 4
-        model.output.bias[PAD_ID] = -100
-    return model
+    return decoder_only(positions=request.param)
 
 
 @pytest.fixture(params=STRATEGIES)
@@ -55,7 +47,7 @@ def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src,
     decoded = decode(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
     _, maps = model(src, read_tokens(decoded), need_weights=True)
     assert decoded.maps.cross is None
-    assert_close(decoded.maps.decoder, maps.decoder, atol=1e-5, rtol=0)
+    assert_same_maps_where_made(decoded, maps)
     over_source = decoded.maps.over_source(src.shape[1])
     assert over_source.shape[-1] == src.shape[1]
     padded = (src == PAD_ID)[None, :, None, None, :]

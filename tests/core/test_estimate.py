@@ -49,9 +49,9 @@ def test_very_long_trainings_have_an_estimate(tiny):
 
 def test_the_estimate_of_a_large_training_takes_seconds_at_most(tiny):
     large = tiny.with_changes({"model.d_model": 256, "model.d_ff": 1024, "training.batch_size": 512})
-    started = time.perf_counter()
+    started = time.process_time()
     assert seconds_to_train(large) > 0
-    assert time.perf_counter() - started < 8.0
+    assert time.process_time() - started < 8.0
 
 
 def test_batches_that_are_added_up_take_their_time(tiny, monkeypatch):

@@ -216,7 +216,8 @@ def test_alone_and_in_a_batch_differ_only_if_padding_matters(pairs, scripted, ti
     assert evaluate(spoilt, short).exact_match == 1.0
     assert exact_match_alone(spoilt, short) == 0.0
     for preset in (tiny, tiny_gru):
-        state = new_state(preset.with_changes({"training.steps": 300, "training.learning_rate": 0.005}))
+        changes = {"training.steps": 150, "training.evaluate_every": 150, "training.batch_size": 16}
+        state = new_state(preset.with_changes(changes))
         for _ in train(state):
             pass
         alone = exact_match_alone(state.model, pairs)

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from core.figures import ATTENTION_COLOURS, attention_figure
+from core.figures import ATTENTION_COLOURS, attention_figure, lengths_figure
 
 
 def drawn(figure: Figure) -> bytes:
@@ -62,3 +62,15 @@ def test_one_cell_is_a_map_too():
 def test_the_colours_darken_evenly_so_that_they_survive_grey_print():
     luminance = ATTENTION_COLOURS(np.linspace(0, 1, 32))[:, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(luminance) < 0).all()
+
+
+def test_lengths_are_drawn_with_those_trained_on_shaded():
+    figure = lengths_figure([1, 2, 3, 4], [0, 1, 1, 0.2], [0.5, 1, 1, 0.6], trained=(2, 3), unit="symbols in the input")
+    (axes,) = figure.axes
+    (shade,) = axes.patches
+    assert (shade.get_x(), shade.get_x() + shade.get_width()) == (1.5, 3.5)
+    tokens, exact = axes.lines
+    assert list(exact.get_ydata()) == [0, 1, 1, 0.2]
+    assert list(tokens.get_xdata()) == [1, 2, 3, 4]
+    assert axes.get_xlabel() == "symbols in the input"
+    assert drawn(figure).startswith(b"\x89PNG")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.analysis import true_columns
+from core.analysis import true_map
 from core.decoding import GREEDY, Beam, Sample
 from core.errors import InputError
 from core.inspection import NUM_CANDIDATES, Inspection, inspect
@@ -43,7 +43,7 @@ def test_a_right_answer_is_correct(scripted, task):
     assert [step.produced for step in seen.steps] == ["9", "2", "8", "4", "<EOS>"]
     assert [step.read for step in seen.steps] == ["<BOS>", "9", "2", "8", "4"]
     assert seen.source_labels == ["<BOS>", "4", "8", "2", "9", "<EOS>"]
-    assert seen.alignment == [3, 2, 1, 0]
+    assert seen.sources == [[3], [2], [1], [0]]
     assert seen.scores == []  # a scripted model has no attention
     assert seen.note == ""
     assert seen.seconds > 0
@@ -154,7 +154,8 @@ def test_the_first_symbol_of_a_vocabulary_without_unk_is_not_called_unknown(mode
 def test_an_unknown_word_has_a_column_of_its_own():
     words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
     src = torch.tensor([[BOS_ID, *words.src_vocab.encode(["the", "zebra", "sat"]), EOS_ID]])
-    assert true_columns(words, Batch(src, src), steps=4).tolist() == [[3, 2, 1, -1]]
+    cells = true_map(words, Batch(src, src), steps=4)[0].nonzero().tolist()
+    assert cells == [[0, 3], [1, 2], [2, 1]]
 
 
 # --- strategies -------------------------------------------------------------------------------------------------

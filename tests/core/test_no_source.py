@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.analysis import score_decoded, score_heads, step_table, true_cells, true_columns
+from core.analysis import head_table, score_decoded, step_table, true_cells, true_map
 from core.config import Preset
 from core.decoding import decode
 from core.history import History
@@ -21,6 +21,7 @@ from core.runs import Runs
 from core.tasks import build_task
 from core.tasks.digits import Digits
 from core.training import new_state
+from tests.core.handmade import decode_of
 
 
 class Half(Digits):
@@ -52,20 +53,22 @@ def added(tmp_path_factory, adding) -> Path:
 
 def test_tokens_without_a_source_have_no_column_and_no_cell():
     pairs = HALF.sample(20, split="test", generator=torch.Generator().manual_seed(0))
-    for row, columns in zip(pairs.src, true_columns(HALF, pairs, steps=5).tolist(), strict=True):
-        length = int((row > 2).sum())
-        assert columns == [1, -1, 3, -1, -1][:length] + [-1] * (5 - length)
-    assert true_cells([-1, 2, -1, 0], steps=4) == [(1, 3), (3, 1)]
-    assert true_cells([-1, 2, -1, 0], steps=3) == [(1, 3)]
-    assert true_cells([-1, -1], steps=2) == []
+    for row, cells in zip(pairs.src, true_map(HALF, pairs, steps=5), strict=True):
+        assert cells.nonzero().tolist() == [[0, 1], [2, 3]], row
+    assert HALF.sources(["4", "4", "4"]) == [[0], [], [2]]
+    assert true_cells([[], [2], [], [0, 1]], steps=4) == [(1, 3), (3, 1), (3, 2)]
+    assert true_cells([[], [2], [], [0]], steps=3) == [(1, 3)]
+    assert true_cells([[], []], steps=2) == []
 
 
 def test_tokens_without_a_source_do_not_count_in_scores():
     pairs = HALF.sample(10, split="test", generator=torch.Generator().manual_seed(0))
-    columns = true_columns(HALF, pairs, steps=5)
-    weights = torch.nn.functional.one_hot(columns.clamp(min=0), 6).float()[None, :, None]
-    (score,) = score_heads(weights, columns, pairs.src)
+    weights = true_map(HALF, pairs, steps=5).float()[None, :, None]  # nowhere at the other steps
+    decoded = decode_of(pairs.tgt_out, cross=weights)
+    (score,) = score_decoded(HALF, pairs, decoded)
     assert (score.share, score.hits) == (1, 1)
+    table = head_table(HALF, pairs, decoded)
+    assert table[["share_produced", "aer_produced", "share_read"]].to_numpy().tolist() == [[1, 0, 0]]
 
 
 def test_a_task_without_any_source_is_not_scored(adding):
@@ -74,11 +77,12 @@ def test_a_task_without_any_source_is_not_scored(adding):
     pairs = task.sample(8, split="test", generator=torch.Generator().manual_seed(0))
     decoded = decode(model, pairs.src, max_steps=5, need_weights=True)
     assert score_decoded(task, pairs, decoded) == []
-    one = pairs[:1]
-    length = int((one.src != 0).sum())
-    table = step_table(
-        task, type(one)(one.src[:, :length], one.tgt), decode(model, one.src, max_steps=5, need_weights=True)
-    )
+    heads = head_table(task, pairs, decoded)
+    of_truth = [f"{name}_{token}" for name in ("share", "uniform", "aer") for token in ("produced", "read")]
+    assert heads[of_truth].isna().all(axis=None)
+    assert heads.entropy.between(0, 1).all()
+    one = pairs[:1].trimmed()
+    table = step_table(task, one, decode(model, one.src, max_steps=5, need_weights=True))
     assert (table.true_column == -1).all()
     assert (table.share == 0).all()
     assert (table.source_length == one.src.shape[1] - 2).all()
@@ -90,7 +94,7 @@ def test_a_task_without_any_source_is_not_scored(adding):
 def test_an_input_is_looked_into_all_the_same(added):
     published = Runs(added).published("sums")
     seen = inspect(published.model, published.task, "27 + 58")
-    assert seen.alignment == [-1, -1]
+    assert seen.sources == [[], []]
     assert seen.scores == []
 
 

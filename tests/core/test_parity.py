@@ -1,6 +1,8 @@
-"""The Transformer equals PyTorch's own layers with copied weights: logits, memory and every gradient."""
+"""The whole Transformer equals one around ``torch.nn.Transformer`` with the same weights: logits, every gradient."""
 
 import math
+import re
+from collections import defaultdict
 
 import pytest
 import torch
@@ -10,144 +12,140 @@ from torch.testing import assert_close
 from core.evaluation import sequence_loss
 from core.models.embeddings import sinusoidal_positions
 from core.models.transformer import Transformer
-from core.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.vocab import PAD_ID
+from tests.core.writers import sequences
 
-V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 2, 32, 12
+SRC_V, TGT_V, D, H, LONGEST = 11, 13, 16, 4, 12
 SIZES = {
-    "src_vocab_size": V,
-    "tgt_vocab_size": V,
+    "src_vocab_size": SRC_V,
+    "tgt_vocab_size": TGT_V,
     "d_model": D,
     "num_heads": H,
-    "num_encoder_layers": LAYERS,
-    "num_decoder_layers": LAYERS,
-    "d_ff": FF,
+    "num_encoder_layers": 3,
+    "num_decoder_layers": 2,
+    "d_ff": 32,
     "max_seq_len": LONGEST,
+}
+CASES = [
+    {"norm": "post"},
+    {"norm": "pre"},
+    {"norm": "post", "activation": "gelu", "positions": "learned", "tied": "output"},
+    {"norm": "pre", "activation": "gelu", "positions": "none", "tied": "all", "src_vocab_size": TGT_V},
+]
+WITHIN = {torch.float64: 1e-12, torch.float32: 1e-5}
+
+# Parts of the names of weights, ours and those of nn.Transformer's.
+NAMES = {
+    "encoder_layers": "transformer.encoder.layers",
+    "decoder_layers": "transformer.decoder.layers",
+    "encoder_norm": "transformer.encoder.norm",
+    "decoder_norm": "transformer.decoder.norm",
+    "norm_attention": "norm1",
+    "norm_self": "norm1",
+    "norm_cross": "norm2",
+    "self_attention": "self_attn",
+    "cross_attention": "multihead_attn",
+    "w_o": "out_proj",
+    "feed_forward.widen": "linear1",
+    "feed_forward.narrow": "linear2",
 }
 
 
-CLOSE = {"atol": 1e-5, "rtol": 1e-4}
+class Embedded(nn.Module):
+    """A table of tokens, scaled by √d_model, plus positions."""
+
+    def __init__(self, vocab_size: int, positions: str) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, D)
+        if positions == "learned":
+            self.positions = nn.Parameter(torch.zeros(LONGEST, D))
+        else:
+            self.positions = sinusoidal_positions(LONGEST, D) * (positions == "sinusoidal")
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.tokens(ids) * math.sqrt(D) + self.positions[: ids.shape[1]]
 
 
-@pytest.fixture(params=[("post", "relu"), ("pre", "relu"), ("pre", "gelu")], ids="-".join)
-def model(request) -> Transformer:
-    norm, activation = request.param
-    return Transformer(**SIZES, norm=norm, activation=activation).eval()
+class Reference(nn.Module):
+    """A whole model around ``nn.Transformer``.
+
+    Like ours, and the paper's, it has a norm behind each stack only if the layers have theirs before the sublayers.
+    """
+
+    def __init__(
+        self,
+        *,
+        norm: str,
+        activation: str = "relu",
+        positions: str = "sinusoidal",
+        tied: str = "none",
+        src_vocab_size: int = SRC_V,
+    ) -> None:
+        super().__init__()
+        self.tgt_embedding = Embedded(TGT_V, positions)
+        self.src_embedding = self.tgt_embedding if tied == "all" else Embedded(src_vocab_size, positions)
+        self.transformer = nn.Transformer(
+            D,
+            H,
+            SIZES["num_encoder_layers"],
+            SIZES["num_decoder_layers"],
+            SIZES["d_ff"],
+            dropout=0.0,
+            activation=activation,
+            batch_first=True,
+            norm_first=norm == "pre",
+        )
+        if norm == "post":
+            self.transformer.encoder.norm = self.transformer.decoder.norm = None
+        self.output = nn.Linear(D, TGT_V)
+        if tied != "none":
+            self.output.weight = self.tgt_embedding.tokens.weight
+
+    def forward(self, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
+        states = self.transformer(
+            self.src_embedding(src),
+            self.tgt_embedding(tgt),
+            tgt_mask=~torch.ones(tgt.shape[1], tgt.shape[1], dtype=torch.bool).tril(),
+            src_key_padding_mask=src == PAD_ID,
+            tgt_key_padding_mask=tgt == PAD_ID,
+            memory_key_padding_mask=src == PAD_ID,
+        )
+        return self.output(states)
 
 
-def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
-    rows = torch.randint(3, V, (len(lengths), width))
-    rows[:, 0] = BOS_ID
-    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
+def renamed(of_ours: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Give what belongs to our weights, themselves or their gradients, the reference's names and layout."""
+    parts = defaultdict(list)
+    for name, value in of_ours.items():
+        last = "norm3" if name.startswith("decoder_layers") else "norm2"
+        for ours, theirs in (NAMES | {"norm_feed_forward": last}).items():
+            name = name.replace(ours, theirs)
+        parts[re.sub(r"w_[qkv]\.", "in_proj_", name)].append(value)  # theirs has the three one below the other
+    return {name: torch.cat(values) for name, values in parts.items()}
 
 
-def copy_attention(ours, theirs) -> None:
-    projections = (ours.w_q, ours.w_k, ours.w_v)
-    theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in projections]))
-    theirs.in_proj_bias.copy_(torch.cat([linear.bias for linear in projections]))
-    theirs.out_proj.load_state_dict(ours.w_o.state_dict())
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("dtype", WITHIN, ids=str)
+@pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
+def test_logits_and_every_gradient_equal_those_of_pytorchs_transformer_with_copied_weights(options, dtype):
+    model = Transformer(**SIZES | options).to(dtype)
+    for parameter in model.parameters():  # biases other than 0 and norms other than 1, so that a swap shows
+        nn.init.uniform_(parameter, 0.5, 1.5) if parameter.dim() == 1 else nn.init.normal_(parameter, std=0.3)
+    reference = Reference(**options).to(dtype)
+    weights, copies = renamed(dict(model.named_parameters())), dict(reference.named_parameters())
+    assert weights.keys() == copies.keys()
+    with torch.no_grad():
+        for name, copy in copies.items():
+            copy.copy_(weights[name])
 
-
-@torch.no_grad()
-def reference_stacks(model: Transformer) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
-    """PyTorch's stacks with our weights; like ours, with a norm at the end only if the layers have theirs before."""
-    layer = model.encoder_layers[0]
-    sizes = {"d_model": D, "nhead": H, "dim_feedforward": FF, "dropout": 0.0, "batch_first": True}
-    sizes |= {"norm_first": layer.is_pre_norm, "activation": layer.feed_forward.activation}
-    norms = [nn.LayerNorm(D) if layer.is_pre_norm else None for _ in range(2)]
-    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(**sizes), LAYERS, norms[0], enable_nested_tensor=False)
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(**sizes), LAYERS, norms[1])
-    for ours, theirs in zip((model.encoder_norm, model.decoder_norm), norms, strict=True):
-        if theirs is not None:
-            theirs.load_state_dict(ours.state_dict())
-    for ours, theirs in zip(model.encoder_layers, encoder.layers, strict=True):
-        copy_attention(ours.self_attention, theirs.self_attn)
-        norms = (ours.norm_attention, ours.norm_feed_forward)
-        copy_rest(ours, theirs, norms, (theirs.norm1, theirs.norm2))
-    for ours, theirs in zip(model.decoder_layers, decoder.layers, strict=True):
-        copy_attention(ours.self_attention, theirs.self_attn)
-        copy_attention(ours.cross_attention, theirs.multihead_attn)
-        norms = (ours.norm_self, ours.norm_cross, ours.norm_feed_forward)
-        copy_rest(ours, theirs, norms, (theirs.norm1, theirs.norm2, theirs.norm3))
-    return encoder, decoder
-
-
-def copy_rest(ours, theirs, norms, their_norms) -> None:
-    theirs.linear1.load_state_dict(ours.feed_forward.widen.state_dict())
-    theirs.linear2.load_state_dict(ours.feed_forward.narrow.state_dict())
-    for own, other in zip(norms, their_norms, strict=True):
-        other.load_state_dict(own.state_dict())
-
-
-def gradients_of_attention(ours) -> list[torch.Tensor]:
-    projections = (ours.w_q, ours.w_k, ours.w_v)
-    weights = torch.cat([linear.weight.grad for linear in projections])
-    biases = torch.cat([linear.bias.grad for linear in projections])
-    return [weights, biases, ours.w_o.weight.grad, ours.w_o.bias.grad]
-
-
-def gradients_of_reference_attention(theirs) -> list[torch.Tensor]:
-    inner = [theirs.in_proj_weight.grad, theirs.in_proj_bias.grad]
-    return [*inner, theirs.out_proj.weight.grad, theirs.out_proj.bias.grad]
-
-
-def test_logits_and_every_gradient_equal_pytorchs_transformer_with_copied_weights(model):
-    model.train()
-    for parameter in model.parameters():  # norms other than one and zero, so that a swap shows
-        if parameter.dim() == 1:
-            nn.init.uniform_(parameter, 0.5, 1.5)
-    src, tgt = sequences([9, 4, 6], 9), sequences([8, 8, 3], 8)
-    tgt_out = tgt.roll(-1, 1).masked_fill(torch.arange(8) == 7, EOS_ID).masked_fill(tgt == PAD_ID, PAD_ID)
-
-    encoder, decoder = reference_stacks(model)
-    src_table, tgt_table = (
-        embedding.tokens.weight.detach().clone().requires_grad_()
-        for embedding in (model.src_embedding, model.tgt_embedding)
-    )
-    positions = sinusoidal_positions(9, D)
-    padded = src == PAD_ID
-    memory = encoder(src_table[src] * math.sqrt(D) + positions, src_key_padding_mask=padded)
-    states = decoder(
-        tgt_table[tgt] * math.sqrt(D) + positions[:8],
-        memory,
-        tgt_mask=~torch.ones(8, 8, dtype=torch.bool).tril(),
-        tgt_key_padding_mask=tgt == PAD_ID,
-        memory_key_padding_mask=padded,
-    )
-    output = nn.Linear(D, V)
-    output.load_state_dict(model.output.state_dict())
-    expected = output(states)
-    sequence_loss(expected, tgt_out).backward()
-
-    logits, maps = model(src, tgt)
-    assert maps is None
-    sequence_loss(logits, tgt_out).backward()
-    real = tgt != PAD_ID
-    assert_close(logits[real], expected[real], **CLOSE)
-    assert_close(model.src_embedding.tokens.weight.grad, src_table.grad, **CLOSE)
-    assert_close(model.tgt_embedding.tokens.weight.grad, tgt_table.grad, **CLOSE)
-    assert_close(model.output.weight.grad, output.weight.grad, **CLOSE)
-    if encoder.norm is not None:
-        assert_close(model.encoder_norm.weight.grad, encoder.norm.weight.grad, **CLOSE)
-        assert_close(model.decoder_norm.bias.grad, decoder.norm.bias.grad, **CLOSE)
-    for ours, theirs in zip(model.encoder_layers, encoder.layers, strict=True):
-        assert_close(gradients_of_attention(ours.self_attention), gradients_of_reference_attention(theirs.self_attn))
-        assert_close(ours.feed_forward.widen.weight.grad, theirs.linear1.weight.grad, **CLOSE)
-        assert_close(ours.norm_attention.weight.grad, theirs.norm1.weight.grad, **CLOSE)
-        assert_close(ours.norm_feed_forward.bias.grad, theirs.norm2.bias.grad, **CLOSE)
-    for ours, theirs in zip(model.decoder_layers, decoder.layers, strict=True):
-        for own, other in ((ours.self_attention, theirs.self_attn), (ours.cross_attention, theirs.multihead_attn)):
-            assert_close(gradients_of_attention(own), gradients_of_reference_attention(other), **CLOSE)
-        assert_close(ours.feed_forward.narrow.weight.grad, theirs.linear2.weight.grad, **CLOSE)
-        assert_close(ours.norm_self.weight.grad, theirs.norm1.weight.grad, **CLOSE)
-        assert_close(ours.norm_cross.weight.grad, theirs.norm2.weight.grad, **CLOSE)
-        assert_close(ours.norm_feed_forward.weight.grad, theirs.norm3.weight.grad, **CLOSE)
-
-
-def test_memory_equals_pytorchs_encoder(model):
-    src = sequences([9, 4, 6], 9)
-    encoder, _ = reference_stacks(model)
-    embedded = model.src_embedding.tokens(src) * math.sqrt(D) + sinusoidal_positions(9, D)
-    expected = encoder.train()(embedded, src_key_padding_mask=src == PAD_ID)
-    real = src != PAD_ID
-    assert_close(model.encode(src).states[real], expected[real], **CLOSE)
+    src, whole = sequences([9, 4, 6], vocab_size=SRC_V), sequences([9, 8, 4], vocab_size=TGT_V)
+    tgt_in, tgt_out = whole[:, :-1], whole[:, 1:]
+    logits, _ = model(src, tgt_in)
+    expected = reference(src, tgt_in)
+    for each in (logits, expected):
+        sequence_loss(each, tgt_out).backward()
+    within = {"atol": WITHIN[dtype], "rtol": 0}
+    real = tgt_out != PAD_ID
+    gradients = renamed({name: parameter.grad for name, parameter in model.named_parameters()})
+    assert_close(logits[real], expected[real], **within)
+    assert_close(gradients, {name: copy.grad for name, copy in copies.items()}, **within)

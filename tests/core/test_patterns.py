@@ -82,6 +82,9 @@ def test_answers_and_alignments_are_those_of_a_naive_loop(motif, shown):
         # the last place that shows this part of the motif
         assert (len(text) + number - place) % len(motif) == 0
         assert len(text) - len(motif) <= place < len(text)
+    assert TASK.sources(symbols) == [
+        [place for place in range(len(text)) if (len(text) + number - place) % len(motif) == 0] for number in range(4)
+    ]
 
 
 @pytest.mark.parametrize("text", ["ababa", "a b a b a", "A,B,A,B,A", " ab aba\n"])

@@ -8,7 +8,9 @@ from torch.testing import assert_close
 
 from core.checkpoint import load_state, load_weights
 from core.history import History
+from core.probes import Snapshot
 from core.recording import Recorder, continued_state, copy_of_weights, train_recorded
+from core.replay import Replay
 from core.run_folder import RunFolder, RunInfo
 from core.training import EndEvent, EvaluationEvent, StepEvent, new_state, train
 
@@ -44,6 +46,10 @@ def straight(root, folder) -> RunFolder:
     return other
 
 
+def snapshots(folder: RunFolder) -> list[Snapshot]:
+    return Replay.load(folder.replay, folder.preset().training.evaluate_every).snapshots()
+
+
 def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
     assert lines(one.metrics) == lines(other.metrics)
     preset = one.preset()
@@ -52,6 +58,7 @@ def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
     best, other_best = new_state(preset).model, new_state(preset).model
     assert load_weights(one.best, best) == load_weights(other.best, other_best)
     assert_close(copy_of_weights(best), copy_of_weights(other_best), atol=0, rtol=0)
+    assert snapshots(one) == snapshots(other) != []
     ignored = {"created", "seconds"}
     assert one.info().model_dump(exclude=ignored) == other.info().model_dump(exclude=ignored)
 
@@ -73,6 +80,7 @@ def test_a_finished_run_has_all_its_figures_and_weights(folder):
         tensor.numel() for tensor in copy_of_weights(new_state(folder.preset()).model).values()
     )
     assert load_state(folder.last, folder.preset()).step == 8
+    assert [each.step for each in snapshots(folder)] == [0, 4, 8]
 
 
 def test_the_best_weights_are_those_of_the_best_evaluation(root, tiny):

@@ -75,10 +75,11 @@ def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) ->
     facts = {"input": words, "output": words, "reference": words, "length": 4, "stopped": True, "kind": "exact"}
     sequences = pd.DataFrame([facts | {"is_exact": True, "eos_probability": 0.9}] * 100)
     evaluation = Evaluation(100, 0.01, 1.0, 1.0)
+    steps = pd.DataFrame(rows, columns=columns).assign(source_length=4, uniform=1 / 6)
     return Measured(
         evaluation,
         sequences,
-        pd.DataFrame(rows, columns=columns).assign(source_length=4),
+        steps.assign(hit=(steps.looked_at == steps.true_column).astype(float)),
         TrainingTargets(10, 1.0, (4,)),
     )
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from core.analysis import NO_SOURCE, step_table
+from core.analysis import step_table
 from core.decoding import Decoded
 from core.models import AttentionMaps
-from core.tasks import Batch
+from core.tasks import NO_SOURCE, Batch
 from core.tasks.digits import Digits
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -35,12 +35,26 @@ def test_a_row_a_step_with_where_it_looked_and_what_came_of_it():
     assert first.true_column.tolist() == [3, 2, 1, NO_SOURCE]
     assert first.looked_at.tolist() == [3, 2, 1, 4]
     assert first.share.tolist() == pytest.approx([0.8, 0.8, 0.8, 0.0])
+    assert first.hit.tolist() == [1, 1, 1, 0]
+    assert first.uniform.tolist() == pytest.approx([0.2, 0.2, 0.2, 0.0])
     assert first.is_right.all()
     assert (first.length == 3).all()
     second = table[(table.layer == 2) & (table.sequence == 1)].set_index("step")
     assert second.looked_at.tolist() == [3, 2, 2, 0]
     assert second.share.tolist() == pytest.approx([0.8, 0.8, 0.05, 0.0])
     assert second.is_right.tolist() == [True, False, True, True]
+
+
+def test_of_several_true_columns_the_nearest_is_named_and_all_count():
+    sort = Digits(transform="sort", min_length=2, max_length=5)
+    pairs = Batch(torch.tensor([[BOS_ID, 5, 4, 5, EOS_ID]]), torch.tensor([[BOS_ID, 4, 5, 5, EOS_ID]]))
+    table = step_table(sort, pairs, decoded([[4, 5, 5, EOS_ID]], [[2, 3, 4, 0]]))
+    first = table[table.layer == 1]
+    assert first.true_column.tolist() == [2, 3, 3, NO_SOURCE]
+    assert first.looked_at.tolist() == [2, 3, 4, 0]
+    assert first.share.tolist() == pytest.approx([0.8, 0.85, 0.1, 0])
+    assert first.uniform.tolist() == pytest.approx([0.2, 0.4, 0.4, 0])
+    assert first.hit.tolist() == [1, 1, 0, 0]
 
 
 def test_steps_end_with_the_first_eos_and_go_on_without_one():

@@ -11,20 +11,23 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAYERS = (
     ("__main__",),
     ("commands",),
+    ("comparison",),
     ("report",),
     ("runs",),
     ("live_run",),
     ("recording", "estimate", "inspection", "description"),
-    ("history", "checkpoint", "figures", "analysis"),
-    ("training", "bleu"),
-    ("objective",),
+    ("replay",),
+    ("history", "checkpoint", "figures"),
+    ("training", "bleu", "lengths", "knock_out"),
+    ("objective", "answers", "probes"),
+    ("analysis",),
     ("evaluation",),
     ("decoding", "optim", "schedules", "divergence", "run_folder"),
     ("models", "ngram"),
     ("tasks",),
     ("vocab", "config", "devices"),
     ("task_sections", "optional"),
-    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures"),
+    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320
@@ -69,7 +72,7 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "commands", "report"])
+@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "analysis", "commands", "report", "comparison"])
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."

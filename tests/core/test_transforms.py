@@ -59,19 +59,22 @@ def test_the_first_of_each_kind_is_that_of_a_naive_loop(rows):
 
 
 @pytest.mark.parametrize(
-    ("transform", "typed", "answer", "alignment"),
+    ("transform", "typed", "answer", "alignment", "sources"),
     [
-        ("sort", "48292", "22489", [2, 4, 0, 1, 3]),
-        ("deduplicate", "48482", "482", [0, 1, 4]),
-        ("deduplicate", "1111", "1", [0]),
-        ("sort", "1111", "1111", [0, 1, 2, 3]),
+        ("sort", "48292", "22489", [2, 4, 0, 1, 3], [[2, 4], [2, 4], [0], [1], [3]]),
+        ("deduplicate", "48482", "482", [0, 1, 4], [[0, 2], [1, 3], [4]]),
+        ("deduplicate", "1111", "1", [0], [[0, 1, 2, 3]]),
+        ("sort", "1111", "1111", [0, 1, 2, 3], [[0, 1, 2, 3]] * 4),
+        ("reverse", "122", "221", [2, 1, 0], [[2], [1], [0]]),  # the very place decides, not the symbol
+        ("copy", "122", "122", [0, 1, 2], [[0], [1], [2]]),
     ],
 )
-def test_answers_and_where_they_come_from(transform, typed, answer, alignment):
+def test_answers_and_where_they_come_from(transform, typed, answer, alignment, sources):
     task = Digits(transform=transform, min_length=3, max_length=10)
     symbols = task.read(typed)
     assert "".join(task.answer(symbols)) == answer
     assert task.alignment(symbols) == alignment
+    assert task.sources(symbols) == sources
 
 
 @pytest.mark.parametrize("transform", ["sort", "deduplicate"])

@@ -11,7 +11,7 @@ from core.runs import Runs
 ENDLESS = {"training.steps": 5_000, "training.evaluate_every": 20}  # a quarter of a minute
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 10.0) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"

@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from itertools import product
 
 import torch
+from torch.testing import assert_close
 
 from core.decoding import Decoded
+from core.models import AttentionMaps
+from core.models.decoder_only import DecoderOnly
+from core.models.heads import NO_EDITS, HeadEdits
+from core.models.layers import Norm
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Cache, Decoding, Memory, Seq2Seq
 from core.models.transformer import Transformer
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
-def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16) -> Transformer:
+def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, norm: Norm = "post") -> Transformer:
     """A random model whose answers depend on the source and are short, long and without end, however decoded."""
     torch.manual_seed(seed)
     model = Transformer(
@@ -25,6 +30,7 @@ def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16) -
         num_decoder_layers=2,
         d_ff=32,
         max_seq_len=max_seq_len,
+        norm=norm,
     ).eval()
     with torch.no_grad():
         for layer in model.decoder_layers:
@@ -55,6 +61,19 @@ def gru(*, vocab_size: int = 13, seed: int = 4, max_seq_len: int = 16) -> Recurr
     return model
 
 
+def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly:
+    """A random model as those above, without an encoder."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
+    model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=positions, **sizes).eval()
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.self_attention.w_v.weight *= 3
+        model.output.weight *= 4
+        model.output.bias[PAD_ID] = -100
+    return model
+
+
 WRITERS = {"transformer": transformer, "gru": gru}
 
 
@@ -77,8 +96,8 @@ class Recomputing(Seq2Seq):
         super().__init__()
         self.model, self.max_seq_len = model, model.max_seq_len
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
-        return self.model.encode(src, need_weights=need_weights)
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+        return self.model.encode(src, need_weights=need_weights, edits=edits)
 
     def decode(
         self, tgt_in: torch.Tensor, memory: Memory, cache: Read | None = None, *, need_weights: bool = False
@@ -110,7 +129,7 @@ class Reciting(Seq2Seq):
         super().__init__()
         self.logits = logits
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False) -> Memory:
+    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(
@@ -118,6 +137,15 @@ class Reciting(Seq2Seq):
     ) -> Decoding:
         past = cache.past if cache else 0
         return Decoding(self.logits(past).expand(len(tgt_in), 1, -1), Step(past + 1))
+
+
+def sequences(lengths: list[int], *, vocab_size: int = 13) -> torch.Tensor:
+    """Random rows (B, longest): BOS, symbols, EOS, PAD behind each row's length."""
+    rows = torch.randint(3, vocab_size, (len(lengths), max(lengths)))
+    ends = torch.tensor(lengths)[:, None]
+    rows = rows.masked_fill(torch.arange(max(lengths)) >= ends, PAD_ID).scatter(1, ends - 1, EOS_ID)
+    rows[:, 0] = BOS_ID
+    return rows
 
 
 def all_sequences(vocab_size: int, max_steps: int) -> Iterator[tuple[int, ...]]:
@@ -138,3 +166,19 @@ def log_prob_of(model: Seq2Seq, row: torch.Tensor, tokens: tuple[int, ...]) -> f
 def read_tokens(decoded: Decoded) -> torch.Tensor:
     """(B, T) int64: what the model read when it wrote ``decoded.tokens``."""
     return torch.nn.functional.pad(decoded.tokens[:, :-1], (1, 0), value=BOS_ID)
+
+
+def steps_made(decoded: Decoded) -> torch.Tensor:
+    """Tell which steps of a decode were made, (B, T) bool: what stands behind EOS means nothing."""
+    return (decoded.tokens == EOS_ID).cumsum(1) - (decoded.tokens == EOS_ID).long() == 0
+
+
+def assert_same_maps_where_made(decoded: Decoded, maps: AttentionMaps) -> None:
+    """The maps of a decode are these, but for the rows of steps that were not made."""
+    made = steps_made(decoded)[:, None, :, None]
+    for block in ("encoder", "decoder", "cross"):
+        ours, theirs = getattr(decoded.maps, block), getattr(maps, block)
+        assert (ours is None) == (theirs is None)
+        if ours is not None:
+            counts = 1 if block == "encoder" else made
+            assert_close(ours * counts, theirs * counts, atol=1e-5, rtol=0)

@@ -2,13 +2,15 @@
 
 import math
 
+import gradio as gr
 import pytest
 
-from core.config import ConfigError, load_preset
+from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
 from core.runs import Runs
 from tests.serving import SHIPPED
 from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
+from ui.errors import shown
 from ui.preset_form import Draft
 from ui.settings_form import all_settings, value_in
 from ui.views import BLOCK_NAMES, run_list, viewer_value
@@ -29,18 +31,16 @@ def form_of(name: str, **changes):
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
-    run, _, text, block, *_ = page._open(runs, {})
+    run, _, text, *_ = page._open(runs, {})
     assert run == SHIPPED
     assert text == "4 8 2 9"
-    assert block == "cross"
     assert train_tab.first_draft(runs, run).start == load_preset("digits-reversal")
 
 
-@pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"layer": "²"}, {"block": "<script>"}])
+@pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"strategy": "<script>"}])
 def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: dict):
-    run, _, _, block, *_ = page._open(runs, query)
-    assert run == SHIPPED
-    assert block == "cross"
+    run, _, text, _, strategy, *_ = page._open(runs, query)
+    assert (run, text, strategy) == (SHIPPED, "4 8 2 9", "greedy")
 
 
 def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
@@ -93,14 +93,6 @@ def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
     assert best["score"] > 0.7 > 4 * value["uniform"]
 
 
-def test_a_layer_or_block_that_is_not_there_gives_way_to_one_that_is(seen):
-    *_, layer, value = attention_tab.attention_of(seen, "cross", "9")
-    assert layer["value"] == "2"
-    assert value["title"].endswith("layer 2 of 2")
-    *_, value = attention_tab.attention_of(None, "cross", None)
-    assert value is None
-
-
 def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
     good = {"title": "a $ title", "rows": ["$x$", "b"], "columns": ["c"], "weights": [[0.5], [1]], "marked": [[0, 0]]}
     assert attention_tab.picture(good)["png"].startswith("iVBOR")
@@ -113,6 +105,16 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
     ):
         assert "error" in attention_tab.picture(good | change)
     assert "error" in attention_tab.picture(None)
+
+
+def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs):
+    with gr.Blocks() as built:
+        train_tab.build(runs, gr.State(None))
+    radios = [each for each in built.blocks.values() if each.elem_id in ("family", "preset")]
+    # Else the form, opening late, would take the place of what was picked.
+    assert [radio.interactive for radio in radios] == [False, False]
+    choices = train_tab.preset_choice(train_tab.presets_of_families(), Draft(*[load_preset("tiny")] * 2))
+    assert [choice["interactive"] for choice in choices] == [True, True]
 
 
 def test_the_form_gives_back_the_preset_it_opened_with():
@@ -151,6 +153,14 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
     assert runs.names() == before
 
 
+def test_one_table_for_two_vocabularies_is_refused_under_its_control():
+    settings, filled = form_of("number-words-french", tied="all")
+    summary, _, *hints = preset_form.check(settings, *filled)
+    assert summary["problem"]
+    wrong = [each for each, hint in zip(settings, hints, strict=True) if hint["info"].startswith("✗")]
+    assert [each.key for each in wrong] == ["model.tied"]
+
+
 def test_the_form_tells_what_was_changed():
     settings, filled = form_of("tiny", steps=500)
     summary, _, *updates = preset_form.check(settings, *filled)
@@ -159,6 +169,28 @@ def test_the_form_tells_what_was_changed():
     hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}
     assert hints["training.steps"].startswith("changed; the preset says 2000")
     assert not hints["training.seed"].startswith("changed")
+
+
+def test_presets_are_offered_by_what_is_learned():
+    of_families = train_tab.presets_of_families()
+    assert next(iter(of_families)) == "digits"
+    assert of_families["digits"][0] == "digits-reversal"
+    assert sorted(name for names in of_families.values() for name in names) == preset_names()
+    draft = train_tab.family_draft(of_families, "words", form_of("tiny")[1][0])
+    assert draft.start == load_preset("words-reversal-gru")
+    family, choice = train_tab.preset_choice(of_families, draft)
+    assert (family["value"], choice["value"], choice["choices"]) == (
+        "words",
+        "words-reversal-gru",
+        of_families["words"],
+    )
+
+
+def test_a_loaded_preset_stands_beside_those_of_its_family():
+    of_families = train_tab.presets_of_families()
+    draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
+    family, choice = train_tab.preset_choice(of_families, draft)
+    assert (family["value"], choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
 
 
 def test_a_saved_preset_loads_again_under_a_name_of_its_own():
@@ -191,14 +223,12 @@ def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
     damaged.mkdir()
     (damaged / "preset.yaml").write_text("[")
     (damaged / "run.json").write_text("{")
-    assert [each["id"] for each in run_list(runs)["runs"]] == [SHIPPED]
+    listed = [each["id"] for each in run_list(runs)["runs"]]
+    assert SHIPPED in listed
+    assert damaged.name not in listed
 
 
 def test_lab_errors_reach_the_page_as_text_not_markup(runs: Runs):
-    import gradio as gr
-
-    from ui.errors import shown
-
     def fail() -> None:
         raise LabError("<img src=x onerror=alert(1)>")
 

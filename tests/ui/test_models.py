@@ -5,15 +5,17 @@ from pathlib import Path
 from urllib.parse import parse_qs
 
 import gradio as gr
+import numpy as np
 import pytest
 
 from core.config import Preset
 from core.runs import Runs
 from tests.core.watching import wait_until
-from ui import attention_tab, page, preset_form, train_tab
+from tests.ui.packed import unpacked
+from ui import attention_tab, maps, page, preset_form, train_tab
 from ui.preset_form import Draft, form_base
 from ui.settings_form import all_settings, control, value_in
-from ui.views import BLOCK_NAMES, Seen, settings_line, viewer_value
+from ui.views import BLOCK_NAMES, Seen, settings_line
 
 RUN = "recurrent"
 
@@ -31,26 +33,30 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny_gru: Preset) -> Iterator[
 
 @pytest.fixture(scope="module")
 def answered(lab: Runs) -> list:
-    """What the page shows when an address of another model's view is opened."""
-    return page._answer(lab, RUN, "4829", "encoder", "2")
+    """What the page shows of a decode."""
+    return page._answer(lab, RUN, "4829")
 
 
 def test_only_cross_attention_is_offered_and_shown(answered):
     seen: Seen = answered[0]
     assert [seen.layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
-    *_, block, layer, viewer, _ = answered
-    assert block["choices"] == [("cross-attention", "cross")]
-    assert (block["value"], layer["value"], viewer["block"]) == ("cross", "1", "cross")
-    assert len(viewer["heads"]) == 1
-    assert viewer == viewer_value(seen, "cross", 1)
-    for row in viewer["heads"][0]["weights"]:
-        assert sum(row) == pytest.approx(1, abs=2e-3)
+    told = answered[-2]["decode"]
+    assert [each["block"] for each in told["blocks"]] == ["cross"]
+    assert "token by token" in told["blocks"][0]["caption"]
+    weights = unpacked(told["maps"]["cross"])
+    assert weights.shape == (1, 1, len(told["tokens"]), 6)
+    assert np.allclose(weights.sum(axis=-1), 1, atol=1e-3)
 
 
-def test_the_address_tells_what_is_shown(answered, lab):
-    assert parse_qs(answered[-1]) == {"run": [RUN], "input": ["4829"], "block": ["cross"], "layer": ["1"]}
-    without_layer = page._answer(lab, RUN, "4829", "encoder", None)[-1]
-    assert parse_qs(without_layer) == {"run": [RUN], "input": ["4829"], "block": ["cross"]}
+def test_the_address_tells_what_was_decoded(answered):
+    assert parse_qs(answered[-1]) == {"run": [RUN], "input": ["4829"]}
+
+
+def test_its_training_can_be_replayed(lab):
+    told = maps.replay(lab, {"run": RUN})
+    assert told["kept"] == [each["step"] for each in told["snapshots"]] == [0, 4, 8]
+    assert [each["block"] for each in told["blocks"]] == ["cross"]
+    assert told["scored"] == "cross"
 
 
 def test_the_decode_shows_the_map_at_a_glance(answered):
@@ -95,4 +101,4 @@ def test_the_settings_of_a_run_tell_that_its_family_was_changed(lab):
 
 
 def test_nothing_decoded_yet_shows_nothing():
-    assert attention_tab.attention_of(None, "encoder", "2")[0] == attention_tab.NOTHING_SEEN
+    assert attention_tab.attention_of(None, run=RUN) == [{"run": RUN, "decode": None, "open": {}}]

@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from core.config import Preset
 from core.runs import Runs
 from tests.core.watching import wait_until
+from tests.ui.packed import unpacked
 from ui import page
+from ui.maps import replay
 from ui.views import BLOCK_NAMES, Seen
 
 RUN = "causal"
@@ -26,19 +29,27 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
 
 
 def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
-    seen, _, answer, _, glance, _, _, block, layer, viewer, address = page._answer(lab, RUN, "4829", "cross", "2")
-    seen: Seen
+    shown = page._answer(lab, RUN, "4829")
+    seen: Seen = shown[0]
+    glance, viewer = shown[4], shown[-2]
     assert [seen.layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
-    assert block["choices"] == [("decoder self-attention", "decoder")]
-    assert (block["value"], layer["value"], viewer["block"]) == ("decoder", "2", "decoder")
-    read = [step["read"] for step in answer["steps"]]
-    assert viewer["columns"] == ["<BOS>", "4", "8", "2", "9", "<EOS>", *read]
-    for head in viewer["heads"]:
-        for row, weights in enumerate(head["weights"]):
-            assert sum(weights) == pytest.approx(1, abs=5e-3)
-            assert not any(weights[6 + row + 1 :])  # a step does not see what is yet to come
-        assert 0 <= head["score"] <= 1
-    assert viewer["marked"][0] == [0, 4]  # the first digit of the answer is the last of the input
-    assert "reads its input as the beginning" in viewer["caption"]
+    told = viewer["decode"]
+    assert [(each["block"], each["columns"]) for each in told["blocks"]] == [("decoder", "source and read")]
+    weights = unpacked(told["maps"]["decoder"])
+    steps = len(told["tokens"])
+    assert weights.shape == (2, 2, steps, 6 + steps)
+    assert np.allclose(weights.sum(axis=-1), 1, atol=1e-3)
+    for row in range(steps):  # a step does not see what is yet to come
+        assert not weights[:, :, row, 6 + row + 1 :].any()
+    assert told["scored"] == "decoder"
+    assert all(0 <= share <= 1 for layer in told["shares"] for share in layer)
+    assert told["marked"][0] == [0, 4]  # the first digit of the answer is the last of the input
+    assert "reads its input as the beginning" in told["blocks"][0]["caption"]
     assert glance["block"] == "decoder"
-    assert "block=decoder" in address
+
+
+def test_its_training_can_be_replayed(lab):
+    told = replay(lab, {"run": RUN})
+    shape = told["snapshots"][-1]["answers"][0]["maps"]["decoder"]["shape"]
+    steps = len(told["snapshots"][-1]["answers"][0]["tokens"])
+    assert shape == (2, 2, steps, 6 + steps)

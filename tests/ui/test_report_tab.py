@@ -25,7 +25,7 @@ def fresh(tmp_path: Path) -> Runs:
 
 def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(report_tab, "SEQUENCES", 200)
-    message, view = report_tab.run_shown(fresh, SHIPPED)
+    message, view, _ = report_tab.run_shown(fresh, SHIPPED)
     assert f"No report on {SHIPPED} yet" in message["text"]
     assert view == {"run": SHIPPED, "written": None}
     assert report_tab.saved(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
@@ -34,7 +34,7 @@ def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch
     assert "200 of 200 held-out inputs" in report_tab.write(fresh, SHIPPED)["text"]
     button, _ = report_tab._written(fresh, SHIPPED)
     assert button["interactive"] is True
-    message, view = report_tab.run_shown(fresh, SHIPPED)
+    message, view, _ = report_tab.run_shown(fresh, SHIPPED)
     assert message["text"] == ""
     assert view["written"] > 0
     assert "<h1>Report: digits-reversal-shipped</h1>" in report_tab.saved(fresh, {"run": SHIPPED})["html"]
@@ -43,7 +43,7 @@ def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch
 
     folder = RunFolder(fresh.root, SHIPPED)
     folder.write_info(folder.info().model_copy(update={"best_step": 7}))
-    message, _ = report_tab.run_shown(fresh, SHIPPED)
+    message, _, _ = report_tab.run_shown(fresh, SHIPPED)
     assert "of other weights" in message["text"]
     (folder.report / "report.json").write_text("{")
     assert "of other weights" in report_tab.run_shown(fresh, SHIPPED)[0]["text"]

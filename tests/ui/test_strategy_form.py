@@ -9,6 +9,7 @@ from core.decoding import GREEDY, Beam, Sample, Strategy
 from core.runs import Runs
 from tests.serving import SHIPPED
 from ui import decode_tab, page, strategy_form
+from ui.head_edits import ALL_HEADS
 
 
 def filled(strategy: Strategy) -> list:
@@ -48,7 +49,7 @@ def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
 def test_an_address_that_makes_no_sense_is_greedy(runs: Runs, asked):
     assert strategy_form.from_query(asked) == GREEDY
     opened = page._open(runs, asked)
-    assert opened[5] == "greedy"
+    assert opened[4] == "greedy"
 
 
 @pytest.mark.parametrize(
@@ -97,22 +98,22 @@ def test_a_forced_beginning_is_marked_and_what_follows_is_the_models(runs: Runs)
 
 def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
     values = filled(Sample(temperature=5.0, seed=3))
-    _, shown = decode_tab.compare(runs, SHIPPED, "4829", "", *values)
-    assert [row["strategy"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
-    assert shown["rows"][2]["strategy"] == "sample, temperature 5, seed 3"
+    _, shown = decode_tab.compare(runs, SHIPPED, ALL_HEADS, "4829", "", *values)
+    assert [row["label"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
+    assert shown["rows"][2]["label"] == "sample, temperature 5, seed 3"
     assert shown["rows"][0]["output"] == list("9284")
     assert shown["rows"][2]["output"] != list("9284")
     assert shown["rows"][2]["log_prob"] < shown["rows"][0]["log_prob"]
-    said, shown = decode_tab.compare(runs, SHIPPED, "x", "", *values)
+    said, shown = decode_tab.compare(runs, SHIPPED, ALL_HEADS, "x", "", *values)
     assert said["problem"]
     assert shown is None
 
 
 def test_the_address_of_a_decode_opens_it_again(runs: Runs):
     values = filled(Beam(beam_size=2))
-    address = page._answer(runs, SHIPPED, "4829", "cross", None, "beam", "9", *values)[-1]
+    address = page._answer(runs, SHIPPED, "4829", ALL_HEADS, "beam", "9", *values)[-1]
     asked = {name: value[0] for name, value in parse_qs(address).items()}
     opened = page._open(runs, asked)
-    kind, prefix, *controls = opened[5:]
+    kind, prefix, *controls, _ = opened[4:]  # last, the runs to compare
     assert (kind, prefix) == ("beam", "9")
     assert [update["value"] for update in controls] == values

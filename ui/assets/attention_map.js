@@ -42,7 +42,10 @@ function rowText(row) {
   return row.produced === undefined ? String(row.token) : row.produced + " ← " + row.read;
 }
 
-/** Where everything goes, for the room there is: `names` beside the map, `head` above it. */
+/**
+ * Where everything goes, for the room there is: `names` beside the map, `head` above it. Maps that are shown one after
+ * another in the same place say in `value.reserve` { tokens, rows, columns } what the largest of them needs.
+ */
 function layoutMap(context, value, room) {
   context.font = LABEL_FONT;
   const widest = (texts, most) =>
@@ -50,23 +53,27 @@ function layoutMap(context, value, room) {
   const parts = value.rows.map(rowParts);
   const decoded = parts.some((each) => each.decoded);
   const labelRoom = room < 500 ? 64 : 110;
-  const mainWidth = Math.max(widest(parts.map((each) => each.main), labelRoom), decoded ? 56 : 0);
+  const tokens = (value.reserve?.tokens ?? []).map(visibleToken);
+  const mainWidth = Math.max(widest([...parts.map((each) => each.main), ...tokens], labelRoom), decoded ? 56 : 0);
   context.font = SMALL_FONT;
-  const readWidth = decoded ? Math.max(widest(parts.map((each) => "← " + each.read), labelRoom), 38) + 6 : 0;
+  const read = [...parts.map((each) => each.read), ...tokens].map((token) => "← " + token);
+  const readWidth = decoded ? Math.max(widest(read, labelRoom), 38) + 6 : 0;
   context.font = LABEL_FONT;
   const names = mainWidth + readWidth + 10;
   const columns = value.columns.map(visibleToken);
-  const cell = Math.floor(Math.max(CELL.least, Math.min(CELL.most, (room - names - 4) / columns.length)));
+  const most = Math.max(columns.length, value.reserve?.columns ?? 0);
+  const cell = Math.floor(Math.max(CELL.least, Math.min(CELL.most, (room - names - 4) / most)));
   const upright = widest(columns, 1000) <= cell - 4; // labels that fit lie flat, others stand
   const head = upright ? 22 : Math.max(22, widest(columns, 110) + 10);
   return {
     parts, decoded, columns, cell, upright, mainWidth, names, head,
     width: columns.length * cell + 2, height: head + parts.length * cell + 2,
+    reserved: head + Math.max(parts.length, value.reserve?.rows ?? 0) * cell + 2, // height, whatever comes
   };
 }
 
-/** The row labels: what was produced, and smaller what was read. */
-function drawRowNames(canvas, layout, value, theme) {
+/** The row labels, of the rows that are `revealed`: what was produced, and smaller what was read. */
+function drawRowNames(canvas, layout, value, revealed, theme) {
   const context = prepareCanvas(canvas, layout.names, layout.height);
   context.textBaseline = "middle";
   if (layout.decoded) {
@@ -77,7 +84,7 @@ function drawRowNames(canvas, layout, value, theme) {
     context.textAlign = "left";
     context.fillText("← read", layout.mainWidth + 6, layout.head - 8);
   }
-  layout.parts.forEach((each, row) => {
+  layout.parts.slice(0, revealed).forEach((each, row) => {
     const y = layout.head + (row + 0.5) * layout.cell;
     const chosen = row === value.row;
     context.font = (chosen ? "bold " : "") + (layout.cell < 14 ? SMALL_FONT : LABEL_FONT);
@@ -116,18 +123,18 @@ function outline(context, layout, row, column, span, colour, width, dash = []) {
     span * layout.cell - width, layout.cell - width);
 }
 
-/** The large map with its column labels, values where there is room, and outlines. */
-function drawMap(canvas, layout, value, weights, { showMarked, cursor }, theme) {
+/** The large map with its column labels, values where there is room, and outlines; `revealed` rows of it. */
+function drawMap(canvas, layout, value, weights, { showMarked, cursor, revealed }, theme) {
   const context = prepareCanvas(canvas, layout.width, layout.height);
   const { cell, head } = layout;
   drawColumnNames(context, layout, theme);
   const gap = cell >= 16 ? 1 : 0;
   context.fillStyle = "#d4d4d8";
-  context.fillRect(0, head, layout.width - 2, layout.height - head - 2);
+  context.fillRect(0, head, layout.width - 2, revealed * cell);
   context.font = "11px " + theme.font;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  weights.forEach((row, r) => row.forEach((weight, c) => {
+  weights.slice(0, revealed).forEach((row, r) => row.forEach((weight, c) => {
     context.fillStyle = "rgb(" + attentionColour(weight) + ")";
     context.fillRect(c * cell, head + r * cell, cell - gap, cell - gap);
     if (cell < CELL.withValue) return;
@@ -135,8 +142,8 @@ function drawMap(canvas, layout, value, weights, { showMarked, cursor }, theme) 
     context.fillText(weight.toFixed(2), (c + 0.5) * cell, head + (r + 0.5) * cell);
   }));
   if (showMarked) {
-    for (const [row, column] of value.marked ?? []) {
-      outline(context, layout, row, column, 1, COLOURS.alignment, 1.5, cell < 20 ? [] : [5, 3]);
+    for (const [row, column] of value.marked) {
+      if (row < revealed) outline(context, layout, row, column, 1, COLOURS.alignment, 1.5, cell < 20 ? [] : [5, 3]);
     }
   }
   if (value.row != null) outline(context, layout, value.row, 0, layout.columns.length, theme.accent, 2);

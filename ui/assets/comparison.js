@@ -12,19 +12,29 @@ function makeRow(row, first) {
   const tiles = tokens.map((token, at) => make("span", { class: at === differs ? "tile differs" : "tile" },
     token, at === differs ? make("span", { class: "unseen" }, " (first difference)") : null));
   const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct ? "✓ correct" : "✗ wrong");
+  const log = row.log_prob == null ? null : make("span", { class: "quiet" }, " · log P " + row.log_prob.toFixed(3));
   return make("div", { class: "row" },
-    make("span", { class: "strategy" }, row.strategy),
+    make("span", { class: "label" }, row.label),
     make("div", { class: "tiles" }, ...tiles),
-    make("span", { class: "figures" }, verdict, make("span", { class: "quiet" }, " · log P " + row.log_prob.toFixed(3))));
+    make("span", { class: "figures" }, verdict, log));
+}
+
+/** Say something in a place, which is there only while there is something to say. */
+function say(place, text) {
+  place.hidden = !text;
+  setText(place, text ?? "");
 }
 
 function show() {
   const value = props.value?.rows?.length ? props.value : null;
   part("shown").hidden = value === null;
   if (!value) return;
-  setText(part("heading"), "Side by side: " + value.input.join(" "));
+  say(part("heading"), value.heading);
+  say(part("note"), value.note);
+  say(part("button"), value.button);
   part("rows").replaceChildren(...value.rows.map((row) => makeRow(row, value.rows[0])));
 }
 
+part("button").addEventListener("click", () => trigger("press", {}));
 show();
 watch("value", show);

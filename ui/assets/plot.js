@@ -1,12 +1,14 @@
 // Drawing one line chart on a canvas: a plain function of its data, so that screen and PNG are the same.
 //
-// A plot is { lines, from, to, log, fixed, format, marks, cursor, selection, note }:
-//   lines      [{ label, steps, values, colour, width, alpha, dash, dots }]
+// A plot is { lines, from, to, log, fixed, format, marks, cursor, selection, note, behind, above, margin }:
+//   lines      [{ label, steps, values, colour, width, alpha, dash, dots, marker }]; without a label, not in the legend;
+//              marker(context, x, y, colour) draws a line's dots in a shape of its own
 //   from, to   the steps at the left and right edge
 //   fixed      [low, high] of the vertical axis, or null: fitted to what is seen
 //   format     how a value is written at the vertical axis
 //   marks      [{ step, label }] short labelled ticks;  cursor: a step or null
 //   selection  [step, step] while the visitor drags;  note: text in an empty chart
+//   behind, above  draw(context, area, toX, toY, theme) before the lines and after them;  margin: room on the right
 
 // ---- axes ----
 
@@ -78,7 +80,7 @@ function drawLegend(context, lines, left, right, theme) {
   const sample = 26;
   let x = left;
   let y = 9;
-  for (const line of lines) {
+  for (const line of lines.filter((each) => each.label)) {
     const width = sample + 6 + context.measureText(line.label).width;
     if (x > left && x + width > right) {
       x = left;
@@ -89,7 +91,7 @@ function drawLegend(context, lines, left, right, theme) {
     context.moveTo(x, y);
     context.lineTo(x + sample, y);
     context.stroke();
-    if (line.dots) dot(context, x + sample / 2, y, line.colour);
+    if (line.dots) (line.marker ?? dot)(context, x + sample / 2, y, line.colour);
     unstroke(context);
     context.fillStyle = theme.text;
     context.fillText(line.label, x + sample + 6, y);
@@ -150,14 +152,15 @@ function drawLine(context, line, plot, toX, toY, columns) {
   flush();
   context.stroke();
   unstroke(context);
-  if (lone) dot(context, ...lone, line.colour); // a line of one point has no length to see
+  if (lone) (line.marker ?? dot)(context, ...lone, line.colour); // a line of one point has no length to see
   if (line.dots && last - first < columns / 6) drawDots(context, line, plot, first, last, toX, toY);
 }
 
 function drawDots(context, line, plot, first, last, toX, toY) {
   for (let at = first; at <= last; at += 1) {
     const value = line.values[at];
-    if (value != null && !(plot.log && value <= 0)) dot(context, toX(line.steps[at]), toY(value), line.colour);
+    if (value == null || (plot.log && value <= 0)) continue;
+    (line.marker ?? dot)(context, toX(line.steps[at]), toY(value), line.colour);
   }
 }
 
@@ -208,7 +211,8 @@ function drawPlot(context, width, height, plot, theme) {
   const labels = Math.max(...ticks.map((tick) => context.measureText(plot.format(tick)).width), 20);
   const top = drawLegend(context, plot.lines, 0, width, theme);
   const overhang = context.measureText(tickText(plot.to)).width / 2 + 2; // the last step's label is centred on the edge
-  const area = { left: labels + 10, right: width - Math.max(12, overhang), top: top + 6, bottom: height - 22 };
+  const right = width - Math.max(12, overhang, plot.margin ?? 0);
+  const area = { left: labels + 10, right, top: top + 6, bottom: height - 22 };
   const perStep = (area.right - area.left) / (plot.to - plot.from);
   const perValue = (area.bottom - area.top) / (scale(high) - scale(low));
   const toX = (step) => area.left + (step - plot.from) * perStep;
@@ -219,6 +223,7 @@ function drawPlot(context, width, height, plot, theme) {
   context.beginPath();
   context.rect(area.left, area.top - 4, area.right - area.left + 4, area.bottom - area.top + 8);
   context.clip();
+  plot.behind?.(context, area, toX, toY, theme);
   for (const line of plot.lines) drawLine(context, line, plot, toX, toY, area.right - area.left);
   for (const mark of plot.marks ?? []) drawMark(context, mark, toX(mark.step), area, theme);
   if (plot.cursor != null) {
@@ -234,6 +239,7 @@ function drawPlot(context, width, height, plot, theme) {
     context.globalAlpha = 1;
   }
   context.restore();
+  plot.above?.(context, area, toX, toY, theme);
   if (plot.note) {
     context.fillStyle = theme.quiet;
     context.textAlign = "center";

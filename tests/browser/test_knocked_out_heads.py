@@ -1,0 +1,88 @@
+"""A person asks whether the model needs a head: takes it away, sees both answers, and shares the view."""
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.knock_out import KnockedOut, cells_of
+from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
+from ui import head_worths
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.parametrize("page", [DESKTOP, PHONE], indirect=True, ids=["desktop", "phone"]),
+]
+
+
+@pytest.fixture(autouse=True)
+def opened(page: Page) -> None:
+    """The Attention tab of the shipped run's first example."""
+    open_tab(page, "Attention")
+    expect(page.locator("#heads .cell")).to_have_count(30)
+    expect(page.locator("#viewer canvas.map")).to_be_visible()
+
+
+def cell(page: Page, name: str):
+    """Return the button of a head or a layer."""
+    return page.locator("#heads").get_by_role("button", name=f"without {name}:")
+
+
+def test_a_head_is_knocked_out_measured_shared_and_put_back(page: Page):
+    expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "false")
+    cell(page, "cross.1.2").press("Enter")
+    expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "true", timeout=10_000)
+    expect(cell(page, "cross.1.2")).to_be_focused()
+    rows = page.locator("#attention-edited .row")
+    expect(rows.nth(0)).to_contain_text("with all heads", timeout=10_000)
+    expect(rows.nth(0)).to_contain_text("✓ correct")
+    expect(rows.nth(1)).to_contain_text("without cross.1.2 (zero)")
+    expect(rows.nth(1)).to_contain_text("✗ wrong")
+    expect(rows.nth(1).locator(".differs")).to_contain_text("first difference")
+    assert page.evaluate(NOTHING_SIDEWAYS)
+
+    page.get_by_role("button", name="Measure all heads").click()
+    expect(page.locator("#heads .intact")).to_contain_text("With all heads: 100 % of 500", timeout=30_000)
+    expect(page.get_by_role("button", name="Cancel")).to_be_disabled(timeout=60_000)
+    name = "without cross.1.2: exact match 40.2 %, 59.8 points less than with all heads"
+    expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
+
+    expect(page).to_have_url(re.compile("without=cross.1.2"))
+    address = page.url
+    page.goto("about:blank")  # a copied link is opened in a new page
+    page.goto(address)
+    expect(rows.nth(1)).to_contain_text("without cross.1.2 (zero)", timeout=20_000)
+    expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
+    expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("tab", name="Decode").click()
+    expect(page.locator("#decode-edited .row").nth(1)).to_contain_text("without cross.1.2 (zero)")
+    page.locator("#decode-edited").get_by_role("button", name="Restore all heads").click()
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct", timeout=10_000)
+    expect(page).to_have_url(re.compile("^((?!without).)*$"))
+
+
+def test_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.MonkeyPatch):
+    made = []
+
+    def slowly(path, model, pairs, **settings) -> Iterator[KnockedOut]:
+        for block, layer, head in cells_of(model.heads):
+            time.sleep(0.3)
+            made.append((block, layer, head))
+            yield KnockedOut(block=block, layer=layer, head=head, exact_match=0.5, intact=1.0)
+
+    monkeypatch.setattr(head_worths, "remembered_grid", slowly)
+    page.get_by_role("radio", name="its mean").check()
+    expect(page).to_have_url(re.compile("ablation=mean"), timeout=10_000)
+    page.get_by_role("button", name="Measure all heads").click()
+    expect(page.locator("#heads .count")).to_contain_text(re.compile("[1-9] of 30 measured"), timeout=10_000)
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#heads-message")).to_contain_text("Cancelled")
+    expect(page.get_by_role("button", name="Measure all heads")).to_be_enabled()
+    expect(page.locator("#heads .progress")).to_be_hidden()
+    time.sleep(0.5)
+    ended = len(made)
+    time.sleep(1)
+    assert len(made) == ended < 30

@@ -1,0 +1,87 @@
+"""Comparing runs, and opening failures, in a real browser."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.config import load_preset
+from core.history import History
+from core.recording import train_recorded
+from core.run_folder import RunFolder
+from core.runs import Runs
+from core.training import new_state
+from tests.browser.chromium import CHROMIUM, open_tab
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+SEEDS = ("pair-seed-0", "pair-seed-1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def seeds(runs: Runs) -> None:
+    """Two short trainings of one preset, which differ in their seed."""
+    short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
+    for seed, name in enumerate(SEEDS):
+        preset = load_preset("tiny").with_changes(short | {"training.seed": seed})
+        folder = RunFolder.create(runs.root, preset, name=name)
+        history = History(60)
+        train_recorded(folder, new_state(preset), history, should_stop=lambda: False, on_event=lambda event: None)
+
+
+def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page, reload: Callable[[], None]):
+    open_tab(page, "Compare")
+    picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
+    expect(picker).to_contain_text("reverse 3–10 digits")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(page.locator("#compare-message")).to_contain_text("pick from 2 to 10 runs of one task")
+    picker.locator("label", has_text="2 seeds").click()
+    expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-1"))).to_be_checked()
+    expect(picker.get_by_role("checkbox", name=re.compile("digits-reversal-shipped"))).to_be_disabled()
+    expect(picker).to_contain_text("no held-out inputs in common")
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(found.locator(".heading")).to_have_text(
+        "reverse 2–5 digits: 2,000 held-out inputs, the same for all", timeout=30_000
+    )
+    expect(found.locator(".verdict")).to_contain_text("95 % confidence interval")
+    expect(found.locator("canvas.chart")).to_have_count(4)
+    expect(found).to_contain_text("No setting differs, but the seed.")
+    expect(found.locator(".figures tr.group")).to_contain_text("pair (2 seeds)")
+    found.get_by_text("as a table").nth(2).click()
+    expect(found.locator("figure").nth(2).get_by_role("row")).to_have_count(11)  # a header and ten lengths
+    with page.expect_download() as download:
+        found.get_by_role("button", name="CSV").nth(2).click()
+    assert download.value.suggested_filename == "exact-match-by-length.csv"
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    expect(page).to_have_url(re.compile("compare=pair-seed-0%2Cpair-seed-1"))
+    reload()
+    expect(found.locator(".heading")).to_contain_text("reverse 2–5 digits", timeout=30_000)
+    expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
+
+
+def test_a_failure_opens_its_own_attention(page: Page):
+    page.get_by_role("radio", name="beam").check()
+    expect(page).to_have_url(re.compile("strategy=beam"))
+    page.locator("#run-bar label", has_text=SEEDS[0]).click()
+    open_tab(page, "Report")
+    expect(page.locator("#report-message")).to_contain_text(SEEDS[0])
+    page.get_by_role("button", name="Failures, one by one").click()
+    page.get_by_role("button", name="Find failures").click()
+    failures = page.locator("#failures")
+    expect(failures.locator(".summary")).to_contain_text("wrong answers to 2,000 held-out inputs", timeout=30_000)
+    page.get_by_role("radio", name="by first wrong token").check()
+    expect(failures.locator(".group .name").first).to_have_text("token 1")
+    example = failures.locator(".example").first
+    typed = example.locator(".tokens").first.inner_text()
+    written = example.locator(".tokens").nth(1).inner_text()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    example.click()
+    answer = f"{typed} → {written}".removesuffix(" <EOS>").strip()
+    expect(page.locator("#attention-of")).to_contain_text(f"Attention of {answer}, by {SEEDS[0]}", timeout=10_000)
+    expect(page).to_have_url(re.compile("input=" + typed.replace(" ", "\\+")))
+    assert "beam" not in page.url  # it was found by greedy decoding, so it is opened by it
+    open_tab(page, "Decode")
+    expect(page.locator("#answer .verdict")).to_have_text("✗ wrong")

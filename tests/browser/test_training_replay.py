@@ -1,0 +1,104 @@
+"""A training is watched and replayed: scrubbed, looked into, and handed on as a link."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.config import load_preset
+from core.runs import Runs
+from tests.browser.chromium import CHROMIUM, PHONE, open_tab
+from tests.core.watching import wait_for
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+RUN = "replayed"
+SCRUB = "(slider, place) => { slider.value = place; slider.dispatchEvent(new Event('input')); }"
+DRAWN = "(canvas) => canvas.toDataURL()"
+
+
+@pytest.fixture
+def training(runs: Runs) -> Runs:
+    """A lab in which the tiny preset trains."""
+    runs.start(load_preset("tiny").with_changes({"training.steps": 400}), name=RUN)
+    wait_for(lambda: len(runs.replay(RUN).snapshots()) > 1, seconds=60)
+    return runs
+
+
+def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, training: Runs, address: str):
+    page.goto(f"{address}?run={RUN}&input=4+8+2+9&tab=attention")
+    viewer = page.locator("#viewer")
+    viewer.get_by_role("radio", name="training replay").check()
+    when = viewer.locator(".when")
+    expect(when).to_have_text("step 400 of 400", timeout=120_000)  # it goes along by itself
+    expect(viewer.locator(".figures").nth(1)).to_contain_text("of validation answers")
+    pictures = viewer.locator(".chart, .thumbnail canvas, .map")
+    last = [canvas.evaluate(DRAWN) for canvas in pictures.all()]
+    assert len(last) == 6  # three charts, two heads, one of them large
+
+    slider = viewer.get_by_role("slider", name="training step")
+    slider.evaluate(SCRUB, "2")
+    expect(when).to_have_text("step 80 of 400")
+    slider.press("ArrowRight")
+    expect(when).to_have_text("step 120 of 400")
+    expect(page).to_have_url(re.compile("view=replay.*step=120"))
+    early = [canvas.evaluate(DRAWN) for canvas in pictures.all()]
+    assert all(before != after for before, after in zip(last, early, strict=True))
+
+    viewer.locator(".probes .option").nth(3).click()
+    viewer.get_by_role("radio", name="decoder self-attention").check()
+    viewer.get_by_title("layer 1, head 2").click()
+    viewer.locator(".tile").nth(1).click()
+    title = "Decoder self-attention, layer 1 of 1, head 2, training step 120"
+    expect(viewer.locator(".title")).to_have_text(title)
+    without = page.locator("#heads").get_by_role("button", name="without decoder.1.2:")
+    without.click()
+    expect(without).to_have_attribute("aria-pressed", "true")
+    expect(page).to_have_url(re.compile("without=decoder.1.2"))
+    expect(viewer.locator(".title")).to_have_text(title)
+    viewer.get_by_role("button", name="Copy link").click()
+    link = viewer.locator(".link").input_value()
+    heading = viewer.locator("#attention-of").text_content()
+
+    page.goto("about:blank")
+    page.set_viewport_size(PHONE)
+    page.goto(link)
+    expect(viewer.locator(".title")).to_have_text(title)
+    expect(viewer.locator("#attention-of")).to_have_text(heading)
+    expect(viewer.locator(".probes input").nth(3)).to_be_checked()
+    expect(viewer.locator(".tile").nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(without).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#attention-edited")).to_contain_text("without decoder.1.2 (zero)")
+
+    viewer.get_by_role("button", name="Play").click()
+    expect(when).to_have_text("step 400 of 400")
+    viewer.get_by_role("radio", name="this decode").check()
+    expect(viewer.locator("#attention-of")).to_contain_text("Attention of 4 8 2 9 →")
+    expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")
+
+
+def test_an_answer_is_written_step_by_step(page: Page):
+    open_tab(page, "Attention")
+    viewer = page.locator("#viewer")
+    whole = viewer.locator("canvas.map").evaluate(DRAWN)
+    viewer.get_by_role("button", name="Step by step").click()
+    expect(viewer.locator(".tile.unwritten")).to_have_count(3)
+    viewer.get_by_role("button", name="Pause").click()
+    assert viewer.locator("canvas.map").evaluate(DRAWN) != whole
+    viewer.get_by_role("button", name="Step by step").click()
+    expect(viewer.locator(".tile.unwritten")).to_have_count(0)
+    expect(viewer.locator(".verdict")).to_have_text("✓ correct")
+    expect(viewer.locator(".tile[aria-pressed=true]")).to_have_count(0)
+
+
+def test_a_head_is_previewed_while_it_is_pointed_at(page: Page):
+    open_tab(page, "Attention")
+    viewer = page.locator("#viewer")
+    title = viewer.locator(".title")
+    locked = title.text_content()
+    viewer.get_by_title("layer 1, head 3").hover()
+    expect(title).to_have_text("Cross-attention, layer 1 of 2, head 3")
+    title.hover()
+    expect(title).to_have_text(locked)

@@ -1,0 +1,145 @@
+"""The Compare tab's handlers: runs by task, progress, a result, cancelled, refused, and opened from an address."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.comparison import Comparison
+from core.config import load_preset
+from core.errors import InputError
+from core.history import History
+from core.recording import train_recorded
+from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.runs import Runs
+from core.training import new_state
+from tests.serving import SHIPPED
+from ui import compare_tab
+from ui.compare_tab import Comparer
+
+
+def ticks(*names: str) -> dict:
+    """Return the picker's value with some runs ticked."""
+    return {"chosen": list(names)}
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
+    """A lab with two seeds of a preset, the same with a larger learning rate, one without weights, and another task."""
+    torch.set_num_threads(1)
+    root: Path = tmp_path_factory.mktemp("compared")
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
+    presets = {f"rev-seed-{seed}": tiny.with_changes({"training.seed": seed}) for seed in (1, 0)}
+    presets["fast"] = tiny.with_changes({"training.learning_rate": 0.02})
+    for name, preset in presets.items():
+        folder = RunFolder.create(root, preset, name=name)
+        train_recorded(folder, new_state(preset), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    RunFolder.create(root, tiny.with_changes({"training.seed": 7}), name="empty", status="stopped")
+    return Runs(root)
+
+
+@pytest.fixture
+def comparer(shelf: Runs, monkeypatch) -> Comparer:
+    monkeypatch.setattr(compare_tab, "SEQUENCES", 60)
+    monkeypatch.setattr(compare_tab, "PER_LENGTH", 5)
+    monkeypatch.setattr(compare_tab, "SECONDS_BETWEEN_NEWS", 0.0)
+    return Comparer(shelf)
+
+
+def test_runs_stand_by_task_and_seeds_of_the_same_settings_together(shelf: Runs):
+    (own, shipped) = sorted(compare_tab.runs_by_task(shelf)["tasks"], key=lambda task: -len(task["groups"]))
+    assert (own["task"], shipped["task"]) == ("reverse 2–5 digits", "reverse 3–10 digits")
+    groups = {group["label"]: group for group in own["groups"]}
+    seeds = next(group for group in groups.values() if len(group["runs"]) == 3)
+    assert [(run["id"], run["seed"]) for run in seeds["runs"]] == [("rev-seed-0", 0), ("rev-seed-1", 1), ("empty", 7)]
+    assert [run["ready"] for run in seeds["runs"]] == [True, True, False]
+    assert "preset tiny" in groups["fast"]["about"]
+    assert "training.learning_rate 0.005 → 0.02" in groups["fast"]["about"]
+    assert "seed" not in groups["fast"]["about"]
+
+
+def test_progress_comes_before_a_result_that_a_browser_can_read(comparer: Comparer):
+    *before, last = comparer.compared(ticks("rev-seed-0", "rev-seed-1", "fast"))
+    assert before
+    for ticket, _, view, button, cancel in before:
+        assert ticket
+        assert 0 < view["progress"]["done"] <= 1
+        assert (button["interactive"], cancel["interactive"]) == (False, True)
+    ticket, message, view, button, cancel = last
+    assert (ticket, message["text"], button["interactive"], cancel["interactive"]) == (None, "", True, False)
+    assert json.loads(json.dumps(view, allow_nan=False)) == view  # so every key is a text
+    assert [group["label"] for group in view["groups"]] == ["rev", "fast"]
+    assert view["settings"] == {"training.learning_rate": [0.01, 0.02]}
+    assert view["lengths"]["trained"] == [2, 5]
+
+
+def test_the_same_runs_again_are_answered_at_once(comparer: Comparer):
+    first = list(comparer.compared(ticks("rev-seed-0", "fast")))[-1]
+    (again,) = comparer.compared(ticks("rev-seed-0", "fast"))
+    assert again[2]["pairs"] == first[2]["pairs"]
+
+
+def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
+    work = comparer.compared(ticks("rev-seed-0", "fast"))
+    ticket, *_ = next(work)
+    comparer.cancelling.cancel("somebody else's")
+    assert next(work)[0] == ticket
+    comparer.cancelling.cancel(ticket)
+    (last,) = work
+    assert (last[1]["text"], last[2]) == ("Cancelled.", None)
+    assert last[3]["interactive"] is True
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason"),
+    [
+        ([], "pick from 2 to 10 runs of one task"),
+        (["fast"], "these are 1"),
+        ([f"run-{number}" for number in range(11)], "these are 11"),
+        (["fast", SHIPPED], "of different tasks"),
+        (["fast", "empty"], "no weights yet"),
+        (["fast", "../../etc"], "is not a name"),
+        (["fast", "gone"], "there is no such run"),
+        (["fast", "fast"], "twice"),
+    ],
+    ids=lambda each: str(each)[:30],
+)
+def test_what_cannot_be_compared_gets_a_reason(comparer: Comparer, chosen, reason):
+    (last,) = comparer.compared(ticks(*chosen))
+    assert last[1]["problem"]
+    assert reason in last[1]["text"]
+    assert last[3]["interactive"] is True
+
+
+def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(shelf: Runs):
+    asked = {"compare": f"fast,gone,rev-seed-0,fast,<script>,{'x' * 5000}"}
+    two = ["fast", "rev-seed-0"]
+    assert compare_tab.ticks_of(shelf, asked) == {"chosen": two, "at_once": False}
+    assert compare_tab.ticks_of(shelf, asked | {"tab": "compare"}) == {"chosen": two, "at_once": True}
+    one = {"tab": "compare", "compare": "fast"}
+    assert compare_tab.ticks_of(shelf, one) == {"chosen": ["fast"], "at_once": False}
+    assert compare_tab.ticks_of(shelf, {}) == {"chosen": [], "at_once": False}
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {}, {"chosen": "fast"}, {"chosen": [1, None]}, {"chosen": ["x" * 9999] * 99}]
+)
+def test_whatever_a_browser_says_is_ticked_is_refused_with_a_reason(comparer: Comparer, value):
+    (last,) = comparer.compared(value)
+    assert last[1]["problem"]
+    assert len(last[1]["text"]) < 500
+
+
+def test_programs_have_the_same_limits(shelf: Runs, monkeypatch):
+    monkeypatch.setattr(compare_tab, "SEQUENCES", 20)
+    *_, last = compare_tab.events_of(shelf, ["fast", "rev-seed-0"])
+    assert isinstance(last, Comparison)
+    with pytest.raises(InputError, match="these are 1"):
+        next(compare_tab.events_of(shelf, ["fast"]))
+
+
+def test_a_loaded_preset_without_a_shipped_one_is_described_by_its_name_alone():
+    preset = load_preset("tiny").model_copy(update={"name": "mine"})
+    assert compare_tab._about(preset) == "preset mine"

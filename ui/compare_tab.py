@@ -1,0 +1,137 @@
+"""The Compare tab: tick runs of one task, and see them side by side on the same held-out inputs."""
+
+import time
+from collections.abc import Iterator
+from functools import lru_cache, partial
+from typing import Any
+
+import gradio as gr
+
+from core.comparison import Comparison, Measurements, Progress, as_data, compare, groups_of, held_out_key
+from core.config import Preset
+from core.errors import InputError, LabError
+from core.lengths import PER_LENGTH
+from core.runs import Runs
+from ui.cancelling import Cancelling
+from ui.components import notice, run_comparison, run_picker
+from ui.preset_form import CPU, QUIET
+from ui.views import LISTED_RUNS, base_of, changes_in_words
+
+SEQUENCES = 2_000  # a second a run on two cores; the command line takes more
+MOST_RUNS = 10  # at once, on a page that others use too
+SECONDS_BETWEEN_NEWS = 0.2
+Shown = list[Any]  # ticket, message, view, and the buttons Compare and Cancel
+
+
+class Comparer:
+    """What the tab's handlers share: the runs, what was measured of them, and what was cancelled."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.runs, self.measurements, self.cancelling = runs, Measurements(), Cancelling()
+
+    def compared(self, ticks: Any) -> Iterator[Shown]:
+        """Measure the ticked runs; yield what the tab shows, again and again until there is a result.
+
+        Args:
+            ticks: the picker's value, which comes from a browser.
+        """
+        chosen = ticks.get("chosen") if isinstance(ticks, dict) else None
+        chosen = [str(name) for name in chosen[:LISTED_RUNS]] if isinstance(chosen, list) else []
+        ticket, told = self.cancelling.ticket(), 0.0
+        try:
+            for event in events_of(self.runs, chosen, self.measurements):
+                if self.cancelling.is_cancelled(ticket):
+                    yield _done({"text": "Cancelled."}, None)
+                    return
+                if not isinstance(event, Progress):
+                    yield _done({"text": ""}, as_data(event))
+                elif time.monotonic() - told > SECONDS_BETWEEN_NEWS:
+                    told = time.monotonic()
+                    yield _working(ticket, {"progress": {"done": event.done, "run": event.run}})
+        except LabError as error:
+            yield _done({"text": str(error), "problem": True}, gr.skip())
+
+
+def build(runs: Runs) -> gr.HTML:
+    """Build the tab and wire its own events; return the picker, which the page ticks when it opens."""
+    comparer = Comparer(runs)
+    ticket = gr.State(None)
+    picker = run_picker(partial(runs_by_task, runs))
+    with gr.Row(elem_classes="actions"):
+        button = gr.Button("Compare", variant="primary", elem_id="compare", min_width=110)
+        cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-compare", min_width=100)
+    message = notice(elem_id="compare-message")
+    shown = [ticket, message, run_comparison(), button, cancel]
+    for listen in (button.click, picker.begin):
+        listen(comparer.compared, picker, shown, **QUIET, **CPU)
+    cancel.click(comparer.cancelling.cancel, ticket, None, **QUIET)
+    return picker
+
+
+def ticks_of(runs: Runs, asked: dict[str, str]) -> dict[str, Any]:
+    """Return the picker's value for an address: the runs it names, compared at once if it opens this tab."""
+    known = runs.names()
+    chosen = [name for name in dict.fromkeys(asked.get("compare", "")[:1_000].split(",")) if name in known]
+    return {"chosen": chosen, "at_once": asked.get("tab") == "compare" and len(chosen) > 1}
+
+
+def events_of(
+    runs: Runs, names: list[str], measurements: Measurements | None = None
+) -> Iterator[Progress | Comparison]:
+    """Compare runs on as many inputs as a page can; see ``core.comparison.compare``."""
+    if not 2 <= len(names) <= MOST_RUNS:
+        raise InputError(f"pick from 2 to {MOST_RUNS} runs of one task to compare here; these are {len(names)}")
+    yield from compare(runs, names, sequences=SEQUENCES, per_length=PER_LENGTH, measurements=measurements)
+
+
+def runs_by_task(runs: Runs, _: Any = None) -> dict[str, Any]:
+    """Return the runs for the picker: by task, and there by all settings but the seed."""
+    by_task: dict[tuple, dict[str, Preset]] = {}
+    for name in runs.names()[:LISTED_RUNS]:
+        preset = runs.preset(name)
+        by_task.setdefault(held_out_key(preset.task), {})[name] = preset
+    return {"tasks": [_task(runs, presets) for presets in by_task.values()]}
+
+
+def _task(runs: Runs, presets: dict[str, Preset]) -> dict[str, Any]:
+    first = next(iter(presets.values()))
+    groups = [
+        {
+            "label": group.label,
+            "about": _about(presets[group.runs[0]]),
+            "runs": [
+                _listed(runs, name, presets[name]) for _, name in sorted(zip(group.seeds, group.runs, strict=True))
+            ],
+        }
+        for group in groups_of(presets)
+    ]
+    return {"task": first.task.summary, "groups": groups}
+
+
+def _listed(runs: Runs, name: str, preset: Preset) -> dict[str, Any]:
+    info = runs.info(name)
+    return {
+        "id": name,
+        "seed": preset.training.seed,
+        "status": info.status,
+        "step": info.step,
+        "exact_match": info.exact_match,
+        "ready": runs.has_weights(name),
+    }
+
+
+@lru_cache(LISTED_RUNS * 10)
+def _about(preset: Preset) -> str:
+    """Name a run's preset, and what was changed in it, the seed aside."""
+    base = base_of(preset)
+    training = preset.training.model_copy(update={"seed": base.training.seed})
+    changes = changes_in_words(preset.model_copy(update={"training": training}), base)
+    return f"preset {preset.name}" + (f", {changes}" if changes else "")
+
+
+def _working(ticket: str, view: dict[str, Any]) -> Shown:
+    return [ticket, {"text": ""}, view, gr.update(interactive=False), gr.update(interactive=True)]
+
+
+def _done(message: dict[str, Any], view: Any) -> Shown:
+    return [None, message, view, gr.update(interactive=True), gr.update(interactive=False)]
