@@ -10,7 +10,7 @@ from core.bleu import bleu_of
 from core.config import load_preset
 from core.evaluation import evaluate, exact_match_alone
 from core.models import count_parameters
-from core.ngram import NGram
+from core.ngram import MAX_ORDER, NGram
 from core.tasks import Batch, fixed_pairs
 from core.training import TrainingState, new_state, train
 
@@ -18,7 +18,7 @@ MAX_SECONDS = 600
 pytestmark = pytest.mark.slow
 
 
-def trained(preset: str) -> TrainingState:
+def trained(preset: str, *, within: float = MAX_SECONDS) -> TrainingState:
     """Train a preset to its end on one torch thread; the model is left ready to be measured.
 
     The time is the processor's, so that it does not depend on what else the machine does.
@@ -30,7 +30,7 @@ def trained(preset: str) -> TrainingState:
         pass
     seconds = time.process_time() - started
     print(f"\n{preset}: {count_parameters(state.model):,} parameters, {seconds:.0f} s of one core", end="")
-    assert seconds < MAX_SECONDS
+    assert seconds < within
     state.model.eval()
     return state
 
@@ -71,12 +71,13 @@ def test_number_words_are_translated_having_learned_1000(language: str) -> None:
     assert exact >= 0.9
 
 
-def test_text_is_modelled_to_a_perplexity_between_those_of_n_grams() -> None:
-    state = trained("psalms")
+def test_text_is_modelled_better_than_n_grams_of_any_order_do() -> None:
+    state = trained("psalms", within=3_600)
     known, held_out = state.task.lines("train"), state.task.lines("test")
     own = evaluate(state.model, fixed_pairs(state.task, len(held_out), split="test"))
     num_tokens = len(state.task.tgt_vocab.symbols) + 1
-    counted = [math.exp(NGram(known, order=order, num_tokens=num_tokens).loss(held_out)) for order in range(1, 7)]
-    print(f"; perplexity per character {own.perplexity:.3f}; of 1- to 6-grams {[round(each, 3) for each in counted]}")
-    assert own.perplexity < 50  # what the design document asks for, of words
-    assert own.perplexity < counted[3]
+    orders = range(1, MAX_ORDER + 1)
+    counted = [math.exp(NGram(known, order=order, num_tokens=num_tokens).loss(held_out)) for order in orders]
+    print(f"; perplexity per character {own.perplexity:.3f}; of 1- to {MAX_ORDER}-grams", end=" ")
+    print([round(each, 3) for each in counted])
+    assert own.perplexity < min(counted)
