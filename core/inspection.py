@@ -65,7 +65,7 @@ class Inspection:
     Attributes:
         symbols: the input as the model reads it: a word that is not known is UNK.
         output: the answer's symbols, EOS left out.
-        expected: the right answer.
+        expected: the right answer; None where many are as good.
         stopped: whether the model ended by EOS rather than by running out of positions.
         steps: one a produced token, EOS included.
         maps: attention of this decode, batch of one; rows are the steps.
@@ -82,7 +82,7 @@ class Inspection:
 
     symbols: list[str]
     output: list[str]
-    expected: list[str]
+    expected: list[str] | None
     stopped: bool
     steps: tuple[Step, ...]
     maps: AttentionMaps
@@ -97,9 +97,9 @@ class Inspection:
     tree: tuple[Branch, ...] = ()
 
     @property
-    def correct(self) -> bool:
-        """Whether the answer is exactly right and the model stopped by itself."""
-        return self.stopped and self.output == self.expected
+    def correct(self) -> bool | None:
+        """Whether the answer is exactly right and the model stopped by itself; None where many are as good."""
+        return None if self.expected is None else self.stopped and self.output == self.expected
 
     @property
     def over_source(self) -> torch.Tensor | None:
@@ -166,7 +166,7 @@ def inspect(
         tree=_tree(task, decoded),
         symbols=symbols,
         output=_without_end(tokens),
-        expected=task.answer(symbols),
+        expected=None if task.open_ended else task.answer(symbols),
         stopped=stopped,
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps,

@@ -23,8 +23,11 @@ def run(options: argparse.Namespace) -> int:
     )
     text = published.task.text
     print(f"input     {' '.join(seen.symbols)}")
-    print(f"output    {text(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
-    print(f"expected  {text(seen.expected)}")
+    if seen.expected is None:
+        print(f"output    {text(seen.output)}")
+    else:
+        print(f"output    {text(seen.output)}  ({'correct' if seen.correct else 'wrong'})")
+        print(f"expected  {text(seen.expected)}")
     if seen.note:
         print(f"note      {seen.note}")
     if strategy != GREEDY:
@@ -63,12 +66,15 @@ def _step_in_words(step: Step) -> str:
 
 
 def as_json(seen: Inspection) -> dict:
-    """Return a decode as plain data: input, output, expected, correct, and each step's token and probability."""
+    """Return a decode as plain data: input, output, each step's token and probability.
+
+    ``expected`` and ``correct`` are None where many answers are as good.
+    """
     edits = seen.edits
     return {
         "input": " ".join(seen.symbols),
         "output": " ".join(seen.output),
-        "expected": " ".join(seen.expected),
+        "expected": None if seen.expected is None else " ".join(seen.expected),
         "correct": seen.correct,
         "stopped": seen.stopped,
         "note": seen.note,

@@ -72,7 +72,7 @@ def test_number_words_are_translated_having_learned_1000(language: str) -> None:
 
 
 def test_text_is_modelled_better_than_n_grams_of_any_order_do() -> None:
-    state = trained("psalms", within=3_600)
+    state = trained("psalms", within=7_200)
     known, held_out = state.task.lines("train"), state.task.lines("test")
     own = evaluate(state.model, fixed_pairs(state.task, len(held_out), split="test"))
     num_tokens = len(state.task.tgt_vocab.symbols) + 1

@@ -144,13 +144,18 @@ def test_no_answer_is_called_right_or_wrong_where_many_are_good(written, capsys)
     runs = Runs(written)
     published = runs.published("lines")
     seen = inspect(published.model, published.task, "")
-    assert seen.symbols == seen.expected == seen.scores == []
+    assert seen.symbols == seen.scores == []
+    assert seen.expected is seen.correct is None
     assert "many lines are as good" in seen.note
     report = write_report(runs, "lines", sequences=20)
     assert report.summary.startswith("This model's task has many good answers to an input")
     assert "nan" not in report.markdown
     assert main(["--checkpoints", str(written), "evaluate", "--run", "lines", "--sequences", "20"]) == 0
     assert "many answers are as good as the reference" in capsys.readouterr().out
+    assert main(["--checkpoints", str(written), "decode", "--run", "lines", "", "--json"]) == 0
+    output = capsys.readouterr().out
+    assert "wrong" not in output
+    assert json.loads(output.splitlines()[-1])["correct"] is None
 
 
 @pytest.mark.parametrize("length", [16, 64, 250])

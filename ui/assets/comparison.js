@@ -11,7 +11,8 @@ function makeRow(row, first) {
   const tokens = [...row.output.map(visibleToken), row.stopped ? "<EOS>" : "…"];
   const tiles = tokens.map((token, at) => make("span", { class: at === differs ? "tile differs" : "tile" },
     token, at === differs ? make("span", { class: "unseen" }, " (first difference)") : null));
-  const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct ? "✓ correct" : "✗ wrong");
+  const said = row.correct ? "✓ correct" : "✗ wrong";
+  const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct == null ? "" : said);
   const log = row.log_prob == null ? null : make("span", { class: "quiet" }, " · log P " + row.log_prob.toFixed(3));
   return make("div", { class: "row" },
     make("span", { class: "label" }, row.label),
