@@ -22,6 +22,7 @@ class LiveRun:
     """One run from the moment it is queued until its thread ends; ``lock`` is held all the while.
 
     Attributes:
+        owner: whose it is, where that is kept.
         stop: set it to ask the run to stop after its present step.
         info: status and figures as of the last event.
         history: figures by step, growing.
@@ -30,8 +31,8 @@ class LiveRun:
             before the first.
     """
 
-    def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock) -> None:
-        self.folder, self.preset, self.lock = folder, preset, lock
+    def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None) -> None:
+        self.folder, self.preset, self.lock, self.owner = folder, preset, lock, owner
         self.stop = threading.Event()
         self.info = folder.info()
         self.history = History.load(folder.metrics, preset.training.steps)

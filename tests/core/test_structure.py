@@ -14,7 +14,9 @@ LAYERS = (
     ("comparison",),
     ("report",),
     ("runs",),
+    ("published", "training_slots"),
     ("live_run",),
+    ("ownership",),
     ("recording", "estimate", "inspection", "description"),
     ("replay",),
     ("history", "checkpoint", "figures"),
@@ -27,7 +29,8 @@ LAYERS = (
     ("tasks",),
     ("vocab", "config", "devices"),
     ("task_sections", "optional"),
-    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
+    ("faults", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
+    ("errors", "run_queue"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320
