@@ -79,7 +79,7 @@ class RunFolder:
         Raises:
             RunError: there is a run of that name.
         """
-        folder = cls(root, name or _free_name(root))
+        folder = cls(root, name or free_name(root))
         if folder.path.exists():
             raise RunError(f"run={folder.name!r} exists already; choose another name, or resume it")
         root.mkdir(parents=True, exist_ok=True)
@@ -128,6 +128,10 @@ class RunFolder:
     def exists(self) -> bool:
         """Whether there is such a run."""
         return (self.path / "run.json").is_file()
+
+    def size(self) -> int:
+        """Return how many bytes its files take; 0 if there is no such run."""
+        return sum(_size_of(file) for file in self.path.rglob("*"))
 
     def preset(self) -> Preset:
         """Read the preset the run was started with.
@@ -210,7 +214,14 @@ def list_runs(root: Path) -> list[RunFolder]:
     return sorted(folders, key=lambda folder: (folder.path / "preset.yaml").stat().st_mtime, reverse=True)
 
 
-def _free_name(root: Path) -> str:
+def _size_of(file: Path) -> int:
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except FileNotFoundError:  # a temporary file that was renamed meanwhile
+        return 0
+
+
+def free_name(root: Path) -> str:
     """Make up a name that is easy to remember; from the system's randomness, which no seed fixes."""
     dice = random.SystemRandom()
     for attempt in range(1000):

@@ -9,6 +9,7 @@ from core.config import Preset
 from core.faults import cause_and_cure
 from core.file_cache import FileCache
 from core.history import History
+from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun
 from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
 from core.published import Published, PublishedModels
@@ -48,15 +49,16 @@ class Runs:
 
     Args:
         root: the folder, such as ``checkpoints``.
-        max_active: how many train at once; others wait in a queue, see ``RunQueue``.
-        max_each: how many of one owner train at once.
+        limits: how many train at once, of which others wait in a queue, see ``RunQueue``; and what else holds here.
         threads: torch threads of each.
     """
 
-    def __init__(self, root: Path, *, max_active: int = 2, max_each: int | None = None, threads: int = 1) -> None:
-        self.root = root
+    def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1) -> None:
+        self.root, self.limits = root, limits
         self._models = PublishedModels()
-        self._slots = TrainingSlots(most=max_active, most_each=max_each, threads=threads, on_end=self._models.forget)
+        self._slots = TrainingSlots(
+            most=limits.max_runs, most_each=limits.max_training_each, threads=threads, on_end=self._models.forget
+        )
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
@@ -79,13 +81,16 @@ class Runs:
             raise RunError(f"the run cannot be started: {cause_and_cure(error)}") from error
         return folder.name
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str, *, reason: str = "") -> None:
         """Ask a run to stop after its present step; one that waits in the queue stops at once.
+
+        Args:
+            reason: what its owner reads, where it was not they who asked.
 
         Raises:
             RunError: this process does not train it.
         """
-        self._slots.stop(name)
+        self._slots.stop(name, reason=reason)
 
     def resume(self, name: str) -> None:
         """Continue a stopped, failed or interrupted run from its last saved state.

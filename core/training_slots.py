@@ -56,17 +56,22 @@ class TrainingSlots:
             self._fill()
         _log.info("queued", extra={"run": folder.name})
 
-    def stop(self, name: str) -> None:
-        """Ask a run to stop after its present step; one that waits stops at once; RunError if it does neither here."""
+    def stop(self, name: str, *, reason: str = "") -> None:
+        """Ask a run to stop after its present step; one that waits stops at once; RunError if it does neither here.
+
+        Args:
+            reason: what its owner reads, where it was not they who asked.
+        """
         with self._lock:
             live = self._live.get(name)
             if live is None:
                 raise RunError(f"run={name[:60]!r} is not training here, so it cannot be stopped")
+            live.reason = reason
             live.stop.set()
             if name in self._waiting:
                 self._waiting.remove(name)
-                self._leave(live, kept=_ended(live, "stopped"))
-        _log.info("asked to stop", extra={"run": name})
+                self._leave(live, kept=_ended(live, "stopped", reason))
+        _log.info("asked to stop", extra={"run": name, "reason": reason})
 
     def close(self, *, seconds: float) -> None:
         """Stop all runs and wait for them to be saved."""
@@ -128,7 +133,7 @@ class TrainingSlots:
         name, kept = live.folder.name, False
         try:
             live.train(self._threads)
-            kept = True
+            kept = live.info.status != "stopped" or not live.reason or _ended(live, "stopped", live.reason)
             _log.info("ended", extra={"run": name, "status": live.info.status, "step": live.info.step})
         except Exception as error:  # noqa: BLE001 - whatever it was, its owner is told, and the other runs go on
             _log.error("failed", extra={"run": name, "step": live.info.step}, exc_info=error)

@@ -95,7 +95,8 @@ def decode(
     try:
         strategy = strategy_form.strategy_in(kind, values or _defaults())
         published = runs.published(run)
-        look = partial(inspect, published.model, published.task, text, strategy=strategy, prefix=prefix or "")
+        text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
+        look = partial(inspect, published.model, published.task, text, strategy=strategy, prefix=prefix)
         inspection = look(edits=asked.on(published))
         seen = Seen(run, published.step, inspection, asked, look() if asked else None)
     except LabError as error:
@@ -119,7 +120,8 @@ def compare(runs: Runs, run: str | None, asked: AskedEdits, text: str, prefix: s
     try:
         published = runs.published(run)
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
-        look = partial(inspect, published.model, published.task, text, prefix=prefix or "")
+        text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
+        look = partial(inspect, published.model, published.task, text, prefix=prefix)
         edits = asked.of_run(run).on(published)
         inspections = [look(strategy=strategy, edits=edits) for strategy in strategies]
     except LabError as error:

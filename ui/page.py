@@ -23,6 +23,7 @@ from ui import (
 from ui.attention_tab import attention_of
 from ui.components import comparison, run_bar
 from ui.errors import shown
+from ui.guarded_page import GuardedPage
 from ui.head_edits import ALL_HEADS, AskedEdits
 from ui.preset_form import QUIET
 from ui.scripts import script
@@ -41,7 +42,7 @@ A run goes on when this page is closed; open the page again and it is there.
 
 def build_page(runs: Runs) -> gr.Blocks:
     """Build the whole page over some runs."""
-    with gr.Blocks(title="Attention Lab", analytics_enabled=False) as page:
+    with GuardedPage(title="Attention Lab", analytics_enabled=False, delete_cache=(60, 600)) as page:
         api.expose(runs)  # first, so that the page's own events do not take its names
         run, seen, edits = gr.State(None), gr.State(None), gr.State(ALL_HEADS)
         with gr.Row(elem_id="header"):

@@ -39,9 +39,9 @@ def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (OSError(errno.ENOSPC, "No space left on device"), "the disk is full; what was saved before is kept. Delete"),
         (PermissionError(errno.EACCES, "Permission denied"), "cannot be written to; what was saved"),
-        (OSError(errno.EROFS, "Read-only file system"), "the disk can only be read"),
-        (FileNotFoundError(errno.ENOENT, "No such file"), "was deleted while it trained. Train it anew"),
-        (MemoryError(), "not enough memory; what was saved before is kept. Train a smaller model"),
+        (OSError(errno.EROFS, "Read-only file system"), "cannot be written to; what was saved"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "was deleted meanwhile. Train it anew"),
+        (MemoryError(), "not enough memory; what was saved before is kept. Try a smaller model"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero. This is a fault of the program"),
         (RunError("run='a': last.safetensors is damaged"), "run='a': last.safetensors is damaged"),
@@ -54,7 +54,7 @@ def test_a_failure_is_told_with_its_cause_and_what_to_do(error, said):
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), MemoryError(), ZeroDivisionError("oops")])
 def test_a_run_that_fails_says_why_and_the_one_beside_it_goes_on(make, tiny, bad, monkeypatch, error):
     failing_with(error, monkeypatch)
-    runs: Runs = make(max_active=2)
+    runs: Runs = make(max_runs=2)
     runs.start(tiny.with_changes(ENDLESS), name="good")
     runs.start(bad, name="bad")
     info = wait_until(runs, "bad", "failed")
@@ -92,7 +92,7 @@ def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is
     shutil.rmtree(RunFolder(root, "bad").path)
     info = wait_until(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
-    assert "was deleted while it trained. Train it anew" in info.message
+    assert "was deleted meanwhile. Train it anew" in info.message
     assert runs.names() == ["bad"]
     assert runs.published("bad").step > 0
     with pytest.raises(RunError, match="no such run"):

@@ -16,7 +16,7 @@ from tests.core.watching import ENDLESS, wait_for, wait_until
 
 
 def test_runs_beyond_the_limit_wait_and_start_in_order(make, tiny):
-    runs = make(max_active=1)
+    runs = make(max_runs=1)
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(ENDLESS), name=name)
     wait_until(runs, "a", "training")
@@ -31,7 +31,7 @@ def test_runs_beyond_the_limit_wait_and_start_in_order(make, tiny):
 
 
 def test_a_waiting_run_stops_at_once_and_the_others_move_up(make, tiny, root):
-    runs = make(max_active=1)
+    runs = make(max_runs=1)
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(ENDLESS), name=name)
     runs.stop("b")
@@ -44,7 +44,7 @@ def test_a_waiting_run_stops_at_once_and_the_others_move_up(make, tiny, root):
 
 
 def test_no_more_runs_train_at_once_than_allowed(make, tiny):
-    runs = make(max_active=2)
+    runs = make(max_runs=2)
     names = [runs.start(tiny.with_changes(ENDLESS)) for _ in range(4)]
     wait_for(lambda: sum(runs.info(name).step > 0 for name in names) == 2)
     assert sum(thread.name.startswith("train ") for thread in threading.enumerate()) == 2
@@ -62,7 +62,7 @@ def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make, tiny, monk
         return genuine(state)
 
     monkeypatch.setattr("core.recording.train", failing)
-    runs = make(max_active=1)
+    runs = make(max_runs=1)
     runs.start(tiny.with_changes({"training.seed": 13}), name="bad")
     runs.start(tiny, name="good")
     info = wait_until(runs, "bad", "failed")

@@ -13,9 +13,10 @@ LAYERS = (
     ("commands",),
     ("comparison",),
     ("report",),
+    ("visitors", "housekeeping"),
     ("runs",),
     ("published", "training_slots"),
-    ("live_run",),
+    ("live_run", "limits"),
     ("ownership",),
     ("recording", "estimate", "inspection", "description"),
     ("replay",),
@@ -29,7 +30,7 @@ LAYERS = (
     ("tasks",),
     ("vocab", "config", "devices"),
     ("task_sections", "optional"),
-    ("faults", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
+    ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
     ("errors", "run_queue"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}

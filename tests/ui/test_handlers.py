@@ -60,7 +60,7 @@ def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
 
 @pytest.mark.parametrize(
     ("typed", "part"),
-    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5000 characters")],
+    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
 )
 def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed: str, part: str):
     seen, (message, answer, _, glance, _) = decode_tab.decode(runs, SHIPPED, typed)
