@@ -10,15 +10,16 @@ from typing import Literal
 
 import torch
 
-from core.checkpoint import CheckpointError, load_weights
 from core.config import Preset
 from core.file_cache import FileCache
 from core.history import History
 from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
+from core.recording import load_best
 from core.replay import Replay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.tasks import Task, build_task
+from core.tensor_file import CheckpointError
 
 CACHED_FILES = 500
 CACHED_HISTORIES = 16
@@ -265,7 +266,7 @@ def _built(name: str, kind: Literal["latest", "best"], step: int, preset: Preset
 def _load_best(folder: RunFolder, preset: Preset) -> Published:
     published = _built(folder.name, "best", -1, preset)
     try:
-        facts = load_weights(folder.best, published.model)
+        facts = load_best(folder, published.model)
     except CheckpointError as error:
         raise RunError(f"run={folder.name!r}: {error}") from error
     return replace(published, step=facts["step"])

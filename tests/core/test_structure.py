@@ -26,7 +26,7 @@ LAYERS = (
     ("models", "ngram"),
     ("tasks",),
     ("vocab", "config", "devices"),
-    ("task_sections", "optional"),
+    ("task_sections", "optional", "tensor_file"),
     ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
