@@ -23,8 +23,10 @@ import random
 import re
 import secrets
 import shutil
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from filelock import FileLock, Timeout
@@ -82,11 +84,20 @@ class RunFolder:
         self.path = root / name
 
     @classmethod
-    def create(cls, root: Path, preset: Preset, *, name: str | None = None, status: Status = "queued") -> "RunFolder":
+    def create(
+        cls,
+        root: Path,
+        preset: Preset,
+        *,
+        name: str | None = None,
+        status: Status = "queued",
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> "RunFolder":
         """Make the folder of a new run, complete at once or not at all.
 
         Args:
             name: the run's name; None makes up a free one such as ``brisk-otter``.
+            contents: of further files, by name, or of others than a new run's.
 
         Raises:
             RunError: there is a run of that name.
@@ -96,10 +107,12 @@ class RunFolder:
             raise RunError(f"run={folder.name!r} exists already; choose another name, or resume it")
         root.mkdir(parents=True, exist_ok=True)
         draft = root / f".{folder.name}.{secrets.token_hex(4)}.new"
+        info = RunInfo(status=status).model_dump_json(indent=1)
+        files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
         draft.mkdir()
         try:
-            write_atomically(draft / "preset.yaml", preset_to_yaml(preset).encode())
-            write_atomically(draft / "run.json", RunInfo(status=status).model_dump_json(indent=1).encode())
+            for file, content in (files | dict(contents)).items():
+                write_atomically(draft / file, content)
             folder._take(draft)
         finally:
             shutil.rmtree(draft, ignore_errors=True)

@@ -14,7 +14,7 @@ LAYERS = (
     ("comparison",),
     ("report",),
     ("runs",),
-    ("live_run",),
+    ("live_run", "imports", "exports"),
     ("recording", "estimate", "inspection", "description"),
     ("replay",),
     ("history", "checkpoint", "figures"),
