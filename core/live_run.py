@@ -84,6 +84,7 @@ class LiveRun:
         self.info = self.info.model_copy(
             update={
                 "status": status,
+                "message": state.notice,
                 "step": state.step,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
                 "best_step": state.best_step if state.best_step >= 0 else None,

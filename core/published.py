@@ -7,13 +7,14 @@ from typing import Literal
 
 import torch
 
-from core.checkpoint import CheckpointError, load_weights
 from core.config import Preset
 from core.file_cache import FileCache
 from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
+from core.recording import load_best
 from core.run_folder import RunError, RunFolder
 from core.tasks import Task, build_task
+from core.tensor_file import CheckpointError
 
 CACHED_MODELS = 16
 
@@ -76,7 +77,7 @@ def _built(name: str, kind: Literal["latest", "best"], step: int, preset: Preset
 def _load_best(folder: RunFolder, preset: Preset) -> Published:
     published = _built(folder.name, "best", -1, preset)
     try:
-        facts = load_weights(folder.best, published.model)
+        facts = load_best(folder, published.model)
     except CheckpointError as error:
         raise RunError(f"run={folder.name!r}: {error}") from error
     return replace(published, step=facts["step"])

@@ -90,6 +90,9 @@ def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is
     runs.start(bad, name="bad")
     wait_for(lambda: runs.info("bad").step > 25)
     shutil.rmtree(RunFolder(root, "bad").path)
+    wait_for(lambda: "could not be saved (FileNotFoundError" in runs.info("bad").message, seconds=5)
+    assert runs.info("bad").status == "training"
+    runs.stop("bad")
     info = wait_until(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
     assert "was deleted meanwhile. Train it anew" in info.message

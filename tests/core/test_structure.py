@@ -16,7 +16,7 @@ LAYERS = (
     ("visitors", "housekeeping"),
     ("runs",),
     ("published", "training_slots"),
-    ("live_run", "limits"),
+    ("live_run", "limits", "imports", "exports"),
     ("ownership",),
     ("recording", "estimate", "inspection", "description"),
     ("replay",),
@@ -29,7 +29,7 @@ LAYERS = (
     ("models", "ngram"),
     ("tasks",),
     ("vocab", "config", "devices"),
-    ("task_sections", "optional"),
+    ("task_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
     ("errors", "run_queue"),
 )
