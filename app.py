@@ -24,6 +24,7 @@ from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
 from core.visitors import VisitorRuns
 from ui.components import PAGE_CSS
+from ui.downloads import download_route
 from ui.log_lines import log_to_stderr
 from ui.operations import around
 from ui.page import build_page
@@ -79,10 +80,11 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
         presence: notes who is here, where visitors are told apart; None shows everybody everything.
         launch: what else Gradio is told, such as the port.
     """
-    page = build_page(VisitorRuns(runs, current_visitor if presence is not None else None))
+    for_visitors = VisitorRuns(runs, current_visitor if presence is not None else None)
+    page = build_page(for_visitors)
     page.queue(default_concurrency_limit=8, max_size=64)
     most = f"{runs.limits.max_upload_mb}mb"
-    made = {"max_file_size": most, "app_kwargs": around(runs, presence)}
+    made = {"max_file_size": most, "app_kwargs": around(runs, presence, [download_route(for_visitors)])}
     _, address, _ = page.launch(**LAUNCH, **made, **launch)
     if presence is not None:
         Housekeeping(runs, presence.seconds_away).start()

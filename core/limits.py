@@ -66,6 +66,11 @@ class Limits(BaseModel):
         if problems:
             raise ConfigError(problems)
 
+    def check_size(self, preset: Preset) -> None:
+        """Refuse a preset whose model is too large; ConfigError as for ``check``."""
+        if problems := self._problems_of_size(preset):
+            raise ConfigError(problems)
+
     def text(self, field: str, text: Any) -> str:
         """Return a typed text; InputError if it is none, or too long."""
         return checked_text(field, text, most=self.max_input)

@@ -9,6 +9,7 @@ from core.config import Preset
 from core.faults import cause_and_cure
 from core.file_cache import FileCache
 from core.history import History
+from core.imports import import_run
 from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun
 from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
@@ -79,6 +80,27 @@ class Runs:
             self._slots.add(folder, preset, owner)
         except OSError as error:
             raise RunError(f"the run cannot be started: {cause_and_cure(error)}") from error
+        return folder.name
+
+    def take_in(self, file: Path, *, max_bytes: int, name: str | None = None, owner: str | None = None) -> str:
+        """Make a finished run of a file and return its name.
+
+        Raises:
+            CheckpointError: it is not the file of a run, or not a sound one.
+            ConfigError: its model is larger than the limits allow.
+            RunError: it cannot be written.
+        """
+        try:
+            folder = import_run(self.root, file, name=name, max_bytes=max_bytes)
+            try:
+                self.limits.check_size(folder.preset())
+                if owner is not None:
+                    write_ownership(folder, Ownership(owner=owner))
+            except BaseException:
+                shutil.rmtree(folder.path, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise RunError(f"the run cannot be taken in: {cause_and_cure(error)}") from error
         return folder.name
 
     def stop(self, name: str, *, reason: str = "") -> None:

@@ -1,21 +1,31 @@
 """What one visitor may see and do: the one place that decides it, between the page and all runs."""
 
+import re
 import secrets
 import string
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from core.config import Preset
 from core.history import History
+from core.imports import MAX_IMPORT_BYTES
 from core.limits import MEGABYTE
 from core.published import Published
 from core.replay import Replay
 from core.run_folder import RunError, RunFolder, RunInfo, free_name
 from core.runs import Progress, Runs
 
+OPENED_BY, OPENED_EACH = 10_000, 10  # shared runs that visitors are remembered to have opened
 SECRET_LETTERS = 24  # of 36 kinds each: 124 bits
 _ALPHABET = string.ascii_lowercase + string.digits
+
+
+def without_secret(name: str) -> str:
+    """Return a run's name as people call it, without what keeps it from being guessed."""
+    return re.sub(f"-[a-z0-9]{{{SECRET_LETTERS}}}$", "", name)
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,8 @@ class VisitorRuns:
 
     def __init__(self, runs: Runs, who: Callable[[], Visitor] | None = None) -> None:
         self._runs, self._who, self.limits = runs, who, runs.limits
-        self._starting = threading.Lock()
+        self._starting, self._opening = threading.Lock(), threading.Lock()
+        self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
 
     @property
     def has_visitors(self) -> bool:
@@ -53,8 +64,15 @@ class VisitorRuns:
     # ---- what everybody may do with a run that they may see
 
     def names(self) -> list[str]:
-        """Return the names of the runs that the visitor may see, their own first, shipped ones last."""
-        seen = [name for name in self._runs.names() if self._may_see(name)]
+        """Return the names of the visitor's runs, of shared ones that they have opened, and of those that shipped.
+
+        A shared run is for those who know its name, from a link; it is listed for nobody else.
+        """
+        names = self._runs.names()
+        if self._who is None:
+            return names
+        opened = self._opened.get(self._who().owner, ())
+        seen = [name for name in names if self._may_see(name) and (name in opened or not self._is_foreign(name))]
         return sorted(seen, key=lambda name: (self._runs.info(name).shipped, not self.is_mine(name)))
 
     def preset(self, name: str) -> Preset:
@@ -114,6 +132,17 @@ class VisitorRuns:
             self._check_room(keeps_one_more=True)
             return self._runs.start(preset, name=self._new_name(), owner=self._owner())
 
+    def take_in(self, file: Path) -> str:
+        """Make a run of a file that somebody brings, and return its name; refused as for ``start``.
+
+        Raises:
+            CheckpointError: it is not the file of a run, or not a sound one.
+        """
+        with self._starting:
+            self._check_room(keeps_one_more=True)
+            most = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
+            return self._runs.take_in(file, max_bytes=most, name=self._new_name(), owner=self._owner())
+
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
         self.limits.check(self._runs.preset(self._mine(name)))
@@ -142,8 +171,22 @@ class VisitorRuns:
     def _seen(self, name: str) -> str:
         self._runs.info(name)  # a run that does not exist is refused here
         if self._may_see(name):
+            self._note_opened(name)
             return name
         raise RunError(f"run={name!r}: there is no such run")
+
+    def _is_foreign(self, name: str) -> bool:
+        return not self.is_mine(name) and not self._runs.info(name).shipped
+
+    def _note_opened(self, name: str) -> None:
+        """Remember that the visitor knows the name of a shared run."""
+        if self._who is None or not self._is_foreign(name) or not (visitor := self._who()).returning:
+            return
+        with self._opening:
+            known = self._opened.pop(visitor.owner, ())
+            self._opened[visitor.owner] = (name, *(each for each in known if each != name))[:OPENED_EACH]
+            while len(self._opened) > OPENED_BY:
+                self._opened.popitem(last=False)
 
     def _mine(self, name: str) -> str:
         if not self.is_mine(self._seen(name)):

@@ -36,6 +36,11 @@ def run_bar(list_runs: ServerFunction, *, value: dict[str, Any] | None = None, e
     return _component("run_bar", ["run_bar.js"], {"list_runs": list_runs}, value, elem_id)
 
 
+def run_menu(share: ServerFunction, delete: ServerFunction, *, elem_id: str = "run-menu") -> gr.HTML:
+    """What can be done with a run as a whole. Value: see `ui/run_menu.py`. Event: `.gone(fn)` when it was deleted."""
+    return _component("run_menu", ["run_menu.js"], {"share": share, "delete": delete}, None, elem_id)
+
+
 def charts(progress: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "charts") -> gr.HTML:
     """Progress, loss and accuracy of one run while it trains. Value: `{"run": id}` or `{"run": None}`."""
     scripts = ["history.js", "plot.js", "chart_pointer.js", "charts.js"]

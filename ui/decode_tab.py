@@ -11,6 +11,7 @@ from core.errors import LabError
 from core.inspection import inspect
 from core.runs import Runs
 from core.tasks import build_task
+from core.visitors import without_secret
 from ui import strategy_form
 from ui.components import answer, beam_tree, comparison, glance, notice
 from ui.head_edits import ALL_HEADS, AskedEdits
@@ -101,7 +102,7 @@ def decode(
         seen = Seen(run, published.step, inspection, asked, look() if asked else None)
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, *NOTHING]
-    which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
+    which = f"answered by {without_secret(run)}, {published.kind} weights: after {published.step} steps"
     which += f", {asked}" if asked else ""
     block = seen.source_block
     heads = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None

@@ -9,6 +9,7 @@ from gradio.block_function import BlockFunction
 from core.errors import LabError
 from core.faults import cause_and_cure, is_of_machine
 from ui.errors import in_words
+from ui.visitors import SESSIONS, visitor_of
 
 FAULT = "Something went wrong here, which is a fault of the program. It was noted; everything else goes on. Try again."
 _log = logging.getLogger(__name__)
@@ -31,7 +32,10 @@ class GuardedPage(gr.Blocks):
             raise gr.Error(in_words(f"A value that was sent does not fit: {what}"), print_exception=False) from error
 
     async def process_api(self, block_fn: BlockFunction | int, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Run a handler."""
+        """Run a handler, in a session of who asks."""
+        request = getattr(kwargs.get("request"), "request", None)
+        if request is not None and not SESSIONS.admits(kwargs.get("session_hash"), visitor_of(request.scope)):
+            raise gr.Error("This is not your session.", print_exception=False)
         try:
             return await super().process_api(block_fn, *args, **kwargs)
         except gr.Error:

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.middleware import Middleware
@@ -55,10 +56,11 @@ class FailuresNoted:
             _log.log(level, "request failed", extra=said | {"ms": milliseconds}, exc_info=error)
 
 
-def around(runs: Runs, presence: Presence | None) -> dict[str, Any]:
+def around(runs: Runs, presence: Presence | None, routes: Sequence[Route] = ()) -> dict[str, Any]:
     """Return what the server is made with besides the page: its other routes, and its middleware, outermost first.
 
     Args:
+        routes: besides ``/health``.
         presence: to note who is here; None where there are no visitors to tell apart.
     """
     began = time.monotonic()
@@ -69,4 +71,4 @@ def around(runs: Runs, presence: Presence | None) -> dict[str, Any]:
 
     who = [Middleware(Visitors, presence=presence)] if presence is not None else []
     middleware = [Middleware(FailuresNoted), *who, Middleware(RequestLimits, limits=runs.limits)]
-    return {"routes": [Route("/health", health)], "middleware": middleware}
+    return {"routes": [Route("/health", health), *routes], "middleware": middleware}

@@ -4,11 +4,11 @@ import re
 import secrets
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from http.cookies import CookieError, SimpleCookie
 
 from gradio.context import LocalContext
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -34,6 +34,30 @@ def current_visitor() -> Visitor:
 def visitor_of(scope: Scope) -> Visitor:
     """Return who sent a request."""
     return scope.get(_SCOPE, NOBODY)
+
+
+class Sessions:
+    """Whose each of Gradio's sessions is: one tab, which holds what its visitor looks at."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str, str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def admits(self, session: str | None, visitor: Visitor) -> bool:
+        """Tell whether a session is for a visitor; who first uses one has it, if they can be told from others."""
+        if not session:
+            return True
+        with self._lock:
+            if session in self._owners:
+                return self._owners[session] == visitor.owner
+            if visitor.returning and visitor.owner is not None:
+                self._owners[session] = visitor.owner
+                while len(self._owners) > MOST_SEEN:
+                    self._owners.popitem(last=False)
+        return True
+
+
+SESSIONS = Sessions()
 
 
 class Presence:
@@ -93,6 +117,10 @@ class Visitors:
         known = _token_in(headers)
         token = known or secrets.token_urlsafe(TOKEN_BYTES)
         scope[_SCOPE] = visitor = Visitor(owner_of(token), returning=known is not None)
+        session = QueryParams(scope["query_string"]).get("session_hash")
+        if not SESSIONS.admits(session, visitor):
+            await PlainTextResponse("This is not your session.", status_code=403)(scope, receive, send)
+            return
         give = known is None or scope["path"] == "/"  # anew with every visit, so that it is kept from then on
 
         async def send_with_cookie(message: Message) -> None:

@@ -4,16 +4,19 @@ import inspect
 
 import pytest
 
+from core.config import ConfigError
+from core.exports import export_run
 from core.limits import PUBLIC
 from core.run_folder import RunError, RunFolder
 from core.runs import Runs
+from core.tensor_file import CheckpointError
 from core.visitors import Visitor, VisitorRuns
 from tests.core.watching import ENDLESS, wait_for, wait_until
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
 LOOKING = ("info", "preset", "progress", "history", "replay", "published", "has_weights", "folder", "is_shared")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
-ABOUT_THE_VISITOR = {"names", "is_mine", "start", "has_visitors"}
+ABOUT_THE_VISITOR = {"names", "is_mine", "start", "take_in", "has_visitors"}
 OF_THE_SERVER = {"active", "counts", "close", "ownership"}  # not for visitors
 
 
@@ -74,6 +77,8 @@ def test_a_private_run_is_refused_in_the_words_of_one_that_does_not_exist(lab: L
 def test_a_shared_run_can_be_looked_at_by_all_and_changed_by_its_owner_only(lab: Lab, annas: str):
     lab.by(ANNA).share(annas, True)
     runs = lab.by(BEN)
+    assert runs.names() == []  # he has no link to it yet
+    runs.info(annas)
     assert runs.names() == [annas]
     for name in LOOKING:
         getattr(runs, name)(annas)
@@ -104,6 +109,24 @@ def test_who_is_somebody_else_next_time_starts_nothing(lab: Lab, tiny):
     for who in (STRANGER, Visitor(None, returning=False)):
         assert "sent no cookie" in refusal(lab.by(who).start, tiny)
     assert lab.all.names() == []
+
+
+def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab, annas: str, tmp_path):
+    file = tmp_path / "run.safetensors"
+    export_run(lab.by(ANNA).folder(annas), file)
+    name = lab.by(BEN).take_in(file)
+    assert lab.runs.names() == [name]
+    assert lab.runs.published(name).step == lab.all.published(annas).step
+    assert "no such run" in refusal(lab.by(ANNA).info, name)
+    assert "sent no cookie" in refusal(lab.by(STRANGER).take_in, file)
+    before = set(lab.all.root.iterdir())
+    lab.all.limits = lab.all.limits.model_copy(update={"max_parameters": 1_000})
+    with pytest.raises(ConfigError, match="at most 1,000"):
+        lab.by(BEN).take_in(file)
+    lab.runs.limits = lab.all.limits.model_copy(update={"max_upload_mb": 0})
+    with pytest.raises(CheckpointError, match="at most 0 are read"):
+        lab.by(BEN).take_in(file)
+    assert set(lab.all.root.iterdir()) == before
 
 
 def test_names_cannot_be_guessed(lab: Lab, tiny):
