@@ -37,6 +37,7 @@ LAUNCH = {
     "theme": gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS),
     "footer_links": ["api", "settings"],
     "run_history": False,
+    "enable_monitoring": False,
     "ssr_mode": False,
     "prevent_thread_lock": True,
     "quiet": True,
@@ -69,7 +70,6 @@ def main() -> None:
         _log.info("closing", extra=runs.counts())
         runs.close()
         if page is not None:
-            page.server.force_exit = True  # open pages poll for ever; they are not waited for
             page.close(verbose=False)
 
 
