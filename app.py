@@ -104,8 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--public",
         action="store_true",
-        default=os.environ.get(f"{PREFIX}PUBLIC", "") not in ("", "0"),
-        help="for strangers: each visitor sees their own runs, and the strict limits hold (or $ATTENTION_LAB_PUBLIC=1)",
+        default=os.environ.get(f"{PREFIX}PUBLIC", os.environ.get("SPACE_ID", "")) not in ("", "0"),
+        help="for strangers: each visitor sees their own runs, and the strict limits hold (or $ATTENTION_LAB_PUBLIC=1; "
+        "usual on a Space, unless that is 0)",
     )
     parser.add_argument("--log-json", action="store_true", help="log a JSON object a line, as with --public")
     limits = parser.add_argument_group("limits", "whole numbers, or none for no limit; README has what is usual")

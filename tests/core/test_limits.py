@@ -1,5 +1,7 @@
 """What may be asked for: strict in public, lax on a laptop, and changed by flags and variables."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
@@ -79,3 +81,24 @@ def test_a_typed_text_is_text_of_bounded_length(text):
 def test_ordinary_text_is_left_as_it_is():
     for text in ("", "4 8 2 9", "a\tb\nc", "ünïcødé 语言 🔬", "\u202eabc"):
         assert PUBLIC.text("input", text) == text
+
+
+def test_readme_lists_every_limit_as_it_is():
+    def told(value: int | None) -> str:
+        return "none" if value is None else f"{value:,}"
+
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    for name, field in Limits.model_fields.items():
+        flag, variable = f"--{name.replace('_', '-')}", f"ATTENTION_LAB_{name.upper()}"
+        usual = f"{told(getattr(LAPTOP, name))} | {told(getattr(PUBLIC, name))}"
+        assert f"| {field.description} | `{flag}` `{variable}` | {usual} |" in readme
+
+
+def test_the_container_has_the_pinned_pytorch_and_nobody_in_it_is_root():
+    root = Path(__file__).resolve().parents[2]
+    dockerfile = (root / "Dockerfile").read_text()
+    pinned = next(line for line in (root / "requirements.txt").read_text().splitlines() if line.startswith("torch=="))
+    assert f'"{pinned}+cpu"' in dockerfile
+    users = [line.split()[1] for line in dockerfile.splitlines() if line.startswith("USER ")]
+    assert users == ["lab"]
+    assert "exec python app.py" in dockerfile
