@@ -250,7 +250,14 @@ def list_runs(root: Path) -> list[RunFolder]:
     found = [entry for entry in os.scandir(root) if entry.is_dir()] if root.is_dir() else []
     names = [entry.name for entry in found if re.fullmatch(NAME_PATTERN, entry.name)]
     folders = [folder for folder in (RunFolder(root, name) for name in names) if folder.exists()]
-    return sorted(folders, key=lambda folder: (folder.path / "preset.yaml").stat().st_mtime, reverse=True)
+    return sorted(folders, key=_begun, reverse=True)
+
+
+def _begun(folder: RunFolder) -> float:
+    try:
+        return (folder.path / "preset.yaml").stat().st_mtime
+    except OSError:  # deleted just now: it is left out by whoever reads it
+        return 0.0
 
 
 def _size_of(file: Path) -> int:

@@ -170,8 +170,9 @@ class Runs:
 
     def ownership(self, name: str) -> Ownership:
         """Return whose a run is; RunError if the name is none a run can have."""
-        folder = RunFolder(self.root, name)
-        return self._ownerships.get(path_of_ownership(folder), lambda: read_ownership(folder))
+        folder, live = RunFolder(self.root, name), self._slots.known(name)
+        written = self._ownerships.get(path_of_ownership(folder), lambda: read_ownership(folder))
+        return written if live is None else written.model_copy(update={"owner": live.owner})  # its files may be gone
 
     def preset(self, name: str) -> Preset:
         """Return the preset a run was started with; RunError if there is no such run."""

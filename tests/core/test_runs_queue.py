@@ -139,12 +139,13 @@ def test_another_process_sees_a_run_train_and_cannot_take_it(make, tiny, root):
 
 
 def test_runs_are_listed_newest_first_shipped_last_and_damaged_not_at_all(runs, tiny, root):
-    for age, name in enumerate(["newest", "gift", "older", "torn", "odd"]):
+    for age, name in enumerate(["newest", "gift", "older", "torn", "odd", "robbed"]):
         folder = RunFolder.create(root, tiny, name=name, status="stopped")
         os.utime(folder.path / "preset.yaml", (1e9 - age, 1e9 - age))
     RunFolder(root, "gift").write_info(RunInfo(status="finished", shipped=True))
     (root / "torn" / "run.json").write_text("{")
     (root / "odd" / "preset.yaml").write_text("{}")
+    (root / "robbed" / "preset.yaml").unlink()
     assert runs.names() == ["newest", "older", "gift"]
 
 
