@@ -2,6 +2,9 @@
 
 import logging
 import shutil
+import threading
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from core.training_slots import TrainingSlots
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
+SECONDS_OF_A_LIST = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +49,15 @@ class Progress:
         return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A run that can be read."""
+
+    name: str
+    ownership: Ownership
+    shipped: bool
+
+
 class Runs:
     """All runs below one folder: those this process trains, those that wait, and those on disk.
 
@@ -66,6 +79,10 @@ class Runs:
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
         self._reported: set[str] = set()
+        self._listing = threading.RLock()
+        self._last_list: tuple[Listed, ...] = ()
+        self._last_stamp: tuple | None = None
+        self._last_listed = 0.0
 
     def start(self, preset: Preset, *, name: str | None = None, owner: str | None = None) -> str:
         """Start a run, or queue it, and return its name.
@@ -156,12 +173,32 @@ class Runs:
             write_ownership(folder, self.ownership(name).model_copy(update={"shared": shared}))
         except OSError as error:
             raise RunError(f"run={name!r} cannot be shared: {cause_and_cure(error)}") from error
+        self._last_stamp = None
 
     def names(self) -> list[str]:
         """Return the names of all runs that can be read, newest first, shipped ones last."""
-        listed = [folder.name for folder in list_runs(self.root)]
-        deleted = [name for name in self._slots.names() if name not in listed]  # their folders, by somebody else
-        return sorted(filter(self._is_readable, [*deleted, *listed]), key=lambda name: self.info(name).shipped)
+        return [each.name for each in self.listed()]
+
+    def listed(self) -> tuple[Listed, ...]:
+        """Return all runs that can be read, newest first, shipped ones last.
+
+        Every open page asks for them each second, so what was found is given again for a second, unless runs came or
+        went meanwhile.
+        """
+        with self._listing, suppress(FileNotFoundError):
+            stamp = (self.root.stat().st_mtime_ns, tuple(self._slots.names()))
+            if self._last_stamp != stamp or time.monotonic() - self._last_listed > SECONDS_OF_A_LIST:
+                self._last_list, self._last_stamp = self._list(), stamp
+                self._last_listed = time.monotonic()
+            return self._last_list
+        return self._list()
+
+    def _list(self) -> tuple[Listed, ...]:
+        found = [folder.name for folder in list_runs(self.root)]
+        deleted = [name for name in self._slots.names() if name not in found]  # their folders, by somebody else
+        readable = filter(self._is_readable, [*deleted, *found])
+        every = [Listed(name, self.ownership(name), self.info(name).shipped) for name in readable]
+        return tuple(sorted(every, key=lambda each: each.shipped))
 
     def folder(self, name: str) -> RunFolder:
         """Return a run's folder; RunError if there is no such run."""

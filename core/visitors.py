@@ -68,12 +68,19 @@ class VisitorRuns:
 
         A shared run is for those who know its name, from a link; it is listed for nobody else.
         """
-        names = self._runs.names()
         if self._who is None:
-            return names
-        opened = self._opened.get(self._who().owner, ())
-        seen = [name for name in names if self._may_see(name) and (name in opened or not self._is_foreign(name))]
-        return sorted(seen, key=lambda name: (self._runs.info(name).shipped, not self.is_mine(name)))
+            return self._runs.names()
+        owner = self._who().owner
+        opened = self._opened.get(owner, ())
+        own, shared, shipped = [], [], []
+        for each in self._runs.listed():
+            if owner is not None and each.ownership.owner == owner:
+                own.append(each.name)
+            elif each.shipped:
+                shipped.append(each.name)
+            elif each.ownership.shared and each.name in opened:
+                shared.append(each.name)
+        return [*own, *shared, *shipped]
 
     def preset(self, name: str) -> Preset:
         """See ``Runs.preset``."""
@@ -223,7 +230,7 @@ class VisitorRuns:
             )
         if not keeps_one_more:
             return
-        kept = [name for name in self._runs.names() if self._runs.ownership(name).owner == owner]
+        kept = [each.name for each in self._runs.listed() if each.ownership.owner == owner]
         if limits.max_kept_each is not None and len(kept) >= limits.max_kept_each:
             raise RunError(f"{len(kept)} of your runs are kept, and at most {limits.max_kept_each} are; delete one")
         self._check_disk(kept)

@@ -17,7 +17,7 @@ ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=
 LOOKING = ("info", "preset", "progress", "history", "replay", "published", "has_weights", "folder", "is_shared")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
 ABOUT_THE_VISITOR = {"names", "is_mine", "start", "take_in", "has_visitors"}
-OF_THE_SERVER = {"active", "counts", "close", "ownership"}  # not for visitors
+OF_THE_SERVER = {"active", "counts", "close", "listed", "ownership"}  # not for visitors
 
 
 class Lab:

@@ -158,7 +158,7 @@ def test_a_deleted_preset_takes_the_run_from_the_list_and_nothing_else(visitor, 
     wait(lambda: told(visitor, run)["status"] == "finished" and not owned(public, run))
     (RunFolder(public.runs.root, run).path / "preset.yaml").unlink()
     assert "there is no such run" in json.dumps(visitor.call("decode", run, *DECODE[1:]))
-    assert [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]] == [SHIPPED]
+    wait(lambda: [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]] == [SHIPPED])
     row("F1", "a run's preset is deleted", "1 run", "told, the list goes on without it")
 
 
