@@ -213,11 +213,14 @@ def load_best(folder: RunFolder, model: torch.nn.Module) -> dict:
 def _tell(folder: RunFolder, note: str) -> None:
     """Add a note to the run's message, unless it is there, or the run is not ours to write to."""
     try:
-        with folder.lock():
+        lock = folder.lock()
+        try:
             info = folder.written_info()
             if note not in info.message:
                 message = "; ".join(filter(None, [info.message, note]))
                 folder.write_info(info.model_copy(update={"message": message}))
+        finally:
+            lock.release()
     except (OSError, RunError) as error:
         _log.info("%s: not noted in run.json: %s", folder.path, error)
 

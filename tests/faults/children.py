@@ -69,6 +69,7 @@ def train_on(root: Path, name: str, say: Connection, *, as_server: bool = False,
     def on_event(event: Event) -> None:
         """Nothing is watched here."""
 
-    with folder.lock():
-        say.send("ready")
-        train_recorded(folder, state, history, should_stop=lambda: False, on_event=on_event)
+    lock = folder.lock()
+    say.send("ready")
+    train_recorded(folder, state, history, should_stop=lambda: False, on_event=on_event)
+    lock.release()

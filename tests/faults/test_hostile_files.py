@@ -12,7 +12,7 @@ from core.tensor_file import CheckpointError, packed
 from core.training import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 
-SECONDS, MEGABYTES = 1.0, 100.0
+SECONDS, MEGABYTES = 1.0, 100.0  # of processor time: other processes may be busy
 
 
 @pytest.fixture
@@ -30,10 +30,10 @@ def refused(root, tmp_path, memory):
         path.write_bytes(data)
         for source in (path, data):
             memory.restart()
-            began = time.perf_counter()
+            began = time.process_time()
             with pytest.raises(CheckpointError) as caught:
                 import_run(root, source)
-            worst["seconds"] = max(worst["seconds"], time.perf_counter() - began)
+            worst["seconds"] = max(worst["seconds"], time.process_time() - began)
             worst["megabytes"] = max(worst["megabytes"], memory.grown())
             assert len(str(caught.value)) < 1_000, name
             assert worst["seconds"] < SECONDS, name
@@ -45,7 +45,7 @@ def refused(root, tmp_path, memory):
 
 
 def in_words(worst: dict[str, float]) -> str:
-    return f"each a clear refusal; at most {worst['seconds']:.2f} s and {worst['megabytes']:.0f} MB; no code ran"
+    return f"each a clear refusal; at most {worst['seconds']:.2f} s of CPU and {worst['megabytes']:.0f} MB; no code ran"
 
 
 def test_a_good_file_is_taken(root, tiny, facts):
