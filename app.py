@@ -1,21 +1,34 @@
 """Attention Lab in a browser: ``python app.py``."""
 
 import argparse
+import logging
 import os
+import signal
+import time
 from pathlib import Path
+from typing import Any
 
 # Read by Gradio when it is imported: no calls home, and no ever-growing record of events.
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 os.environ.setdefault("GRADIO_ANALYTICS_CACHE_FREQUENCY", "100000")
 os.environ.setdefault("GRADIO_ANALYTICS_MAX_EVENTS", "200")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import gradio as gr
 import torch
 
+from core.errors import LabError
+from core.housekeeping import Housekeeping
+from core.limits import PREFIX, Limits, limits_from
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
+from core.visitors import VisitorRuns
 from ui.components import PAGE_CSS
+from ui.downloads import download_route
+from ui.log_lines import log_to_stderr
+from ui.operations import around
 from ui.page import build_page
+from ui.visitors import Presence, current_visitor
 
 FONTS = ["system-ui", "sans-serif"]  # of the system: nothing to fetch
 MONO_FONTS = ["ui-monospace", "monospace"]
@@ -24,25 +37,58 @@ LAUNCH = {
     "theme": gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS),
     "footer_links": ["api", "settings"],
     "run_history": False,
+    "enable_monitoring": False,
     "ssr_mode": False,
-    "max_file_size": "100kb",
+    "prevent_thread_lock": True,
+    "quiet": True,
 }
+_log = logging.getLogger("app")
 
 
 def main() -> None:
-    """Read the flags, build the page, serve it until Ctrl+C, and save what still trains."""
-    options = _parser().parse_args()
+    """Read the flags, serve the page until SIGTERM or Ctrl+C, and save what still trains."""
+    parser = _parser()
+    options = parser.parse_args()
+    log_to_stderr(as_json=options.log_json or options.public)
     torch.set_num_threads(1)  # for handlers: two runs with a thread each already fill two cores
-    runs = Runs(options.checkpoints, max_active=options.max_runs)
-    page = build_page(runs).queue(default_concurrency_limit=8, max_size=64)
     try:
-        _, address, _ = page.launch(
-            server_name=options.host, server_port=options.port, prevent_thread_lock=True, quiet=True, **LAUNCH
-        )
+        limits = limits_from(vars(options), os.environ, public=options.public)
+    except LabError as error:
+        parser.error(str(error))
+    runs, presence = Runs(options.checkpoints, limits=limits), Presence() if options.public else None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl+C
+    page = None
+    try:
+        page, address = serve(runs, presence, server_name=options.host, server_port=options.port)
         print(f"Attention Lab: {address}", flush=True)
-        page.block_thread()
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        for each in (signal.SIGINT, signal.SIGTERM):  # once is enough: what trains is being saved
+            signal.signal(each, signal.SIG_IGN)
     finally:
+        _log.info("closing", extra=runs.counts())
         runs.close()
+        if page is not None:
+            page.close(verbose=False)
+
+
+def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[gr.Blocks, str]:
+    """Serve the page over some runs, in threads of its own; return it and its address.
+
+    Args:
+        presence: notes who is here, where visitors are told apart; None shows everybody everything.
+        launch: what else Gradio is told, such as the port.
+    """
+    for_visitors = VisitorRuns(runs, current_visitor if presence is not None else None)
+    page = build_page(for_visitors)
+    page.queue(default_concurrency_limit=8, max_size=64)
+    most = f"{runs.limits.max_upload_mb}mb"
+    made = {"max_file_size": most, "app_kwargs": around(runs, presence, [download_route(for_visitors)])}
+    _, address, _ = page.launch(**LAUNCH, **made, **launch)
+    if presence is not None:
+        Housekeeping(runs, presence.seconds_away).start()
+    return page, address
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,10 +98,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--checkpoints",
         type=Path,
-        default=os.environ.get("ATTENTION_LAB_CHECKPOINTS", DEFAULT_ROOT),
+        default=os.environ.get(f"{PREFIX}CHECKPOINTS", DEFAULT_ROOT),
         help="where runs are kept (default: checkpoints/, or $ATTENTION_LAB_CHECKPOINTS)",
     )
-    parser.add_argument("--max-runs", type=int, default=2, help="runs that train at once; others wait (default: 2)")
+    parser.add_argument(
+        "--public",
+        action="store_true",
+        default=os.environ.get(f"{PREFIX}PUBLIC", os.environ.get("SPACE_ID", "")) not in ("", "0"),
+        help="for strangers: each visitor sees their own runs, and the strict limits hold (or $ATTENTION_LAB_PUBLIC=1; "
+        "usual on a Space, unless that is 0)",
+    )
+    parser.add_argument("--log-json", action="store_true", help="log a JSON object a line, as with --public")
+    limits = parser.add_argument_group("limits", "whole numbers, or none for no limit; README has what is usual")
+    for name, field in Limits.model_fields.items():
+        limits.add_argument(f"--{name.replace('_', '-')}", metavar="N", help=field.description.replace("%", "%%"))
     return parser
 
 

@@ -15,6 +15,7 @@ MAX_EVENTS = 2_000
 MAX_DEPTH = 8
 MAX_SCALAR = 4_000
 MAX_DIGITS = 20
+_OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
 
 
 class BoundedYamlError(ValueError):
@@ -48,7 +49,7 @@ def load(text: str | bytes) -> Any:
 
     Raises:
         BoundedYamlError: the text is too large, too deep, not YAML, or uses anchors, aliases, tags,
-            merge keys or duplicate keys.
+            merge keys, duplicate keys, or numbers to base 8 or 60 (``010``, ``1:30``).
     """
     text = _as_text(text)
     try:
@@ -101,6 +102,10 @@ def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
     plain_number = event.style is None and event.value.lstrip("+-").isdigit()
     if plain_number and len(event.value) > MAX_DIGITS:
         raise BoundedYamlError(f"a number of {len(event.value)} digits (line {line})")
+    if event.style is None and _OTHER_BASE.fullmatch(event.value):
+        raise BoundedYamlError(
+            f"{event.value[:20]} is a number to base 8 or 60 in YAML; write it otherwise (line {line})"
+        )
 
 
 def _one_line(error: Exception) -> str:

@@ -1,22 +1,17 @@
 """Save and load weights and whole training states as safetensors; nothing is ever unpickled."""
 
-import json
 import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from core.config import Preset
-from core.errors import LabError
 from core.evaluation import Evaluation
-from core.files import write_atomically
+from core.tensor_file import CheckpointError, read_tensors, write_tensors
 from core.training import TrainingState, new_state
 
-FORMAT = "attention-lab-1"
 _PLAIN_FIELDS = (
     "step",
     "evaluated_step",
@@ -32,13 +27,9 @@ _STEP_STRIDE = 1_000_003
 _log = logging.getLogger(__name__)
 
 
-class CheckpointError(LabError):
-    """A checkpoint cannot be used; the message names the file and what is wrong with it."""
-
-
 def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-    """Write a model's weights, atomically, with JSON facts about them (step, figures)."""
-    write_tensors(path, weights, facts)
+    """Write a model's weights, atomically, with JSON facts about them (step, figures); the old file is kept too."""
+    write_tensors(path, weights, facts, keep_previous=True)
 
 
 def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
@@ -53,7 +44,7 @@ def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
 
 
 def save_state(path: Path, state: TrainingState) -> None:
-    """Write everything a run needs to continue bit for bit, atomically."""
+    """Write everything a run needs to continue bit for bit, atomically; the old file is kept too."""
     tensors = {f"model.{name}": tensor for name, tensor in state.model.state_dict().items()}
     for name, parameter in state.model.named_parameters():
         for key, tensor in state.optimizer.state.get(parameter, {}).items():
@@ -62,7 +53,8 @@ def save_state(path: Path, state: TrainingState) -> None:
     facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, *_LATER_FIELDS)}
     facts["device"] = state.generator.device.type
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
-    write_tensors(path, tensors, facts)
+    facts |= _machine()
+    write_tensors(path, tensors, facts, keep_previous=True)
 
 
 def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingState:
@@ -70,7 +62,10 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingSt
 
     Args:
         device: to continue on. On another kind of device than it was saved on, the state of the random generator
-            means nothing: the generator then starts anew from the seed and the step, and a warning says so.
+            means nothing: the generator then starts anew from the seed and the step.
+
+    Returns:
+        The state; its ``notice`` says what of it may not be the same bit for bit.
 
     Raises:
         CheckpointError: the file is missing, damaged, of another format or of another preset.
@@ -88,36 +83,11 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingSt
         for name, otherwise in _LATER_FIELDS.items():
             setattr(state, name, facts.get(name, otherwise))
         _restore_generator(state, tensors["generator"], facts.get("device", "cpu"))
+        _compare_machines(state, facts)
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
     except (KeyError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path.name} is not a training state: {error}") from error
     return state
-
-
-def write_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors and JSON facts about them into one file, atomically."""
-    contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomically(path, save(contiguous, metadata={"format": FORMAT, "facts": json.dumps(facts)}))
-
-
-def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Read what ``write_tensors`` wrote.
-
-    Raises:
-        CheckpointError: the file is missing, damaged or of another format.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path.name} cannot be read: {error}") from error
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(f"{path.name} has format {metadata.get('format')!r}, not {FORMAT!r}")
-    try:
-        return tensors, json.loads(metadata["facts"])
-    except (KeyError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path.name} does not say what it holds: {error!r}") from error
 
 
 def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -> None:
@@ -127,11 +97,25 @@ def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -
         generator.set_state(saved)
         return
     generator.manual_seed(seed * _STEP_STRIDE + state.step)
-    _log.warning(
-        "saved on %s, continued on %s: random numbers are drawn anew, from seed %d and step %d, so the rest of the run "
-        "is not what it would have been on %s",
-        *(device, generator.device.type, seed, state.step, device),
+    state.notice = (
+        f"saved on {device}, continued on {generator.device.type}: random numbers are drawn anew, from seed {seed} and "
+        f"step {state.step}, so the rest of the run is not what it would have been on {device}"
     )
+    _log.warning("%s", state.notice)
+
+
+def _machine() -> dict[str, str]:
+    """Name what results depend on in their last bits, beside the number of threads."""
+    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+
+
+def _compare_machines(state: TrainingState, facts: dict[str, Any]) -> None:
+    """Say so where the rest of the run will not be the same bit for bit."""
+    now = _machine()
+    others = [f"{name} {facts[name]}, now {now[name]}" for name in now if facts.get(name, now[name]) != now[name]]
+    if others and not state.notice:
+        state.notice = f"saved with {' and '.join(others)}: the rest of the run is not bit-exact"
+        _log.warning("%s", state.notice)
 
 
 def _fill(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:

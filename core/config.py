@@ -19,7 +19,6 @@ from core.task_sections import TaskConfig
 PRESET_FOLDER = Path(__file__).resolve().parent.parent / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
 SPECIAL_TOKENS = 2  # BOS and EOS
-MAX_SHARE_FIXED = 0.75  # of all sequences in a fixed training set: four fifths are in the training split
 
 
 class ConfigError(LabError):
@@ -52,7 +51,8 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _a_fixed_set_can_be_drawn(self) -> "Preset":
-        most = int(self.task.num_distinct * MAX_SHARE_FIXED)
+        # Four fifths are in the training split. In whole numbers: there may be more than a float can count.
+        most = self.task.num_distinct * 3 // 4
         if self.training.training_sequences > most:
             raise ValueError(
                 f"training.training_sequences={self.training.training_sequences} must not be above {most}: "

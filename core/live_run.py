@@ -22,6 +22,9 @@ class LiveRun:
     """One run from the moment it is queued until its thread ends; ``lock`` is held all the while.
 
     Attributes:
+        owner: whose it is, where that is kept.
+        reason: why it was asked to stop, if that was not its owner's wish.
+        began: when its thread began to train it, by ``time.monotonic``; None while it waits.
         stop: set it to ask the run to stop after its present step.
         info: status and figures as of the last event.
         history: figures by step, growing.
@@ -30,9 +33,11 @@ class LiveRun:
             before the first.
     """
 
-    def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock) -> None:
-        self.folder, self.preset, self.lock = folder, preset, lock
+    def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None) -> None:
+        self.folder, self.preset, self.lock, self.owner = folder, preset, lock, owner
         self.stop = threading.Event()
+        self.reason = ""
+        self.began: float | None = None
         self.info = folder.info()
         self.history = History.load(folder.metrics, preset.training.steps)
         self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
@@ -47,6 +52,7 @@ class LiveRun:
             threads: torch threads for a new run; a continued one keeps its own number, or it would not continue
                 bit for bit.
         """
+        self.began = time.monotonic()
         torch.set_num_threads(threads)
         with failure_noted(self.folder):
             state = continued_state(self.folder)
@@ -78,6 +84,7 @@ class LiveRun:
         self.info = self.info.model_copy(
             update={
                 "status": status,
+                "message": state.notice,
                 "step": state.step,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
                 "best_step": state.best_step if state.best_step >= 0 else None,

@@ -1,25 +1,34 @@
 """Keep what training tells: its figures, its best weights and the state to continue from, in the run's folder."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 
-from core.checkpoint import load_state, save_state, save_weights
+from core.checkpoint import load_state, load_weights, save_state, save_weights
+from core.config import preset_to_yaml
 from core.divergence import all_finite
+from core.errors import LabError
 from core.history import History
 from core.models import count_parameters
 from core.replay import Replay
-from core.run_folder import RunFolder, RunInfo
+from core.run_folder import RunError, RunFolder, RunInfo
+from core.tensor_file import previous_of, read_or_previous
 from core.training import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, new_state, train
 
 SECONDS_BETWEEN_SAVES = 5.0
 SECONDS_BETWEEN_FLUSHES = 0.5
+_log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes one run's events to its folder; whoever has it holds the folder's lock."""
+    """Writes one run's events to its folder; whoever has it holds the folder's lock.
+
+    A disk that is full, or a folder that cannot be written to, does not end the training: the state's ``notice`` says
+    so, and writing is tried again. Only the end of the run must be written.
+    """
 
     def __init__(self, folder: RunFolder, state: TrainingState, history: History, replay: Replay | None = None) -> None:
         self.folder, self.state, self.history = folder, state, history
@@ -29,11 +38,19 @@ class Recorder:
         self._lines: list[str] = []
         self._best: tuple[dict[str, torch.Tensor], dict] | None = None
         self._saved = self._flushed = time.monotonic()
+        self._saved_step = state.step
+        self._usual_notice = state.notice
+        self._figures_are_whole = True
+        self._failed: Callable[[], None] | None = None
         history.save(folder.metrics)
         self._write_info("training")
 
     def keep(self, event: Event) -> None:
-        """Keep one event: figures at once, files every few seconds."""
+        """Keep one event: figures at once, files every few seconds.
+
+        Raises:
+            RunError: it was the last event, and the folder cannot be written to.
+        """
         if isinstance(event, EndEvent):
             self.end("finished" if event.reason == "finished" else "failed", event.message)
             return
@@ -41,19 +58,43 @@ class Recorder:
         if line:
             self._lines.append(line)
         if isinstance(event, EvaluationEvent) and event.is_best:
-            self._best = (copy_of_weights(self.state.model), _facts(event))
+            self._best = (copy_of_weights(self.state.model), _facts(event, self.state))
         if isinstance(event, EvaluationEvent) and event.snapshot:
             self.replay.add(event.snapshot)
         if isinstance(event, EvaluationEvent) and time.monotonic() - self._saved > SECONDS_BETWEEN_SAVES:
-            self._save("training")
+            self._try(self._save)
         elif time.monotonic() - self._flushed > SECONDS_BETWEEN_FLUSHES:
-            self._flush()
+            self._try(self._flush)
 
     def end(self, status: str, message: str = "") -> None:
-        """Write everything and the run's last status."""
-        self._save(status, message)
+        """Write everything and the run's last status; RunError if the folder cannot be written to."""
+        self.state.notice = self._usual_notice
+        try:
+            self._save(status, message)
+        except OSError as error:
+            raise RunError(
+                f"{self._not_saved(error)}; {message or 'nothing later than that can be resumed'}"
+            ) from error
 
-    def _save(self, status: str, message: str = "") -> None:
+    def _try(self, write: Callable[[], None]) -> None:
+        """Write, or say in the state's notice that it failed."""
+        try:
+            write()
+        except OSError as error:
+            self.state.notice = "; ".join(filter(None, [self._usual_notice, self._not_saved(error)]))
+            if self._failed is None:
+                _log.warning("%s: %s", self.folder.path, self.state.notice)
+            self._failed = self._save if self._failed == self._save else write
+            self._saved = self._flushed = time.monotonic()  # not again at once
+        else:
+            if write in (self._save, self._failed):
+                self.state.notice, self._failed = self._usual_notice, None
+
+    def _not_saved(self, error: OSError) -> str:
+        why = f"{type(error).__name__}: {error.strerror or error}"
+        return f"step {self.state.step} could not be saved ({why}); what is saved is step {self._saved_step}"
+
+    def _save(self, status: str = "training", message: str = "") -> None:
         if self._best:
             save_weights(self.folder.best, *self._best)
             self._best = None
@@ -61,12 +102,18 @@ class Recorder:
         self.replay.save(self.folder.replay)  # before the state, which must not be ahead of it
         if all_finite(self.state.model):  # else there is nothing to continue from but what was saved before
             save_state(self.folder.last, self.state)
-        self._write_info(status, message)
+            self._saved_step = self.state.step
+        self._write_info(status, message or self._usual_notice)
         self._saved = time.monotonic()
 
     def _flush(self) -> None:
-        with self.folder.metrics.open("a") as file:
-            file.writelines(f"{line}\n" for line in self._lines)
+        if self._figures_are_whole:
+            self._figures_are_whole = False  # until all lines are there: some may be before it fails
+            with self.folder.metrics.open("a") as file:
+                file.writelines(f"{line}\n" for line in self._lines)
+        else:
+            self.history.save(self.folder.metrics)
+        self._figures_are_whole = True
         self._lines.clear()
         self._flushed = time.monotonic()
 
@@ -106,8 +153,10 @@ def train_recorded(
     Returns:
         The run's last status and figures. An exception leaves the run marked failed, and is raised on.
     """
-    recorder = Recorder(folder, state, history, replay)
+    if torch.get_num_threads() != state.threads and not state.notice:
+        state.notice = f"begun with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
     with failure_noted(folder):
+        recorder = Recorder(folder, state, history, replay)
         for event in train(state):
             recorder.keep(event)
             on_event(event)
@@ -123,15 +172,57 @@ def failure_noted(folder: RunFolder) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        folder.write_info(folder.info().model_copy(update={"status": "failed", "message": message}))
+        message = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
+        try:
+            folder.write_info(folder.info().model_copy(update={"status": "failed", "message": message}))
+        except (OSError, RunError):  # such as the full disk that was the reason
+            _log.exception("%s: cannot be marked failed: %s", folder.path, message)
         raise
 
 
 def continued_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
-    """Return the state a run continues from, on a device: the last one saved, or a new one."""
+    """Return the state a run continues from, on a device: the last one saved, or a new one.
+
+    Where the last one is damaged, it is the one saved before it; the state's ``notice`` says so.
+
+    Raises:
+        CheckpointError: there are saved states, but none can be used.
+    """
     preset = folder.preset()
-    return load_state(folder.last, preset, device=device) if folder.last.exists() else new_state(preset, device=device)
+    if not folder.last.exists() and not previous_of(folder.last).exists():
+        return new_state(preset, device=device)
+    state, note = read_or_previous(folder.last, lambda path: load_state(path, preset, device=device))
+    state.notice = "; ".join(filter(None, [note, state.notice]))
+    return state
+
+
+def load_best(folder: RunFolder, model: torch.nn.Module) -> dict:
+    """Load a run's best weights into a model and return the facts saved with them.
+
+    Where the file is damaged, the weights are those that were the best before; the run's message says so.
+
+    Raises:
+        CheckpointError: there are none that can be used.
+    """
+    facts, note = read_or_previous(folder.best, lambda path: load_weights(path, model))
+    if note:
+        _tell(folder, note)
+    return facts
+
+
+def _tell(folder: RunFolder, note: str) -> None:
+    """Add a note to the run's message, unless it is there, or the run is not ours to write to."""
+    try:
+        lock = folder.lock()
+        try:
+            info = folder.written_info()
+            if note not in info.message:
+                message = "; ".join(filter(None, [info.message, note]))
+                folder.write_info(info.model_copy(update={"message": message}))
+        finally:
+            lock.release()
+    except (OSError, RunError) as error:
+        _log.info("%s: not noted in run.json: %s", folder.path, error)
 
 
 def copy_of_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -139,6 +230,7 @@ def copy_of_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
 
-def _facts(event: EvaluationEvent) -> dict:
-    figures = event.evaluation
-    return {"step": event.step, "validation_loss": figures.loss, "exact_match": figures.exact_match}
+def _facts(event: EvaluationEvent, state: TrainingState) -> dict:
+    """Return what is told of the best weights; with the preset, so that they need no other file."""
+    figures = {"validation_loss": event.evaluation.loss, "exact_match": event.evaluation.exact_match}
+    return {"step": event.step, **figures, "preset": preset_to_yaml(state.preset)}

@@ -1,6 +1,7 @@
 """The snapshots of a run, from its first evaluation to its latest: kept in memory, and in one file of its folder."""
 
 import io
+import json
 import logging
 import math
 import threading
@@ -9,9 +10,9 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from core.checkpoint import CheckpointError, read_tensors, write_tensors
 from core.models.heads import Block
 from core.probes import PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
+from core.tensor_file import CheckpointError, read_tensors, write_tensors
 
 _log = logging.getLogger(__name__)
 
@@ -65,10 +66,10 @@ class Replay:
                 for each in snapshots
             ],
         }
-        # All maps are one tensor: hundreds of small ones would take longer to write than to make.
-        data = bytearray(b"".join(maps.data for maps in packed))
-        weights = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
-        write_tensors(path, {"weights": weights}, facts)
+        # All maps are one tensor: hundreds of small ones would take longer to write than to make. What is told of
+        # them is another: a header may hold little.
+        maps = _as_bytes(b"".join(maps.data for maps in packed))
+        write_tensors(path, {"weights": maps, "facts": _as_bytes(json.dumps(facts).encode())}, {})
 
     @classmethod
     def load(cls, path: Path, every: int) -> "Replay":
@@ -113,6 +114,8 @@ class _Facts(_Stored):
 def _read(path: Path) -> list[Snapshot]:
     """Read a file; ValueError, CheckpointError or ValidationError say that it is damaged."""
     tensors, raw = read_tensors(path)
+    if "facts" in tensors:  # they were in the header once
+        raw = json.loads(tensors.pop("facts").numpy().tobytes())
     facts = _Facts.model_validate(raw)
     if tensors.keys() != {"weights"} or tensors["weights"].dtype != torch.uint8:
         raise ValueError(f"it holds {', '.join(tensors) or 'nothing'}, not a byte a weight")
@@ -132,6 +135,10 @@ def _read(path: Path) -> list[Snapshot]:
     if data.read():
         raise ValueError("it holds more weights than it tells of")
     return snapshots
+
+
+def _as_bytes(data: bytes) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
 def _taken_answer(asked: ProbeInput, answer: _Answer, data: io.BytesIO) -> ProbeAnswer:

@@ -3,19 +3,30 @@
 preset.yaml          the exact preset it was started with
 run.json             status and latest figures (``RunInfo``)
 metrics.jsonl        one line a step, one an evaluation (``History``)
-best.safetensors     the weights with the lowest validation loss
+best.safetensors     the weights with the lowest validation loss, and the preset: a run in one file (``core.imports``)
 last.safetensors     everything needed to continue
+best.previous.safetensors, last.previous.safetensors
+                     those before; used where the newer one is damaged
 replay.safetensors   attention of fixed inputs over the training (``Replay``)
 knock_out.json       exact match without each head, measured before (``core.knock_out``)
 report/              what ``python -m core report`` wrote
+.lock                held by whoever trains the run
+
+A file is written under a name such as ``.run.json.1f2e3d4c.tmp`` and then renamed; a new run's folder is first called
+``.NAME.1f2e3d4c.new``. What a crash leaves of these is swept away later.
 """
 
+import contextlib
+import errno
 import os
 import random
 import re
+import secrets
 import shutil
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from filelock import FileLock, Timeout
@@ -23,11 +34,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset
 from core.errors import LabError
-from core.files import sync_folder, write_atomically
+from core.files import is_older, sweep_temporaries, sync_folder, write_atomically
+from core.tensor_file import previous_of
 
 DEFAULT_ROOT = Path(__file__).resolve().parent.parent / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
+_STALE_SECONDS = 3600.0  # no draft takes so long to be made
+_DRAFT = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?new")
 _LOCK_SECONDS = 0.3  # a list being made may hold a lock for an instant, to see whether it is free
 _ADJECTIVES = "able bold brisk calm clear deft eager fair fleet keen kind light lucid merry neat nimble quick quiet"
 _NOUNS = "badger crane dove finch fox hare heron jay lark lynx marten otter owl pike robin seal swift tern wren"
@@ -70,26 +84,36 @@ class RunFolder:
         self.path = root / name
 
     @classmethod
-    def create(cls, root: Path, preset: Preset, *, name: str | None = None, status: Status = "queued") -> "RunFolder":
+    def create(
+        cls,
+        root: Path,
+        preset: Preset,
+        *,
+        name: str | None = None,
+        status: Status = "queued",
+        contents: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> "RunFolder":
         """Make the folder of a new run, complete at once or not at all.
 
         Args:
             name: the run's name; None makes up a free one such as ``brisk-otter``.
+            contents: of further files, by name, or of others than a new run's.
 
         Raises:
             RunError: there is a run of that name.
         """
-        folder = cls(root, name or _free_name(root))
+        folder = cls(root, name or free_name(root))
         if folder.path.exists():
             raise RunError(f"run={folder.name!r} exists already; choose another name, or resume it")
         root.mkdir(parents=True, exist_ok=True)
-        draft = root / f".{folder.name}.new"
-        shutil.rmtree(draft, ignore_errors=True)
+        draft = root / f".{folder.name}.{secrets.token_hex(4)}.new"
+        info = RunInfo(status=status).model_dump_json(indent=1)
+        files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
         draft.mkdir()
         try:
-            write_atomically(draft / "preset.yaml", preset_to_yaml(preset).encode())
-            write_atomically(draft / "run.json", RunInfo(status=status).model_dump_json(indent=1).encode())
-            draft.rename(folder.path)
+            for file, content in (files | dict(contents)).items():
+                write_atomically(draft / file, content)
+            folder._take(draft)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         sync_folder(root)
@@ -129,6 +153,10 @@ class RunFolder:
         """Whether there is such a run."""
         return (self.path / "run.json").is_file()
 
+    def size(self) -> int:
+        """Return how many bytes its files take; 0 if there is no such run."""
+        return sum(_size_of(file) for file in self.path.rglob("*"))
+
     def preset(self) -> Preset:
         """Read the preset the run was started with.
 
@@ -162,7 +190,8 @@ class RunFolder:
     def with_true_status(self, info: RunInfo) -> RunInfo:
         """Correct a status that claims to train although nobody holds the lock: the run was interrupted."""
         if info.status in ACTIVE and not self._is_locked():
-            return info.model_copy(update={"status": "interrupted", "message": "its process ended before it did"})
+            message = "; ".join(filter(None, ["its process ended before it did", info.message]))
+            return info.model_copy(update={"status": "interrupted", "message": message})
         return info
 
     def write_info(self, info: RunInfo) -> None:
@@ -180,7 +209,21 @@ class RunFolder:
             lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.02)
         except Timeout as error:
             raise RunError(f"run={self.name!r} is being trained already") from error
+        sweep_temporaries(self.path, names=self._written_under_lock())
         return lock
+
+    def _take(self, draft: Path) -> None:
+        """Make a draft the run, unless somebody else was quicker."""
+        try:
+            draft.rename(self.path)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise RunError(f"run={self.name!r} exists already; choose another name, or resume it") from error
+
+    def _written_under_lock(self) -> set[str]:
+        kept = [self.best, previous_of(self.best), self.last, previous_of(self.last), self.replay, self.metrics]
+        return {"preset.yaml", "run.json", *(path.name for path in kept)}
 
     def _lock(self) -> FileLock:
         return FileLock(self.path / ".lock", thread_local=False)
@@ -207,10 +250,34 @@ def list_runs(root: Path) -> list[RunFolder]:
     found = [entry for entry in os.scandir(root) if entry.is_dir()] if root.is_dir() else []
     names = [entry.name for entry in found if re.fullmatch(NAME_PATTERN, entry.name)]
     folders = [folder for folder in (RunFolder(root, name) for name in names) if folder.exists()]
-    return sorted(folders, key=lambda folder: (folder.path / "preset.yaml").stat().st_mtime, reverse=True)
+    return sorted(folders, key=_begun, reverse=True)
 
 
-def _free_name(root: Path) -> str:
+def _begun(folder: RunFolder) -> float:
+    try:
+        return (folder.path / "preset.yaml").stat().st_mtime
+    except OSError:  # deleted just now: it is left out by whoever reads it
+        return 0.0
+
+
+def _size_of(file: Path) -> int:
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except FileNotFoundError:  # a temporary file that was renamed meanwhile
+        return 0
+
+
+def sweep(root: Path) -> None:
+    """Delete what crashes left in a folder of runs; what is younger than an hour may still be somebody's."""
+    with contextlib.suppress(OSError):  # a folder that is not there, or is not ours to tidy
+        for entry in [each for each in os.scandir(root) if each.is_dir()]:
+            if not _DRAFT.fullmatch(entry.name):
+                sweep_temporaries(Path(entry.path), seconds=_STALE_SECONDS)
+            elif is_older(Path(entry.path), _STALE_SECONDS):
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def free_name(root: Path) -> str:
     """Make up a name that is easy to remember; from the system's randomness, which no seed fixes."""
     dice = random.SystemRandom()
     for attempt in range(1000):

@@ -1,46 +1,31 @@
-"""Runs in background threads: start, stop, resume, watch, list. The server owns them, not the page."""
+"""All runs, to be started, stopped, resumed, watched and listed. The server owns them, not the page."""
 
 import logging
+import shutil
 import threading
 import time
-from collections import OrderedDict, deque
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-import torch
-
-from core.checkpoint import CheckpointError, load_weights
 from core.config import Preset
+from core.faults import cause_and_cure
 from core.file_cache import FileCache
 from core.history import History
+from core.imports import import_run
+from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun
-from core.models import Seq2Seq, build_model
+from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
+from core.published import Published, PublishedModels
 from core.replay import Replay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
-from core.tasks import Task, build_task
+from core.training_slots import TrainingSlots
 
-CACHED_FILES = 500
+CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
-CACHED_MODELS = 16
+SECONDS_OF_A_LIST = 1.0
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A model to look into, apart from the one in training: its weights as they were after ``step`` updates.
-
-    Attributes:
-        kind: "latest" of a run in training, "best" (lowest validation loss) of any other.
-    """
-
-    run: str
-    kind: Literal["latest", "best"]
-    step: int
-    preset: Preset
-    task: Task
-    model: Seq2Seq
 
 
 @dataclass(frozen=True)
@@ -64,99 +49,205 @@ class Progress:
         return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
 
 
+@dataclass(frozen=True)
+class Listed:
+    """A run that can be read."""
+
+    name: str
+    ownership: Ownership
+    shipped: bool
+
+
 class Runs:
     """All runs below one folder: those this process trains, those that wait, and those on disk.
 
     Args:
         root: the folder, such as ``checkpoints``.
-        max_active: how many train at once; others wait in a queue, first come first served.
+        limits: how many train at once, of which others wait in a queue, see ``RunQueue``; and what else holds here.
         threads: torch threads of each.
     """
 
-    def __init__(self, root: Path, *, max_active: int = 2, threads: int = 1) -> None:
-        self.root, self.max_active, self.threads = root, max_active, threads
-        self._live: dict[str, LiveRun] = {}
-        self._waiting: deque[str] = deque()
-        self._training: dict[str, threading.Thread] = {}
-        self._lock = threading.RLock()
+    def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1) -> None:
+        self.root, self.limits = root, limits
+        self._models = PublishedModels()
+        self._slots = TrainingSlots(
+            most=limits.max_runs, most_each=limits.max_training_each, threads=threads, on_end=self._models.forget
+        )
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
+        self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
-        self._best: FileCache[Published] = FileCache(CACHED_MODELS)
         self._reported: set[str] = set()
-        self._latest: OrderedDict[str, Published] = OrderedDict()
+        self._listing = threading.RLock()
+        self._last_list: tuple[Listed, ...] = ()
+        self._last_stamp: tuple | None = None
+        self._last_listed = 0.0
 
-    def start(self, preset: Preset, *, name: str | None = None) -> str:
+    def start(self, preset: Preset, *, name: str | None = None, owner: str | None = None) -> str:
         """Start a run, or queue it, and return its name.
 
         Raises:
-            RunError: there is a run of that name.
+            RunError: there is a run of that name, or it cannot be written.
         """
-        folder = RunFolder.create(self.root, preset, name=name)
-        self._enqueue(folder)
+        try:
+            folder = RunFolder.create(self.root, preset, name=name)
+            if owner is not None:
+                write_ownership(folder, Ownership(owner=owner))
+            self._slots.add(folder, preset, owner)
+        except OSError as error:
+            raise RunError(f"the run cannot be started: {cause_and_cure(error)}") from error
         return folder.name
 
-    def stop(self, name: str) -> None:
+    def take_in(self, file: Path, *, max_bytes: int, name: str | None = None, owner: str | None = None) -> str:
+        """Make a finished run of a file and return its name.
+
+        Raises:
+            CheckpointError: it is not the file of a run, or not a sound one.
+            ConfigError: its model is larger than the limits allow.
+            RunError: it cannot be written.
+        """
+        try:
+            folder = import_run(self.root, file, name=name, max_bytes=max_bytes)
+            try:
+                self.limits.check_size(folder.preset())
+                if owner is not None:
+                    write_ownership(folder, Ownership(owner=owner))
+            except BaseException:
+                shutil.rmtree(folder.path, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise RunError(f"the run cannot be taken in: {cause_and_cure(error)}") from error
+        return folder.name
+
+    def stop(self, name: str, *, reason: str = "") -> None:
         """Ask a run to stop after its present step; one that waits in the queue stops at once.
+
+        Args:
+            reason: what its owner reads, where it was not they who asked.
 
         Raises:
             RunError: this process does not train it.
         """
-        with self._lock:
-            live = self._live.get(name)
-            if live is None:
-                raise RunError(f"run={name[:60]!r} is not training here, so it cannot be stopped")
-            live.stop.set()
-            if name in self._waiting:
-                self._waiting.remove(name)
-                live.folder.write_info(live.info.model_copy(update={"status": "stopped"}))
-                self._forget(name)
+        self._slots.stop(name, reason=reason)
 
     def resume(self, name: str) -> None:
         """Continue a stopped, failed or interrupted run from its last saved state.
 
         Raises:
-            RunError: there is no such run, it is training already, or has no steps left.
+            RunError: there is no such run, it is training already, or has no steps left; or it cannot be written.
         """
         folder = RunFolder(self.root, name)
         check_resumable(folder)
-        self._enqueue(folder)
+        try:
+            self._slots.add(folder, folder.preset(), self.ownership(name).owner)
+        except OSError as error:
+            raise RunError(f"run={name!r} cannot be resumed: {cause_and_cure(error)}") from error
+
+    def delete(self, name: str) -> None:
+        """Delete a run and all its files, for good.
+
+        Raises:
+            RunError: there is no such run, it came with the program, or it is training or waiting.
+        """
+        folder = RunFolder(self.root, name)
+        if self._slots.forget(name) and not folder.exists():
+            return
+        if self.info(name).shipped:
+            raise RunError(f"run={name!r} came with the program, so it cannot be deleted here")
+        lock = folder.lock()
+        gone = self.root / f".{name}.deleted"
+        try:
+            folder.path.rename(gone)
+        except OSError as error:
+            raise RunError(f"run={name!r} cannot be deleted: {cause_and_cure(error)}") from error
+        finally:
+            lock.release()
+        shutil.rmtree(gone, ignore_errors=True)
+        _log.info("deleted", extra={"run": name})
+
+    def share(self, name: str, shared: bool) -> None:
+        """Let others look at a run, or no more; RunError if there is no such run, or it cannot be written."""
+        folder = self.folder(name)
+        try:
+            write_ownership(folder, self.ownership(name).model_copy(update={"shared": shared}))
+        except OSError as error:
+            raise RunError(f"run={name!r} cannot be shared: {cause_and_cure(error)}") from error
+        self._last_stamp = None
 
     def names(self) -> list[str]:
         """Return the names of all runs that can be read, newest first, shipped ones last."""
-        readable = [folder.name for folder in list_runs(self.root) if self._is_readable(folder.name)]
-        return sorted(readable, key=lambda name: self.info(name).shipped)
+        return [each.name for each in self.listed()]
+
+    def listed(self) -> tuple[Listed, ...]:
+        """Return all runs that can be read, newest first, shipped ones last.
+
+        Every open page asks for them each second, so what was found is given again for a second, unless runs came or
+        went meanwhile.
+        """
+        with self._listing, suppress(FileNotFoundError):
+            stamp = (self.root.stat().st_mtime_ns, tuple(self._slots.names()))
+            if self._last_stamp != stamp or time.monotonic() - self._last_listed > SECONDS_OF_A_LIST:
+                self._last_list, self._last_stamp = self._list(), stamp
+                self._last_listed = time.monotonic()
+            return self._last_list
+        return self._list()
+
+    def _list(self) -> tuple[Listed, ...]:
+        found = [folder.name for folder in list_runs(self.root)]
+        deleted = [name for name in self._slots.names() if name not in found]  # their folders, by somebody else
+        readable = filter(self._is_readable, [*deleted, *found])
+        every = [Listed(name, self.ownership(name), self.info(name).shipped) for name in readable]
+        return tuple(sorted(every, key=lambda each: each.shipped))
+
+    def folder(self, name: str) -> RunFolder:
+        """Return a run's folder; RunError if there is no such run."""
+        self.info(name)
+        return RunFolder(self.root, name)
+
+    def ownership(self, name: str) -> Ownership:
+        """Return whose a run is; RunError if the name is none a run can have."""
+        folder, live = RunFolder(self.root, name), self._slots.known(name)
+        written = self._ownerships.get(path_of_ownership(folder), lambda: read_ownership(folder))
+        return written if live is None else written.model_copy(update={"owner": live.owner})  # its files may be gone
 
     def preset(self, name: str) -> Preset:
         """Return the preset a run was started with; RunError if there is no such run."""
+        live = self._slots.known(name)
+        if live is not None:
+            return live.preset
         folder = RunFolder(self.root, name)
         return self._presets.get(folder.path / "preset.yaml", folder.preset)
 
     def info(self, name: str) -> RunInfo:
         """Return a run's status and figures; RunError if there is no such run."""
-        live = self._live.get(name)
+        live = self._slots.known(name)
         if live is not None:
-            return live.info.model_copy(update={"status": "stopping"}) if live.stop.is_set() else live.info
+            stopping = live.stop.is_set() and live.info.status in ACTIVE
+            return live.info.model_copy(update={"status": "stopping"}) if stopping else live.info
         folder = RunFolder(self.root, name)
         info = self._infos.get(folder.path / "run.json", folder.written_info)
         return folder.with_true_status(info)
 
     def progress(self, name: str) -> Progress:
         """Return where a run stands; RunError if there is no such run."""
-        steps = self.preset(name).training.steps
-        live = self._live.get(name)
+        steps, info, live = self.preset(name).training.steps, self.info(name), self._slots.live(name)
         if live is None:
-            return Progress(self.info(name), steps)
-        with self._lock:
-            place = self._waiting.index(name) + 1 if name in self._waiting else None
-        info = self.info(name)
+            return Progress(info, steps)
         rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive its training
-        return Progress(info, steps, place, rate)
+        return Progress(info, steps, self._slots.place(name), rate)
+
+    def active(self) -> list[LiveRun]:
+        """Return the runs that train or wait here."""
+        return self._slots.active()
+
+    def counts(self) -> dict[str, int]:
+        """Return how many runs train here, and how many wait."""
+        return self._slots.counts()
 
     def history(self, name: str) -> History:
         """Return a run's figures; RunError if there is no such run."""
-        live = self._live.get(name)
+        live = self._slots.known(name)
         if live is not None:
             return live.history
         folder, steps = RunFolder(self.root, name), self.preset(name).training.steps
@@ -164,7 +255,7 @@ class Runs:
 
     def replay(self, name: str) -> Replay:
         """Return a run's attention over its training; RunError if there is no such run."""
-        live = self._live.get(name)
+        live = self._slots.known(name)
         if live is not None:
             return live.replay
         folder, every = RunFolder(self.root, name), self.preset(name).training.evaluate_every
@@ -176,74 +267,22 @@ class Runs:
         Raises:
             RunError: there is no such run, or it has no weights yet.
         """
-        live = self._live.get(name)
+        live = self._slots.known(name)
         if live is not None and live.published is not None:
-            return self._latest_of(live)
+            return self._models.latest(live)
         folder, preset = RunFolder(self.root, name), self.preset(name)
         if not folder.best.exists():
             raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
-        return self._best.get(folder.best, lambda: _load_best(folder, preset))
+        return self._models.best(folder, preset)
 
     def has_weights(self, name: str) -> bool:
         """Tell whether ``published`` has a model of a run to give; RunError if the name is none a run can have."""
-        live = self._live.get(name)
+        live = self._slots.known(name)
         return (live is not None and live.published is not None) or RunFolder(self.root, name).best.exists()
 
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait for them to be saved; for the end of the process."""
-        with self._lock:
-            for name in list(self._live):
-                self.stop(name)
-            threads = list(self._training.values())
-        deadline = time.monotonic() + seconds
-        for thread in threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _enqueue(self, folder: RunFolder) -> None:
-        lock = folder.lock()
-        try:
-            folder.write_info(folder.info().model_copy(update={"status": "queued", "message": ""}))
-            live = LiveRun(folder, self.preset(folder.name), lock)
-        except BaseException:
-            lock.release()
-            raise
-        with self._lock:
-            self._live[folder.name] = live
-            self._waiting.append(folder.name)
-            self._fill_slots()
-
-    def _fill_slots(self) -> None:
-        while self._waiting and len(self._training) < self.max_active:
-            name = self._waiting.popleft()
-            thread = threading.Thread(target=self._work, args=(name,), name=f"train {name}", daemon=True)
-            self._training[name] = thread
-            thread.start()
-
-    def _work(self, name: str) -> None:
-        try:
-            self._live[name].train(self.threads)
-        finally:
-            with self._lock:
-                del self._training[name]
-                self._forget(name)
-                self._fill_slots()
-
-    def _forget(self, name: str) -> None:
-        self._latest.pop(name, None)
-        self._live.pop(name).lock.release()
-
-    def _latest_of(self, live: LiveRun) -> Published:
-        name, (step, weights) = live.folder.name, live.published
-        with self._lock:
-            known = self._latest.get(name)
-        if known is not None and known.step == step:
-            return known
-        published = _built(name, "latest", step, live.preset)
-        published.model.load_state_dict(weights)
-        with self._lock:
-            if name in self._live:
-                self._latest[name] = published
-        return published
+        self._slots.close(seconds=seconds)
 
     def _is_readable(self, name: str) -> bool:
         try:
@@ -255,17 +294,3 @@ class Runs:
                 _log.warning("left out of the list: %s", error)
             return False
         return True
-
-
-def _built(name: str, kind: Literal["latest", "best"], step: int, preset: Preset) -> Published:
-    task = build_task(preset.task)
-    return Published(name, kind, step, preset, task, build_model(preset.model, task, torch.Generator()).eval())
-
-
-def _load_best(folder: RunFolder, preset: Preset) -> Published:
-    published = _built(folder.name, "best", -1, preset)
-    try:
-        facts = load_weights(folder.best, published.model)
-    except CheckpointError as error:
-        raise RunError(f"run={folder.name!r}: {error}") from error
-    return replace(published, step=facts["step"])

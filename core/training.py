@@ -83,6 +83,7 @@ class TrainingState:
         last_loss, last_gradient_norm: of the last update; None before the first.
         seconds: time spent training and evaluating, pauses not counted.
         threads: torch threads the run computes with; part of what makes it repeat bit for bit.
+        notice: what whoever watches the run should know about it; "" if nothing is unusual. It is not saved.
     """
 
     preset: Preset
@@ -101,6 +102,7 @@ class TrainingState:
     last_gradient_norm: float | None = None
     seconds: float = 0.0
     threads: int = field(default_factory=torch.get_num_threads)
+    notice: str = ""
 
 
 def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:

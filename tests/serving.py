@@ -12,7 +12,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import app
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
-from ui.page import build_page
 
 SHIPPED = "digits-reversal-shipped"
 
@@ -30,7 +29,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 @pytest.fixture(scope="session")
 def address(runs: Runs) -> Iterator[str]:
     """The page, served; its address."""
-    page = build_page(runs).queue(default_concurrency_limit=8, max_size=64)
-    _, address, _ = page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
+    page, address = app.serve(runs)
     yield address
     page.close()

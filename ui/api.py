@@ -1,5 +1,6 @@
 """What a program may ask of the lab: the same actions as on the page, with plain data, under clean names."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
@@ -12,6 +13,7 @@ from core.inspection import inspect
 from core.knock_out import read_ablation
 from core.report import write_report
 from core.runs import Runs
+from ui.checked_arguments import checked
 from ui.compare_tab import events_of
 from ui.errors import shown
 from ui.head_edits import ALL_HEADS, AskedEdits, from_text
@@ -93,10 +95,13 @@ def expose(runs: Runs) -> None:
         """
         return knocked_out(runs, run, read_ablation(ablation))
 
+    def public(function: Callable) -> Callable:
+        return shown(checked(function, max_input=runs.limits.max_input))
+
     for function in (list_runs, train, stop, resume, progress, decode, attention):
-        gr.api(shown(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
+        gr.api(public(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
     for function in (report, compare, knock_out):
-        gr.api(shown(function), api_name=function.__name__, **CPU)
+        gr.api(public(function), api_name=function.__name__, **CPU)
 
 
 def _layers(seen: Seen) -> str:

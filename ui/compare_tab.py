@@ -15,7 +15,7 @@ from core.runs import Runs
 from ui.cancelling import Cancelling
 from ui.components import notice, run_comparison, run_picker
 from ui.preset_form import CPU, QUIET
-from ui.views import LISTED_RUNS, base_of, changes_in_words
+from ui.views import LISTED_RUNS, base_of, can_open, changes_in_words
 
 SEQUENCES = 2_000  # a second a run on two cores; the command line takes more
 MOST_RUNS = 10  # at once, on a page that others use too
@@ -70,8 +70,8 @@ def build(runs: Runs) -> gr.HTML:
 
 def ticks_of(runs: Runs, asked: dict[str, str]) -> dict[str, Any]:
     """Return the picker's value for an address: the runs it names, compared at once if it opens this tab."""
-    known = runs.names()
-    chosen = [name for name in dict.fromkeys(asked.get("compare", "")[:1_000].split(",")) if name in known]
+    named = dict.fromkeys(asked.get("compare", "")[:1_000].split(","))
+    chosen = [name for name in named if can_open(runs, name)]
     return {"chosen": chosen, "at_once": asked.get("tab") == "compare" and len(chosen) > 1}
 
 

@@ -8,16 +8,21 @@ run names are strangers' text.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from core.errors import LabError
+from ui.guarded_page import fault_in_words
+
 ASSETS = Path(__file__).parent / "assets"
 PAGE_CSS = ASSETS / "page.css"
 """Give this to `launch(css_paths=PAGE_CSS)`."""
 
+_log = logging.getLogger(__name__)
 ServerFunction = Callable[[dict[str, Any]], dict[str, Any]]
 """Called by the browser with one JSON object; answers with one. Check what it is given: anybody can call it."""
 
@@ -29,6 +34,11 @@ def run_bar(list_runs: ServerFunction, *, value: dict[str, Any] | None = None, e
     run's status changes.
     """
     return _component("run_bar", ["run_bar.js"], {"list_runs": list_runs}, value, elem_id)
+
+
+def run_menu(share: ServerFunction, delete: ServerFunction, *, elem_id: str = "run-menu") -> gr.HTML:
+    """What can be done with a run as a whole. Value: see `ui/run_menu.py`. Event: `.gone(fn)` when it was deleted."""
+    return _component("run_menu", ["run_menu.js"], {"share": share, "delete": delete}, None, elem_id)
 
 
 def charts(progress: ServerFunction, *, value: dict[str, Any] | None = None, elem_id: str = "charts") -> gr.HTML:
@@ -146,11 +156,17 @@ def _component(
 
 
 def _named(function: ServerFunction, name: str) -> ServerFunction:
-    """The same function under the name by which the script calls it."""
+    """The same function under the name by which the script calls it; where it fails, it says so in its answer."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except LabError as error:
+            return {"error": str(error)}
+        except Exception as error:  # noqa: BLE001 - anybody may call it, with anything
+            _log.exception("server function failed", extra={"function": name})
+            return {"error": fault_in_words(error)}
 
     call.__name__ = name
     return call

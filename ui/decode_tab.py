@@ -11,6 +11,7 @@ from core.errors import LabError
 from core.inspection import inspect
 from core.runs import Runs
 from core.tasks import build_task
+from core.visitors import without_secret
 from ui import strategy_form
 from ui.components import answer, beam_tree, comparison, glance, notice
 from ui.head_edits import ALL_HEADS, AskedEdits
@@ -95,12 +96,13 @@ def decode(
     try:
         strategy = strategy_form.strategy_in(kind, values or _defaults())
         published = runs.published(run)
-        look = partial(inspect, published.model, published.task, text, strategy=strategy, prefix=prefix or "")
+        text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
+        look = partial(inspect, published.model, published.task, text, strategy=strategy, prefix=prefix)
         inspection = look(edits=asked.on(published))
         seen = Seen(run, published.step, inspection, asked, look() if asked else None)
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, *NOTHING]
-    which = f"answered by {run}, {published.kind} weights: after {published.step} steps"
+    which = f"answered by {without_secret(run)}, {published.kind} weights: after {published.step} steps"
     which += f", {asked}" if asked else ""
     block = seen.source_block
     heads = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
@@ -119,7 +121,8 @@ def compare(runs: Runs, run: str | None, asked: AskedEdits, text: str, prefix: s
     try:
         published = runs.published(run)
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
-        look = partial(inspect, published.model, published.task, text, prefix=prefix or "")
+        text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
+        look = partial(inspect, published.model, published.task, text, prefix=prefix)
         edits = asked.of_run(run).on(published)
         inspections = [look(strategy=strategy, edits=edits) for strategy in strategies]
     except LabError as error:

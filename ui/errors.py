@@ -10,8 +10,8 @@ import gradio as gr
 from core.errors import LabError
 
 
-def in_words(error: LabError) -> str:
-    """Return an error's message for Gradio, which shows messages as HTML: a stranger's markup stays text."""
+def in_words(error: LabError | str) -> str:
+    """Return a message for Gradio, which shows messages as HTML: a stranger's markup stays text."""
     return html.escape(str(error), quote=False)
 
 

@@ -10,7 +10,7 @@ from core.config import Preset
 from core.knock_out import read_edits
 from core.models import outline_model
 from core.models.heads import Ablation, Head, HeadEdits
-from core.runs import Published
+from core.published import Published
 from core.sections import ModelConfig
 from core.task_sections import TaskConfig
 from core.tasks import build_task

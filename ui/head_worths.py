@@ -10,8 +10,9 @@ from typing import Any
 
 from core.knock_out import KnockedOut, cells_of, knock_out_table, latest_grid, remembered_grid
 from core.models.heads import Ablation, Head
-from core.run_folder import RunError, RunFolder
-from core.runs import Published, Runs
+from core.published import Published
+from core.run_folder import RunError
+from core.runs import Runs
 from core.tasks import Batch, fixed_pairs
 from ui.head_edits import heads_in
 from ui.views import BLOCK_NAMES
@@ -46,7 +47,7 @@ class Measuring:
     def of(cls, runs: Runs, run: str, ablation: Ablation) -> "Measuring":
         published = runs.published(run)
         pairs = fixed_pairs(published.task, SEQUENCES, split="test")
-        return cls(published, pairs, RunFolder(runs.root, run).knock_out, ablation)
+        return cls(published, pairs, runs.folder(run).knock_out, ablation)
 
     def cells(self) -> Iterator[KnockedOut]:
         model, step = self.published.model, self.published.step
@@ -68,7 +69,7 @@ class Measuring:
 def remembered(runs: Runs, run: str, ablation: Ablation) -> dict[str, Any]:
     """Return what was measured of a run and is kept with it, or the same cells without figures."""
     names = heads_in(runs.preset(run))
-    known = latest_grid(RunFolder(runs.root, run).knock_out, names, ablation=ablation)
+    known = latest_grid(runs.folder(run).knock_out, names, ablation=ablation)
     if known is None:
         return grid_value(run, names, [])
     value = grid_value(run, names, known.cells, sequences=known.sequences, step=known.step)

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.errors import LabError
 from core.probes import PackedMaps, ProbeAnswer, Snapshot
 from core.runs import Runs
+from core.visitors import without_secret
 from core.vocab import BOS, EOS
 from ui.blocks import Block, described, source_block
 from ui.views import Seen, progress_since, true_cells_of
@@ -28,7 +29,7 @@ def attention_value(seen: Seen, opened: dict[str, Any]) -> dict[str, Any]:
     return {
         "run": seen.run,
         "decode": {
-            "by": f"{seen.run} after {seen.step} steps" + (f", {seen.asked}" if seen.asked else ""),
+            "by": f"{without_secret(seen.run)} after {seen.step} steps" + (f", {seen.asked}" if seen.asked else ""),
             "source": inspection.source_labels,
             "tokens": [step.produced for step in inspection.steps],
             "expected": [*inspection.expected, EOS] if inspection.expected else None,

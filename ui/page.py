@@ -8,7 +8,7 @@ import gradio as gr
 
 from core.decoding import GREEDY
 from core.run_folder import ACTIVE
-from core.runs import Runs
+from core.visitors import VisitorRuns
 from ui import (
     api,
     attention_tab,
@@ -17,16 +17,18 @@ from ui import (
     head_edits,
     heads_panel,
     report_tab,
+    run_menu,
     strategy_form,
     train_tab,
 )
 from ui.attention_tab import attention_of
 from ui.components import comparison, run_bar
 from ui.errors import shown
+from ui.guarded_page import GuardedPage
 from ui.head_edits import ALL_HEADS, AskedEdits
 from ui.preset_form import QUIET
 from ui.scripts import script
-from ui.views import Seen, run_list
+from ui.views import Seen, can_open
 
 MAX_INPUT = 2_000
 TABS = ("train", "decode", "attention", "report", "compare")  # their ids; their names are the same words
@@ -39,15 +41,16 @@ A run goes on when this page is closed; open the page again and it is there.
 """
 
 
-def build_page(runs: Runs) -> gr.Blocks:
+def build_page(runs: VisitorRuns) -> gr.Blocks:
     """Build the whole page over some runs."""
-    with gr.Blocks(title="Attention Lab", analytics_enabled=False) as page:
+    with GuardedPage(title="Attention Lab", analytics_enabled=False, delete_cache=(60, 600)) as page:
         api.expose(runs)  # first, so that the page's own events do not take its names
         run, seen, edits = gr.State(None), gr.State(None), gr.State(ALL_HEADS)
         with gr.Row(elem_id="header"):
             gr.Markdown("# Attention Lab\nTrain a small model, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
         bar = run_bar(partial(_runs_for_bar, runs))
+        menu = run_menu.build(runs)
         address = gr.Textbox(visible="hidden", elem_id="address")
         with gr.Tabs(selected="decode", elem_id="tabs") as tabs:
             with gr.Tab("Train", id="train"):
@@ -89,15 +92,16 @@ def build_page(runs: Runs) -> gr.Blocks:
         run.change(
             shown(partial(_follow, runs)),
             [run, edits],
-            [bar, decode.examples, *train.of_run, *report.of_run, *heads.of_run],
+            [bar, decode.examples, menu, *train.of_run, *report.of_run, *heads.of_run],
             concurrency_limit=None,
             **QUIET,
         ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
         bar.pick(_picked, None, run, **QUIET)
+        menu.gone(partial(_run_to_open, runs), None, run, **QUIET)
         bar.status(
             partial(_shown_of_run, runs),
             [run, edits],
-            [*train.of_run, *report.of_run, *heads.of_run],
+            [menu, *train.of_run, *report.of_run, *heads.of_run],
             **QUIET,
         ).then(answer, view, decoded, **QUIET)
         look = [seen]
@@ -121,7 +125,7 @@ def build_page(runs: Runs) -> gr.Blocks:
     return page
 
 
-def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
+def _open(runs: VisitorRuns, asked: dict[str, str]) -> list[Any]:
     """Open the page where its address says, else where something happens, else at the shipped run."""
     run = _run_to_open(runs, asked.get("run"))
     live = run is not None and runs.info(run).status in ACTIVE
@@ -139,38 +143,39 @@ def _open(runs: Runs, asked: dict[str, str]) -> list[Any]:
     ]
 
 
-def _run_to_open(runs: Runs, asked: str | None) -> str | None:
-    names = runs.names()
-    if asked in names:
+def _run_to_open(runs: VisitorRuns, asked: str | None = None) -> str | None:
+    if asked and can_open(runs, asked):
         return asked
+    names = runs.names()
     live = [name for name in names if runs.info(name).status in ACTIVE]
     shipped = [name for name in names if runs.info(name).shipped]
     return next(iter(live + shipped + names), None)
 
 
-def _runs_for_bar(runs: Runs, _: Any = None) -> dict[str, Any]:
-    return run_list(runs)
+def _runs_for_bar(runs: VisitorRuns, _: Any = None) -> dict[str, Any]:
+    return run_menu.listed(runs)
 
 
 def _picked(event: gr.EventData) -> str:
     return str(event.run)
 
 
-def _follow(runs: Runs, run: str | None, asked: AskedEdits) -> list[Any]:
+def _follow(runs: VisitorRuns, run: str | None, asked: AskedEdits) -> list[Any]:
     """Show another run everywhere: in the bar, the examples, the Train, the Report and the Attention tab."""
     examples = gr.Dataset(samples=decode_tab.examples_of(runs, run))
     return [{"current": run}, examples, *_shown_of_run(runs, run, asked)]
 
 
-def _shown_of_run(runs: Runs, run: str | None, asked: AskedEdits) -> list[Any]:
+def _shown_of_run(runs: VisitorRuns, run: str | None, asked: AskedEdits) -> list[Any]:
     return [
+        run_menu.shown(runs, run),
         *train_tab.run_shown(runs, run),
         *report_tab.run_shown(runs, run),
         *heads_panel.run_shown(runs, run, asked),
     ]
 
 
-def _answer(runs: Runs, run: str | None, text: str, asked: AskedEdits = ALL_HEADS, *chosen: Any) -> list[Any]:
+def _answer(runs: VisitorRuns, run: str | None, text: str, asked: AskedEdits = ALL_HEADS, *chosen: Any) -> list[Any]:
     """Decode the current input with the current run, and show it in both tabs.
 
     Args:
@@ -207,7 +212,7 @@ def _attention_at(seen: Seen | None, **place: int) -> list[Any]:
     return attention_of(seen, block, seen.layers(block) if seen else None, **place)
 
 
-def _look_at_failure(runs: Runs, run: str | None, event: gr.EventData) -> list[Any]:
+def _look_at_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> list[Any]:
     """Decode a failure again, as it was found, with all heads; show the attention of the step that went wrong."""
     if event.run != run:
         raise gr.Error(

@@ -1,5 +1,6 @@
 """The form under the presets: every setting in groups, checked as it is typed, saved and loaded as YAML."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +13,10 @@ from gradio.events import Dependency
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
 from core.errors import LabError
 from core.estimate import seconds_to_train
+from core.limits import Limits
 from core.models import parameters_of
 from core.tasks import build_task
+from core.visitors import VisitorRuns
 from ui.components import notice
 from ui.errors import shown
 from ui.scripts import script
@@ -58,6 +61,7 @@ class Form:
     summary: gr.HTML
     problem: gr.HTML
     train: gr.Button
+    limits: Limits
 
     @property
     def filled(self) -> list:
@@ -78,16 +82,16 @@ class Form:
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
         listen(opened, inputs, outputs, **QUIET).then(
-            lambda draft: described(draft.start, draft.base, timed=True), self.draft, self.summary, **QUIET, **CPU
+            lambda draft: timed(self.limits, draft.start, draft.base), self.draft, self.summary, **QUIET, **CPU
         )
 
 
-def build(first: Preset, start: Callable[[Preset], str], run: gr.State) -> Form:
+def build(first: Preset, runs: VisitorRuns, run: gr.State) -> Form:
     """Build the form with its buttons.
 
     Args:
         first: the preset to begin with, until the page is open.
-        start: starts a run with what the form holds and returns its name, which goes into ``run``.
+        runs: start a run with what the form holds, whose name goes into ``run``; their limits are told as it is filled.
     """
     settings = all_settings()
     summary = notice(elem_id="summary")
@@ -110,19 +114,19 @@ def build(first: Preset, start: Callable[[Preset], str], run: gr.State) -> Form:
     problem = notice(elem_id="train-problem")
     saved = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
-    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, problem, train)
+    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, problem, train, runs.limits)
 
     form.opens(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.opens(load.upload, loaded_draft, [load, form.draft])
     gr.on(
         [each.input for each in controls],
-        partial(check, settings),
+        partial(check, runs.limits, settings),
         form.filled,
         [summary, problem, *controls],
         trigger_mode="always_last",
         **QUIET,
-    ).then(partial(check_timed, settings), form.filled, summary, **QUIET, **CPU)
-    train.click(partial(started, start, settings), form.filled, [run, problem], **QUIET)
+    ).then(partial(check_timed, runs.limits, settings), form.filled, summary, **QUIET, **CPU)
+    train.click(partial(started, runs.start, settings), form.filled, [run, problem], **QUIET)
     save.click(shown(partial(as_yaml, settings)), form.filled, saved, **QUIET).success(
         None, saved, None, js=script("download_preset"), api_visibility="private"
     )
@@ -140,33 +144,47 @@ def preset_in(settings: list[Setting], draft: Draft, edition: float | None, *val
     return preset_from(draft.base, settings, values)
 
 
-def check(settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
+def check(limits: Limits, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
     """Return the summary line, an empty line where an older problem stood, and the line under each control."""
     problems: list[tuple[str, str]] = []
     try:
-        summary = described(preset_in(settings, draft, edition, *values), draft.base)
+        preset = preset_in(settings, draft, edition, *values)
+        limits.check(preset)
+        summary = described(preset, draft.base)
     except ConfigError as error:
         summary, problems = {"text": str(error), "problem": True}, error.problems
     hints = hints_with_problems(draft.base, settings, values, problems)
     return [summary, {"text": ""}, *(gr.update(info=hint) for hint in hints)]
 
 
-def check_timed(settings: list[Setting], draft: Draft, edition: float, *values: Any) -> dict[str, Any]:
+def check_timed(limits: Limits, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> dict[str, Any]:
     """Return the summary line with the expected time, which takes about a second to measure."""
     try:
-        return described(preset_in(settings, draft, edition, *values), draft.base, timed=True)
+        return timed(limits, preset_in(settings, draft, edition, *values), draft.base)
     except ConfigError as error:
         return {"text": str(error), "problem": True}
 
 
-def described(preset: Preset, base: Preset, *, timed: bool = False) -> dict[str, Any]:
-    """Describe a preset in a line: what it does, its size, the time it will take, and what was changed."""
+def timed(limits: Limits, preset: Preset, base: Preset) -> dict[str, Any]:
+    """Describe a preset with the time it will take; one that asks for too much is not tried."""
+    try:
+        limits.check(preset)
+    except ConfigError as error:
+        return {"text": str(error), "problem": True}
+    return described(preset, base, seconds=seconds_to_train(preset))
+
+
+def described(preset: Preset, base: Preset, *, seconds: float | None = math.inf) -> dict[str, Any]:
+    """Describe a preset in a line: what it does, its size, the time it will take, and what was changed.
+
+    Args:
+        seconds: to train it; infinite if that is still to be measured, None if it is too large to.
+    """
     parts = [preset.description.rstrip("."), f"{parameters_of(preset.model, build_task(preset.task)):,} parameters"]
-    if timed:
-        seconds = seconds_to_train(preset)
-        parts.append(f"about {_in_words(seconds)} on this machine" if seconds else "too large to time here")
-    else:
+    if seconds == math.inf:
         parts.append("measuring how long it takes here …")
+    else:
+        parts.append(f"about {_in_words(seconds)} on this machine" if seconds else "too large to time here")
     changes = changes_in_words(preset, base)
     return {"text": " · ".join(parts + ([f"changed: {changes}"] if changes else []))}
 

@@ -60,7 +60,7 @@ def write(runs: Runs, run: str | None) -> dict[str, Any]:
         return NO_RUN
     try:
         report = write_report(runs, run, sequences=SEQUENCES)
-        report.save(RunFolder(runs.root, run).report)
+        report.save(runs.folder(run).report)
     except LabError as error:
         return {"text": str(error), "problem": True}
     return {"text": f"{run}: {report.summary}"}
@@ -70,7 +70,7 @@ def run_shown(runs: Runs, run: str | None) -> list[Any]:
     """Return what the tab shows of the current run: whether there is a report, and which; no failures yet."""
     if run is None:
         return [NO_RUN, EMPTY, None]
-    folder = RunFolder(runs.root, run).report
+    folder = runs.folder(run).report
     if not (folder / PAGE_FILE).is_file():
         text = f"No report on {run} yet. Writing one measures it on {SEQUENCES:,} held-out inputs: a few seconds."
         return [{"text": text}, {"run": run, "written": None}, None]
@@ -111,12 +111,12 @@ class ReportRequest(BaseModel):
 
 def saved(runs: Runs, request: dict[str, Any]) -> dict[str, str]:
     """Return a saved report as ``{"html": …}``, or ``{"error": …}``."""
-    return _answer(request, lambda run: {"html": (RunFolder(runs.root, run).report / PAGE_FILE).read_text()})
+    return _answer(request, lambda run: {"html": (runs.folder(run).report / PAGE_FILE).read_text()})
 
 
 def bundle(runs: Runs, request: dict[str, Any]) -> dict[str, str]:
     """Return a saved report's Markdown and pictures as ``{"zip": base64}``, or ``{"error": …}``."""
-    return _answer(request, lambda run: {"zip": base64.b64encode(_zipped(RunFolder(runs.root, run))).decode()})
+    return _answer(request, lambda run: {"zip": base64.b64encode(_zipped(runs.folder(run))).decode()})
 
 
 def _answer(request: dict[str, Any], find: Any) -> dict[str, str]:

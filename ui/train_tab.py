@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -9,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
-from core.runs import Runs
+from core.visitors import VisitorRuns
 from ui import preset_form
 from ui.components import charts, notice
 from ui.errors import shown
@@ -37,7 +38,7 @@ class TrainTab:
         return [self.stop, self.resume, self.settings, self.charts]
 
 
-def build(runs: Runs, run: gr.State) -> TrainTab:
+def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
     """Build the tab and wire its own events; ``run`` holds the current run's name."""
     of_families = presets_of_families()
     first = load_preset(FIRST_PRESET)
@@ -51,16 +52,25 @@ def build(runs: Runs, run: gr.State) -> TrainTab:
     preset = gr.Radio(
         of_families[first.task.family], value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=False
     )
-    form = preset_form.build(first, runs.start, run)
+    form = preset_form.build(first, runs, run)
     with gr.Row(elem_classes="actions"):
         stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
         resume = gr.Button("Resume", interactive=False, elem_id="resume", min_width=100)
+        bring = gr.UploadButton(
+            "Open a run from a file",
+            file_types=[".safetensors"],
+            type="filepath",
+            elem_id="open-run",
+            size="sm",
+            min_width=170,
+        )
     drawn = charts(partial(progress, runs), value={"run": None})
     with gr.Row(elem_classes="line"):
         settings = notice(elem_id="settings")
         reuse = gr.Button("Use this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
     tab = TrainTab(form, stop, resume, settings, drawn)
 
+    bring.upload(partial(brought, runs), bring, [run, form.problem], **QUIET)
     form.opens(family.input, partial(family_draft, of_families), [family, form.draft])
     form.opens(preset.input, picked_draft, [preset, form.draft])
     form.opens(reuse.click, partial(reused_draft, runs), [run, form.draft])
@@ -70,7 +80,7 @@ def build(runs: Runs, run: gr.State) -> TrainTab:
     return tab
 
 
-def run_shown(runs: Runs, run: str | None) -> list[Any]:
+def run_shown(runs: VisitorRuns, run: str | None) -> list[Any]:
     """Return what the tab shows of the current run: buttons, its settings in words, its charts."""
     if run is None:
         return [gr.update(interactive=False), gr.update(interactive=False), {"text": ""}, {"run": None}]
@@ -83,7 +93,20 @@ def run_shown(runs: Runs, run: str | None) -> list[Any]:
     ]
 
 
-def first_draft(runs: Runs, run: str | None) -> Draft:
+def brought(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:
+    """Take in an uploaded run; return its name and no problem, or no name and the problem."""
+    if path is None:
+        return gr.skip(), {"text": "no file was chosen", "problem": True}
+    file = Path(path)
+    try:
+        return runs.take_in(file), {"text": ""}
+    except LabError as error:
+        return gr.skip(), {"text": str(error), "problem": True}
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def first_draft(runs: VisitorRuns, run: str | None) -> Draft:
     """Return the draft a page opens with: the settings of the current run, or the first preset's."""
     own = run is not None and not runs.info(run).shipped
     start = runs.preset(run) if own else load_preset(FIRST_PRESET)
@@ -98,7 +121,7 @@ def picked_draft(name: str, draft: Draft) -> Draft:
         return draft.next(draft.start, base=draft.base)
 
 
-def reused_draft(runs: Runs, run: str | None, draft: Draft) -> Draft:
+def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
     """Return a draft that opens with the settings of the current run."""
     return draft.next(runs.preset(run)) if run else draft
 
@@ -136,7 +159,7 @@ class ProgressRequest(BaseModel):
     since_evaluation: int = Field(default=-1, ge=-1)
 
 
-def progress(runs: Runs, request: dict[str, Any]) -> dict[str, Any]:
+def progress(runs: VisitorRuns, request: dict[str, Any]) -> dict[str, Any]:
     """Answer the charts: where a run stands, and its figures after the steps they already have."""
     try:
         asked = ProgressRequest.model_validate(request)

@@ -11,7 +11,9 @@ from core.analysis import HeadScore, true_cells
 from core.config import ConfigError, Preset, load_preset
 from core.decoding import Strategy
 from core.inspection import Inspection
+from core.run_folder import RunError
 from core.runs import Progress, Runs
+from core.visitors import without_secret
 from ui.blocks import BLOCK_NAMES, Block, columns_of, how_to_read, source_block
 from ui.head_edits import ALL_HEADS, AskedEdits
 
@@ -69,6 +71,16 @@ def run_list(runs: Runs) -> dict[str, Any]:
     return {"runs": listed}
 
 
+def can_open(runs: Runs, name: str) -> bool:
+    """Tell whether there is a run to be opened of a name that somebody's link gives."""
+    try:
+        runs.info(name)
+        runs.preset(name)
+    except RunError:
+        return False
+    return True
+
+
 def progress_since(runs: Runs, name: str, *, since_step: int, since_evaluation: int) -> dict[str, Any]:
     """Return where a run stands and its figures after the steps a chart already has."""
     progress, history = runs.progress(name), runs.history(name)
@@ -93,7 +105,7 @@ def settings_line(runs: Runs, name: str) -> str:
     """Describe a run's settings: its preset and what was changed in it."""
     preset = runs.preset(name)
     changes = changes_in_words(preset, base_of(preset))
-    return f"{name}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    return f"{without_secret(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
 
 
 def base_of(preset: Preset) -> Preset:

@@ -9,6 +9,7 @@ from playwright.sync_api import sync_playwright
 import app
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
+from core.visitors import VisitorRuns
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.serving import SHIPPED
 from ui.page import build_page
@@ -19,7 +20,7 @@ def main() -> None:
     """Serve the page over the shipped run alone, open the Attention tab and photograph it."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(DEFAULT_ROOT / SHIPPED, Path(folder) / SHIPPED)
-        page = build_page(Runs(Path(folder)))
+        page = build_page(VisitorRuns(Runs(Path(folder))))
         _, address, _ = page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))

@@ -187,10 +187,10 @@ def test_a_preset_is_saved_and_loaded_again(page: Page, tmp_path: Path):
     assert saved.name == "tiny-changed.yaml"
     page.get_by_role("button", name="Reset to preset").click()
     expect(page.locator("#summary")).not_to_contain_text("changed")
-    page.locator("input[type=file]").set_input_files(saved)
+    page.locator("input[type=file][accept*=yaml]").set_input_files(saved)
     expect(page.get_by_role("radio", name="tiny-changed")).to_be_checked()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
-    page.locator("input[type=file]").set_input_files(
+    page.locator("input[type=file][accept*=yaml]").set_input_files(
         {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"task: {family: digits, colour: red}"}
     )
     expect(page.locator("#train-problem")).to_contain_text("task.colour is not a known key")

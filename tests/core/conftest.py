@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from core.history import History
+from core.limits import Limits
 from core.recording import train_recorded
 from core.run_folder import RunFolder
 from core.runs import Runs
@@ -14,11 +15,11 @@ from core.training import new_state
 
 @pytest.fixture
 def make(root) -> Iterator[Callable[..., Runs]]:
-    """Make ``Runs`` that are closed at the end."""
+    """Make ``Runs`` with some limits, which are closed at the end."""
     made: list[Runs] = []
 
-    def new(**settings) -> Runs:
-        made.append(Runs(root, **settings))
+    def new(**limits) -> Runs:
+        made.append(Runs(root, limits=Limits(**limits)))
         return made[-1]
 
     yield new

@@ -57,6 +57,8 @@ def test_an_empty_document_is_none(text):
         ("- a\n" * 10_000, f"more than {MAX_EVENTS} YAML events"),
         ("a: " + "x" * (MAX_SCALAR + 1), f"a value of {MAX_SCALAR + 1} characters"),
         ("a: " + "1" * 21, "a number of 21 digits"),
+        ("a: 010", r"010 is a number to base 8 or 60 in YAML; write it otherwise \(line 1\)"),
+        ("a: 1:30:00", "1:30:00 is a number to base 8 or 60"),
         ("a: -" + "1" * 21, "a number of 22 digits|a number of 21 digits"),
         ("a" * (MAX_BYTES + 1), "bytes of YAML"),
         ("ä" * (MAX_BYTES // 2 + 1), "bytes of YAML"),

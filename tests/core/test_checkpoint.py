@@ -12,8 +12,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from core import checkpoint
-from core.checkpoint import FORMAT, CheckpointError, load_state, load_weights, save_state, save_weights
+from core.checkpoint import load_state, load_weights, save_state, save_weights
+from core.tensor_file import FORMAT, UNSEALED_FORMAT, CheckpointError, previous_of, read_tensors, write_tensors
 from core.training import new_state, train
 
 FACTS = {"step": 7, "validation_loss": 0.25, "exact_match": None}
@@ -55,9 +55,9 @@ def test_a_state_saved_before_there_were_devices_comes_back(tiny, path):
     save_state(path, state)
     with safe_open(path, framework="pt") as file:
         facts = json.loads(file.metadata()["facts"])
-    for later in ("device", "last_loss", "last_gradient_norm"):
+    for later in ("device", "last_loss", "last_gradient_norm", "torch", "cpu"):
         del facts[later]
-    save_file(load_file(path), path, metadata={"format": FORMAT, "facts": json.dumps(facts)})
+    save_file(load_file(path), path, metadata={"format": UNSEALED_FORMAT, "facts": json.dumps(facts)})
     loaded = load_state(path, tiny)
     assert (loaded.step, loaded.last_loss) == (2, None)
     assert torch.equal(loaded.generator.get_state(), state.generator.get_state())
@@ -89,7 +89,7 @@ def test_a_truncated_file_is_named(tiny, path, kept):
 
 def test_a_file_that_is_something_else_is_named(tiny, path):
     path.write_bytes(b"\x80\x04\x95 this could be a pickle")
-    refuses(path, tiny, "cannot be read")
+    refuses(path, tiny, "is a pickle")
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}, {"format": "attention-lab-0", "facts": "{}"}])
@@ -100,7 +100,7 @@ def test_another_format_is_named(tiny, path, metadata):
 
 @pytest.mark.parametrize("facts", [{}, {"facts": "{"}])
 def test_the_right_format_without_proper_facts_is_named(tiny, path, facts):
-    save_file(dict(new_state(tiny).model.state_dict()), path, metadata={"format": FORMAT} | facts)
+    save_file(dict(new_state(tiny).model.state_dict()), path, metadata={"format": UNSEALED_FORMAT} | facts)
     with pytest.raises(CheckpointError, match=path.name):
         load_weights(path, new_state(tiny).model)
 
@@ -124,7 +124,7 @@ def test_weights_alone_are_not_a_state_nor_a_state_weights(tiny, path):
         load_weights(path, new_state(tiny).model)
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("failing", ["os.fsync", "os.replace"])
 def test_a_write_that_fails_leaves_the_old_file_and_no_other(tiny, path, monkeypatch, failing):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -141,21 +141,33 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_other(tiny, path, monkeyp
     assert os.listdir(path.parent) == [path.name]
     save_state(path, state)
     assert load_state(path, tiny).step == 2
-    assert os.listdir(path.parent) == [path.name]
+    assert load_state(previous_of(path), tiny).step == 0
+    assert sorted(os.listdir(path.parent)) == [previous_of(path).name, path.name]
 
 
 def test_a_file_is_on_disk_before_it_takes_its_name(tiny, path, monkeypatch):
     calls = []
-    fsync, replace = os.fsync, Path.replace
+    fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: calls.append("fsync") or fsync(handle))
-    monkeypatch.setattr(Path, "replace", lambda self, target: calls.append("replace") or replace(self, target))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
     save_state(path, new_state(tiny))
     assert calls[:2] == ["fsync", "replace"]
 
 
 def test_a_state_saved_before_the_mean_loss_was_kept_still_loads(tiny, path):
     save_state(path, new_state(tiny))
-    tensors, facts = checkpoint.read_tensors(path)
+    tensors, facts = read_tensors(path)
     del facts["loss_sum"]
-    checkpoint.write_tensors(path, tensors, facts)
+    write_tensors(path, tensors, facts)
     assert load_state(path, tiny).loss_sum == 0.0
+
+
+@pytest.mark.parametrize("other", ["torch", "cpu"])
+def test_a_state_of_another_torch_or_cpu_loads_and_says_it_is_not_bit_exact(tiny, path, other):
+    save_state(path, new_state(tiny))
+    assert load_state(path, tiny).notice == ""
+    tensors, facts = read_tensors(path)
+    write_tensors(path, tensors, facts | {other: "0.4.1"})
+    notice = load_state(path, tiny).notice
+    assert notice.startswith(f"saved with {other} 0.4.1, now ")
+    assert notice.endswith("the rest of the run is not bit-exact")

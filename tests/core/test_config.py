@@ -303,3 +303,8 @@ def test_an_integer_too_long_to_print_is_refused_like_any_other(tiny):
     text = preset_to_yaml(tiny).replace("seed: 0", "seed: 0x" + "F" * 3_900)
     with pytest.raises(ConfigError, match=r"training\.seed"):
         read_preset(text, name="x")
+
+
+def test_a_task_of_more_sequences_than_a_float_can_count_is_a_preset():
+    longest = {"task.max_length": 256, "model.max_seq_len": 512}
+    assert load_preset("words-reversal-gru").with_changes(longest).task.num_distinct > 1e308

@@ -64,7 +64,7 @@ def test_an_existing_name_is_refused_and_the_run_left_alone(root, tiny):
     assert folder.preset() == tiny
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace", "pathlib.Path.rename"])
+@pytest.mark.parametrize("failing", ["os.fsync", "os.replace", "pathlib.Path.rename"])
 def test_a_run_that_cannot_be_written_leaves_nothing_behind(root, tiny, monkeypatch, failing):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")

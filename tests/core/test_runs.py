@@ -103,7 +103,7 @@ def test_watching_a_run_changes_none_of_its_results(make, root, tiny, monkeypatc
 def test_two_runs_side_by_side_give_what_each_gives_alone(make, root, tiny):
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 40})
     alone = trained_alone(root, preset)
-    runs = make(max_active=2)
+    runs = make(max_runs=2)
     for name in ("a", "b"):
         runs.start(preset, name=name)
     for name in ("a", "b"):
@@ -220,7 +220,7 @@ def test_a_training_run_cannot_be_resumed(runs, tiny):
 
 
 def test_closing_stops_and_saves_all_runs(make, tiny, root):
-    runs = make(max_active=1)
+    runs = make(max_runs=1)
     for name in ("a", "b"):
         runs.start(tiny.with_changes(ENDLESS), name=name)
     wait_for(lambda: runs.info("a").step > 0)

@@ -13,8 +13,11 @@ LAYERS = (
     ("commands",),
     ("comparison",),
     ("report",),
+    ("visitors", "housekeeping"),
     ("runs",),
-    ("live_run",),
+    ("published", "training_slots"),
+    ("live_run", "limits", "imports", "exports"),
+    ("ownership",),
     ("recording", "estimate", "inspection", "description"),
     ("replay",),
     ("history", "checkpoint", "figures"),
@@ -26,8 +29,9 @@ LAYERS = (
     ("models", "ngram"),
     ("tasks",),
     ("vocab", "config", "devices"),
-    ("task_sections", "optional"),
-    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
+    ("task_sections", "optional", "tensor_file"),
+    ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
+    ("errors", "run_queue"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320

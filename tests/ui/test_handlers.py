@@ -7,6 +7,7 @@ import pytest
 
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
+from core.limits import LAPTOP
 from core.runs import Runs
 from tests.serving import SHIPPED
 from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
@@ -60,7 +61,7 @@ def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
 
 @pytest.mark.parametrize(
     ("typed", "part"),
-    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5000 characters")],
+    [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
 )
 def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed: str, part: str):
     seen, (message, answer, _, glance, _) = decode_tab.decode(runs, SHIPPED, typed)
@@ -145,7 +146,7 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
     settings, filled = form_of("digits-reversal", **changes)
     before = runs.names()
     _, problem = preset_form.started(runs.start, settings, *filled)
-    summary, _, *hints = preset_form.check(settings, *filled)
+    summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
     assert problem["problem"]
     assert part in problem["text"]
     assert part in summary["text"]
@@ -155,7 +156,7 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
 
 def test_one_table_for_two_vocabularies_is_refused_under_its_control():
     settings, filled = form_of("number-words-french", tied="all")
-    summary, _, *hints = preset_form.check(settings, *filled)
+    summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
     assert summary["problem"]
     wrong = [each for each, hint in zip(settings, hints, strict=True) if hint["info"].startswith("✗")]
     assert [each.key for each in wrong] == ["model.tied"]
@@ -163,7 +164,7 @@ def test_one_table_for_two_vocabularies_is_refused_under_its_control():
 
 def test_the_form_tells_what_was_changed():
     settings, filled = form_of("tiny", steps=500)
-    summary, _, *updates = preset_form.check(settings, *filled)
+    summary, _, *updates = preset_form.check(LAPTOP, settings, *filled)
     assert "training.steps 2000 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
     hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}

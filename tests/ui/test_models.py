@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from core.config import Preset
+from core.limits import LAPTOP
 from core.runs import Runs
 from tests.core.watching import wait_until
 from tests.ui.packed import unpacked
@@ -87,7 +88,7 @@ def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(l
     draft = train_tab.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
     settings, filled = filled_with(tiny_gru)
-    summary, _, *hints = preset_form.check(settings, *filled)
+    summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
     assert "problem" not in summary
     assert "changed" not in summary["text"]
     assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)

@@ -77,7 +77,7 @@ def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny)
         ({}, "required"),
         ([], "valid dictionary"),
         (None, "valid dictionary"),
-        ({"run": "no-such-run"}, "no report yet"),
+        ({"run": "no-such-run"}, "there is no such run"),
         ({"run": SHIPPED, "file": "x"}, "not permitted"),
     ],
     ids=str,

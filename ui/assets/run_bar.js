@@ -31,7 +31,7 @@ function stateText(run) {
     failed: "failed",
     finished: run.exact_match == null ? "finished" : formatPercent(run.exact_match, 2),
   };
-  return "· " + (run.shipped ? "shipped · " : "") + (words[run.status] || run.status);
+  return "· " + (run.shipped ? "shipped · " : run.shared ? "shared · " : "") + (words[run.status] || run.status);
 }
 
 // ---- chips ----
@@ -39,7 +39,7 @@ function stateText(run) {
 function makeChip(run) {
   const chip = {
     radio: make("input", { type: "radio", name: groupName, value: run.id, onchange: () => pick(run.id) }),
-    name: make("span", { class: "name" }, run.id),
+    name: make("span", { class: "name" }, run.label),
     state: make("span", { class: "state" }),
     line: make("span", { class: "line", hidden: true }),
   };
@@ -49,6 +49,7 @@ function makeChip(run) {
 }
 
 function updateChip(chip, run) {
+  setText(chip.name, run.label);
   setText(chip.state, stateText(run));
   const moving = run.status === "training" || run.status === "stopping";
   chip.line.hidden = !moving;

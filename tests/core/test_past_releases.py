@@ -1,0 +1,51 @@
+"""Runs that past releases left behind are read, decoded with and continued."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from torch.testing import assert_close
+
+from core.checkpoint import load_state
+from core.history import History
+from core.recording import continued_state, copy_of_weights, load_best, train_recorded
+from core.replay import Replay
+from core.run_folder import RunFolder, check_resumable
+from core.tensor_file import FORMAT, UNSEALED_FORMAT
+from core.training import new_state, train
+
+PAST = Path(__file__).parent / "past_releases"
+RUNS = sorted(path.relative_to(PAST) for path in PAST.glob("*/*"))
+
+
+@pytest.fixture(params=RUNS, ids=str)
+def past(request, tmp_path) -> RunFolder:
+    """A run that was stopped after 5 of 8 steps, as a past release left it."""
+    shutil.copytree(PAST / request.param, tmp_path / request.param.name)
+    return RunFolder(tmp_path, request.param.name)
+
+
+def test_each_format_that_was_ever_written_is_kept():
+    assert {path.parts[0] for path in RUNS} | {FORMAT} == {UNSEALED_FORMAT, FORMAT}
+
+
+def test_a_past_run_is_listed_with_its_figures(past):
+    assert (past.info().status, past.info().step, past.info().best_step) == ("stopped", 5, 4)
+    check_resumable(past)
+    assert History.load(past.metrics, 8).points()["step"] == [1, 2, 3, 4, 5]
+    assert [each.step for each in Replay.load(past.replay, 4).snapshots()] == [0, 4]
+
+
+def test_its_best_weights_load(past):
+    assert load_best(past, new_state(past.preset()).model)["step"] == 4
+
+
+def test_it_goes_on_as_if_it_had_never_stopped_and_becomes_one_of_today(past):
+    state = continued_state(past)
+    assert state.step == 5
+    train_recorded(past, state, History(8), should_stop=lambda: False, on_event=lambda event: None)
+    straight = new_state(past.preset())
+    list(train(straight))
+    ended = copy_of_weights(load_state(past.last, past.preset()).model)
+    assert_close(ended, copy_of_weights(straight.model))  # not bit for bit: it was begun on another machine
+    assert FORMAT.encode() in past.last.read_bytes()[:10_000]

@@ -1,0 +1,75 @@
+"""What processes do that are to be killed; they start in an instant, from one that has imported everything."""
+
+import multiprocessing
+import os
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+
+from core import recording
+from core.checkpoint import save_state, save_weights
+from core.config import preset_to_yaml
+from core.history import History
+from core.recording import continued_state, copy_of_weights, train_recorded
+from core.run_folder import RunFolder
+from core.runs import Runs
+from core.training import Event
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def processes() -> multiprocessing.context.BaseContext:
+    """Return what starts fresh processes: each a child of one that has only imported this module."""
+    os.environ["PYTHONPATH"] = str(REPOSITORY)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.faults.warm"])
+    return context
+
+
+def save_without_end(root: Path, acknowledge: Connection) -> None:
+    """Save the best weights and the state again and again, telling the number of each save once it is done."""
+    torch.set_num_threads(1)
+    folder = RunFolder(root, "a")
+    lock = folder.lock()
+    state = continued_state(folder)
+    preset = preset_to_yaml(state.preset)
+    acknowledge.send("ready")
+    while lock.is_locked:
+        state.step += 1
+        with torch.no_grad():
+            for parameter in state.model.parameters():
+                parameter.fill_(state.step)
+        facts = {"step": state.step, "validation_loss": 0.0, "exact_match": None, "preset": preset}
+        save_weights(folder.best, copy_of_weights(state.model), facts)
+        acknowledge.send(("best", state.step))
+        save_state(folder.last, state)
+        acknowledge.send(("last", state.step))
+
+
+def train_on(root: Path, name: str, say: Connection, *, as_server: bool = False, save_often: bool = True) -> None:
+    """Go on with a run to its end, telling when it starts; alone, or in a thread as the server does."""
+    if save_often:
+        recording.SECONDS_BETWEEN_SAVES = recording.SECONDS_BETWEEN_FLUSHES = 0.0
+    torch.set_num_threads(1)
+    torch.manual_seed(os.getpid())  # no run may depend on it
+    folder = RunFolder(root, name)
+    if as_server:
+        runs = Runs(root)
+        runs.resume(name)
+        say.send("ready")
+        while runs.progress(name).info.status in ("queued", "training"):
+            say.poll(0.01)
+        return
+    state = continued_state(folder)
+    torch.set_num_threads(state.threads)
+    history = History.load(folder.metrics, state.preset.training.steps)
+    history.rewind(state.step, evaluated_step=state.evaluated_step)
+
+    def on_event(event: Event) -> None:
+        """Nothing is watched here."""
+
+    lock = folder.lock()
+    say.send("ready")
+    train_recorded(folder, state, history, should_stop=lambda: False, on_event=on_event)
+    lock.release()

@@ -1,0 +1,38 @@
+"""All that a run amounts to, as one text: equal for two runs only if they are equal bit for bit."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from core.run_folder import RunFolder
+from core.tensor_file import read_tensors
+
+_TIMES = {"seconds"}
+
+
+def fingerprint(folder: RunFolder) -> dict[str, str]:
+    """Return a digest of each thing a run keeps."""
+    tensors, facts = read_tensors(folder.last)
+    best, best_facts = read_tensors(folder.best)
+    replay, _ = read_tensors(folder.replay)
+    return {
+        "weights": _digest({name: each for name, each in tensors.items() if name.startswith("model.")}),
+        "optimizer": _digest({name: each for name, each in tensors.items() if name.startswith("optimizer.")}),
+        "generator": _digest({"generator": tensors["generator"]}),
+        "facts": json.dumps({name: value for name, value in facts.items() if name not in _TIMES}, sort_keys=True),
+        "best": _digest(best) + json.dumps(best_facts, sort_keys=True),
+        "replay": _digest(replay),
+        "figures": _figures(folder.metrics),
+    }
+
+
+def _digest(tensors: dict) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        digest.update(tensors[name].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _figures(path: Path) -> str:
+    return hashlib.sha256("\n".join(sorted(path.read_text().splitlines())).encode()).hexdigest()

@@ -1,0 +1,197 @@
+"""Files that a stranger might send in place of a checkpoint. None is ever opened here but to be refused."""
+
+import gzip
+import io
+import json
+import os
+import pickle
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+
+from core.tensor_file import packed
+
+
+class _Runs:
+    """Unpickles to the result of a call, which is then made."""
+
+    def __init__(self, function, *arguments) -> None:
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self):
+        return self.function, self.arguments
+
+
+def payloads(marker: Path) -> dict[str, object]:
+    """Things that leave a mark when they are unpickled, each by other means."""
+    touch = f"touch {marker}"
+    written = f"open({str(marker)!r}, 'w').close()"
+    return {
+        "system": _Runs(os.system, touch),
+        "popen": _Runs(os.popen, touch),
+        "subprocess": _Runs(subprocess.call, ["touch", str(marker)]),
+        "exec": _Runs(exec, written),
+        "eval": _Runs(eval, written),
+        "open": _Runs(open, str(marker), "w"),
+        "mkdir": _Runs(os.mkdir, str(marker)),
+        "in a state": {"model": {"a": torch.ones(2)}, "more": _Runs(os.system, touch)},
+        "as a key": {_Runs(os.system, touch): 1},
+    }
+
+
+def containers(thing: object) -> dict[str, bytes]:
+    """A thing as PyTorch, or pickle, has written or writes it."""
+    made = {f"protocol {protocol}": pickle.dumps(thing, protocol) for protocol in (0, 2, 4)}
+    for name, new in (("zip", True), ("legacy", False)):
+        file = io.BytesIO()
+        torch.save(thing, file, _use_new_zipfile_serialization=new)
+        made[name] = file.getvalue()
+    return made
+
+
+def pt_files(marker: Path) -> Iterator[tuple[str, bytes]]:
+    """At least 50 files as PyTorch writes them: with code, bombs, cut off, odd."""
+    for payload, thing in payloads(marker).items():
+        for container, data in containers(thing).items():
+            yield f"{payload} in {container}", data
+    good = containers({"weight": torch.arange(100.0)})
+    for container in ("zip", "legacy"):
+        for kept in (1, 2, 10, 100, len(good[container]) // 2, len(good[container]) - 1):
+            yield f"{container} cut to {kept}", good[container][:kept]
+        yield f"{container}, good", good[container]
+    yield "byte array of 2 GB", b"\x80\x02c__builtin__\nbytearray\n" + b"J\xff\xff\xff\x7f\x85R."
+    yield "nested tuples", b"\x80\x02)" + b"\x86" * 40 + b"."
+    yield "many memos", b"\x80\x02" + b"]q\x00" * 20_000 + b"."
+    yield "zip bomb", _zip({"archive/data.pkl": bytes(200_000_000)})
+    yield "zip with a path", _zip({"../../etc/passwd": b"x", "archive/data.pkl": b"."})
+    yield "TorchScript", _zip({"archive/code/__torch__.py": b"import os", "archive/constants.pkl": b"."})
+    yield "tar", _tar({"storages": b"x", "pickle": pickle.dumps({})})
+    yield "gzip of a pickle", gzip.compress(pickle.dumps({}))
+
+
+def _zip(files: dict[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        for name, content in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def raw(header: object, rest: bytes = b"", *, length: int | None = None) -> bytes:
+    """A safetensors file of exactly that header, whatever it says."""
+    text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + rest
+
+
+def _tensor(begin: int = 0, end: int = 4, shape: tuple = (1,), dtype: str = "F32") -> dict:
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, end]}
+
+
+def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator[tuple[str, bytes]]:
+    """At least 36 files that are, or resemble, safetensors; those that can carry a right checksum do."""
+    told = {"__metadata__": {"format": "attention-lab-2", "facts": json.dumps(facts), "sha256": "0" * 64}}
+    yield "empty", b""
+    yield "a length only", (100).to_bytes(8, "little")
+    for claimed in (10**11, 2**63, 2**64 - 1, 99_999_999, 1_000_001):
+        yield f"header of {claimed} bytes", raw(b"{}", length=claimed)
+    yield "header of 59 MB", raw(b"{" + b",".join(b'"%d":{}' % n for n in range(1_000_000)) + b"}")
+    yield "100,000 tensors", save({str(n): torch.empty(0) for n in range(100_000)})
+    yield (
+        "20,000 tensors in a small header",
+        raw(
+            b"{" + b",".join(b'"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}' % n for n in range(16_000)) + b"}"
+        ),
+    )
+    for name, header in {
+        "a list": [],
+        "a number": 7,
+        "null": None,
+        "a tensor that is a text": told | {"a": "b"},
+        "no offsets": told | {"a": {"dtype": "F32", "shape": [1]}},
+        "overlapping": told | {"a": _tensor(0, 4), "b": _tensor(0, 4)},
+        "a hole": told | {"a": _tensor(0, 4), "b": _tensor(8, 12)},
+        "behind the end": told | {"a": _tensor(0, 10**15)},
+        "before the start": told | {"a": _tensor(-4, 0)},
+        "backwards": told | {"a": _tensor(4, 0)},
+        "shape larger than data": told | {"a": _tensor(0, 4, (10**9,))},
+        "shape that overflows": told | {"a": _tensor(0, 4, (2**62, 2**62))},
+        "shape of nothing times much": told | {"a": _tensor(0, 0, (0, 2**62))},
+        "100,000 dimensions": told | {"a": _tensor(0, 4, (1,) * 100_000)},
+        "negative shape": told | {"a": _tensor(0, 4, (-1,))},
+        "shape of texts": told | {"a": _tensor(0, 4, ("x",))},
+        "unknown type": told | {"a": _tensor(dtype="F1000")},
+        "a path for a name": told | {"../../etc/passwd": _tensor()},
+        "metadata that are a list": {"__metadata__": ["format"]},
+        "metadata that are numbers": {"__metadata__": {"format": 2, "facts": 3}},
+        "another format": {"__metadata__": {"format": "pt"}},
+    }.items():
+        yield name, raw(header, b"\0" * 4)
+    yield "not UTF-8", raw(b'{"\xff\xfe":{}}')
+    yield "200,000 levels deep", raw(b"[" * 200_000)
+    yield "objects without end", raw(b'{"a":' * 150_000)
+    yield "a number of 900,000 digits", raw(b'{"a":' + b"9" * 900_000 + b"}")
+    yield "the same key twice", raw(b'{"a":%s,"a":%s}' % ((json.dumps(_tensor()).encode(),) * 2), b"\0" * 4)
+    yield "a pickle behind a header", raw(told, pickle.dumps({}))
+    yield "zeros", bytes(1_000_000)
+    first = next(iter(tensors))
+    for name, changed in {
+        "not a number": torch.full_like(tensors[first], float("nan")),
+        "infinite": torch.full_like(tensors[first], float("inf")),
+        "of whole numbers": tensors[first].to(torch.int64),
+        "complex": tensors[first].to(torch.complex64),
+        "transposed": tensors[first].reshape(-1),
+        "much larger": torch.zeros(4_000_000),
+    }.items():
+        yield f"a tensor {name}", bytes(packed(tensors | {first: changed}, facts))
+    yield "a tensor less", bytes(packed({name: each for name, each in tensors.items() if name != first}, facts))
+    yield "a tensor more", bytes(packed(tensors | {"generator": torch.ones(3)}, facts))
+    yield "moments of an optimiser", bytes(packed(tensors | {f"optimizer.{first}.exp_avg": torch.ones(3)}, facts))
+    huge = (
+        facts["preset"]
+        .replace("d_model: 16", "d_model: 1024")
+        .replace("num_encoder_layers: 1", "num_encoder_layers: 12")
+    )
+    for name, change in {
+        "no facts": None,
+        "a huge model": {"preset": huge},
+        "merge keys": {"preset": "a: &a {b: 1}\n" + "c: {<<: [*a,*a]}\n"},
+        "many laughs": {"preset": "a: &a [x,x]\nb: &b [*a,*a]\nc: [*b,*b]\n"},
+        "a deep preset": {"preset": "[" * 60_000},
+        "a preset of tags": {"preset": "!!python/object/apply:os.system [ls]"},
+        "a step of a text": {"step": "<script>"},
+        "a step that is huge": {"step": 10**30},
+        "an endless loss": {"validation_loss": float("inf")},
+    }.items():
+        yield name, bytes(packed(tensors, {} if change is None else facts | change))
+    good = bytearray(packed(tensors, facts))
+    good[-1] ^= 1
+    yield "a flipped bit", bytes(good)
+
+
+def misnamed_files() -> Iterator[tuple[str, bytes]]:
+    """At least 8 files of quite another kind, called .safetensors."""
+    yield "a text", b"step,loss\n1,2.5\n" * 1000
+    yield "a page", b"<!doctype html><script>alert(1)</script>" * 10
+    yield "a picture", b"\x89PNG\r\n\x1a\n" + bytes(1000)
+    yield "a program", b"\x7fELF\x02\x01\x01" + bytes(1000)
+    yield "YAML", b"name: tiny\ntask: {}\n"
+    yield "JSON", b'{"format": "attention-lab-2"}'
+    yield "an archive", _zip({"best.safetensors": b"x"})
+    yield "NumPy", b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}"
+    yield "HDF5", b"\x89HDF\r\n\x1a\n" + bytes(500)
+    yield "a pickle of nothing", pickle.dumps(None)

@@ -1,0 +1,62 @@
+"""A public server with strict limits, and visitors of it."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import app
+from core.limits import PUBLIC
+from core.run_folder import DEFAULT_ROOT
+from core.runs import Runs
+from tests.faults.public.session import Session
+from tests.serving import SHIPPED
+from ui.visitors import Presence
+
+
+@dataclass(frozen=True)
+class Public:
+    """The server: its runs, and where it is."""
+
+    runs: Runs
+    address: str
+    uploads: Path
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
+    """The page as strangers get it, served."""
+    root, uploads = tmp_path_factory.mktemp("checkpoints"), tmp_path_factory.mktemp("uploads")
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADIO_TEMP_DIR", str(uploads))
+        runs = Runs(root, limits=PUBLIC.model_copy(update={"max_upload_mb": 2, "max_uploads_mb_each": 4}))
+        page, address = app.serve(runs, Presence())
+        yield Public(runs, address, uploads)
+        runs.close()
+        page.close(verbose=False)
+
+
+@pytest.fixture(scope="module")
+def visit(public: Public) -> Iterator[Callable[[], Session]]:
+    """Come as a new visitor."""
+    sessions: list[Session] = []
+
+    def come() -> Session:
+        sessions.append(Session(public.address))
+        return sessions[-1]
+
+    yield come
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture(scope="module")
+def brief() -> dict[str, int]:
+    """Changes to the tiny preset with which it trains in a second."""
+    return {"training.steps": 60, "training.evaluate_every": 30, "training.validation_sequences": 16}

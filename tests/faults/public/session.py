@@ -1,0 +1,84 @@
+"""A visitor's browser, as far as the server can tell: raw requests with cookies, and no page that checks anything."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+
+Answer = dict[str, Any]  # "status" of the request; "event" and "data" of what came of it
+
+
+class Session:
+    """Requests to the served page by one visitor."""
+
+    def __init__(self, address: str) -> None:
+        self.http = httpx.Client(base_url=address, timeout=60, follow_redirects=True)
+        self.http.get("/")
+        self.config = self.http.get("/config").json()
+        self.hash = secrets.token_hex(6)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.http.close()
+
+    def endpoints(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the public endpoints, each with its parameters."""
+        info = self.http.get("/gradio_api/info").json()["named_endpoints"]
+        return {name.strip("/"): endpoint["parameters"] for name, endpoint in info.items()}
+
+    def call(self, endpoint: str, *data: Any) -> Answer:
+        """Call a public endpoint; a body is written in ASCII, so that halves of characters can be sent too."""
+        body = json.dumps({"data": list(data)})
+        posted = self.http.post(
+            f"/gradio_api/call/{endpoint}", content=body, headers={"content-type": "application/json"}
+        )
+        if posted.status_code != 200:
+            return {"status": posted.status_code, "event": "refused", "data": posted.text}
+        event = posted.json()["event_id"]
+        said = {"event": None, "data": None}
+        with self.http.stream("GET", f"/gradio_api/call/{endpoint}/{event}") as stream:
+            for line in stream.iter_lines():
+                field, _, value = line.partition(": ")
+                if field in said and not (field == "event" and value == "heartbeat"):
+                    said[field] = value if field == "event" else json.loads(value)
+        return {"status": 200} | said
+
+    def trigger(self, event: int, data: list[Any], *, event_data: Any = None, query: str = "") -> list[Answer]:
+        """Trigger one of the page's own events, by its number; return all messages that come of it."""
+        body = {"data": data, "fn_index": event, "session_hash": self.hash, "event_data": event_data}
+        posted = self.http.post(f"/gradio_api/queue/join{query}", json=body)
+        if posted.status_code != 200:
+            return [{"status": posted.status_code, "data": posted.text}]
+        return list(self._messages(posted.json()["event_id"]))
+
+    def _messages(self, event: str) -> Iterator[Answer]:
+        with self.http.stream("GET", "/gradio_api/queue/data", params={"session_hash": self.hash}) as stream:
+            for line in stream.iter_lines():
+                if not line.startswith("data: "):
+                    continue
+                message = json.loads(line.removeprefix("data: "))
+                yield message
+                if message.get("msg") == "process_completed" and message.get("event_id") == event:
+                    return
+                if message.get("msg") == "close_stream":
+                    return
+
+    def server_functions(self) -> list[tuple[int, str]]:
+        """Return what the components' scripts may call: (component, name)."""
+        return [
+            (component["id"], name)
+            for component in self.config["components"]
+            for name in component["props"].get("server_fns", [])
+        ]
+
+    def ask(self, component: int, function: str, question: Any) -> httpx.Response:
+        """Call a component's server function."""
+        body = {"component_id": component, "fn_name": function, "data": question, "session_hash": self.hash}
+        as_json = {"content-type": "application/json"}
+        return self.http.post("/gradio_api/component_server/", content=json.dumps(body), headers=as_json)
+
+    def upload(self, content: bytes, name: str = "run.safetensors") -> httpx.Response:
+        """Upload a file."""
+        return self.http.post("/gradio_api/upload", files={"files": (name, content)})

@@ -1,0 +1,107 @@
+"""Every public endpoint, given what no page would send: a message in words, never a bare failure."""
+
+import json
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.faults.public.conftest import Public
+from tests.faults.public.session import Session
+from tests.serving import SHIPPED
+
+GOOD = {"run": SHIPPED, "names": [SHIPPED, SHIPPED], "input": "4829", "block": "cross", "layer": 1, "preset": "tiny"}
+BAD = [
+    None,
+    True,
+    -1,
+    10**400,
+    1.5,
+    "",
+    "x" * 1_000_000,
+    "../../etc/passwd",
+    "\ud800",
+    "a\x00b",
+    "\u202egnp.exe",
+    "<img src=x onerror=alert(1)>",
+    "${alert(1)} {{7*7}}",
+    "'; DROP TABLE runs; --",
+    [],
+    [[[["x"]]]] * 50,
+    {"a": {"b": {"c": None}}},
+    {"__proto__": {"admin": True}, "training.steps": "NaN"},
+]
+
+
+@pytest.fixture(scope="module")
+def visitor(visit: Callable[[], Session]) -> Session:
+    return visit()
+
+
+def test_every_endpoint_answers_every_bad_value_in_words(visitor: Session, row):
+    calls = 0
+    for endpoint, parameters in visitor.endpoints().items():
+        names = [each["parameter_name"] for each in parameters]
+        defaults = {each["parameter_name"]: each.get("parameter_default") for each in parameters}
+        for name in names:
+            good = {each: GOOD.get(each, defaults[each]) for each in names}
+            for bad in BAD:
+                if bad in (good[name], defaults[name]) and type(bad) is type(good[name]):
+                    continue  # an empty prefix, say, is nothing bad
+                answer = visitor.call(endpoint, *(good | {name: bad}).values())
+                calls += 1
+                what = f"{endpoint}({name}={str(bad)[:40]!r}): {json.dumps(answer)[:300]}"
+                assert answer["status"] == 200, what
+                if answer["event"] == "complete":
+                    assert harmless(endpoint, name, bad), what
+                    continue
+                assert answer["event"] == "error", what
+                said = answer["data"]
+                assert isinstance(said["error"] if isinstance(said, dict) else said, str), what
+                assert len(json.dumps(said)) < 1_000, what
+                assert "fault of the program" not in json.dumps(said), what
+    row("S5", "bad values for every parameter of every endpoint", f"{calls} calls", "0 unhandled, 0 without words")
+
+
+def harmless(endpoint: str, name: str, bad: object) -> bool:
+    """Whether a value that looks bad is fine after all: no changes, an empty prefix, no heads, any step."""
+    if name == "since_step":
+        return type(bad) is int
+    return bad in ({}, "") and name in ("changes", "strategy", "prefix", "knock_out", "force")
+
+
+@pytest.mark.parametrize("count", [0, 1, 20])
+def test_the_wrong_number_of_values_is_answered_in_words(visitor: Session, count: int):
+    answer = visitor.call("decode", *["x"] * count)
+    assert answer["event"] == "error"
+    assert isinstance(answer["data"]["error"], str)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"null", b"[]", b'{"data": 3}', b'{"data": null}', b"\xff\xfe", b'{"data": [' + b"[" * 5_000]
+)
+def test_bodies_that_are_no_call_are_refused(visitor: Session, body: bytes):
+    for path in ("call/decode", "queue/join", "component_server/", "run/decode"):
+        answer = visitor.http.post(f"/gradio_api/{path}", content=body, headers={"content-type": "application/json"})
+        assert 400 <= answer.status_code < 500, (path, answer.text[:200])
+
+
+def test_components_functions_answer_everything_in_words(visitor: Session, row):
+    asked = 0
+    for component, name in visitor.server_functions():
+        for bad in [bad for bad in BAD if bad != 10**400]:
+            for question in (bad, {"run": bad}, {"run": SHIPPED, "since_step": bad, "shared": bad}):
+                answer = visitor.ask(component, name, question)
+                asked += 1
+                if answer.status_code == 413:
+                    continue  # two million letters are not even read
+                assert answer.status_code == 200, (name, question)
+                assert isinstance(answer.json(), dict), (name, question)
+                assert "fault of the program" not in answer.text, (name, question)
+    row("S5", "bad questions to the components' functions", f"{asked} calls", "0 unhandled")
+
+
+def test_the_server_still_answers(public: Public, visitor: Session):
+    answer = visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero")
+    assert answer["data"][0]["output"] == list("9284")
+    assert httpx.get(f"{public.address}health").json()["ok"] is True

@@ -1,0 +1,194 @@
+"""The server as a supervisor sees it: it starts without a network, tells how it is, and ends cleanly when told to."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from core.run_folder import DEFAULT_ROOT, RunFolder
+from tests.faults.public.session import Session
+from tests.serving import SHIPPED
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+LONG = {"training.steps": 20_000, "training.evaluate_every": 100}
+# Run in front of app.py: whoever connects to, or looks up, anything but this machine is noted and refused.
+WITHOUT_NETWORK = """
+import runpy, socket, sys
+genuine, look_up = socket.socket.connect, socket.getaddrinfo
+def refuse(host):
+    if str(host) not in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "None"):
+        print("OUTSIDE", host, file=sys.stderr, flush=True)
+        raise OSError("no network")
+def connect(self, address):
+    if self.family != socket.AF_UNIX:
+        refuse(address[0])
+    return genuine(self, address)
+def getaddrinfo(host, *arguments, **named):
+    refuse(host)
+    return look_up(host, *arguments, **named)
+socket.socket.connect, socket.getaddrinfo = connect, getaddrinfo
+sys.argv = ["app.py", *sys.argv[1:]]
+runpy.run_path("app.py", run_name="__main__")
+"""
+
+
+@dataclass
+class Server:
+    """``app.py`` in a process of its own."""
+
+    process: subprocess.Popen
+    address: str
+    root: Path
+    log: Path
+
+    def ended(self, seconds: float) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def lines(self) -> list[dict]:
+        """What it logged, each line an object."""
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start the server as a person would, and kill it at the end."""
+    started: list[Server] = []
+
+    def start(*flags: str, variables: dict[str, str] | None = None) -> Server:
+        root, log = tmp_path / "checkpoints", tmp_path / "log"
+        shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED, dirs_exist_ok=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, "-c", WITHOUT_NETWORK, "--port", str(port), "--checkpoints", str(root), *flags]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | (variables or {})
+        with log.open("w") as errors:
+            process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=environment, stderr=errors, stdout=subprocess.DEVNULL
+            )
+        started.append(Server(process, f"http://127.0.0.1:{port}/", root, log))
+        deadline = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                if httpx.get(f"{started[-1].address}gradio_api/startup-events", timeout=2).status_code == 200:
+                    break
+            except httpx.HTTPError:
+                time.sleep(0.2)
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.process.kill()
+        server.process.wait()
+
+
+def trained(session: Session, run: str, step: int) -> None:
+    """Wait for a run to be trained that far."""
+    deadline = time.monotonic() + 60
+    while session.call("progress", run, -1)["data"][0]["step"] < step:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT], ids=str)
+def test_when_told_to_end_it_saves_what_trains_and_ends_well(start, by: signal.Signals, row):
+    server = start("--public", "--max-waiting-each", "none", "--max-training-each", "none")
+    visitor = Session(server.address)
+    runs = [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(3)]
+    for run in runs[:2]:
+        trained(visitor, run, 20)
+    began = time.monotonic()
+    server.process.send_signal(by)
+    assert server.ended(20) == 0
+    took = time.monotonic() - began
+    for run in runs[:2]:
+        folder = RunFolder(server.root, run)
+        assert folder.info().status == "stopped"
+        assert folder.info().step >= 20
+        assert folder.last.exists()
+    assert RunFolder(server.root, runs[2]).info().status == "stopped"  # it waited
+    ends = [line for line in server.lines() if line["message"] == "ended"]
+    closing = next(line for line in server.lines() if line["message"] == "closing")
+    assert {line["run"] for line in ends} == set(runs[:2])
+    assert max(line["time"] for line in ends) > closing["time"]
+    row(
+        "operations", f"{by.name} while two runs train and one waits", "1 time", f"all saved, exit 0 after {took:.1f} s"
+    )
+
+
+def test_it_starts_and_answers_without_a_network_and_calls_nobody(start, row):
+    server = start("--log-json")
+    visitor = Session(server.address)
+    page = visitor.http.get("/").text
+    assert visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero")["data"][0]["output"] == list("9284")
+    assert "Attention Lab" in page
+    assert server.process.poll() is None
+    assert "OUTSIDE" not in server.log.read_text()
+    assert [
+        word for word in ("fonts.googleapis.com", "cdn.", "huggingface.co/api") if f'src="https://{word}' in page
+    ] == []
+    row("operations", "start, page and decode with all other machines refused", "1 time", "0 tried to be reached")
+
+
+def test_its_health_is_told_at_once_while_it_trains(start, row):
+    server = start("--public", "--max-training-each", "none")
+    visitor = Session(server.address)
+    for run in [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(2)]:
+        trained(visitor, run, 5)
+    with httpx.Client(base_url=server.address) as client:
+        times = []
+        for _ in range(100):
+            began = time.perf_counter()
+            health = client.get("/health").json()
+            times.append(1000 * (time.perf_counter() - began))
+            time.sleep(0.02)
+    assert health["ok"] is True
+    assert health["runs"] == {"training": 2, "queued": 0}
+    assert health["uptime_seconds"] > 0
+    assert health["version"]
+    slowest = statistics.quantiles(times, n=20)[-1]
+    assert slowest < 250
+    row("operations", "/health while two runs train", "100 times", f"95 % within {slowest:.0f} ms")
+
+
+def test_every_line_of_its_log_is_an_object_that_tells_no_cookie(start):
+    server = start("--public")
+    visitor = Session(server.address)
+    visitor.call("stop", "nobody")
+    visitor.http.get("/download/nobody?secret=in-the-address")
+    run = visitor.call("train", "tiny", {"training.steps": 2, "training.warmup_steps": 0})["data"][0]["run"]
+    trained(visitor, run, 2)
+    server.process.terminate()
+    server.ended(20)
+    lines = server.lines()
+    assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
+    assert [line["path"] for line in lines if line["message"] == "request failed"] == ["/download/nobody"]
+    assert {"queued", "ended", "closing"} <= {line["message"] for line in lines}
+    token = visitor.http.cookies["attention-lab-visitor"]
+    assert token not in server.log.read_text()
+    assert "in-the-address" not in server.log.read_text()
+
+
+def test_limits_come_from_flags_and_variables(start):
+    server = start("--max-steps", "7", variables={"ATTENTION_LAB_PUBLIC": "1", "ATTENTION_LAB_MAX_INPUT": "3"})
+    visitor = Session(server.address)
+    said = json.dumps(visitor.call("train", "tiny", {"training.steps": 8, "training.warmup_steps": 0}))
+    assert "training.steps=8 is more than this server allows: at most 7" in said
+    assert "at most 3 are read here" in json.dumps(visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero"))
+
+
+def test_a_limit_that_makes_no_sense_ends_it_at_once_with_the_reason(start):
+    server = start("--max-runs", "many")
+    assert server.ended(30) == 2
+    assert "max_runs='many' is no limit: give a whole number above 0" in server.log.read_text()

@@ -1,0 +1,111 @@
+"""The page as strangers get it, in a browser: sharing, deleting, and strangers' text that stays text."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from core.config import Preset, load_preset, preset_to_yaml
+from core.ownership import Ownership, owner_of, write_ownership
+from core.run_folder import RunFolder
+from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.faults.public.conftest import Public
+from tests.serving import SHIPPED
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
+MARKUP = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>${window.hit=1} {{window.hit=1}} <b>bold</b>'
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visitor(browser: Browser, public: Public) -> Iterator[Callable[..., Page]]:
+    """Come as a new visitor, with a browser of their own."""
+    contexts = []
+
+    def come(size: dict[str, int] = DESKTOP, query: str = "") -> Page:
+        contexts.append(browser.new_context(viewport=size, accept_downloads=True))
+        page = contexts[-1].new_page()
+        page.goto(public.address + query)
+        expect(page.locator("#answer .output .tile").first).to_be_visible(timeout=30_000)
+        return page
+
+    yield come
+    for context in contexts:
+        context.close()
+
+
+def give_run(public: Public, page: Page, preset: Preset, name: str) -> None:
+    """Give a visitor a run with the shipped run's weights."""
+    token = next(each["value"] for each in page.context.cookies() if each["name"] == "attention-lab-visitor")
+    weights = (public.runs.root / SHIPPED / "best.safetensors").read_bytes()
+    folder = RunFolder.create(public.runs.root, preset, name=name, status="stopped")
+    folder.best.write_bytes(weights)
+    write_ownership(folder, Ownership(owner=owner_of(token)))
+
+
+def test_a_run_is_shared_by_its_link_taken_away_and_deleted(public: Public, visitor: Callable[..., Page]):
+    anna, ben, secret = visitor(), visitor(PHONE), "a1b2c3d4e5f6a1b2c3d4e5f6"
+    give_run(public, anna, load_preset("digits-reversal"), f"bold-owl-{secret}")
+    anna.goto(f"{public.address}?run=bold-owl-{secret}")
+    menu = anna.locator("#run-menu")
+    expect(anna.locator("#run-bar .chip:has(input:checked) .name")).to_have_text("bold-owl", timeout=30_000)
+    ben.goto(f"{public.address}?run=bold-owl-{secret}")
+    expect(ben.locator("#run-bar .chip:has(input:checked) .name")).to_have_text(SHIPPED, timeout=30_000)
+    menu.get_by_role("button", name="Share by link").click()
+    expect(menu.get_by_role("status")).to_contain_text("Everybody with its link")
+    ben.goto(f"{public.address}?run=bold-owl-{secret}")
+    expect(ben.locator("#run-bar .chip:has(input:checked) .name")).to_have_text("bold-owl", timeout=30_000)
+    expect(ben.locator("#answer .output .tile")).to_have_text(list("9284"))
+    expect(ben.locator("#run-menu").get_by_role("button", name="Delete run")).to_be_hidden()
+    assert ben.evaluate(NOTHING_SIDEWAYS)
+    with anna.expect_download() as download:
+        menu.get_by_role("link", name="Download run").click()
+    assert download.value.suggested_filename == f"bold-owl-{secret}.safetensors"
+    menu.get_by_role("button", name="Delete run").click()
+    expect(menu.get_by_role("button", name="Keep it")).to_be_focused()
+    menu.get_by_role("button", name="Keep it").click()
+    assert RunFolder(public.runs.root, f"bold-owl-{secret}").exists()
+    menu.get_by_role("button", name="Delete run").click()
+    menu.get_by_role("button", name="Delete for good").click()
+    expect(anna.locator("#run-bar .chip:has(input:checked) .name")).to_have_text(SHIPPED, timeout=30_000)
+    assert not RunFolder(public.runs.root, f"bold-owl-{secret}").exists()
+
+
+def load_preset_file(page: Page, file: Path) -> None:
+    """Upload a preset as a visitor does."""
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Load preset").click()
+    chooser.value.set_files(file)
+
+
+def test_markup_that_a_stranger_writes_anywhere_is_text(public: Public, visitor: Callable[..., Page], row, tmp_path):
+    page = visitor()
+    preset = load_preset("digits-reversal").model_copy(update={"description": MARKUP[:200]})
+    give_run(public, page, preset, "marked")
+    page.goto(f"{public.address}?run=marked&input={MARKUP}&prefix={MARKUP}&tab=decode")
+    expect(page.locator("#decode-message")).to_contain_text("<", timeout=30_000)
+    page.get_by_label("Input", exact=True).fill(MARKUP)
+    page.get_by_role("button", name="Decode", exact=True).click()
+    expect(page.locator("#decode-message .bad")).to_contain_text("'<'")
+    open_tab(page, "Train")
+    file = tmp_path / f"x{MARKUP[:9]}.yaml"
+    file.write_text(preset_to_yaml(preset))
+    load_preset_file(page, file)
+    expect(page.locator("#summary")).to_contain_text("<img src=x", timeout=30_000)
+    file.write_text(f"name: {MARKUP!r}\n{MARKUP}: 1\n")
+    load_preset_file(page, file)
+    expect(page.locator("#train-problem")).to_contain_text("✗", timeout=30_000)
+    for tab in ("Attention", "Report", "Compare"):
+        open_tab(page, tab)
+        page.wait_for_timeout(500)
+    assert page.evaluate("window.hit") is None
+    assert page.locator("img[src='x'], #summary b, #decode-message b").count() == 0
+    row("S7", "markup in addresses, inputs, prefixes, presets, file names", "6 places", "shown as text")

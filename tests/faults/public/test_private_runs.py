@@ -1,0 +1,190 @@
+"""A visitor reaches for the private run of another: by id, link, API, path, session and script, and gets nothing."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from gradio_client import Client
+
+from core.run_folder import RunFolder
+from tests.faults.public.conftest import Public
+from tests.faults.public.session import Session
+from tests.serving import SHIPPED
+
+SEED = 424_242_421  # of the private run: whatever tells of it tells this
+MISSING = "calm-otter-aaaaaaaaaaaaaaaaaaaaaaaa"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Anna's private run, and Ben, who would like to see it."""
+
+    run: str
+    anna: Session
+    ben: Session
+
+
+@pytest.fixture(scope="module")
+def reach(public: Public, visit: Callable[[], Session], brief: dict[str, int]) -> Reach:
+    anna, ben = visit(), visit()
+    run = anna.call("train", "tiny", brief | {"training.seed": SEED})["data"][0]["run"]
+    while anna.call("progress", run, -1)["data"][0]["status"] not in ("finished", "failed"):
+        time.sleep(0.2)
+    assert str(SEED) in json.dumps(anna.call("report", run))
+    return Reach(run, anna, ben)
+
+
+def arguments(endpoint: str, parameters: list[dict[str, Any]], run: str) -> list[Any]:
+    """Arguments with which an endpoint would answer the run's owner."""
+    given = {"run": run, "names": [run, SHIPPED], "input": "4829", "block": "cross", "layer": 1, "preset": "tiny"}
+    return [given.get(each["parameter_name"], each.get("parameter_default")) for each in parameters]
+
+
+def test_every_endpoint_refuses_as_if_there_were_no_such_run(reach: Reach, row):
+    tried = 0
+    for endpoint, parameters in reach.ben.endpoints().items():
+        if not {"run", "names"} & {each["parameter_name"] for each in parameters}:
+            continue
+        private = reach.ben.call(endpoint, *arguments(endpoint, parameters, reach.run))
+        missing = reach.ben.call(endpoint, *arguments(endpoint, parameters, MISSING))
+        assert private["event"] == "error", endpoint
+        assert json.dumps(private) == json.dumps(missing).replace(MISSING, reach.run), endpoint
+        assert "there is no such run" in json.dumps(private)
+        tried += 1
+    assert tried >= 8
+    row("visitors", "another's private run through the API", f"{tried} endpoints", "0 let in")
+
+
+def test_the_list_shows_each_visitor_their_own(reach: Reach):
+    def listed(session: Session) -> list[str]:
+        return [each["id"] for each in session.call("list_runs")["data"][0]["runs"]]
+
+    assert listed(reach.anna) == [reach.run, SHIPPED]
+    assert listed(reach.ben) == [SHIPPED]
+
+
+def test_every_function_of_a_component_refuses(reach: Reach, row):
+    functions = reach.ben.server_functions()
+    assert {"progress", "replay", "saved", "bundle", "share", "delete", "list_runs"} <= {name for _, name in functions}
+    questions = [{"run": reach.run}, {"run": reach.run, "shared": True}, {"current": reach.run}, reach.run]
+    for component, name in functions:
+        for question in questions:
+            answer = reach.ben.ask(component, name, question)
+            assert answer.status_code == 200
+            assert str(SEED) not in answer.text, name
+            assert "error" in answer.text or name == "list_runs", name
+            assert reach.run not in json.dumps(answer.json().get("runs", [])), name
+    of = {name: component for component, name in functions}
+    assert reach.anna.ask(of["progress"], "progress", {"run": reach.run}).json()["step"] == 60  # its owner does get it
+    row("visitors", "by the components' own calls", f"{len(functions) * len(questions)} calls", "0 let in")
+
+
+def test_every_event_of_the_page_refuses_with_the_run_put_into_it(reach: Reach, row):
+    """Ben's page is told that the run is the current one, then each of its events is triggered."""
+    told = []
+    for dependency in reach.ben.config["dependencies"]:
+        data = [reach.run if index % 2 else None for index in range(len(dependency["inputs"]))]
+        for values in ([None] * len(data), data):
+            query, picked = (
+                f"?run={reach.run}&tab=report&compare={reach.run},{SHIPPED}",
+                {"run": reach.run, "name": "x"},
+            )
+            told += reach.ben.trigger(dependency["id"], values, event_data=picked, query=query)
+            assert not [each for each in told if each.get("status", 0) >= 500]
+    said = json.dumps(told)
+    assert str(SEED) not in said
+    assert "tiny" not in [each for each in said.split() if reach.run in each]
+    assert len(told) > len(reach.ben.config["dependencies"])
+    row("visitors", "through the page's own events, run put in", f"{len(told)} answers", "0 let in")
+
+
+def test_another_visitors_session_does_not_serve(reach: Reach):
+    own = reach.anna.trigger(reach.anna.config["dependencies"][0]["id"], [])
+    assert own
+    thief = Session(str(reach.ben.http.base_url))
+    thief.hash = reach.anna.hash
+    body = {"data": [], "fn_index": reach.anna.config["dependencies"][0]["id"], "session_hash": reach.anna.hash}
+    assert "not your session" in thief.http.post("/gradio_api/run/predict", json=body).text
+    assert reach.anna.http.post("/gradio_api/run/predict", json=body).status_code == 200
+    assert thief.http.get("/gradio_api/queue/data", params={"session_hash": reach.anna.hash}).status_code == 403
+
+
+def test_every_path_refuses(public: Public, reach: Reach, row):
+    folder = RunFolder(public.runs.root, reach.run).path
+    files = [str(file) for file in folder.rglob("*") if file.is_file()]
+    relative = os.path.relpath(folder / "run.json")
+    paths = [f"/download/{reach.run}", f"/download/../{reach.run}", f"/checkpoints/{reach.run}/run.json"]
+    for file in [*files, relative, f"{public.uploads}/../{folder.name}"]:
+        paths += [f"/file={file}", f"/gradio_api/file={file}", f"/gradio_api/file/{file}", f"/static/{file}"]
+        paths += [f"/gradio_api/file=%2e%2e/{file}", f"/assets/../../{file}", f"/gradio_api/proxy=file://{file}"]
+    for path in paths:
+        answer = reach.ben.http.get(path)
+        assert 400 <= answer.status_code < 500, path
+        assert str(SEED) not in answer.text, path
+    assert reach.anna.http.get(f"/download/{reach.run}").status_code == 200
+    row("visitors", "by path", f"{len(paths)} addresses", "0 let in")
+
+
+@pytest.mark.parametrize("cookie", ["", "x", "0" * 43, "a" * 42 + "é", '"; drop', "../../etc", "null"])
+def test_no_made_up_cookie_is_anybody(public: Public, reach: Reach, cookie: str):
+    headers = {"cookie": f"attention-lab-visitor={cookie}".encode()}
+    answer = httpx.get(f"{public.address}download/{reach.run}", headers=headers)
+    assert answer.status_code == 404
+
+
+def test_the_cookie_cannot_be_read_by_scripts_nor_guessed_and_lasts(public: Public):
+    first, second = (httpx.get(public.address) for _ in range(2))
+    for answer in (first, second):
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=Lax" in cookie
+        assert "Max-Age=34560000" in cookie
+    assert first.cookies["attention-lab-visitor"] != second.cookies["attention-lab-visitor"]
+    assert len(first.cookies["attention-lab-visitor"]) == 43  # 256 bits
+    https = httpx.get(public.address, headers={"x-forwarded-proto": "https"}).headers["set-cookie"]
+    assert "SameSite=None; Secure; Partitioned" in https
+
+
+def test_a_reload_and_a_second_tab_are_the_same_visitor(public: Public, reach: Reach):
+    again = Session(public.address)
+    again.http.cookies = reach.anna.http.cookies
+    again.hash = "another-tab"
+    assert reach.run in json.dumps(again.call("list_runs"))
+    again.close()
+
+
+def test_foreign_pages_can_make_no_browser_do_anything(reach: Reach):
+    headers = {"sec-fetch-site": "cross-site", "origin": "https://elsewhere.example"}
+    for path in ("/gradio_api/call/stop", "/gradio_api/component_server/", "/gradio_api/upload"):
+        assert reach.anna.http.post(path, json={"data": [reach.run]}, headers=headers).status_code == 403
+
+
+def test_a_program_is_somebody_for_as_long_as_its_client_lives_or_its_cookie_is_kept(public: Public):
+    first, second = (Client(public.address, verbose=False) for _ in range(2))
+    run = first.predict("tiny", {"training.steps": 2, "training.warmup_steps": 0}, api_name="/train")["run"]
+    assert first.predict(run, -1, api_name="/progress")["run"] == run
+    with pytest.raises(Exception, match="there is no such run"):
+        second.predict(run, -1, api_name="/progress")
+    third = Client(public.address, verbose=False, httpx_kwargs={"cookies": dict(first.cookies)})
+    assert third.predict(run, -1, api_name="/progress")["run"] == run
+
+
+def test_a_shared_run_can_be_seen_from_its_link_and_not_changed(reach: Reach):
+    shares = next(each for each in reach.anna.server_functions() if each[1] == "share")
+    assert reach.anna.ask(*shares, {"run": reach.run, "shared": True}).json()["shared"] is True
+    try:
+        assert reach.ben.call("decode", reach.run, "482", {}, "", "", "", "zero")["event"] == "complete"
+        assert reach.ben.http.get(f"/download/{reach.run}").status_code == 200
+        for endpoint in ("stop", "resume"):
+            assert "is not yours" in json.dumps(reach.ben.call(endpoint, reach.run))
+        for name in ("share", "delete"):
+            function = next(each for each in reach.ben.server_functions() if each[1] == name)
+            assert "is not yours" in reach.ben.ask(*function, {"run": reach.run, "shared": False}).text
+    finally:
+        assert reach.anna.ask(*shares, {"run": reach.run, "shared": False}).json()["shared"] is False
+    assert "there is no such run" in json.dumps(reach.ben.call("progress", reach.run, -1))

@@ -1,0 +1,84 @@
+"""Addresses that reach for files, other servers and what is behind the page: nothing leaks, nothing breaks."""
+
+import itertools
+from pathlib import Path
+
+import httpx
+
+from tests.faults.public.conftest import Public
+from tests.serving import SHIPPED
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+TARGETS = [
+    "/etc/passwd",
+    "/proc/self/environ",
+    f"{REPOSITORY}/app.py",
+    f"{REPOSITORY}/README.md",
+    f"{REPOSITORY}/presets/tiny.yaml",
+    "app.py",
+    f"checkpoints/{SHIPPED}/run.json",
+    "core/config.py",
+    "/proc/self/cmdline",
+    "pyproject.toml",
+]
+MARKS = ("root:x:", "Attention Lab in a browser", "attention-lab-run-1", "Done in seconds, to try", "short_description")
+ROUTES = ["", "file=", "gradio_api/file=", "gradio_api/file/", "static/", "assets/", "svelte/", "download/"]
+ROUTES += ["custom_component/", "gradio_api/stream/", "theme.css/"]
+CLIMBS = [
+    "",
+    "../../../../../../..",
+    "..%2f..%2f..%2f..%2f..",
+    "%2e%2e/%2e%2e/%2e%2e",
+    "....//....//",
+    "..\\..\\",
+    "/",
+    "file://",
+]
+ELSEWHERE = [
+    "http://169.254.169.254/latest/meta-data",
+    "http://localhost:22/",
+    "file:///etc/passwd",
+    "http://[::1]/",
+    "gopher://127.0.0.1/",
+    "%00",
+    "https://example.org/%00",
+]
+
+
+def test_no_address_leaks_a_file_or_reaches_another_server(public: Public, row):
+    tried, broken = 0, []
+    paths = [f"{route}{climb}{target}" for route, climb, target in itertools.product(ROUTES, CLIMBS, TARGETS)]
+    paths += [
+        f"{route}{url}" for route in ("proxy=", "gradio_api/proxy=", "file=", "gradio_api/file=") for url in ELSEWHERE
+    ]
+    with httpx.Client(base_url=public.address, timeout=20) as client:
+        for path in paths:
+            request = client.build_request("GET", "/")
+            request.url = request.url.copy_with(raw_path=f"/{path}".encode())
+            answer = client.send(request)
+            tried += 1
+            assert not [mark for mark in MARKS if mark in answer.text and "<!doctype html>" not in answer.text[:200]], (
+                path
+            )
+            if answer.status_code >= 500:
+                broken.append(path)
+            assert answer.status_code != 200 or "text/html" in answer.headers["content-type"], path
+    assert broken == []
+    row("S4", "traversal and forged requests", f"{tried} addresses", "0 leaks, 0 errors of the server")
+
+
+def test_only_what_must_be_served_is_served(public: Public):
+    config = httpx.get(f"{public.address}config").text
+    assert str(public.runs.root) not in config
+    assert str(REPOSITORY) not in config
+    for path in (
+        "monitoring",
+        "monitoring/summary",
+        "gradio_api/runs",
+        "docs",
+        "redoc",
+        "dev/reload",
+        "gradio_api/vibe-code/",
+    ):
+        answer = httpx.get(f"{public.address}{path}", follow_redirects=True)
+        assert 400 <= answer.status_code < 500 or "<!doctype html>" in answer.text[:200].lower(), path

@@ -1,0 +1,147 @@
+"""Checkpoints that were damaged at random: noticed, every time, and the one before is used."""
+
+import io
+import json
+import random
+
+from safetensors.torch import save
+
+from core.history import History
+from core.recording import continued_state, load_best, train_recorded
+from core.run_folder import RunFolder
+from core.tensor_file import CheckpointError, previous_of, read_header, read_tensors, unpacked
+from core.training import new_state
+
+MUTATIONS = 4_000
+CONTROLS = 400
+
+
+def flip(data: bytearray, dice: random.Random) -> None:
+    for _ in range(dice.choice((1, 1, 2, 8))):
+        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+
+
+def set_byte(data: bytearray, dice: random.Random) -> None:
+    data[dice.randrange(len(data))] = dice.randrange(256)
+
+
+def zero(data: bytearray, dice: random.Random) -> None:
+    start = dice.randrange(len(data))
+    end = min(len(data), start + dice.choice((16, 512, 4096)))
+    data[start:end] = bytes(end - start)
+
+
+def swap(data: bytearray, dice: random.Random) -> None:
+    size = dice.choice((1, 4, 64))
+    one, other = dice.randrange(len(data) - size), dice.randrange(len(data) - size)
+    data[one : one + size], data[other : other + size] = data[other : other + size], data[one : one + size]
+
+
+def cut(data: bytearray, dice: random.Random) -> None:
+    del data[dice.randrange(len(data)) :]
+
+
+def remove(data: bytearray, dice: random.Random) -> None:
+    start = dice.randrange(len(data))
+    del data[start : start + dice.choice((1, 4, 100))]
+
+
+def insert(data: bytearray, dice: random.Random) -> None:
+    start = dice.randrange(len(data))
+    data[start:start] = dice.randbytes(dice.choice((1, 4, 100)))
+
+
+def in_header(data: bytearray, dice: random.Random) -> None:
+    end = min(len(data), 8 + int.from_bytes(data[:8], "little"))
+    data[dice.randrange(8, max(9, end))] = dice.randrange(32, 127)
+
+
+KINDS = (flip, flip, flip, set_byte, zero, swap, cut, remove, insert, in_header)
+
+
+def mutated(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(dice.choice((1, 1, 1, 3))):
+        if len(changed) > 200:
+            dice.choice(KINDS)(changed, dice)
+    return bytes(changed)
+
+
+def same(one, other) -> bool:
+    """The same tensors, bit for bit, and the same facts."""
+    (tensors, facts), (others, other_facts) = one, other
+    return (
+        json.dumps(facts, sort_keys=True) == json.dumps(other_facts, sort_keys=True)
+        and tensors.keys() == others.keys()
+        and all(tensors[name].numpy().tobytes() == others[name].numpy().tobytes() for name in tensors)
+    )
+
+
+def read(data: bytes):
+    file = io.BytesIO(data)
+    header = read_header(file, "x")
+    return unpacked(header, file.read(), "x"), header.facts
+
+
+def outcomes(data: bytes, dice: random.Random, count: int) -> tuple[int, int, int]:
+    """How many of so many damaged copies are refused, are the same all the same, and are silently different."""
+    original, refused, alike, different = read(data), 0, 0, 0
+    for _ in range(count):
+        changed = mutated(data, dice)
+        try:
+            found = read(changed)
+        except CheckpointError:
+            refused += 1
+        else:
+            alike += same(found, original)
+            different += not same(found, original)
+    return refused, alike, different
+
+
+def go_on(folder: RunFolder, *, stop_after: int) -> None:
+    state = continued_state(folder)
+
+    def should_stop() -> bool:
+        return state.step >= stop_after
+
+    train_recorded(folder, state, History(8), should_stop=should_stop, on_event=lambda event: None)
+
+
+def finished_run(root, preset) -> RunFolder:
+    folder = RunFolder.create(root, preset, name="a")
+    go_on(folder, stop_after=3)
+    go_on(folder, stop_after=8)
+    return folder
+
+
+def test_damage_is_noticed(root, tiny, row):
+    folder = finished_run(root, tiny)
+    total = [0, 0, 0]
+    for number, path in enumerate((folder.best, folder.last, folder.replay, previous_of(folder.last))):
+        counts = outcomes(path.read_bytes(), random.Random(number), MUTATIONS // 4)
+        total = [sum(each) for each in zip(total, counts, strict=True)]
+    tensors, facts = read_tensors(folder.best)
+    unsealed = save(tensors, metadata={"format": "attention-lab-1", "facts": json.dumps(facts)})
+    *_, missed = outcomes(unsealed, random.Random(5), CONTROLS)
+    assert missed > CONTROLS / 4  # or these mutations would show nothing
+    refused, alike, different = total
+    assert different == 0
+    assert refused + alike == MUTATIONS
+    found = f"{refused} refused, {alike} unchanged, 0 silently different; without the checksum {missed} of {CONTROLS}"
+    row("D4", "damaged at random", f"{MUTATIONS} files", found)
+
+
+def test_the_one_before_steps_in(root, tiny, row):
+    folder, dice = finished_run(root, tiny), random.Random(6)
+    files = {path: path.read_bytes() for path in (folder.best, folder.last)}
+    model, fell_back = new_state(tiny).model, 0
+    for _ in range(300):
+        for path, data in files.items():
+            path.write_bytes(mutated(data, dice))
+        state, facts = continued_state(folder), load_best(folder, model)
+        assert state.step == (3 if "is used" in state.notice else 8)
+        assert facts["step"] in (0, 4, 8)
+        fell_back += "is used" in state.notice
+    assert fell_back > 250
+    assert "; the one saved before it is used" in folder.info().message
+    row("D4", "best and last damaged, run opened", "300 times", f"{fell_back} went on from the one before, and said so")

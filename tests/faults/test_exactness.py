@@ -1,0 +1,239 @@
+"""A run is the same bit for bit: twice, beside others, however it is broken off; and what is saved is all needed."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from core import training
+from core.checkpoint import load_state
+from core.config import Preset, load_preset, preset_names
+from core.decoding import decode
+from core.history import History
+from core.live_run import LiveRun
+from core.recording import continued_state, train_recorded
+from core.run_folder import RunFolder
+from core.tasks import fixed_pairs
+from core.tensor_file import read_tensors, write_tensors
+from core.training import StepEvent, new_state
+from tests.faults.children import processes, train_on
+from tests.faults.fingerprints import fingerprint
+
+SMALL = {"training.steps": 6, "training.batch_size": 4, "training.warmup_steps": 2, "training.evaluate_every": 3}
+SMALL |= {"training.validation_sequences": 4, "training.learning_rate": 0.01, "training.schedule": "linear"}
+DECODES = 200
+
+
+def go_on(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: False) -> None:
+    """Train from what is saved, to the end or until told."""
+    state = continued_state(folder)
+    history = History.load(folder.metrics, state.preset.training.steps)
+    history.rewind(state.step, evaluated_step=state.evaluated_step)
+    should_stop = lambda: until(state.step)  # noqa: E731
+    train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
+
+
+@pytest.fixture
+def often(monkeypatch) -> None:
+    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 0.0)
+
+
+@pytest.fixture(params=["transformer", "gru"])
+def preset(request, tiny, tiny_gru) -> Preset:
+    """Two epochs and a bit of a fixed set, two batches an update, with dropout."""
+    chosen = {"transformer": tiny.with_changes({"model.dropout": 0.1}), "gru": tiny_gru}[request.param]
+    changes = {"training.training_sequences": 64, "training.accumulate": 2, "training.optimizer": "adamw"}
+    return chosen.with_changes(changes | {"training.steps": 12, "training.evaluate_every": 4})
+
+
+@pytest.fixture
+def straight(root, preset, often) -> dict[str, str]:
+    """What the run amounts to when nothing happens."""
+    folder = RunFolder.create(root, preset, name="straight")
+    go_on(folder)
+    return fingerprint(folder)
+
+
+def test_the_same_seed_gives_the_same_run_in_fresh_processes(root, row):
+    families: dict[str, Preset] = {}
+    for name in preset_names():
+        preset = load_preset(name)
+        families.setdefault(f"{preset.task.family}, {preset.model.family}", preset)
+    context = processes()
+    for number, (family, preset) in enumerate(families.items()):
+        small = preset.with_changes({"training.training_sequences": min(32, preset.training.training_sequences)})
+        small = small.with_changes(SMALL)
+        folders = [RunFolder.create(root, small, name=f"a{number}-{each}", status="stopped") for each in range(2)]
+        for folder in folders:
+            ours, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=train_on, args=(root, folder.name, theirs))
+            process.start()
+            ours.recv()
+            process.join()
+        one, other = (fingerprint(folder) for folder in folders)
+        assert one == other, family
+    row("R1", "the same seed twice, in fresh processes", f"{len(families)} families", "equal bit for bit")
+
+
+def answers(live: LiveRun) -> bool:
+    """Decode with the latest weights, as the page does."""
+    state = new_state(live.preset)
+    state.model.load_state_dict(live.published[1])
+    return decode(state.model.eval(), fixed_pairs(state.task, 2, split="test").src, max_steps=4) is not None
+
+
+def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(root, tiny, tiny_gru, row):
+    longer = {"training.steps": 150, "training.evaluate_every": 50}
+    presets = {
+        "a": tiny.with_changes(longer | {"model.dropout": 0.2}),
+        "b": tiny_gru.with_changes(longer),
+        "c": tiny.with_changes(longer | {"model.dropout": 0.1, "training.seed": 5, "training.teacher_forcing": 0.5}),
+    }
+    alone = {}
+    for name, preset in presets.items():
+        folder = RunFolder.create(root, preset, name=f"{name}-alone")
+        go_on(folder)
+        alone[name] = fingerprint(folder)
+    over, decodes = threading.Event(), 0
+
+    def reseed() -> None:
+        while not over.wait(0.001):
+            torch.manual_seed(0)
+            torch.rand(3)
+
+    lives = []
+    for name, preset in presets.items():
+        folder = RunFolder.create(root, preset, name=name)
+        lives.append(LiveRun(folder, preset, folder.lock()))
+    training_threads = [threading.Thread(target=live.train, args=(1,)) for live in lives]
+    disturber = threading.Thread(target=reseed)
+    for thread in (disturber, *training_threads):
+        thread.start()
+    try:
+        while decodes < DECODES or any(thread.is_alive() for thread in training_threads):
+            for live in lives:
+                decodes += live.published is not None and answers(live)
+    finally:
+        over.set()
+        for thread in (disturber, *training_threads):
+            thread.join()
+    for name in presets:
+        assert fingerprint(RunFolder(root, name)) == alone[name], name
+    row("R3", "3 runs at once, decodes, reseeding", f"{decodes} decodes", "3 of 3 equal bit for bit to the run alone")
+
+
+def without(part: str, tensors: dict, facts: dict, preset: Preset) -> tuple[dict, dict]:
+    """What a checkpoint would be that forgot a part of what it saves."""
+    if part == "optimizer":
+        return {name: each for name, each in tensors.items() if not name.startswith("optimizer.")}, facts
+    if part == "optimizer's count of steps":
+        return {name: each * (0 if name.endswith(".step") else 1) for name, each in tensors.items()}, facts
+    if part == "generator":
+        return tensors | {"generator": new_state(preset).generator.get_state()}, facts
+    if part == "weights":
+        fresh = {f"model.{name}": each for name, each in new_state(preset).model.state_dict().items()}
+        return tensors | fresh, facts
+    fresh = new_state(preset)
+    forgotten = {"last_evaluation": None} if part == "last_evaluation" else {part: getattr(fresh, part)}
+    return tensors, facts | forgotten
+
+
+PARTS = ["weights", "optimizer", "optimizer's count of steps", "generator", "step", "best_loss", "best_step"]
+PARTS += ["sequences_seen", "evaluated_step"]
+
+
+@pytest.mark.usefixtures("often")
+def test_every_part_that_is_saved_is_needed(root, preset, row):
+    """Also of a run that gets worse and worse: only there it matters what the best loss was."""
+    restless = {"training.learning_rate": 1.0, "training.schedule": "constant", "training.warmup_steps": 0}
+    noticed = set()
+    for kind, chosen in {"learns": preset, "restless": preset.with_changes(restless)}.items():
+        straight = RunFolder.create(root, chosen, name=kind)
+        go_on(straight)
+        for number, part in enumerate([None, *PARTS]):
+            folder = RunFolder.create(root, chosen, name=f"{kind}-{number}")
+            go_on(folder, until=lambda step: step >= 7)
+            tensors, facts = read_tensors(folder.last)
+            if part:
+                write_tensors(folder.last, *without(part, tensors, facts, chosen))
+            go_on(folder)
+            if fingerprint(folder) != fingerprint(straight):
+                assert part
+                noticed.add(part)
+    assert noticed == set(PARTS)
+    what = f"forget a part of the checkpoint, {preset.model.family}"
+    row("R4", what, f"{len(PARTS)} parts", f"noticed each time: {', '.join(PARTS)}")
+
+
+class Killed(BaseException):
+    """The process would have ended here: nobody is told, nothing is saved."""
+
+
+def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(root, preset, straight, monkeypatch, row):
+    """An epoch is 4 updates of 2 batches of 8 sequences; evaluations are at 0, 4, 8 and 12."""
+    losses, evaluate = training._losses, training.evaluate
+
+    def die_in(step: int, where: str) -> None:
+        def dying_losses(state, parts):
+            for number, loss in enumerate(losses(state, parts)):
+                if where == "mid-accumulation" and state.step + 1 == step and number == 1:
+                    raise Killed
+                yield loss
+
+        def dying_evaluate(model, validation):
+            if where == "evaluation" and die_in.step == step:
+                evaluate(model, validation[:3])
+                raise Killed
+            return evaluate(model, validation)
+
+        monkeypatch.setattr(training, "_losses", dying_losses)
+        monkeypatch.setattr(training, "evaluate", dying_evaluate)
+
+    grid = [(step, where) for where in ("after the step", "mid-accumulation") for step in (1, 3, 4, 5, 7, 8, 9, 11, 12)]
+    grid += [(step, "evaluation") for step in (0, 4, 8, 12)]
+    for step, where in grid:
+        folder = RunFolder.create(root, preset, name=f"a{step}-{where.replace(' ', '-')}")
+        state = continued_state(folder)
+        die_in.step = 0
+        die_in(step, where)
+
+        def watch(event, step=step, where=where) -> None:
+            if isinstance(event, StepEvent):
+                die_in.step = event.step
+                if where == "after the step" and event.step == step:
+                    raise Killed
+
+        with pytest.raises(Killed):
+            train_recorded(folder, state, History(12), should_stop=lambda: False, on_event=watch)
+        monkeypatch.setattr(training, "_losses", losses)
+        monkeypatch.setattr(training, "evaluate", evaluate)
+        go_on(folder)
+        assert fingerprint(folder) == straight, (step, where)
+    family = preset.model.family
+    found = "equal bit for bit: first and last update, around each epoch, between two batches, in evaluations"
+    row("R5", f"broken off at set places, {family}", f"{len(grid)} places", found)
+
+
+def test_a_run_goes_on_with_other_threads_or_another_torch_and_says_so(root, preset, straight, row):
+    folder = RunFolder.create(root, preset, name="a")
+    go_on(folder, until=lambda step: step >= 6)
+    torch.set_num_threads(2)
+    go_on(folder, until=lambda step: step >= 9)
+    torch.set_num_threads(1)
+    assert folder.info().message == "begun with 1 torch threads, now 2: not bit-exact"
+    tensors, facts = read_tensors(folder.last)
+    write_tensors(folder.last, tensors, facts | {"torch": "2.10.0"})
+    go_on(folder)
+    assert folder.info().status == "finished"
+    assert "saved with torch 2.10.0" in folder.info().message
+    assert folder.info().message.endswith("not bit-exact")
+    assert load_state(folder.last, preset).step == 12
+    row("R6", f"other threads, other torch, {preset.model.family}", "2 ways", "goes on, and says it is not bit-exact")
+
+
+def test_these_files_are_where_they_are_said_to_be(root, preset, straight):
+    names = sorted(path.name for path in Path(root / "straight").iterdir() if path.suffix == ".safetensors")
+    stems = ("best.previous", "best", "last.previous", "last", "replay")
+    assert names == [f"{stem}.safetensors" for stem in stems]

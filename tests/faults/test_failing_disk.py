@@ -1,0 +1,184 @@
+"""Every call to the file system fails once, in every way; and what a power cut could leave is worked out."""
+
+import errno
+
+import pytest
+
+from core.checkpoint import load_state, save_weights
+from core.files import write_atomically
+from core.history import History
+from core.imports import import_run
+from core.recording import Recorder, continued_state, train_recorded
+from core.run_folder import RunError, RunFolder, list_runs
+from core.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
+from core.training import EvaluationEvent, new_state, train
+from tests.faults.disk import Disk
+from tests.faults.fingerprints import fingerprint
+from tests.faults.power import after_power_cuts
+
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
+
+
+def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder, list[str], str]:
+    """Train a run, with the disk failing at the save in its middle: the run, its notices and its last error."""
+    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 60.0)
+    folder = RunFolder.create(root, preset, name=name)
+    state, history, notices = new_state(preset), History(8), []
+    recorder = Recorder(folder, state, history)
+    for event in train(state):
+        if isinstance(event, EvaluationEvent) and event.step == 4:
+            with disk.watched():
+                recorder.keep(event)
+        else:
+            recorder.keep(event)
+        notices.append(state.notice)
+    return folder, notices, folder.info().status
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+def test_every_call_of_a_save_in_training_fails(root, tiny, monkeypatch, row, error):
+    preset = tiny.with_changes({"model.dropout": 0.1})
+    good = Disk()
+    straight, notices, _ = trained(root, preset, "straight", good, monkeypatch)
+    assert not any(notices)
+    wanted, shown = fingerprint(straight), 0
+    for call in range(1, len(good.log) + 1):
+        disk = Disk(fail_at=call, error=error)
+        folder, notices, status = trained(root, preset, f"a{call}", disk, monkeypatch)
+        failed = disk.log[call - 1][:2]
+        assert status == "finished"
+        assert fingerprint(folder) == wanted, failed
+        said = [notice for notice in notices if notice]
+        shown += bool(said)
+        assert said or failed[0] in ("open", "read", "close", "unlink", "link"), failed  # to look at what there was
+        assert all("step 4 could not be saved" in notice for notice in said)
+    found = f"each run finished, equal bit for bit; {shown} told that a save failed, the others did without"
+    row("D2", f"{errno.errorcode[error]} at each call of a save", f"{len(good.log)} faults", found)
+
+
+def failure_of(do) -> str:
+    """What it fails with, if it does, in one of the ways that are expected."""
+    try:
+        do()
+    except (OSError, RunError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+def test_every_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
+    def end(name: str, disk: Disk) -> RunFolder:
+        folder = RunFolder.create(root, tiny, name=name)
+        train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: True, on_event=lambda event: None)
+        state = continued_state(folder)
+        recorder = Recorder(folder, state, History(8))
+        for event in train(state):
+            with disk.watched() if event.step == 8 and not isinstance(event, EvaluationEvent) else Disk().watched():
+                recorder.keep(event)
+        return folder
+
+    good, named = Disk(), 0
+    end("good", good)
+    for call in range(1, len(good.log) + 1):
+        name = f"a{call}"
+        failed = failure_of(lambda name=name, call=call: end(name, Disk(fail_at=call, error=error)))
+        assert "step 8 could not be saved" in failed or not failed
+        named += bool(failed)
+        folder = RunFolder(root, name)
+        state, _ = read_or_previous(folder.last, lambda path: load_state(path, tiny))
+        best, _ = read_or_previous(folder.best, lambda path: read_tensors(path)[1]["step"])
+        assert state.step in (1, 8)
+        assert best in (0, 4, 8)
+        go_on = continued_state(folder)
+        list(train(go_on))
+        assert go_on.step == 8
+    found = f"{named} named in the error, each run can be resumed"
+    row("D2", f"{errno.errorcode[error]} at each call of the last save", f"{len(good.log)} faults", found)
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
+def test_every_call_of_a_creation_and_an_import_fails(root, tiny, row, error):
+    model = new_state(tiny).model
+    facts = {"step": 1, "validation_loss": 1.0, "exact_match": None, "preset": RunFolder.create(root, tiny).path}
+    facts["preset"] = (facts["preset"] / "preset.yaml").read_text()
+    data = bytes(packed(model.state_dict(), facts))
+    makers = {"new": lambda name: RunFolder.create(root, tiny, name=name)}
+    makers["import"] = lambda name: import_run(root, data, name=name)
+    faults = 0
+    for kind, make in makers.items():
+        good = Disk()
+        with good.watched():
+            make(f"{kind}-good")
+        for call in range(1, len(good.log) + 1):
+            name = f"{kind}-{call}"
+            with Disk(fail_at=call, error=error).watched():
+                failure_of(lambda name=name, make=make: make(name))
+            faults += 1
+            folder = RunFolder(root, name)
+            if folder.exists():  # complete
+                assert folder.preset() == tiny
+                assert kind == "new" or is_intact(folder.best)
+            assert not [each for each in root.iterdir() if each.name.startswith(".")]
+    assert len(list_runs(root)) >= 3
+    row("D2", f"{errno.errorcode[error]} at each call of making a run", f"{faults} faults", "a whole run or none")
+
+
+# --- power cuts --------------------------------------------------------------------------------------------------
+
+
+def plain(path, data) -> None:
+    path.write_bytes(data)
+
+
+def renamed(path, data) -> None:
+    temporary = path.with_suffix(".tmp")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def ours(path, data) -> None:
+    write_atomically(path, data, previous=previous_of(path))
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])
+def test_no_power_cut_tears_a_file(tmp_path, monkeypatch, row, links):
+    if not links:
+        monkeypatch.setattr("os.link", lambda *_: (_ for _ in ()).throw(PermissionError(errno.EPERM, "no links")))
+    states, torn = {}, {}
+    for write in (plain, renamed, ours):
+        path = tmp_path / f"{write.__name__}.safetensors"
+        path.write_bytes(b"old content")
+        disk = Disk()
+        with disk.watched():
+            write(path, b"new content")
+        assert path.read_bytes() == b"new content"
+        log = [each for each in disk.log if links or each[0] != "link"]
+        states[write], at_the_end = after_power_cuts(log, path, b"old content")
+        torn[write] = len(states[write] - {b"old content", b"new content"})
+        if write is ours:
+            calls = [(call, rest[0]) for call, *rest in disk.log]
+    assert torn[plain]
+    assert torn[renamed]
+    assert states[ours] == {b"old content", b"new content"}
+    assert at_the_end == {b"new content"}
+    order = [call for call, _ in calls]
+    last = len(order) - 1 - order[::-1].index("replace")
+    assert order[:5] == ["open", "write", "flush", "fsync", "close"]
+    assert order[last + 1 :] == ["folder", "fsync"]
+    assert calls[-1][1] == str(tmp_path)
+    found = f"0 torn states; {torn[renamed]} without fsync, {torn[plain]} if written in place"
+    row("D3", f"power cut at any call, {'with' if links else 'without'} hard links", f"{len(order)} calls", found)
+
+
+def test_a_checkpoint_is_written_in_that_order(tiny, tmp_path, row):
+    path = tmp_path / "best.safetensors"
+    save_weights(path, new_state(tiny).model.state_dict(), {"step": 1})
+    disk = Disk()
+    with disk.watched():
+        save_weights(path, new_state(tiny).model.state_dict(), {"step": 2})
+    order = [call for call, *_ in disk.log if call not in ("read",)]
+    wanted = ["open", "close", "open", "write", "flush", "fsync", "close"]  # what was there, read; what is new
+    wanted += ["link", "replace", "unlink", "replace", "folder", "fsync"]
+    assert order == wanted
+    row("D3", "order of calls of a save", "1 save", " → ".join(wanted[2:]))

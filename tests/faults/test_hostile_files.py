@@ -1,0 +1,88 @@
+"""Files of strangers: each is refused by one kind of error, at once, in little memory, and nothing in it runs."""
+
+import os
+import time
+
+import pytest
+
+from core.config import preset_to_yaml
+from core.imports import import_run
+from core.recording import copy_of_weights
+from core.tensor_file import CheckpointError, packed
+from core.training import new_state
+from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
+
+SECONDS, MEGABYTES = 1.0, 100.0  # of processor time: other processes may be busy
+
+
+@pytest.fixture
+def facts(tiny) -> dict:
+    return {"step": 4, "validation_loss": 0.5, "exact_match": 0.25, "preset": preset_to_yaml(tiny)}
+
+
+@pytest.fixture
+def refused(root, tmp_path, memory):
+    """Refuse a file, by its path and by its content; seconds and MB that took at most."""
+    worst = {"seconds": 0.0, "megabytes": 0.0}
+
+    def refuse(name: str, data: bytes, suffix: str) -> dict[str, float]:
+        path = tmp_path / f"upload{suffix}"
+        path.write_bytes(data)
+        for source in (path, data):
+            memory.restart()
+            began = time.process_time()
+            with pytest.raises(CheckpointError) as caught:
+                import_run(root, source)
+            worst["seconds"] = max(worst["seconds"], time.process_time() - began)
+            worst["megabytes"] = max(worst["megabytes"], memory.grown())
+            assert len(str(caught.value)) < 1_000, name
+            assert worst["seconds"] < SECONDS, name
+            assert worst["megabytes"] < MEGABYTES, name
+        assert not root.exists() or not os.listdir(root), name
+        return worst
+
+    return refuse
+
+
+def in_words(worst: dict[str, float]) -> str:
+    return f"each a clear refusal; at most {worst['seconds']:.2f} s of CPU and {worst['megabytes']:.0f} MB; no code ran"
+
+
+def test_a_good_file_is_taken(root, tiny, facts):
+    import_run(root, bytes(packed(copy_of_weights(new_state(tiny).model), facts)), name="good")
+
+
+def test_pickles_are_refused_and_none_runs(tmp_path, refused, row):
+    marker = tmp_path / "marker"
+    files = list(pt_files(marker))
+    assert len(files) >= 50
+    for suffix in (".pt", ".safetensors"):
+        for name, data in files:
+            worst = refused(name, data, suffix)
+    assert not marker.exists()
+    row("S1", "hostile .pt files, also as .safetensors", f"{len(files)} files", in_words(worst))
+
+
+def test_the_marker_would_show_code_that_ran(tmp_path):
+    import pickle
+
+    name, data = next(pt_files(tmp_path / "marker"))
+    assert name == "system in protocol 0"
+    pickle.loads(data)  # noqa: S301 - what the files above would do
+    assert (tmp_path / "marker").exists()
+
+
+def test_hostile_safetensors_are_refused(tiny, facts, refused, row):
+    files = list(safetensors_files(copy_of_weights(new_state(tiny).model), facts))
+    assert len(files) >= 36
+    for name, data in files:
+        worst = refused(name, data, ".safetensors")
+    row("S1", "hostile safetensors", f"{len(files)} files", in_words(worst))
+
+
+def test_other_files_are_refused(refused, row):
+    files = list(misnamed_files())
+    assert len(files) >= 8
+    for name, data in files:
+        worst = refused(name, data, ".safetensors")
+    row("S1", "other files called .safetensors", f"{len(files)} files", in_words(worst))

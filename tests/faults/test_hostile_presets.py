@@ -1,0 +1,251 @@
+"""Presets of strangers: one kind of error, at once, that names the key; and every field is held to its range."""
+
+import contextlib
+import math
+import random
+import time
+from typing import Any
+
+import pytest
+from annotated_types import Ge, Gt, Le, Lt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core import config
+from core.config import ConfigError, Preset, load_preset, parse_preset, preset_names, preset_to_yaml, read_preset
+from core.description import memory_of
+from core.models import parameters_of
+from core.tasks import build_task
+
+SECONDS = 0.5  # of processor time: other processes may be busy
+GENERATED = 3_000
+
+# Text, and what the message says; None for text that is put in place of training.steps in a good preset.
+DOCUMENTS = {
+    "nothing": ("", "preset"),
+    "a text": ("hello", "preset"),
+    "a list": ("[1, 2]", "preset"),
+    "a number": ("7", "preset"),
+    "no sections": ("name: a\ndescription: b", "task is missing"),
+    "an unknown section": ("description: b\nmodell: {}", "modell is not a known key"),
+    "Python": ("a: !!python/object/apply:os.system [ls]", "tags are not allowed"),
+    "Python name": ("a: !!python/name:os.system", "tags are not allowed"),
+    "Python module": ("a: !!python/module:os", "tags are not allowed"),
+    "new object": ("a: !!python/object/new:os.system [ls]", "tags are not allowed"),
+    "binary": ("a: !!binary aGVsbG8=", "tags are not allowed"),
+    "set": ("a: !!set {b}", "tags are not allowed"),
+    "own tag": ("a: !x 1", "tags are not allowed"),
+    "many laughs": ("a: &a [x]\n" + "\n".join(f"{c}: [*a,*a]" for c in "bcdef"), "anchors and aliases"),
+    "an anchor alone": ("a: &a 1", "anchors and aliases"),
+    "an alias of itself": ("a: &a [*a]", "anchors and aliases"),
+    "an unknown alias": ("a: *b", "anchors and aliases"),
+    "merge keys": ("<<: {a: 1}", "merge keys"),
+    "merge keys that double": ("a: &a {b: 1}\nc: {<<: [*a,*a]}", "anchors and aliases"),
+    "a deep list": ("[" * 60_000, "levels deep"),
+    "a deep block": ("- " * 30_000, "levels deep"),
+    "deep questions": ("? " * 30_000, "levels deep"),
+    "deep mappings": ("{a: " * 10_000, "levels deep"),
+    "more than is read": ("a: 1\n" * 20_000, "bytes of YAML"),
+    "a megabyte": ("x" * 1_000_000, "bytes of YAML"),
+    "a long list": ("- a\n" * 10_000, "YAML events"),
+    "a long text": ("a: " + "x" * 10_000, "characters"),
+    "two documents": ("a: 1\n---\nb: 2", "not valid YAML"),
+    "a directive": ("%YAML 9.9\n---\na: 1", "not valid YAML"),
+    "an open quote": ("a: 'b", "not valid YAML"),
+    "a tab": ("a:\n\t- b", "not valid YAML"),
+    "a NUL": ("a: \x00", "not valid YAML"),
+    "a bell": ("a: \x07", "not valid YAML"),
+    "a list for a key": ("? [a]\n: 1", "not valid YAML"),
+    "a mapping for a key": ("{{a: 1}: 2}", "not valid YAML"),
+    "the same key": ("name: a\nname: b", "key 'name' is given twice"),
+    "not UTF-8": (b"\xff\xfe\x00", "UTF-8"),
+    "UTF-16": ("name: a".encode("utf-16"), "UTF-8"),
+    "a date that is none": ("a: 2001-13-45", "cannot be read"),
+}
+VALUES = {
+    "true": "true",
+    "no": "no",
+    "null": "null",
+    "nothing": "",
+    "a text": "many",
+    "a quoted number": "'500'",
+    "a fraction": "1.5",
+    "below": "0",
+    "negative": "-1",
+    "above": "1000001",
+    "1e308": "1e308",
+    "1e999": "1e999",
+    "not a number": ".nan",
+    "infinite": ".inf",
+    "5,000 digits": "9" * 5_000,
+    "20 digits": "9" * 20,
+    "base 60": "1:30:00",
+    "base 8": "010",
+    "a list": "[500]",
+    "a mapping": "{a: 500}",
+    "a date": "2001-01-01",
+    "markup": "<script>alert(1)</script>",
+}
+
+
+def good() -> str:
+    return preset_to_yaml(load_preset("tiny"))
+
+
+def refusal(text: str | bytes) -> str:
+    began = time.process_time()
+    with pytest.raises(ConfigError) as caught:
+        read_preset(text, name="x")
+    assert time.process_time() - began < SECONDS
+    assert len(str(caught.value)) < 1_500
+    return str(caught.value)
+
+
+def test_named_cases_are_refused(row):
+    for name, (text, message) in DOCUMENTS.items():
+        assert message in refusal(text), name
+    for name, value in VALUES.items():
+        said = refusal(good().replace("steps: 2000", f"steps: {value}"))
+        assert any(word in said for word in ("training.steps", "digits", "characters", "base 8")), (name, said)
+    learned = read_preset(
+        good().replace("learning_rate: 0.005", "learning_rate: 1e-3"), name="x"
+    ).training.learning_rate
+    assert learned == 0.001
+    count = len(DOCUMENTS) + len(VALUES)
+    assert count >= 45
+    row("S2", "YAML that is no preset", f"{count} cases", "one exception type, the key named; 1e-3 is a number")
+
+
+PIECES = [
+    ": ",
+    "- ",
+    "\n",
+    "\n  ",
+    *"[]{}'\"#|>%@`~?,\t\x00\ud800é",
+    "a",
+    "task",
+    "model:",
+    "training:",
+    "steps",
+    "&a",
+    "*a",
+]
+PIECES += ["!!", "<<", "1e3", ".nan", "null", "0x1f", "1:30", "010"]
+
+
+def is_read_or_refused(text: str | bytes) -> bool:
+    """Whether it is a preset; every error but the one that is expected is let through."""
+    try:
+        return isinstance(read_preset(text, name="x"), Preset)
+    except ConfigError as error:
+        return len(str(error)) > 0
+
+
+@settings(max_examples=GENERATED)
+@given(st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map("".join), st.binary(max_size=200), st.text()))
+def any_text(text: str | bytes) -> None:
+    assert is_read_or_refused(text)
+
+
+@settings(max_examples=500)
+@given(st.data())
+def a_changed_preset(data: st.DataObject) -> None:
+    text = good()
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    assert is_read_or_refused(text[:start] + "".join(data.draw(st.lists(st.sampled_from(PIECES)))) + text[end:])
+
+
+def test_generated_text_is_refused_or_a_preset(row):
+    any_text()
+    a_changed_preset()
+    row("S2", "generated YAML", f"{GENERATED + 500} texts", "a preset or that one exception")
+
+
+# --- values ------------------------------------------------------------------------------------------------------
+
+ALWAYS_BAD: list[Any] = [math.nan, math.inf, -math.inf, None, [1], {"a": 1}, "<script>", 10**400, b"x", -(10**30)]
+
+
+def fields() -> list[tuple[dict, str, str, Any]]:
+    """Every field of every family of every section, within a preset that has it."""
+    found = {}
+    for name in preset_names():
+        document = load_preset(name).model_dump()
+        for section in config.SECTIONS:
+            for own in config.section_classes(section):
+                if own.model_fields.get("family") and own.model_fields["family"].default != document[section]["family"]:
+                    continue
+                for field, info in own.model_fields.items():
+                    found.setdefault((own.__name__, field), (document, section, field, info))
+    return list(found.values())
+
+
+def bad_values(info: Any) -> list[Any]:
+    """What the field must refuse: beyond its bounds, of other types."""
+    bad = list(ALWAYS_BAD)
+    for bound in info.metadata:
+        step = 1 if info.annotation is int else 1e-6
+        bad += [bound.ge - step] if isinstance(bound, Ge) else []
+        bad += [bound.gt] if isinstance(bound, Gt) else []
+        bad += [bound.le + step] if isinstance(bound, Le) else []
+        bad += [bound.lt] if isinstance(bound, Lt) else []
+    bad += [] if info.annotation is bool else [True, False]
+    bad += [0.5] if info.annotation is int else []
+    bad += ["1", "true"]
+    return [*bad, 1e308]
+
+
+def test_every_field_refuses_what_is_out_of_its_range_before_anything_is_made(memory, row):
+    refused = 0
+    assert len(fields()) > 45
+    for document, section, field, info in fields():
+        for value in bad_values(info):
+            with pytest.raises(ConfigError) as caught:
+                parse_preset({**document, section: {**document[section], field: value}})
+            assert field in str(caught.value), (section, field, value)
+            assert len(str(caught.value)) < 1_000
+            refused += 1
+    assert memory.grown() < 100
+    row("S3", "values out of range", f"{refused} values", f"of {len(fields())} fields, each refused by its name")
+
+
+def extreme_values(info: Any) -> list[Any]:
+    """What the field may be at most and at least."""
+    names = ("ge", "le")
+    return [getattr(bound, name) for bound in info.metadata for name in names if getattr(bound, name, None) is not None]
+
+
+def test_extreme_values_give_a_preset_or_that_one_error(row):
+    """One at a time, and all of a family's at random: rules that join fields must hold for them too."""
+    dice, count, known = random.Random(0), 0, fields()
+    for document, section, field, info in known:
+        for value in extreme_values(info):
+            for _ in range(6):
+                changed = {**document, section: {**document[section], field: value}}
+                for own_document, other, name, other_info in known:
+                    same = own_document["task"]["family"] == document["task"]["family"]
+                    if same and name in changed[other] and dice.random() < 0.3 and extreme_values(other_info):
+                        changed[other] = {**changed[other], name: dice.choice(extreme_values(other_info))}
+                with contextlib.suppress(ConfigError):
+                    assert parse_preset(changed)
+                count += 1
+    row("S3", "values at the end of their range", f"{count} presets", "a preset or that one exception")
+
+
+def test_the_largest_models_are_measured_without_being_made(memory, row):
+    blocks = {"d_model": 1024, "num_heads": 16, "d_ff": 4096}
+    sizes = {
+        "transformer": blocks | {"num_encoder_layers": 12, "num_decoder_layers": 12},
+        "decoder-only": blocks | {"num_layers": 24},
+        "gru": {"d_embedding": 1024, "d_hidden": 2048, "num_layers": 8},
+    }
+    most = 0
+    for family, size in sizes.items():
+        changes = {f"model.{key}": value for key, value in size.items()}
+        preset = load_preset("tiny").with_changes({"model.family": family, "model.max_seq_len": 512} | changes)
+        most = max(most, parameters_of(preset.model, build_task(preset.task)))
+    assert memory_of(preset.with_changes({"model.num_layers": 1}), batch_size=4096, length=32).total > 10**10
+    assert memory.grown() < 100
+    assert most > 3 * 10**8
+    row("S3", "largest models, measured", f"{len(sizes)} families", f"{most:,} parameters in {memory.grown():.0f} MB")
