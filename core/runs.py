@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from core.bugs import bug_of
 from core.checkpoint import CheckpointError, load_weights
 from core.config import Preset
 from core.file_cache import FileCache
@@ -259,7 +260,8 @@ class Runs:
 
 def _built(name: str, kind: Literal["latest", "best"], step: int, preset: Preset) -> Published:
     task = build_task(preset.task)
-    return Published(name, kind, step, preset, task, build_model(preset.model, task, torch.Generator()).eval())
+    model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator()))
+    return Published(name, kind, step, preset, task, model.eval())
 
 
 def _load_best(folder: RunFolder, preset: Preset) -> Published:

@@ -93,7 +93,8 @@ def settings_line(runs: Runs, name: str) -> str:
     """Describe a run's settings: its preset and what was changed in it."""
     preset = runs.preset(name)
     changes = changes_in_words(preset, base_of(preset))
-    return f"{name}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    line = f"{name}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    return f"{line}. {preset.broken}" if preset.broken else line
 
 
 def base_of(preset: Preset) -> Preset:

@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     memory = {
         batch: {length: memory_of(preset, batch_size=batch, length=length) for length in lengths} for batch in batches
     }
-    print(f"{preset.name}: {preset.description}\n\n{count_parameters(model):,} parameters, by part")
+    print(f"{preset.name}: {_about(preset)}\n\n{count_parameters(model):,} parameters, by part")
     for part, count in parts.items():
         print(f"  {part:24} {count:12,}")
     print("\ntensors")
@@ -35,6 +35,10 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(_as_json(preset, parts, shapes, memory)))
     return 0
+
+
+def _about(preset: Preset) -> str:
+    return f"{preset.description} {preset.broken}".strip()
 
 
 def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list[int]]:

@@ -19,6 +19,7 @@ LAYERS = (
     ("replay",),
     ("history", "checkpoint", "figures"),
     ("training", "bleu", "lengths", "knock_out"),
+    ("bugs",),
     ("objective", "answers", "probes"),
     ("analysis",),
     ("evaluation",),
@@ -27,7 +28,7 @@ LAYERS = (
     ("tasks",),
     ("vocab", "config", "devices"),
     ("task_sections", "optional"),
-    ("sections", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
+    ("sections", "bug_names", "bounded_yaml", "errors", "files", "file_cache", "failures", "paired", "spread"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320
