@@ -15,7 +15,7 @@ LAYERS = (
     ("report",),
     ("runs",),
     ("live_run",),
-    ("recording", "estimate", "inspection", "description"),
+    ("recording", "estimate", "inspection", "description", "doctor"),
     ("replay",),
     ("history", "checkpoint", "figures"),
     ("training", "bleu", "lengths", "knock_out"),
@@ -73,7 +73,9 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "analysis", "commands", "report", "comparison"])
+@pytest.mark.parametrize(
+    "package", ["models", "tasks", "decoding", "analysis", "commands", "report", "comparison", "bugs", "doctor"]
+)
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."
