@@ -115,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     describe = commands.add_parser("describe", help="show a preset's model: parameters, shapes, memory")
     _add_preset(describe)
     describe.add_argument("--batch-size", type=int, help="sequences in a batch (default: several sizes)")
+    describe.add_argument(
+        "--shapes", action="store_true", help="also the tensors of a real batch on its way through the model, in order"
+    )
     describe.add_argument("--length", type=int, help="tokens of source and target (default: several lengths)")
     _add_json(describe)
 

@@ -15,7 +15,7 @@ LAYERS = (
     ("report",),
     ("runs",),
     ("live_run",),
-    ("recording", "estimate", "inspection", "description", "doctor"),
+    ("recording", "estimate", "inspection", "description", "doctor", "flow"),
     ("replay",),
     ("history", "checkpoint", "figures"),
     ("training", "bleu", "lengths", "knock_out"),
@@ -73,9 +73,10 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize(
-    "package", ["models", "tasks", "decoding", "analysis", "commands", "report", "comparison", "bugs", "doctor"]
-)
+PACKAGES = ("models", "tasks", "bugs", "decoding", "analysis", "doctor", "commands", "report", "comparison")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."
