@@ -112,6 +112,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_json(doctor)
 
+    lesson = commands.add_parser("lesson", help="train a lesson's pair, right and broken; without a name, list them")
+    lesson.add_argument("name", nargs="?", help='the lesson, or "all"')
+    lesson.add_argument("--out", type=Path, metavar="FOLDER", help="for the results (default: the lessons' own folder)")
+    _add_json(lesson)
+
     describe = commands.add_parser("describe", help="show a preset's model: parameters, shapes, memory")
     _add_preset(describe)
     describe.add_argument("--batch-size", type=int, help="sequences in a batch (default: several sizes)")

@@ -15,6 +15,7 @@ LAYERS = (
     ("report",),
     ("runs",),
     ("live_run",),
+    ("lessons",),
     ("recording", "estimate", "inspection", "description", "doctor", "flow"),
     ("replay",),
     ("history", "checkpoint", "figures"),
@@ -73,7 +74,7 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-PACKAGES = ("models", "tasks", "bugs", "decoding", "analysis", "doctor", "commands", "report", "comparison")
+PACKAGES = ("models", "tasks", "bugs", "decoding", "analysis", "doctor", "lessons", "commands", "report", "comparison")
 
 
 @pytest.mark.parametrize("package", PACKAGES)
