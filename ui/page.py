@@ -16,6 +16,7 @@ from ui import (
     decode_tab,
     head_edits,
     heads_panel,
+    lessons_tab,
     report_tab,
     strategy_form,
     train_tab,
@@ -29,12 +30,13 @@ from ui.scripts import script
 from ui.views import Seen, run_list
 
 MAX_INPUT = 2_000
-TABS = ("train", "decode", "attention", "report", "compare")  # their ids; their names are the same words
+TABS = ("train", "decode", "attention", "report", "compare", "lessons")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
 also one still in training. **Attention**: see where every head looked during that very decode. **Report**: have the run
 measured on inputs it has never seen, and read how good it is and what its attention does. **Compare**: put runs of one
 task side by side on the same inputs: who is right where the other is wrong, and how far beyond the trained lengths.
+**Lessons**: bugs that train without an error message, each beside the right run; say first what it will do.
 A run goes on when this page is closed; open the page again and it is there.
 """
 
@@ -62,6 +64,8 @@ def build_page(runs: Runs) -> gr.Blocks:
                 report = report_tab.build(runs, run)
             with gr.Tab("Compare", id="compare"):
                 compare = compare_tab.build(runs)
+            with gr.Tab("Lessons", id="lessons"):
+                lessons_tab.build(runs, run)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
