@@ -87,6 +87,14 @@ def lesson_view(lesson: ServerFunction, *, value: dict[str, Any], elem_id: str =
     return _component("lesson", scripts, {"lesson": lesson}, value, elem_id, styles=["series_chart.css", "lights.css"])
 
 
+def model_diagram(*, elem_id: str = "model") -> gr.HTML:
+    """A model's parts with their sizes, each attention a link. Value: `ui/model_panel.py`.
+
+    Event: `.look(fn)` with `evt.block, evt.layer`.
+    """
+    return _component("model_diagram", ["model_diagram.js"], {}, None, elem_id)
+
+
 def doctor(examine: ServerFunction, *, elem_id: str = "doctor") -> gr.HTML:
     """What is wrong with a run, in lights and sentences, asked for whenever it can be seen. Value: `{"run": id}`."""
     return _component("doctor", ["lights.js", "doctor.js"], {"examine": examine}, None, elem_id, styles=["lights.css"])

@@ -106,6 +106,7 @@ def build_page(runs: Runs) -> gr.Blocks:
         ).then(answer, view, decoded, **QUIET)
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
+        train.model.look(_look_at_block, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
 
         def look_at_failure(run: str | None, event: gr.EventData) -> list[Any]:
@@ -203,6 +204,10 @@ def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
 
 def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
     return [gr.Tabs(selected="attention"), *_attention_at(seen, head=int(event.head))]
+
+
+def _look_at_block(seen: Seen | None, event: gr.EventData) -> list[Any]:
+    return [gr.Tabs(selected="attention"), *attention_of(seen, str(event.block), int(event.layer))]
 
 
 def _attention_at(seen: Seen | None, **place: int) -> list[Any]:

@@ -59,3 +59,14 @@ def test_the_doctor_finds_nothing_wrong_with_the_shipped_run(page: Page):
     expect(page.locator("#doctor .verdict")).to_have_text("Nothing found: all lights are green.")
     page.locator("#doctor summary").click()
     expect(page.locator("#doctor .lights .green")).to_have_count(18)
+
+
+@pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
+def test_an_attention_of_the_diagram_opens_its_heads(page: Page):
+    open_tab(page, "Train")
+    page.get_by_text("The model: sizes, parameters").click()
+    expect(page.locator("#model .about")).to_contain_text("169,933 parameters")
+    assert page.evaluate(NOTHING_SIDEWAYS)
+    page.locator("#model button", has_text="self-attention").nth(1).click()  # of the second encoder layer
+    expect(page.get_by_role("tab", name="Attention")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#viewer")).to_contain_text("Encoder self-attention, layer 2 of 2")
