@@ -101,9 +101,28 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--out", type=Path, metavar="FOLDER", help="where to (default: report/ in the run's folder)")
     _add_json(report)
 
+    doctor = commands.add_parser("doctor", help="examine a run or a preset: what is wrong with it")
+    doctor.add_argument("--run", metavar="NAME", help="name of a run")
+    _add_preset(doctor, required=False)
+    doctor.add_argument("--steps", type=int, default=0, metavar="N", help="updates to train it first (default: 0)")
+    doctor.add_argument(
+        "--all-bugs",
+        action="store_true",
+        help="switch every bug on, and examine the good presets with three seeds: a table of verdicts",
+    )
+    _add_json(doctor)
+
+    lesson = commands.add_parser("lesson", help="train a lesson's pair, right and broken; without a name, list them")
+    lesson.add_argument("name", nargs="?", help='the lesson, or "all"')
+    lesson.add_argument("--out", type=Path, metavar="FOLDER", help="for the results (default: the lessons' own folder)")
+    _add_json(lesson)
+
     describe = commands.add_parser("describe", help="show a preset's model: parameters, shapes, memory")
     _add_preset(describe)
     describe.add_argument("--batch-size", type=int, help="sequences in a batch (default: several sizes)")
+    describe.add_argument(
+        "--shapes", action="store_true", help="also the tensors of a real batch on its way through the model, in order"
+    )
     describe.add_argument("--length", type=int, help="tokens of source and target (default: several lengths)")
     _add_json(describe)
 
@@ -132,8 +151,8 @@ def _check_folder(folder: Path | None) -> None:
         raise InputError(f"--checkpoints={folder} is a file; it must be a folder")
 
 
-def _add_preset(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--preset", required=True, help="name of a preset, or path of a YAML file")
+def _add_preset(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
+    parser.add_argument("--preset", required=required, help="name of a preset, or path of a YAML file")
     parser.add_argument("--seed", type=int, help="short for --set training.seed=N")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"

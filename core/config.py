@@ -12,6 +12,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from core import bounded_yaml
+from core.bug_names import BUG_FACTS, BugName
 from core.errors import LabError
 from core.sections import ModelConfig, Section, TrainingConfig
 from core.task_sections import TaskConfig
@@ -37,6 +38,7 @@ class Preset(Section):
     task: Annotated[TaskConfig, Field(discriminator="family")]
     model: Annotated[ModelConfig, Field(discriminator="family")]
     training: TrainingConfig
+    bug: BugName | None = None
 
     @model_validator(mode="after")
     def _sequences_fit_the_model(self) -> "Preset":
@@ -69,6 +71,33 @@ class Preset(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _the_bug_has_something_to_break(self) -> "Preset":
+        if self.bug is None:
+            return self
+        families = BUG_FACTS[self.bug].families
+        if self.model.family not in families:
+            known = " or ".join(map(repr, families))
+            raise ValueError(f"bug={self.bug!r} needs model.family={known}, not {self.model.family!r}")
+        if self.bug == "no-positions" and self.model.positions != "sinusoidal":
+            raise ValueError(f"bug='no-positions' needs model.positions='sinusoidal', not {self.model.positions!r}")
+        if self.bug == "heads-alike" and self.model.num_heads < 2:
+            raise ValueError(f"bug='heads-alike' needs model.num_heads of 2 or more, not {self.model.num_heads}")
+        return self
+
+    @property
+    def broken(self) -> str:
+        """Say in a sentence what is broken on purpose, or ""."""
+        return f"Broken on purpose ({self.bug}): it {BUG_FACTS[self.bug].breaks}." if self.bug else ""
+
+    def with_bug(self, bug: BugName | None) -> "Preset":
+        """Return a copy with another bug, or without one.
+
+        Raises:
+            ConfigError: there is no such bug, or not in such a model.
+        """
+        return parse_preset(self.model_dump() | {"bug": bug})
+
     def with_changes(self, changes: dict[str, Any]) -> "Preset":
         """Return a copy with some values replaced; a section of a new family keeps what both families know.
 
@@ -99,7 +128,8 @@ class Preset(Section):
         None stands for the value of a key that the other, being of another family, does not have.
         """
         mine, theirs = self.model_dump(), other.model_dump()
-        return {
+        bugs = {"bug": (other.bug, self.bug)} if self.bug != other.bug else {}
+        return bugs | {
             f"{section}.{field}": (theirs[section].get(field), value)
             for section in SECTIONS
             for field, value in mine[section].items()
@@ -190,6 +220,7 @@ def preset_names(folder: Path = PRESET_FOLDER) -> list[str]:
 def preset_to_yaml(preset: Preset) -> str:
     """Write a preset as commented YAML, which ``read_preset`` reads back to an equal one."""
     lines = [f"name: {_as_scalar(preset.name)}", f"description: {_as_scalar(preset.description)}"]
+    lines += [f"bug: {preset.bug}  # broken on purpose"] if preset.bug else []
     for section_name in SECTIONS:
         section = getattr(preset, section_name)
         lines += ["", f"{section_name}:"]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from core.bugs import bug_of
 from core.config import preset_to_yaml
 from core.errors import InputError
 from core.models import build_model
@@ -26,7 +27,7 @@ def export_run(folder: RunFolder, path: Path) -> None:
         raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
     if path.exists():
         raise InputError(f"--out={str(path)[:200]} exists already")
-    model = build_model(preset.model, build_task(preset.task), torch.Generator())
+    model = bug_of(preset).on_model(build_model(preset.model, build_task(preset.task), torch.Generator()))
     facts = load_best(folder, model)
     try:
         write_tensors(path, model.state_dict(), facts | {"preset": preset_to_yaml(preset)})

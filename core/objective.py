@@ -22,13 +22,20 @@ def training_loss(
     Args:
         teacher_forcing: share of the decoder's input that is true, 0-1; less than 1 is drawn from the generator.
     """
-    is_half = config.precision == "bfloat16"
-    with torch.autocast(batch.src.device.type, torch.bfloat16) if is_half else contextlib.nullcontext():
-        logits = _logits(model, batch, teacher_forcing, generator)
-    logits = logits.float() if is_half else logits
+    logits = batch_logits(model, batch, config, teacher_forcing=teacher_forcing, generator=generator)
     if config.label_smoothing:
         return smoothed_loss(logits, batch.tgt_out, config.label_smoothing)
     return sequence_loss(logits, batch.tgt_out)
+
+
+def batch_logits(
+    model: Seq2Seq, batch: Batch, config: TrainingConfig, *, teacher_forcing: float, generator: torch.Generator
+) -> torch.Tensor:
+    """Score the targets of a batch, (B, T, V) float32; arguments as of ``training_loss``."""
+    is_half = config.precision == "bfloat16"
+    with torch.autocast(batch.src.device.type, torch.bfloat16) if is_half else contextlib.nullcontext():
+        logits = _logits(model, batch, teacher_forcing, generator)
+    return logits.float() if is_half else logits
 
 
 def smoothed_loss(logits: torch.Tensor, tgt_out: torch.Tensor, smoothing: float) -> torch.Tensor:

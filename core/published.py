@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from core.bugs import bug_of
 from core.config import Preset
 from core.file_cache import FileCache
 from core.live_run import LiveRun
@@ -71,7 +72,8 @@ class PublishedModels:
 
 def _built(name: str, kind: Literal["latest", "best"], step: int, preset: Preset) -> Published:
     task = build_task(preset.task)
-    return Published(name, kind, step, preset, task, build_model(preset.model, task, torch.Generator()).eval())
+    model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator()))
+    return Published(name, kind, step, preset, task, model.eval())
 
 
 def _load_best(folder: RunFolder, preset: Preset) -> Published:

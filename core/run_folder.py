@@ -277,6 +277,15 @@ def sweep(root: Path) -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
+def numbered_name(root: Path, name: str) -> str:
+    """Return a name, or, if a run has it, one with the first number behind it that none has."""
+    number, free = 1, name
+    while (root / free).exists():
+        number += 1
+        free = f"{name}-{number}"
+    return free
+
+
 def free_name(root: Path) -> str:
     """Make up a name that is easy to remember; from the system's randomness, which no seed fixes."""
     dice = random.SystemRandom()

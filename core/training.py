@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from core.bugs import Objective, bug_of
 from core.config import Preset
 from core.divergence import first_not_finite
 from core.evaluation import Evaluation, evaluate
@@ -84,6 +85,7 @@ class TrainingState:
         seconds: time spent training and evaluating, pauses not counted.
         threads: torch threads the run computes with; part of what makes it repeat bit for bit.
         notice: what whoever watches the run should know about it; "" if nothing is unusual. It is not saved.
+        objective: computes the loss of a batch.
     """
 
     preset: Preset
@@ -103,6 +105,7 @@ class TrainingState:
     seconds: float = 0.0
     threads: int = field(default_factory=torch.get_num_threads)
     notice: str = ""
+    objective: Objective = training_loss
 
 
 def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
@@ -112,10 +115,12 @@ def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
     is not: each kind draws other numbers from the same seed.
     """
     generator = torch.Generator(device).manual_seed(preset.training.seed)
-    task = build_task(preset.task)
-    model = build_model(preset.model, task, generator)
+    bug = bug_of(preset)
+    preset = preset.model_copy(update={"training": bug.on_training(preset.training)})
+    task = bug.on_task(build_task(preset.task))
+    model = bug.on_model(build_model(preset.model, task, generator))
     optimizer = build_optimizer(preset.training, model.parameters())
-    return TrainingState(preset, task, model, optimizer, generator)
+    return TrainingState(preset, task, model, optimizer, generator, objective=bug.on_objective(training_loss))
 
 
 def train(state: TrainingState, *, with_snapshots: bool = True) -> Iterator[Event]:
@@ -195,7 +200,7 @@ def _losses(state: TrainingState, parts: list[Batch]) -> Iterator[torch.Tensor]:
     teacher_forcing = teacher_forcing_at(state.step + 1, config)
     tokens = sum(_tokens(part) for part in parts)
     for part in parts:
-        loss = training_loss(state.model, part, config, teacher_forcing=teacher_forcing, generator=state.generator)
+        loss = state.objective(state.model, part, config, teacher_forcing=teacher_forcing, generator=state.generator)
         yield loss * (_tokens(part) / tokens)
 
 

@@ -15,10 +15,11 @@ from core.imports import MAX_IMPORT_BYTES
 from core.limits import MEGABYTE
 from core.published import Published
 from core.replay import Replay
-from core.run_folder import RunError, RunFolder, RunInfo, free_name
+from core.run_folder import RunError, RunFolder, RunInfo, free_name, numbered_name
 from core.runs import Progress, Runs
 
 OPENED_BY, OPENED_EACH = 10_000, 10  # shared runs that visitors are remembered to have opened
+MAX_NAME = 48  # letters, as in NAME_PATTERN
 SECRET_LETTERS = 24  # of 36 kinds each: 124 bits
 _ALPHABET = string.ascii_lowercase + string.digits
 
@@ -127,8 +128,11 @@ class VisitorRuns:
         owner = self._who().owner
         return owner is not None and self._runs.ownership(name).owner == owner
 
-    def start(self, preset: Preset) -> str:
+    def start(self, preset: Preset, *, like: str | None = None) -> str:
         """See ``Runs.start``; where there are visitors, the run gets a name that nobody can guess.
+
+        Args:
+            like: what the name is to be or, if it is taken, to begin with; None makes one up.
 
         Raises:
             ConfigError: the preset asks for more than the limits allow.
@@ -137,7 +141,7 @@ class VisitorRuns:
         self.limits.check(preset)
         with self._starting:
             self._check_room(keeps_one_more=True)
-            return self._runs.start(preset, name=self._new_name(), owner=self._owner())
+            return self._runs.start(preset, name=self._new_name(like), owner=self._owner())
 
     def take_in(self, file: Path) -> str:
         """Make a run of a file that somebody brings, and return its name; refused as for ``start``.
@@ -211,11 +215,12 @@ class VisitorRuns:
             )
         return visitor.owner
 
-    def _new_name(self) -> str | None:
+    def _new_name(self, like: str | None = None) -> str | None:
         if self._who is None:
-            return None
+            return like and numbered_name(self._runs.root, like)
         secret = "".join(secrets.choice(_ALPHABET) for _ in range(SECRET_LETTERS))
-        return f"{free_name(self._runs.root)}-{secret}"
+        known = (like or free_name(self._runs.root))[: MAX_NAME - SECRET_LETTERS - 1].strip("-")
+        return f"{known}-{secret}"
 
     def _check_room(self, *, keeps_one_more: bool) -> None:
         """Refuse one more run where there are enough."""

@@ -85,7 +85,29 @@ def run_picker(list_runs: ServerFunction, *, elem_id: str = "run-picker") -> gr.
 def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
     """Runs side by side. Value: `comparison.as_data`, or `{"progress": {"done": share, "run": id}}` until then."""
     scripts = ["history.js", "plot.js", "series_chart.js", "run_comparison.js"]
-    return _component("run_comparison", scripts, {}, None, elem_id)
+    return _component("run_comparison", scripts, {}, None, elem_id, styles=["series_chart.css"])
+
+
+def lesson_view(lesson: ServerFunction, *, value: dict[str, Any], elem_id: str = "lesson") -> gr.HTML:
+    """Lessons to pick from, and the one picked. Value: `{"lessons": [{"name", "title"}]}`.
+
+    `lesson` returns one, see `ui/lessons_tab.py`. Event: `.train(fn)` with `evt.lesson`.
+    """
+    scripts = ["history.js", "plot.js", "series_chart.js", "attention_map.js", "lights.js", "lesson.js"]
+    return _component("lesson", scripts, {"lesson": lesson}, value, elem_id, styles=["series_chart.css", "lights.css"])
+
+
+def model_diagram(*, elem_id: str = "model") -> gr.HTML:
+    """A model's parts with their sizes, each attention a link. Value: `ui/model_panel.py`.
+
+    Event: `.look(fn)` with `evt.block, evt.layer`.
+    """
+    return _component("model_diagram", ["model_diagram.js"], {}, None, elem_id)
+
+
+def doctor(examine: ServerFunction, *, elem_id: str = "doctor") -> gr.HTML:
+    """What is wrong with a run, in lights and sentences, asked for whenever it can be seen. Value: `{"run": id}`."""
+    return _component("doctor", ["lights.js", "doctor.js"], {"examine": examine}, None, elem_id, styles=["lights.css"])
 
 
 def failure_gallery(*, elem_id: str = "failures") -> gr.HTML:

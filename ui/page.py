@@ -16,6 +16,7 @@ from ui import (
     decode_tab,
     head_edits,
     heads_panel,
+    lessons_tab,
     report_tab,
     run_menu,
     strategy_form,
@@ -31,12 +32,13 @@ from ui.scripts import script
 from ui.views import Seen, can_open
 
 MAX_INPUT = 2_000
-TABS = ("train", "decode", "attention", "report", "compare")  # their ids; their names are the same words
+TABS = ("train", "decode", "attention", "report", "compare", "lessons")  # their ids; their names are the same words
 _HELP = """
 **Train** a preset: a small model learns a task in front of you. **Decode**: type an input and let any run answer,
 also one still in training. **Attention**: see where every head looked during that very decode. **Report**: have the run
 measured on inputs it has never seen, and read how good it is and what its attention does. **Compare**: put runs of one
 task side by side on the same inputs: who is right where the other is wrong, and how far beyond the trained lengths.
+**Lessons**: bugs that train without an error message, each beside the right run; say first what it will do.
 A run goes on when this page is closed; open the page again and it is there.
 """
 
@@ -65,6 +67,8 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
                 report = report_tab.build(runs, run)
             with gr.Tab("Compare", id="compare"):
                 compare = compare_tab.build(runs)
+            with gr.Tab("Lessons", id="lessons"):
+                lessons_tab.build(runs, run)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
@@ -106,6 +110,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         ).then(answer, view, decoded, **QUIET)
         look = [seen]
         decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
+        train.model.look(_look_at_block, look, [tabs, *attention.all], **QUIET)
         decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
 
         def look_at_failure(run: str | None, event: gr.EventData) -> list[Any]:
@@ -204,6 +209,10 @@ def _look_at_step(seen: Seen | None, event: gr.EventData) -> list[Any]:
 
 def _look_at_head(seen: Seen | None, event: gr.EventData) -> list[Any]:
     return [gr.Tabs(selected="attention"), *_attention_at(seen, head=int(event.head))]
+
+
+def _look_at_block(seen: Seen | None, event: gr.EventData) -> list[Any]:
+    return [gr.Tabs(selected="attention"), *attention_of(seen, str(event.block), int(event.layer))]
 
 
 def _attention_at(seen: Seen | None, **place: int) -> list[Any]:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
 from core.visitors import VisitorRuns
-from ui import preset_form
+from ui import doctor_panel, model_panel, preset_form
 from ui.components import charts, notice
 from ui.errors import shown
 from ui.preset_form import QUIET, Draft, Form, form_base
@@ -31,11 +31,13 @@ class TrainTab:
     resume: gr.Button
     settings: gr.HTML
     charts: gr.HTML
+    doctor: gr.HTML
+    model: gr.HTML
 
     @property
     def of_run(self) -> list:
         """Everything that follows the current run, in the order of ``run_shown``."""
-        return [self.stop, self.resume, self.settings, self.charts]
+        return [self.stop, self.resume, self.settings, self.charts, self.doctor, self.model]
 
 
 def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
@@ -68,7 +70,7 @@ def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
     with gr.Row(elem_classes="line"):
         settings = notice(elem_id="settings")
         reuse = gr.Button("Use this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
-    tab = TrainTab(form, stop, resume, settings, drawn)
+    tab = TrainTab(form, stop, resume, settings, drawn, doctor_panel.build(runs), model_panel.build())
 
     bring.upload(partial(brought, runs), bring, [run, form.problem], **QUIET)
     form.opens(family.input, partial(family_draft, of_families), [family, form.draft])
@@ -83,13 +85,16 @@ def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
 def run_shown(runs: VisitorRuns, run: str | None) -> list[Any]:
     """Return what the tab shows of the current run: buttons, its settings in words, its charts."""
     if run is None:
-        return [gr.update(interactive=False), gr.update(interactive=False), {"text": ""}, {"run": None}]
+        nothing = [{"text": ""}, {"run": None}, {"run": None}, model_panel.model_shown(runs, None)]
+        return [gr.update(interactive=False), gr.update(interactive=False), *nothing]
     info = runs.info(run)
     return [
         gr.update(interactive=info.status in _STOPPABLE),
         gr.update(interactive=info.status in _RESUMABLE and not info.shipped),
         {"text": settings_line(runs, run)},
         {"run": run, "status": info.status},  # a changed status makes the charts ask at once
+        {"run": run},
+        model_panel.model_shown(runs, run),
     ]
 
 

@@ -105,7 +105,8 @@ def settings_line(runs: Runs, name: str) -> str:
     """Describe a run's settings: its preset and what was changed in it."""
     preset = runs.preset(name)
     changes = changes_in_words(preset, base_of(preset))
-    return f"{without_secret(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    line = f"{without_secret(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    return f"{line}. {preset.broken}" if preset.broken else line
 
 
 def base_of(preset: Preset) -> Preset:

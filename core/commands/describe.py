@@ -2,11 +2,13 @@
 
 import argparse
 import json
+from dataclasses import asdict
 
 from core.commands.train import preset_of
 from core.config import SPECIAL_TOKENS, Preset
 from core.description import memory_of, parameters_by_part, shapes_of
 from core.errors import InputError
+from core.flow import flow_of
 from core.models import count_parameters, outline_model
 from core.tasks import build_task
 
@@ -20,12 +22,14 @@ def run(options: argparse.Namespace) -> int:
     memory = {
         batch: {length: memory_of(preset, batch_size=batch, length=length) for length in lengths} for batch in batches
     }
-    print(f"{preset.name}: {preset.description}\n\n{count_parameters(model):,} parameters, by part")
+    print(f"{preset.name}: {_about(preset)}\n\n{count_parameters(model):,} parameters, by part")
     for part, count in parts.items():
         print(f"  {part:24} {count:12,}")
     print("\ntensors")
     for name, shape in shapes.items():
         print(f"  {name:56} {' × '.join(map(str, shape))}")
+    if options.shapes:
+        print("\n".join(_way(preset)))
     one = memory[batches[0]][lengths[0]]
     fixed = one.total - one.activations
     print(f"\nmemory to train, MB: weights, gradients and Adam's two moments {_mb(fixed)}, and activations")
@@ -33,8 +37,24 @@ def run(options: argparse.Namespace) -> int:
     for batch in batches:
         print(f"  {batch:8}" + "".join(f"{_mb(memory[batch][length].activations):>14}" for length in lengths))
     if options.json:
-        print(json.dumps(_as_json(preset, parts, shapes, memory)))
+        print(
+            json.dumps(_as_json(preset, parts, shapes, memory) | {"flow": [asdict(each) for each in flow_of(preset)]})
+        )
     return 0
+
+
+def _way(preset: Preset) -> list[str]:
+    """Write the tensors of a real batch on their way through the model, in order, a line each."""
+    lines = ["", f"a batch of {preset.training.batch_size} on its way: what comes out of each module, in order"]
+    for stage in flow_of(preset):
+        shapes = "   ".join(f"{name} {' × '.join(map(str, shape))}".strip() for name, shape in stage.shapes.items())
+        times = f"   ({stage.calls} times)" if stage.calls > 1 else ""
+        lines.append(f"  {stage.name:48} {stage.kind:20} {shapes}{times}")
+    return lines
+
+
+def _about(preset: Preset) -> str:
+    return f"{preset.description} {preset.broken}".strip()
 
 
 def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list[int]]:

@@ -52,6 +52,8 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
     stop = threading.Event()
     previous = signal.signal(signal.SIGINT, lambda *_: stop.set())
     preset = state.preset
+    if preset.broken:
+        print(preset.broken)
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(folder.lock().release)

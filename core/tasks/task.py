@@ -1,7 +1,7 @@
 """What a task is: a source of sequence pairs that knows its own answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -40,11 +40,11 @@ class Batch:
         return self.src.shape[0]
 
     def __getitem__(self, rows: slice | torch.Tensor) -> "Batch":
-        return Batch(self.src[rows], self.tgt[rows])
+        return replace(self, src=self.src[rows], tgt=self.tgt[rows])
 
     def to(self, device: torch.device | str) -> "Batch":
         """Return the pairs on a device."""
-        return Batch(self.src.to(device), self.tgt.to(device))
+        return replace(self, src=self.src.to(device), tgt=self.tgt.to(device))
 
     def lengths(self) -> torch.Tensor:
         """Return how many tokens each pair has that are not PAD, both sides together, (B,) int64."""
@@ -52,7 +52,8 @@ class Batch:
 
     def trimmed(self) -> "Batch":
         """Return the pairs without the columns that are PAD in all of them."""
-        return Batch(*(rows[:, : int((rows != PAD_ID).sum(dim=1).max())] for rows in (self.src, self.tgt)))
+        src, tgt = (rows[:, : int((rows != PAD_ID).sum(dim=1).max())] for rows in (self.src, self.tgt))
+        return replace(self, src=src, tgt=tgt)
 
 
 class Task(Protocol):
@@ -149,7 +150,7 @@ def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Ge
         if len(distinct) >= count:
             break
         more = task.sample(count, split=split, generator=generator)
-        drawn = Batch(torch.cat([distinct.src, more.src]), torch.cat([distinct.tgt, more.tgt]))
+        drawn = replace(more, src=torch.cat([distinct.src, more.src]), tgt=torch.cat([distinct.tgt, more.tgt]))
     return drawn[_first_occurrences(drawn)][:count]
 
 

@@ -17,11 +17,12 @@ LAYERS = (
     ("runs",),
     ("published", "training_slots"),
     ("live_run", "limits", "imports", "exports"),
-    ("ownership",),
-    ("recording", "estimate", "inspection", "description"),
+    ("ownership", "lessons"),
+    ("recording", "estimate", "inspection", "description", "doctor", "flow"),
     ("replay",),
     ("history", "checkpoint", "figures"),
     ("training", "bleu", "lengths", "knock_out"),
+    ("bugs",),
     ("objective", "answers", "probes"),
     ("analysis",),
     ("evaluation",),
@@ -31,7 +32,7 @@ LAYERS = (
     ("vocab", "config", "devices"),
     ("task_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
-    ("errors", "run_queue"),
+    ("errors", "run_queue", "bug_names"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320
@@ -76,7 +77,10 @@ def test_imports_run_from_higher_to_lower_layers_only(path):
             assert HEIGHT[parts[1]] < HEIGHT[own], f"{own} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["models", "tasks", "decoding", "analysis", "commands", "report", "comparison"])
+PACKAGES = ("models", "tasks", "bugs", "decoding", "analysis", "doctor", "lessons", "commands", "report", "comparison")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
 def test_modules_inside_a_package_do_not_import_in_circles(package):
     folder = REPOSITORY / "core" / package
     prefix = f"core.{package}."

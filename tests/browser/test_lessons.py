@@ -1,0 +1,72 @@
+"""The lessons and the doctor in a real browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.lessons import lesson_names
+from core.runs import Runs
+from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+IS_DRAWN = """canvas => canvas.width > 0
+    && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"""
+
+
+@pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
+def test_every_lesson_asks_first_and_then_shows_both_runs(page: Page):
+    open_tab(page, "Lessons")
+    names = lesson_names()
+    buttons = page.locator("#lesson .list button")
+    expect(buttons).to_have_count(len(names))
+    for name in names:
+        page.locator(f"#lesson .list button[value={name}]").click()
+        expect(page.locator("#lesson .breaks")).to_contain_text(name)
+        expect(page.locator("#lesson .revealed")).to_be_hidden()
+        page.get_by_role("button", name="Show what happens").click()
+        expect(page.locator("#lesson .charts canvas.chart")).to_have_count(4)
+        expect(page.locator("#lesson .doctors .verdict").first).to_have_text("Nothing found: all lights are green.")
+        expect(page.locator("#lesson .doctors .verdict").last).to_contain_text("Diagnosis: ")
+        expect(page.locator("#lesson .maps canvas[role=img]").first).to_be_visible()
+        for canvas in (page.locator("#lesson canvas.chart").first, page.locator("#lesson .maps canvas[role=img]").last):
+            assert canvas.evaluate(IS_DRAWN), name
+        assert page.evaluate(NOTHING_SIDEWAYS), name
+
+
+def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page, runs: Runs):
+    open_tab(page, "Lessons")
+    page.get_by_role("button", name="targets not shifted").click()
+    page.get_by_role("button", name="Show what happens").click()
+    page.get_by_role("button", name="Train this pair").click()
+    expect(page.locator("#lesson-message")).to_contain_text("targets-not-shifted-right and targets-not-shifted-broken")
+    open_tab(page, "Train")
+    expect(page.locator("#settings")).to_contain_text("Broken on purpose (targets-not-shifted)")
+    page.get_by_text("Doctor: is anything wrong").click()
+    expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
+    expect(page.locator("#doctor .about")).to_contain_text("targets-not-shifted-broken, after")
+    expect(page.locator("#charts .state")).to_contain_text("finished", timeout=180_000)
+    expect(page.locator("#doctor .about")).to_have_text(re.compile(r"after \d+ updates\.$"))
+    assert runs.preset("targets-not-shifted-right").bug is None
+
+
+def test_the_doctor_finds_nothing_wrong_with_the_shipped_run(page: Page):
+    open_tab(page, "Train")
+    page.get_by_text("Doctor: is anything wrong").click()
+    expect(page.locator("#doctor .verdict")).to_have_text("Nothing found: all lights are green.")
+    page.locator("#doctor summary").click()
+    expect(page.locator("#doctor .lights .green")).to_have_count(18)
+
+
+@pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
+def test_an_attention_of_the_diagram_opens_its_heads(page: Page):
+    open_tab(page, "Train")
+    page.get_by_text("The model: sizes, parameters").click()
+    expect(page.locator("#model .about")).to_contain_text("169,933 parameters")
+    assert page.evaluate(NOTHING_SIDEWAYS)
+    page.locator("#model button", has_text="self-attention").nth(1).click()  # of the second encoder layer
+    expect(page.get_by_role("tab", name="Attention")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#viewer")).to_contain_text("Encoder self-attention, layer 2 of 2")

@@ -1,0 +1,65 @@
+"""What the Lessons tab and the doctor's panel are given, and what they do when asked."""
+
+import pytest
+
+from core.lessons import lesson_names
+from core.limits import Limits
+from core.runs import Runs
+from core.visitors import VisitorRuns
+from ui.doctor_panel import Doctor
+from ui.lessons_tab import begin_pair, lesson
+
+
+@pytest.mark.parametrize("name", lesson_names())
+def test_a_lesson_comes_with_text_sides_and_titles(name):
+    value = lesson({"name": name})
+    assert value["name"] == name
+    assert all(value["text"].values())
+    assert value["sides"]["broken"]["titles"] == [value["title"]]
+    assert value["sides"]["right"]["titles"] == []
+    assert value["blocks"]
+
+
+def test_code_in_a_text_is_every_second_piece():
+    pieces = lesson({"name": "no-eos-in-targets"})["text"]["The fix"][0]
+    assert len(pieces) % 2 == 1
+    code = lesson({"name": "softmax-over-queries"})["text"]["The fix"][0][1]
+    assert code == "softmax(dim=-1)"
+
+
+@pytest.mark.parametrize("request_", [{"name": "../x"}, {}, {"name": "a" * 500}, {"name": 3}])
+def test_what_is_no_lesson_is_told(request_):
+    assert set(lesson(request_)) == {"error"}
+
+
+def test_a_pair_begins_under_names_that_are_free(root):
+    runs = VisitorRuns(Runs(root, limits=Limits(max_runs=0)))  # they wait in the queue
+    message, current = begin_pair(runs, "no-residual")
+    assert current == "no-residual-broken"
+    assert "no-residual-right" in message["text"]
+    assert begin_pair(runs, "no-residual")[1] == "no-residual-broken-2"
+    assert runs.preset("no-residual-broken").bug == "no-residual"
+    assert runs.preset("no-residual-right").bug is None
+    assert begin_pair(runs, "nothing")[0]["problem"]
+
+
+def test_the_doctor_s_panel_examines_a_run_once_for_the_same_weights(runs, monkeypatch):
+    name = next(iter(runs.names()))
+    doctor, calls = Doctor(runs), []
+    import ui.doctor_panel as panel
+
+    examined = panel.examine_state
+    monkeypatch.setattr(panel, "examine_state", lambda *given: calls.append(given[0]) or examined(*given))
+    first = doctor.examine({"run": name})
+    assert first["titles"] == []
+    assert not first["training"]
+    assert {each["light"] for each in first["findings"]} == {"green"}
+    assert doctor.examine({"run": name}) == first
+    assert calls == [name]
+    assert set(doctor.examine({"run": "nobody"})) == {"error"}
+    assert set(doctor.examine({"who": name})) == {"error"}
+
+
+def test_a_large_model_is_not_examined_on_the_page(runs, monkeypatch):
+    monkeypatch.setattr("ui.doctor_panel.MAX_PARAMETERS", 1_000)
+    assert "too large" in Doctor(runs).examine({"run": next(iter(runs.names()))})["error"]

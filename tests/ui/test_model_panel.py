@@ -1,0 +1,45 @@
+"""The diagram of a model: its parts in order, with their sizes, and which attention each link opens."""
+
+import pytest
+
+from core.config import load_preset, preset_names
+from ui.model_panel import diagram_of, model_shown
+
+
+def parts_of(name: str) -> list[dict]:
+    return [part for column in diagram_of(load_preset(name))["columns"] for part in column["parts"]]
+
+
+def test_a_transformer_s_parts_have_names_sizes_and_links():
+    parts = parts_of("tiny")
+    assert [part["label"] for part in parts] == [
+        "source ids",
+        "source embedding",
+        "encoder layer 1",
+        "ids read of the target",
+        "target embedding",
+        "decoder layer 1",
+        "output projection",
+        "logits",
+    ]
+    inner = parts[5]["inner"]
+    assert [each["label"] for each in inner] == ["self-attention", "cross-attention", "feed-forward"]
+    assert [(each["block"], each["layer"]) for each in inner] == [("decoder", 1), ("cross", 1), (None, None)]
+    assert inner[1]["weights"] == "64 × 2 × 6 × 7"
+    assert parts[5]["parameters"] == sum(each["parameters"] for each in inner) + 3 * 64  # and three norms
+
+
+def test_a_recurrent_model_s_attention_is_its_one_link():
+    links = [each for part in parts_of("digits-reversal-gru") for each in part["inner"] if each["block"]]
+    assert [(each["block"], each["layer"]) for each in links] == [("cross", 1)]
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_parts_of_every_preset_hold_all_its_parameters(name):
+    diagram = diagram_of(load_preset(name))
+    assert sum(part["parameters"] for column in diagram["columns"] for part in column["parts"]) == diagram["parameters"]
+
+
+def test_without_a_run_there_is_no_diagram(runs):
+    assert model_shown(runs, None) == {"columns": []}
+    assert model_shown(runs, "digits-reversal-shipped")["parameters"] == 169_933

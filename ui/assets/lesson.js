@@ -1,0 +1,180 @@
+// Lessons: a list, and the one picked: a question, then the right and the broken run side by side.
+// Event: 'train' {lesson} asks for both runs to be trained here.
+
+const SIDES = ["right", "broken"];
+const LETTER = { right: "A", broken: "B" };
+const revealed = new Set(); // lessons whose answer was asked for
+const blockName = uniqueName("block");
+let lesson = null;
+let charts = [];
+let block = null;
+
+const percentTick = (share) => Math.round(100 * share) + " %";
+
+// ---- text ----
+
+/** Paragraphs of plain text, every second piece of each being code. */
+const paragraphs = (texts) => texts.map((pieces) =>
+  make("p", {}, ...pieces.map((piece, at) => (at % 2 ? make("code", {}, piece) : piece))));
+
+const fillText = (name, section) => part(name).replaceChildren(...paragraphs(lesson.text[section]));
+
+/** "A right", with a sample of its stroke. */
+const sideName = (side) => [sampleOf(SIDES.indexOf(side)), make("span", {}, LETTER[side] + "  " + side)];
+
+// ---- curves ----
+
+function seriesOf(read) {
+  return SIDES.map((side) => {
+    const [at, mean] = read(lesson.sides[side]);
+    const known = mean.map((value, place) => [at[place], value]).filter(([, value]) => value != null);
+    return { letter: LETTER[side], label: side, n: 1, at: known.map(([step]) => step),
+      mean: known.map(([, value]) => value), sd: known.map(() => null) };
+  });
+}
+
+function chartsOf() {
+  const byStep = { across: "step", name: String };
+  const number = { ...byStep, format: tickText, exact: formatNumber, log: true, canBeLog: true };
+  const share = { ...byStep, format: percentTick, exact: (value) => formatPercent(value), fixed: [0, 1] };
+  const curve = (name) => seriesOf((side) => [side.curve.step, side.curve[name]]);
+  const evaluated = (name) => seriesOf((side) => [side.evaluations.step, side.evaluations[name]]);
+  return [
+    { ...number, title: "Training loss", series: curve("loss"), caption: "In nats per token, as the run itself computes it; lower is better." },
+    { ...share, title: "Exact match, free-running", series: evaluated("exact_match"), caption: "Whole answers right, when the model reads what it wrote itself." },
+    { ...share, title: "Teacher-forced tokens", series: evaluated("token_accuracy"), caption: "Tokens predicted right, when the model is fed the answer as in training." },
+    { ...number, title: "Gradient norm", series: curve("gradient_norm"), caption: "Of all gradients together, before clipping." },
+  ];
+}
+
+const drawCharts = () => charts.forEach((chart) => chart.draw());
+
+// ---- figures ----
+
+const FIGURES = [
+  ["training loss, first", "first_loss", formatNumber],
+  ["training loss, last", "train_loss", formatNumber],
+  ["validation loss", "validation_loss", formatNumber],
+  ["teacher-forced tokens", "token_accuracy", (value) => formatPercent(value)],
+  ["exact match, in batches", "exact_match", (value) => formatPercent(value)],
+  ["exact match, each input alone", "exact_match_alone", (value) => formatPercent(value)],
+  ["first 90 % exact, at step", "step_of_90_percent", (value) => (value == null ? "never" : String(value))],
+];
+
+function showFigures() {
+  const figures = SIDES.map((side) => lesson.sides[side].figures);
+  const { input, expected } = figures[0];
+  const row = (label, texts, kind) => make("tr", {}, make("th", { scope: "row" }, label),
+    ...texts.map((text) => make("td", { class: kind }, text)));
+  const answers = figures.map(({ answer, stopped }) => (answer || "nothing") + (stopped ? "" : " … without an end"));
+  part("figures").replaceChildren(
+    make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "after " + figures[0].steps + " steps"),
+      ...SIDES.map((side) => make("th", { scope: "col", class: "number" }, LETTER[side] + "  " + side)))),
+    make("tbody", {}, ...FIGURES.map(([label, name, write]) => row(label, figures.map((each) => write(each[name])), "number")),
+      row("writes for " + input, answers.map((text) => text.length > 60 ? text.slice(0, 60) + " …" : text), "number answer")));
+  setText(part("figures-note"), "Exact match is free-running, on 500 test inputs. The right answer to " + input + " is " + expected + ".");
+}
+
+// ---- attention ----
+
+function makeMap(of, layer, head, room) {
+  const value = { rows: of.rows, columns: of.columns, marked: [], row: null };
+  const [names, map] = [make("canvas", { "aria-hidden": "true" }), make("canvas", { role: "img", "aria-label": "attention map" })];
+  const layout = layoutMap(map.getContext("2d"), value, Math.min(room, 420));
+  const theme = themeLook();
+  drawRowNames(names, layout, value, of.rows.length, theme);
+  drawMap(map, layout, value, of.maps[layer][head], { showMarked: false, cursor: null, revealed: of.rows.length }, theme);
+  const texts = of.maps[layer][head].map((row, at) => {
+    const most = row.indexOf(Math.max(...row));
+    return rowText(of.rows[at]) + ": " + of.columns[most] + " " + row[most].toFixed(2);
+  });
+  map.setAttribute("aria-label", "strongest weight of each row: " + texts.join("; "));
+  return make("div", { class: "map" }, make("p", { class: "name" }, "layer " + (layer + 1) + ", head " + (head + 1)),
+    make("div", { class: "row" }, names, map));
+}
+
+function showMaps() {
+  const box = part("maps");
+  if (!box.clientWidth) return; // not to be seen
+  const room = SIDES.length * 340 < box.clientWidth ? box.clientWidth / 2 - 20 : box.clientWidth;
+  box.replaceChildren(...SIDES.map((side) => {
+    const of = lesson.sides[side].attention[block];
+    const last = of.maps.length - 1;
+    return make("div", {}, make("h4", {}, ...sideName(side)), ...of.maps[last].map((_, head) => makeMap(of, last, head, room)));
+  }));
+}
+
+function showBlocks() {
+  part("blocks").querySelectorAll("label").forEach((label) => label.remove());
+  for (const each of lesson.blocks) {
+    const radio = make("input", { type: "radio", name: blockName, onchange: () => { block = each.block; showMaps(); } });
+    radio.checked = each.block === block;
+    part("blocks").append(make("label", {}, radio, each.name));
+  }
+  setText(part("maps-note"), "The same padded input for both, read under teacher forcing as in training; last layer. Rows: what a place is to "
+    + "produce ← what it reads. Columns: what it looks at. Dark is much.");
+}
+
+// ---- the whole ----
+
+function showAnswer() {
+  const open = revealed.has(lesson.name);
+  part("revealed").hidden = !open;
+  part("reveal").hidden = open;
+  if (!open) return;
+  fillText("happens", "What happens");
+  fillText("away", "What gives it away");
+  fillText("fix", "The fix");
+  setText(part("train-note"), "Starts both runs here, from the same seed on the same data; together they took " + formatSeconds(lesson.seconds) + " when the figures above were made.");
+  part("legend").replaceChildren(...SIDES.map((side) => make("li", {}, ...sideName(side))));
+  charts = chartsOf().map(makeChart);
+  part("charts").replaceChildren(...charts.map((chart) => chart.box));
+  showFigures();
+  showBlocks();
+  part("doctors").replaceChildren(...SIDES.map((side) => {
+    const { doctor, titles } = lesson.sides[side];
+    return make("div", {}, make("h4", {}, ...sideName(side)), makeLights({ ...doctor, titles }));
+  }));
+  redraw();
+}
+
+function showLesson() {
+  part("empty").hidden = Boolean(lesson);
+  part("lesson").hidden = !lesson;
+  for (const button of part("list").children) button.setAttribute("aria-current", String(button.value === lesson?.name));
+  if (!lesson) return;
+  setText(part("title"), lesson.title);
+  setText(part("breaks"), lesson.broken);
+  fillText("question", "Predict");
+  block = lesson.first_block in (lesson.sides?.right.attention ?? {}) ? lesson.first_block : lesson.blocks[0]?.block;
+  showAnswer();
+}
+
+async function pick(name) {
+  const found = await askServer("lesson", { name });
+  setText(part("trouble"), found?.name ? "" : found?.error || "No lesson came back from the server.");
+  if (!found?.name) return;
+  lesson = found;
+  showLesson();
+  if (innerWidth < 760) part("lesson").scrollIntoView({ block: "start" }); // the list fills a phone's screen
+}
+
+function showList() {
+  part("list").replaceChildren(...(props.value?.lessons ?? []).map(({ name, title }, at) =>
+    make("button", { type: "button", value: name, onclick: () => pick(name) }, at + 1 + ". " + title)));
+}
+
+const redraw = inNextFrame(() => {
+  if (!lesson || !revealed.has(lesson.name)) return;
+  drawCharts();
+  showMaps();
+});
+
+part("reveal").addEventListener("click", () => {
+  revealed.add(lesson.name);
+  showAnswer();
+});
+part("train").addEventListener("click", () => trigger("train", { lesson: lesson.name }));
+showList();
+onLookChange(redraw);
+watch("value", showList);

@@ -1,0 +1,87 @@
+"""The current run's model as a diagram: its parts with sizes and parameters, each attention a link to its maps."""
+
+from functools import lru_cache
+from typing import Any
+
+import gradio as gr
+
+from core.config import Preset
+from core.flow import Shape, Stage, flow_of
+from core.models import parameters_of
+from core.tasks import build_task
+from core.visitors import VisitorRuns
+from ui.components import model_diagram
+
+_PARTS = {
+    "self_attention": "self-attention",
+    "cross_attention": "cross-attention",
+    "attention": "attention over the source",
+    "feed_forward": "feed-forward",
+    "src": "source ids",
+    "tgt_in": "ids read of the target",
+    "src_embedding": "source embedding",
+    "tgt_embedding": "target embedding",
+    "output": "output projection",
+    "logits": "logits",
+}
+_INNER = ("MultiHeadAttention", "AdditiveAttention", "FeedForward", "GRU", "GRUCell")
+_LEFT = ("src", "encoder")
+
+
+def build() -> gr.HTML:
+    """Build the panel, closed; return the component, which the page wires."""
+    with gr.Accordion("The model: sizes, parameters, and where its attention is", open=False, elem_id="model-section"):
+        return model_diagram()
+
+
+def model_shown(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
+    """Return the diagram of a run's model."""
+    return {"columns": []} if run is None else diagram_of(runs.preset(run))
+
+
+@lru_cache(64)
+def diagram_of(preset: Preset) -> dict[str, Any]:
+    """Return a preset's model for the component: what reads the source, and what writes the answer, part by part."""
+    stages = list({stage.name: stage for stage in flow_of(preset)}.values())  # of several uses, the last
+    outer = [stage for stage in stages if _is_outer(stage)]
+    columns = [
+        {"title": title, "parts": [_part(stage, stages) for stage in outer if stage.name.startswith(_LEFT) is left]}
+        for title, left in (("reads the source", True), ("writes the answer", False))
+    ]
+    total = parameters_of(preset.model, build_task(preset.task))
+    return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
+
+
+def _is_outer(stage: Stage) -> bool:
+    """Tell whether a stage is a part of its own in the diagram: each layer of a stack is, the stack is not."""
+    return stage.depth == 0 or (stage.depth == 1 and stage.kind.endswith("Layer"))
+
+
+def _part(stage: Stage, stages: list[Stage]) -> dict[str, Any]:
+    inner = [each for each in stages if each.name.startswith(stage.name + ".") and each.kind in _INNER]
+    return _described(stage) | {"inner": [_described(each) for each in inner]}
+
+
+def _described(stage: Stage) -> dict[str, Any]:
+    return {
+        "label": _label(stage.name),
+        "shape": _written(stage.shapes[""]),
+        "weights": _written(stage.shapes.get("weights", ())),
+        "parameters": stage.parameters,
+        "calls": stage.calls,
+        "block": stage.block,
+        "layer": stage.layer,
+    }
+
+
+def _label(name: str) -> str:
+    """Name a part for people: ``encoder_layers.0`` becomes ``encoder layer 1``."""
+    last = name.rpartition(".")[2]
+    if last.isdigit():
+        stack = name.rpartition(".")[0].removesuffix("layers").strip("._")
+        return f"{stack} layer {int(last) + 1}".strip()
+    return _PARTS.get(last, last.replace("_", " "))
+
+
+def _written(shape: Shape) -> str:
+    return " × ".join(map(str, shape))
