@@ -82,6 +82,11 @@ class Workers:
         return loss
 
 
+def started_together() -> bool:
+    """Whether torchrun started this process along with others."""
+    return _place("WORLD_SIZE") > 1
+
+
 @contextmanager
 def joined(preset: Preset, device: str) -> Iterator[Workers]:
     """Join the processes that ``torchrun`` started along with this one, until the block ends; alone, do nothing.
@@ -94,10 +99,10 @@ def joined(preset: Preset, device: str) -> Iterator[Workers]:
         InputError: they cannot train this together.
         LostWorkerError: another one is gone.
     """
-    rank, world_size, local_rank = (_place(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    if world_size <= 1:
+    if not started_together():
         yield Workers()
         return
+    rank, world_size, local_rank = (_place(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if preset.training.batch_size < world_size:
         raise InputError(
             f"training.batch_size={preset.training.batch_size} must be at least the number of processes, {world_size}: "

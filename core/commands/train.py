@@ -17,7 +17,7 @@ from core.config import ConfigError, Preset, load_preset, load_preset_file
 from core.devices import device_named
 from core.errors import InputError
 from core.history import History
-from core.parallel import Workers, joined
+from core.parallel import Workers, joined, started_together
 from core.recording import train_recorded
 from core.run_folder import DEFAULT_ROOT, RunError, RunFolder
 from core.spread import Spread, spread_of
@@ -37,11 +37,11 @@ def run(options: argparse.Namespace) -> int:
     preset = preset_of(options)
     device = device_named(options.device)
     root = options.checkpoints or DEFAULT_ROOT
+    if options.seeds is not None:
+        if started_together():
+            raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
+        return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
     with joined(preset, device) as workers:
-        if options.seeds is not None:
-            if workers.world_size > 1:
-                raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
-            return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
         state = new_state(preset, device=device)
         state.workers = workers
         if workers.rank > 0:

@@ -1,10 +1,6 @@
 """Two processes that train one run together make the updates that one makes alone, and end together."""
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -18,9 +14,8 @@ from core.checkpoint import load_state, save_state
 from core.config import Preset, preset_to_yaml
 from core.parallel import Workers, joined
 from core.training import EndEvent, new_state, train
-from tests.core.together import prepared, told
+from tests.core.together import prepared, start_two, told
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 OPTIONS = {
     "fresh": {"training.batch_size": 9},  # five rows and four
     "fresh-by-length": {"training.group_by_length": True},
@@ -37,30 +32,6 @@ FAMILY_OF = {f"{family}-{option}": family for family, options in ALIKE.items() f
 NAMES = list(FAMILY_OF)
 WITH_DROPOUT = ("transformer-dropout", "gru-dropout")
 STEPS = 4
-
-
-def place(rank: int, port: int) -> dict[str, str]:
-    """What torchrun would tell one of two processes."""
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return os.environ | {name: str(value) for name, value in told.items()} | {"OMP_NUM_THREADS": "1"}
-
-
-def start_two(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen]:
-    """Start the two, rank 0 first."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    return [
-        subprocess.Popen(
-            [sys.executable, "-m", *arguments_of(rank)],
-            cwd=REPOSITORY,
-            env=place(rank, port),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
 
 
 @dataclass(frozen=True)
@@ -97,7 +68,7 @@ def together(tiny, tiny_gru, tmp_path_factory) -> Together:
     told(begun, steps=2)
     save_state(folder / "resumed.start.safetensors", begun)
     for process in start_two(lambda rank: ["tests.core.together", str(folder)]):
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
     return Together(folder, presets)
 

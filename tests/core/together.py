@@ -1,4 +1,4 @@
-"""One of several processes that train together; ``test_parallel`` starts them and compares what they wrote.
+"""Start processes that train together, and be one of them; ``test_parallel`` compares what they wrote.
 
 Usage: torchrun's variables in the environment, and ``python -m tests.core.together FOLDER``. For every ``NAME.yaml``
 there it trains the preset, from ``NAME.start.safetensors`` if there is one, and writes ``NAME.RANK.safetensors``, a
@@ -6,7 +6,11 @@ training state, and ``NAME.RANK.json``: losses and gradient norms by step.
 """
 
 import json
+import os
+import socket
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -15,6 +19,32 @@ from core.checkpoint import load_state, save_state
 from core.config import Preset, load_preset_file
 from core.parallel import Workers, joined
 from core.training import EvaluationEvent, StepEvent, TrainingState, new_state, train
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def place(rank: int, port: int) -> dict[str, str]:
+    """What torchrun would tell one of two processes."""
+    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return os.environ | {name: str(value) for name, value in told.items()} | {"OMP_NUM_THREADS": "1"}
+
+
+def start_two(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen]:
+    """Start the two, rank 0 first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", *arguments_of(rank)],
+            cwd=REPOSITORY,
+            env=place(rank, port),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
 
 
 def told(state: TrainingState, *, steps: int | None = None) -> list[tuple[float, float]]:
