@@ -18,6 +18,7 @@ from core.evaluation import Evaluation, evaluate
 from core.models import Seq2Seq, build_model
 from core.objective import training_loss
 from core.optim import build_optimizer, clip_gradients
+from core.parallel import LostWorkerError, Workers
 from core.probes import Probes, Snapshot, is_kept
 from core.schedules import learning_rate_at, teacher_forcing_at
 from core.tasks import Batch, Epochs, FreshBatches, Task, build_task, fixed_pairs, training_batches
@@ -61,7 +62,7 @@ class EvaluationEvent:
 
 @dataclass(frozen=True)
 class EndEvent:
-    """Training is over: ``reason`` is "finished", or "diverged" with a message that says where."""
+    """Training is over: ``reason`` is "finished", or, with a message that says where, "diverged" or "lost"."""
 
     step: int
     reason: str
@@ -86,6 +87,7 @@ class TrainingState:
         threads: torch threads the run computes with; part of what makes it repeat bit for bit.
         notice: what whoever watches the run should know about it; "" if nothing is unusual. It is not saved.
         objective: computes the loss of a batch.
+        workers: the processes that train it together; not part of a checkpoint.
     """
 
     preset: Preset
@@ -106,6 +108,7 @@ class TrainingState:
     threads: int = field(default_factory=torch.get_num_threads)
     notice: str = ""
     objective: Objective = training_loss
+    workers: Workers = field(default_factory=Workers)
 
 
 def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
@@ -127,7 +130,7 @@ def train(state: TrainingState, *, with_snapshots: bool = True) -> Iterator[Even
     """Train from where ``state`` is to the preset's last step.
 
     Updates ``state`` in place before each event. The model is evaluated before the first step, every
-    ``evaluate_every`` steps and after the last.
+    ``evaluate_every`` steps and after the last; of several processes only the first does so.
 
     Args:
         with_snapshots: whether evaluations come with the attention of the probe inputs; they change nothing else.
@@ -150,7 +153,7 @@ def train(state: TrainingState, *, with_snapshots: bool = True) -> Iterator[Even
     state.model.train()
     while True:
         due = state.step % config.evaluate_every == 0 or state.step == config.steps
-        if due and state.evaluated_step != state.step:
+        if due and state.evaluated_step != state.step and state.workers.rank == 0:
             yield _evaluate(state, validation, probes)
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
@@ -162,17 +165,18 @@ def train(state: TrainingState, *, with_snapshots: bool = True) -> Iterator[Even
 
 
 def _update(state: TrainingState, batches: FreshBatches | Epochs) -> StepEvent | EndEvent:
-    """Make one update, or refuse one that is not finite and leave the weights as they are."""
+    """Make one update, or leave the weights as they are: it is not finite, or another process is gone."""
     started = time.perf_counter()
     config = state.preset.training
     step = state.step + 1
+    began = state.generator.get_state()
     parts = [batches.at(number, state.generator) for number in _batch_numbers(step, config.accumulate)]
     before = state.generator.get_state()
-    state.optimizer.zero_grad(set_to_none=True)
-    loss = 0.0
-    for part_loss in _losses(state, parts):
-        part_loss.backward()
-        loss += part_loss.item()
+    try:
+        loss = _loss_and_gradients(state, parts)
+    except LostWorkerError as error:
+        state.generator.set_state(began)  # whoever resumes makes this very update
+        return EndEvent(state.step, "lost", f"step {step}: {error}, so the update was not made; resume goes on with it")
     gradient_norm = clip_gradients(state.model.parameters(), config.max_gradient_norm)
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         return _diverged(state, parts, before, loss, gradient_norm)
@@ -194,14 +198,30 @@ def _batch_numbers(step: int, accumulate: int) -> range:
     return range((step - 1) * accumulate + 1, step * accumulate + 1)
 
 
+def _loss_and_gradients(state: TrainingState, parts: list[Batch]) -> float:
+    """Return the loss of the next update, and leave its gradients with the weights; both are those of all workers."""
+    state.optimizer.zero_grad(set_to_none=True)
+    loss = 0.0
+    for part_loss in _losses(state, parts):
+        part_loss.backward()
+        loss += part_loss.item()
+    gradients = [parameter.grad for parameter in state.model.parameters() if parameter.grad is not None]
+    return state.workers.add_up(loss, gradients)
+
+
 def _losses(state: TrainingState, parts: list[Batch]) -> Iterator[torch.Tensor]:
-    """Yield what each part adds to the loss of the next update: together, its mean over the tokens of all parts."""
+    """Yield what this worker's rows of each part add to the loss of the next update.
+
+    All rows of all parts add up to its mean over their tokens.
+    """
     config = state.preset.training
     teacher_forcing = teacher_forcing_at(state.step + 1, config)
     tokens = sum(_tokens(part) for part in parts)
-    for part in parts:
-        loss = state.objective(state.model, part, config, teacher_forcing=teacher_forcing, generator=state.generator)
-        yield loss * (_tokens(part) / tokens)
+    with state.workers.own_draws(state.generator, seed=config.seed, step=state.step):
+        for part in parts:
+            own = part[state.workers.rows]
+            loss = state.objective(state.model, own, config, teacher_forcing=teacher_forcing, generator=state.generator)
+            yield loss * (_tokens(own) / tokens)
 
 
 def _tokens(batch: Batch) -> int:

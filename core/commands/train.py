@@ -5,7 +5,7 @@ import contextlib
 import json
 import signal
 import sys
-import threading
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from core.config import ConfigError, Preset, load_preset, load_preset_file
 from core.devices import device_named
 from core.errors import InputError
 from core.history import History
+from core.parallel import Workers, joined, started_together
 from core.recording import train_recorded
 from core.run_folder import DEFAULT_ROOT, RunError, RunFolder
 from core.spread import Spread, spread_of
-from core.training import EvaluationEvent, Event, StepEvent, TrainingState, new_state
+from core.training import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, new_state, train
 
 MAX_SEEDS = 100
 SPREAD = {  # figures told over seeds: their names for people, and how they are written
@@ -32,15 +33,21 @@ SPREAD = {  # figures told over seeds: their names for people, and how they are 
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train new runs to their end, or until Ctrl+C, which saves the one in training first."""
+    """Train new runs to their end, or until Ctrl+C or SIGTERM, which saves the one in training first."""
     preset = preset_of(options)
     device = device_named(options.device)
     root = options.checkpoints or DEFAULT_ROOT
     if options.seeds is not None:
+        if started_together():
+            raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
         return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
-    folder = RunFolder.create(root, preset, name=options.run)
-    trained = train_with_bar(folder, new_state(preset, device=device), History(preset.training.steps))
-    return told(trained, as_json=options.json)
+    with joined(preset, device) as workers:
+        state = new_state(preset, device=device)
+        state.workers = workers
+        if workers.rank > 0:
+            return follow(state)
+        folder = RunFolder.create(root, preset, name=options.run)
+        return told(train_with_bar(folder, state, History(preset.training.steps)), as_json=options.json)
 
 
 def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> dict[str, Any]:
@@ -49,24 +56,43 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
     Returns:
         The figures of the training: its validation figures are those after the last step evaluated.
     """
-    stop = threading.Event()
-    previous = signal.signal(signal.SIGINT, lambda *_: stop.set())
-    preset = state.preset
+    preset, should_stop = state.preset, state.workers.should_stop
     if preset.broken:
         print(preset.broken)
-    try:
-        with contextlib.ExitStack() as stack:
-            stack.callback(folder.lock().release)
-            bar = stack.enter_context(_bar(folder.name, state))
-            info = train_recorded(
-                folder, state, history, should_stop=stop.is_set, on_event=lambda event: _show(event, preset, bar)
-            )
-    finally:
-        signal.signal(signal.SIGINT, previous)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_stopped_by_signals(state.workers))
+        stack.callback(folder.lock().release)
+        bar = stack.enter_context(_bar(folder.name, state))
+        info = train_recorded(
+            folder, state, history, should_stop=should_stop, on_event=lambda event: _show(event, preset, bar)
+        )
     print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
         print(info.message, file=sys.stderr)
     return _summary(folder.name, preset, state, info.status)
+
+
+def follow(state: TrainingState) -> int:
+    """Train along with the first process, which evaluates, writes and speaks for all, and return the exit code."""
+    with _stopped_by_signals(state.workers):
+        for event in train(state, with_snapshots=False):
+            if isinstance(event, EndEvent) and event.reason == "lost":
+                return 1
+            if isinstance(event, StepEvent) and state.workers.should_stop():
+                break
+    return 0
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(workers: Workers) -> Iterator[None]:
+    """Let Ctrl+C, and SIGTERM, with which torchrun passes it on, ask for a stop inside the block."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    previous = {each: signal.signal(each, lambda *_: workers.ask_to_stop()) for each in signals}
+    try:
+        yield
+    finally:
+        for each, handler in previous.items():
+            signal.signal(each, handler)
 
 
 def told(said: dict[str, Any], *, as_json: bool) -> int:

@@ -27,7 +27,7 @@ LAYERS = (
     ("analysis",),
     ("evaluation",),
     ("decoding", "optim", "schedules", "divergence", "run_folder"),
-    ("models", "ngram"),
+    ("models", "ngram", "parallel"),
     ("tasks",),
     ("vocab", "config", "devices"),
     ("task_sections", "optional", "tensor_file"),
