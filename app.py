@@ -20,7 +20,7 @@ import torch
 from core.errors import LabError
 from core.housekeeping import Housekeeping
 from core.limits import PREFIX, Limits, limits_from
-from core.run_folder import DEFAULT_ROOT
+from core.run_folder import DEFAULT_ROOT, sweep
 from core.runs import Runs
 from core.visitors import VisitorRuns
 from ui.components import PAGE_CSS
@@ -55,6 +55,7 @@ def main() -> None:
         limits = limits_from(vars(options), os.environ, public=options.public)
     except LabError as error:
         parser.error(str(error))
+    sweep(options.checkpoints)
     runs, presence = Runs(options.checkpoints, limits=limits), Presence() if options.public else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl+C
     page = None

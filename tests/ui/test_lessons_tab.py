@@ -3,7 +3,6 @@
 import pytest
 
 from core.lessons import lesson_names
-from core.limits import Limits
 from core.runs import Runs
 from core.visitors import VisitorRuns
 from ui.doctor_panel import Doctor
@@ -32,8 +31,9 @@ def test_what_is_no_lesson_is_told(request_):
     assert set(lesson(request_)) == {"error"}
 
 
-def test_a_pair_begins_under_names_that_are_free(root):
-    runs = VisitorRuns(Runs(root, limits=Limits(max_runs=0)))  # they wait in the queue
+def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
+    monkeypatch.setattr("core.training_slots.TrainingSlots._fill", lambda slots: None)  # they wait in the queue
+    runs = VisitorRuns(Runs(root))
     message, current = begin_pair(runs, "no-residual")
     assert current == "no-residual-broken"
     assert "no-residual-right" in message["text"]
