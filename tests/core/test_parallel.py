@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from core.checkpoint import load_state, save_state
-from core.config import Preset, preset_to_yaml
+from core.config import Preset, load_preset, preset_to_yaml
 from core.parallel import Workers, joined
 from core.training import EndEvent, new_state, train
 from tests.core.together import prepared, start_two, told
@@ -42,7 +42,7 @@ class Together:
     presets: dict[str, Preset]
 
     def figures(self, name: str, rank: int = 0) -> list[list[float]]:
-        """Losses and gradient norms by step."""
+        """Return losses and gradient norms by step."""
         return json.loads((self.folder / f"{name}.{rank}.json").read_text())
 
     def state(self, name: str, rank: int = 0):
@@ -85,6 +85,23 @@ def test_two_processes_make_the_updates_of_one(together, name):
     assert_close(torch.tensor(together.figures(name)), torch.tensor(figures), atol=1e-6, rtol=1e-6)
     for rank in (0, 1):
         assert_close(weights_of(together.state(name, rank)), weights_of(alone), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_updates_of_one_for_long(tmp_path):
+    """A hundred steps of a preset: rounding, which training magnifies, is all that differs."""
+    preset = load_preset("digits-reversal").with_changes({"training.steps": 100})
+    for name in ("double", "float32"):
+        (tmp_path / f"{name}.yaml").write_text(preset_to_yaml(preset))
+    for process in start_two(lambda rank: ["tests.core.together", str(tmp_path)]):
+        assert process.wait(timeout=600) == 0
+    both = Together(tmp_path, {})
+    for name, same in (("double", 100), ("float32", 10)):
+        alone = torch.tensor(told(prepared(preset, name)), dtype=torch.float64)
+        difference = (torch.tensor(both.figures(name), dtype=torch.float64) - alone)[:, 0].abs()
+        print(f"{name}: largest difference of the loss, first 10 steps {difference[:10].max():.0e}", end=", ")
+        print(f"25 {difference[:25].max():.0e}, 100 {difference.max():.0e}")
+        assert difference[:same].max() < 1e-5
 
 
 @pytest.mark.parametrize("family", ["transformer", "gru"])
