@@ -115,7 +115,7 @@ def test_inputs_are_held_out_and_the_same_whatever_the_settings(tiny):
 
 
 def test_a_task_without_answers_is_shown_by_its_examples_and_not_scored():
-    preset = load_preset("psalms").with_changes({"model.d_model": 16, "model.d_ff": 16})
+    preset = load_preset("psalms").with_changes({"model.d_model": 16, "model.num_heads": 4, "model.d_ff": 16})
     state = new_state(preset)
     snapshot = Probes(state.task, state.model).snapshot(state.model, 0)
     assert ["".join(each.symbols) for each in snapshot.inputs] == ["The LORD is ", "Blessed ", "A wise "]
