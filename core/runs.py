@@ -267,10 +267,10 @@ class Runs:
         Raises:
             RunError: there is no such run, or it has no weights yet.
         """
-        live = self._slots.known(name)
-        if live is not None and live.published is not None:
+        folder, preset, live = RunFolder(self.root, name), self.preset(name), self._slots.known(name)
+        is_over = live is not None and live.info.status not in ACTIVE  # though its thread may still be there
+        if live is not None and live.published is not None and not (is_over and folder.best.exists()):
             return self._models.latest(live)
-        folder, preset = RunFolder(self.root, name), self.preset(name)
         if not folder.best.exists():
             raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
         return self._models.best(folder, preset)

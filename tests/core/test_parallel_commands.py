@@ -71,6 +71,7 @@ def workers_of(launcher: subprocess.Popen) -> dict[int, int]:
     return ranks
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_run_which_then_goes_on_alone(root, capsys):
     first, second = start_two(lambda _: training(root))
     wait_until(lambda: is_training(root))
