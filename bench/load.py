@@ -141,8 +141,9 @@ def summed_up(what: str, came: dict[str, Any], health: Times, speed: float, mega
     """Sum up what visitors printed."""
     requests = came["requests"]
     is_busy = [any(word in problem.lower() for word in BUSY) for *_, problem in requests]
-    errors = [f"{name}: {problem}" for (name, _, problem), busy in zip(requests, is_busy, strict=True)
-              if problem and not busy]
+    errors = [
+        f"{name}: {problem}" for (name, _, problem), busy in zip(requests, is_busy, strict=True) if problem and not busy
+    ]
     names = dict.fromkeys(name for name, *_ in requests)
     times = {name: Times.of([seconds for each, seconds, _ in requests if each == name]) for name in names}
     times["all"] = Times.of([seconds for name, seconds, _ in requests if name != "list of runs"])
@@ -168,7 +169,7 @@ def main() -> int:
     """Measure and print; return 1 if a target was missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--visitors", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     with served() as app:
@@ -179,7 +180,7 @@ def main() -> int:
         print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, two trainings included", flush=True)
         many = ["--visitors", str(options.visitors)]
         visits = [
-            visit(app, trainings, "people", *many, "--seconds", str(options.seconds)),
+            visit(app, trainings, "people", *many, "--seconds", str(60 * options.minutes)),
             visit(app, trainings, "burst", *many, "--burst", "8"),
         ]
     show(visits, alone)

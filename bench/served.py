@@ -26,19 +26,25 @@ SECONDS_TO_START = 120.0
 class Served:
     """``app.py --public`` over a folder of its own, which holds the shipped run.
 
+    Args:
+        folder: an empty one.
+        counting: whether figures of matplotlib are to be counted, which takes a little time of the process.
+
     Attributes:
         address: of the page.
         process: the one that serves it.
     """
 
-    def __init__(self, folder: Path, *flags: str) -> None:
+    def __init__(self, folder: Path, *, counting: bool) -> None:
         root = folder / "checkpoints"
         shutil.copytree(REPOSITORY / "checkpoints" / SHIPPED, root / SHIPPED)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{self._port}/"
-        command = [sys.executable, "app.py", "--public", "--port", str(self._port), "--checkpoints", str(root), *flags]
+        self._figures = folder / "figures"
+        program = ["-m", "bench.counting", str(self._figures)] if counting else ["app.py"]
+        command = [sys.executable, *program, "--public", "--port", str(self._port), "--checkpoints", str(root)]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GRADIO_TEMP_DIR": str(folder / "uploads")}
         self._log = (folder / "log").open("w+")
         self.process = subprocess.Popen(
@@ -82,6 +88,10 @@ class Served:
         """Return how many files and connections it has open."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
+    def figures(self) -> int:
+        """Return how many figures of matplotlib there were a few seconds ago."""
+        return int(self._figures.read_text() or 0)
+
     def log_lines(self) -> list[str]:
         """Return what it logged."""
         self._log.seek(0)
@@ -98,14 +108,10 @@ class Served:
 
 
 @contextmanager
-def served(*flags: str) -> Iterator[Served]:
-    """Serve the page until the end of the block.
-
-    Args:
-        flags: what else ``app.py`` is told.
-    """
+def served(*, counting: bool = False) -> Iterator[Served]:
+    """Serve the page until the end of the block; ``counting`` as for ``Served``."""
     with tempfile.TemporaryDirectory(prefix="attention-lab-") as folder:
-        app = Served(Path(folder), *flags)
+        app = Served(Path(folder), counting=counting)
         try:
             app.wait_until_ready()
             yield app
@@ -144,7 +150,9 @@ class Page:
 
     def call(self, endpoint: str, *data: Any) -> Any:
         """Call an endpoint for programs; RuntimeError if it refuses."""
-        event = self.http.post(f"/gradio_api/call/{endpoint}", json={"data": data}).raise_for_status().json()["event_id"]
+        event = (
+            self.http.post(f"/gradio_api/call/{endpoint}", json={"data": data}).raise_for_status().json()["event_id"]
+        )
         told = self.http.get(f"/gradio_api/call/{endpoint}/{event}").text.split("\n")
         last = next(line.removeprefix("data: ") for line in reversed(told) if line.startswith("data: "))
         if "event: complete" not in told:

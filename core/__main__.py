@@ -93,7 +93,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_json(decode)
 
     bench = commands.add_parser("bench", help="measure how fast something runs on this machine")
-    bench.add_argument("what", choices=["decode", "replay"], help="what to measure")
+    bench.add_argument(
+        "what",
+        choices=["decode", "replay", "load", "soak"],
+        help="what to measure; load: the page with many visitors; soak: whether anything grows with its use",
+    )
+    bench.add_argument("--visitors", type=int, default=50, metavar="N", help="load: how many (default: 50)")
+    bench.add_argument("--minutes", type=float, metavar="N", help="load, soak: for how long (default: 1, 10)")
     _add_json(bench)
 
     report = commands.add_parser("report", help="measure a run and write a report on it")

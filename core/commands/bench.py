@@ -1,10 +1,13 @@
-"""``bench``: how fast a model writes on this machine, and what keeping a replay costs."""
+"""``bench``: how fast a model writes on this machine, what keeping a replay costs, and how the page bears visitors."""
 
 import argparse
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -13,6 +16,7 @@ import torch
 from core.commands.replay_cost import PRESETS, measure_replay, print_cost
 from core.config import load_preset
 from core.decoding import GREEDY, Beam, Strategy, decode
+from core.errors import InputError
 from core.models import Seq2Seq, build_model, count_parameters
 from core.tasks import build_task
 from core.vocab import BOS_ID, EOS_ID
@@ -26,6 +30,8 @@ PRESET = "digits-reversal"
 ROUNDS = 7
 BATCH, TOKENS, BEAM_SIZE = 8, 50, 4
 LONG, PART = 500, 100
+REPOSITORY = Path(__file__).resolve().parents[2]
+OF_THE_PAGE = {"load": 1.0, "soak": 10.0}  # programs of bench/, which know the page; minutes
 
 
 @dataclass(frozen=True)
@@ -51,12 +57,25 @@ class Figures:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure on one thread, so that figures can be compared, and print a table."""
+    """Measure on one thread, so that figures can be compared, and print a table; return 1 where a target is missed."""
+    if options.what in OF_THE_PAGE:
+        return _bench_page(options)
     torch.set_num_threads(1)
     made = _bench_decode() if options.what == "decode" else _bench_replay()
     if options.json:
         print(json.dumps({"benchmark": options.what, "threads": 1} | made))
     return 0
+
+
+def _bench_page(options: argparse.Namespace) -> int:
+    """Measure the page, in processes of its own and of its visitors."""
+    minutes = OF_THE_PAGE[options.what] if options.minutes is None else options.minutes
+    if minutes <= 0 or options.visitors < 1:
+        raise InputError(f"--minutes={minutes:g} must be above 0, and --visitors={options.visitors} at least 1")
+    command = [sys.executable, "-m", f"bench.{options.what}", "--minutes", str(minutes)]
+    command += ["--visitors", str(options.visitors)] * (options.what == "load") + ["--json"] * options.json
+    sys.stdout.flush()
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode
 
 
 def _bench_decode() -> dict[str, Any]:

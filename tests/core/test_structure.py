@@ -143,7 +143,7 @@ def test_the_one_yaml_loader_is_a_safe_one():
     assert bases["_Loader"] == ["yaml.SafeLoader"]
 
 
-@identified(sources("core", "ui", "tests"))
+@identified(sources("core", "ui", "bench", "tests"))
 def test_no_file_is_too_long_to_be_read(path):
     assert len(path.read_text().splitlines()) <= MAX_LINES
 
