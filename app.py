@@ -1,6 +1,7 @@
 """Attention Lab in a browser: ``python app.py``."""
 
 import argparse
+import gc
 import logging
 import os
 import signal
@@ -32,9 +33,16 @@ from ui.visitors import Presence, current_visitor
 
 FONTS = ["system-ui", "sans-serif"]  # of the system: nothing to fetch
 MONO_FONTS = ["ui-monospace", "monospace"]
+# One shade darker than usual where text is to be read against it: at least 4.5 : 1.
+THEME = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS).set(
+    body_text_color_subdued="*neutral_500",
+    body_text_color_subdued_dark="*neutral_400",
+    button_primary_background_fill="*primary_600",
+    button_primary_background_fill_hover="*primary_700",
+)
 LAUNCH = {
     "css_paths": PAGE_CSS,
-    "theme": gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=MONO_FONTS),
+    "theme": THEME,
     "footer_links": ["api", "settings"],
     "run_history": False,
     "enable_monitoring": False,
@@ -62,6 +70,7 @@ def main() -> None:
     try:
         page, address = serve(runs, presence, server_name=options.host, server_port=options.port)
         print(f"Attention Lab: {address}", flush=True)
+        gc.freeze()  # what was imported and built stays; not looked through, garbage is found sooner and quicker
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:

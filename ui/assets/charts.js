@@ -140,7 +140,7 @@ function showStatus() {
 function showTable() {
   if (!part("numbers-table").open) return;
   const rows = evaluationRows(held);
-  const formats = [String, formatNumber, formatNumber, formatPercent, formatPercent];
+  const formats = [String, formatNumber, formatNumber, formatPercent, formatPercent, formatNumber, formatNumber];
   element.querySelector("tbody").replaceChildren(...rows.slice(-200).map((row) =>
     make("tr", {}, ...row.map((value, at) => make("td", {}, formats[at](value))))));
   setText(part("table-note"), rows.length > 200

@@ -55,15 +55,20 @@ function smooth(values, weight) {
   });
 }
 
-/** One row an evaluation: step, nearest train loss, validation loss, token accuracy, exact match. */
+/** One row an evaluation: all that the charts show there; of what is known of each step, the nearest one's. */
 function evaluationRows({ points, evaluations }) {
-  return evaluations.step.map((step, row) => [
-    step,
-    points.loss[placeNearest(points.step, step)] ?? null,
-    evaluations.loss[row],
-    evaluations.token_accuracy[row],
-    evaluations.exact_match[row],
-  ]);
+  return evaluations.step.map((step, row) => {
+    const near = placeNearest(points.step, step);
+    return [
+      step,
+      points.loss[near] ?? null,
+      evaluations.loss[row],
+      evaluations.token_accuracy[row],
+      evaluations.exact_match[row],
+      points.learning_rate[near] ?? null,
+      points.gradient_norm[near] ?? null,
+    ];
+  });
 }
 
 /** Everything held, as rows for a CSV file; one row a step, empty cells where a step has no such number. */
