@@ -101,6 +101,6 @@ def _train(folder: RunFolder, state: TrainingState, history: History, updates: i
             folder,
             state,
             history,
-            should_stop=lambda: state.step >= updates,
+            should_stop=lambda: updates <= state.step < state.preset.training.steps,  # which ends by itself
             on_event=lambda event: bar.update(isinstance(event, StepEvent)),
         )
