@@ -3,12 +3,21 @@
 from collections.abc import Callable
 
 import pytest
-import torch
 
 from core.doctor import examine_preset
 from core.lessons import lesson_names, load_lesson
-from core.tasks import build_task, fixed_pairs
-from core.vocab import PAD, PAD_ID
+from core.vocab import PAD
+from tests.core.lesson_figures import (
+    above_diagonal,
+    common_tokens_loss,
+    falls_sooner,
+    found,
+    is_at_rest,
+    maps,
+    on_pad,
+    share_of_longest,
+    writes_nothing_right,
+)
 
 CLAIMS: list[tuple[str, str, Callable[[dict, dict], None]]] = []
 
@@ -23,52 +32,6 @@ def claim(lesson: str, *quoted: str):
     return kept
 
 
-def maps(side: dict, block: str) -> list:
-    """The maps of a block's last layer, one a head."""
-    return side["attention"][block]["maps"][-1]
-
-
-def above_diagonal(head: list) -> float:
-    return sum(weight for row, line in enumerate(head) for weight in line[row + 1 :])
-
-
-def on_pad(side: dict) -> float:
-    block = side["attention"]["cross"]
-    places = [place for place, token in enumerate(block["columns"]) if token == PAD]
-    assert places
-    return sum(line[place] for head in block["maps"][-1] for line in head for place in places)
-
-
-def found(side: dict, check: str) -> dict:
-    return next(each for each in side["doctor"]["findings"] if each["check"] == check)
-
-
-def falls_sooner(right: dict, broken: dict) -> bool:
-    at = int(0.4 * len(right["curve"]["loss"]))
-    return broken["curve"]["loss"][at] < right["curve"]["loss"][at] / 2
-
-
-def is_at_rest(losses: list[float]) -> bool:
-    """Whether the last quarter of a curve falls by less than a tenth of all that it fell."""
-    return losses[-len(losses) // 4] - losses[-1] < 0.1 * (losses[0] - losses[-1])
-
-
-def writes_nothing_right(side: dict) -> bool:
-    return side["figures"]["token_accuracy"] == 1 and side["figures"]["exact_match"] == 0
-
-
-def common_tokens_loss(lesson: str) -> float:
-    """The loss of somebody who knows how common each token is, in nats: the entropy of the test targets' tokens."""
-    asked = fixed_pairs(build_task(load_lesson(lesson).right.task), 500, split="test").tgt_out
-    shares = torch.bincount(asked[asked != PAD_ID]) / (asked != PAD_ID).sum()
-    return torch.special.entr(shares).sum().item()
-
-
-def share_of_longest(lesson: str) -> float:
-    lengths = (fixed_pairs(build_task(load_lesson(lesson).right.task), 500, split="test").src != PAD_ID).sum(dim=1)
-    return (lengths == lengths.max()).float().mean().item()
-
-
 # ---- leaks ----
 
 
@@ -79,6 +42,8 @@ def share_of_longest(lesson: str) -> float:
     "not one answer is right",
     "Teacher-forced accuracy of 100 % beside a free-running exact match of 0 %",
 )
+@claim("targets-not-shifted", "The loss falls faster than that of the right run and accuracy is perfect")
+@claim("softmax-over-queries", "It trains very well, sooner than the right run", "exact match is 0 %")
 def _(right, broken):
     assert falls_sooner(right, broken)
     assert broken["figures"]["train_loss"] < right["figures"]["train_loss"]
@@ -92,12 +57,6 @@ def _(right, broken):
     assert found(broken, "causal leak")["figure"] > 1
 
 
-@claim("targets-not-shifted", "The loss falls faster than that of the right run and accuracy is perfect")
-def _(right, broken):
-    assert falls_sooner(right, broken)
-    assert writes_nothing_right(broken)
-
-
 @claim(
     "targets-not-shifted",
     "it repeats the token that it has just written",
@@ -107,12 +66,6 @@ def _(right, broken):
 def _(_, broken):
     assert len(set(broken["figures"]["answer"].split())) == 1
     assert not broken["figures"]["stopped"]
-
-
-@claim("softmax-over-queries", "It trains very well, sooner than the right run", "exact match is 0 %")
-def _(right, broken):
-    assert falls_sooner(right, broken)
-    assert writes_nothing_right(broken)
 
 
 @claim("softmax-over-queries", "no weight is above the diagonal", "the map is empty above the diagonal")
@@ -226,7 +179,6 @@ def _(*_):
 
 
 @claim("no-score-scaling", "it ends far behind the right run")
-@claim("no-residual", "it gets not one answer right")
 def _(right, broken):
     assert broken["figures"]["exact_match"] < 0.1
     assert broken["figures"]["train_loss"] > 100 * right["figures"]["train_loss"]
@@ -249,7 +201,6 @@ def _(right, broken):
 @claim("no-residual", "The loss comes to rest far above zero", "the answer repeats one token without an end")
 def _(_, broken):
     assert is_at_rest(broken["curve"]["loss"])
-    assert broken["figures"]["train_loss"] > 1
     assert len(set(broken["figures"]["answer"].split())) == 1
     assert not broken["figures"]["stopped"]
 
@@ -291,20 +242,16 @@ def _(right, broken):
 
 
 @claim(
-    "no-eos-in-targets", "The loss falls to next to nothing", "Teacher-forced accuracy is perfect, exact match is 0 %"
-)
-def _(_, broken):
-    assert broken["figures"]["train_loss"] < 0.02
-    assert writes_nothing_right(broken)
-
-
-@claim(
     "no-eos-in-targets",
+    "The loss falls to next to nothing",
+    "Teacher-forced accuracy is perfect, exact match is 0 %",
     "The digits come in the right order",
     "it writes on until it runs out of places",
     "every answer begins right and goes on too long",
 )
 def _(_, broken):
+    assert broken["figures"]["train_loss"] < 0.02
+    assert writes_nothing_right(broken)
     assert broken["figures"]["answer"].startswith(broken["figures"]["expected"])
     assert len(broken["figures"]["answer"].split()) == load_lesson("no-eos-in-targets").broken.model.max_seq_len
     assert not broken["figures"]["stopped"]
