@@ -115,7 +115,8 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--all-bugs",
         action="store_true",
-        help="switch every bug on, and examine the good presets with three seeds: a table of verdicts",
+        help="switch every bug on, and examine all presets: a table; with --steps also after training, that "
+        "is N updates of bugs and long presets, and all of the others (kept in _doctor/, beside the runs)",
     )
     _add_json(doctor)
 

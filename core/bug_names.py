@@ -42,7 +42,7 @@ class BugFacts:
 
 
 BUG_FACTS: dict[BugName, BugFacts] = {
-    "no-causal-mask": BugFacts("no causal mask", "lets every target token see the ones behind it", _ATTENTION),
+    "no-causal-mask": BugFacts("no causal mask", "lets every target token see the ones after it", _ATTENTION),
     "targets-not-shifted": BugFacts("targets not shifted", "feeds the decoder the very token that it is to predict"),
     "pad-attended-to": BugFacts("PAD attended to", "attends to the PAD behind a source", ("transformer", "gru")),
     "pad-in-the-loss": BugFacts("PAD counted in the loss", "learns to predict PAD behind every answer"),

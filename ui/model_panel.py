@@ -42,7 +42,7 @@ def model_shown(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
 @lru_cache(64)
 def diagram_of(preset: Preset) -> dict[str, Any]:
     """Return a preset's model for the component: what reads the source, and what writes the answer, part by part."""
-    stages = list({stage.name: stage for stage in flow_of(preset)}.values())  # of several uses, the last
+    stages = _last_uses(flow_of(preset))
     outer = [stage for stage in stages if _is_outer(stage)]
     columns = [
         {"title": title, "parts": [_part(stage, stages) for stage in outer if stage.name.startswith(_LEFT) is left]}
@@ -50,6 +50,12 @@ def diagram_of(preset: Preset) -> dict[str, Any]:
     ]
     total = parameters_of(preset.model, build_task(preset.task))
     return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
+
+
+def _last_uses(stages: list[Stage]) -> list[Stage]:
+    """Return each part where it is used last: layers that read source and target, behind what embeds the target."""
+    last = {stage.name: at for at, stage in enumerate(stages)}
+    return [stage for at, stage in enumerate(stages) if last[stage.name] == at]
 
 
 def _is_outer(stage: Stage) -> bool:

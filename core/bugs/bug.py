@@ -1,5 +1,6 @@
 """What a bug is: a change to some part of a run, made from outside; every part it leaves alone is as it was."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -31,16 +32,16 @@ class Bug:
         return config
 
 
-class DataBug(Bug):
+class DataBug(Bug, ABC):
     """A bug in the pairs that a run draws, those it is validated on included."""
 
     def on_task(self, task: Task) -> Task:
         """Return a task that draws broken pairs."""
         return _BrokenTask(task, self.on_pairs)
 
+    @abstractmethod
     def on_pairs(self, pairs: Batch) -> Batch:
         """Return the pairs as this bug leaves them."""
-        raise NotImplementedError
 
 
 class _BrokenTask:

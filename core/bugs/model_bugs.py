@@ -5,7 +5,7 @@ names and shapes of the weights stay, so a broken model is saved and loaded like
 """
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -53,14 +53,29 @@ def _whole_source(_: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tu
     return args, kwargs | {"src_mask": torch.ones_like(kwargs["src_mask"])}
 
 
-class NoPositions(Bug):
-    """Embeddings say which token, and not where."""
+class _OtherEmbeddings(Bug):
+    """A bug in one attribute of every embedding."""
+
+    attribute: str
+    value: float | None
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Take the sines away."""
+        """Give the attribute of every embedding another value."""
         for embedding in _modules(model, Embedding):
-            embedding.positions = None
+            setattr(embedding, self.attribute, self.value)
         return model
+
+
+class NoPositions(_OtherEmbeddings):
+    """Embeddings say which token, and not where."""
+
+    attribute, value = "positions", None
+
+
+class NoEmbeddingScaling(_OtherEmbeddings):
+    """Embeddings go in as they are, so that the positions drown them."""
+
+    attribute, value = "scale", 1.0
 
 
 class NoScoreScaling(Bug):
@@ -74,23 +89,15 @@ class NoScoreScaling(Bug):
         return model
 
 
-class NoEmbeddingScaling(Bug):
-    """Embeddings go in as they are, so that the positions drown them."""
+class _OtherClasses(Bug):
+    """A bug in every module of some class."""
+
+    classes: ClassVar[dict[type[nn.Module], type[nn.Module]]]
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Multiply by 1."""
-        for embedding in _modules(model, Embedding):
-            embedding.scale = 1.0
-        return model
-
-
-class SoftmaxOverQueries(Bug):
-    """Softmax along the wrong axis: for each key, the queries' shares sum to 1."""
-
-    def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Turn the softmax of every attention."""
-        for attention in _modules(model, MultiHeadAttention):
-            attention.__class__ = _TurnedAttention
+        """Make each of these modules one of a subclass of its class."""
+        for module in model.modules():
+            module.__class__ = self.classes.get(type(module), type(module))
         return model
 
 
@@ -107,14 +114,10 @@ class _TurnedAttention(MultiHeadAttention):
         return output, weights.detach() if given.get("need_weights") else None
 
 
-class NoResidual(Bug):
-    """A sublayer's output replaces what went in, where it should be added to it."""
+class SoftmaxOverQueries(_OtherClasses):
+    """Softmax along the wrong axis: for each key, the queries' shares sum to 1."""
 
-    def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Take the addition out of every layer."""
-        for layer in _modules(model, Layer):
-            layer.__class__ = {EncoderLayer: _BareEncoderLayer, DecoderLayer: _BareDecoderLayer}[type(layer)]
-        return model
+    classes: ClassVar = {MultiHeadAttention: _TurnedAttention}
 
 
 class _WithoutResidual(Layer):
@@ -129,6 +132,12 @@ class _BareEncoderLayer(_WithoutResidual, EncoderLayer):
 
 class _BareDecoderLayer(_WithoutResidual, DecoderLayer):
     pass
+
+
+class NoResidual(_OtherClasses):
+    """A sublayer's output replaces what went in, where it should be added to it."""
+
+    classes: ClassVar = {EncoderLayer: _BareEncoderLayer, DecoderLayer: _BareDecoderLayer}
 
 
 class EncoderOverPad(Bug):
@@ -159,15 +168,6 @@ class HeadsAlike(Bug):
         return model
 
 
-class SelfPlottedAsCross(Bug):
-    """The model is right; what it says that cross-attention looked at is its self-attention."""
-
-    def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Exchange the maps."""
-        model.__class__ = _Misreported
-        return model
-
-
 class _Misreported(Transformer):
     def decode(self, tgt_in: torch.Tensor, memory: Memory, *args: Any, **kwargs: Any) -> Decoding:
         """Read the next target tokens; see ``Seq2Seq.decode``. Maps of self-attention stand for those of cross."""
@@ -178,6 +178,12 @@ class _Misreported(Transformer):
         source = memory.mask.shape[-1]
         shown = F.pad(maps, (0, max(0, source - maps.shape[-1])))[..., :source]
         return Decoding(decoding.logits, decoding.cache, maps, shown)
+
+
+class SelfPlottedAsCross(_OtherClasses):
+    """The model is right; what it says that cross-attention looked at is its self-attention."""
+
+    classes: ClassVar = {Transformer: _Misreported}
 
 
 def _modules(model: nn.Module, kind: type[nn.Module]) -> list[Any]:

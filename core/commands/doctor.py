@@ -1,46 +1,19 @@
-"""``doctor``: examine a run or a preset, and say in words what was found; or every bug, and every good preset."""
+"""``doctor``: examine a run or a preset, and say in words what was found; or every bug, and every preset."""
 
 import argparse
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
-from core.bug_names import BUG_FACTS, BugName
+from core.bug_names import BUG_FACTS
+from core.commands import verdicts
 from core.commands.train import preset_of
-from core.config import Preset, load_preset, preset_names
+from core.commands.verdicts import Verdict
 from core.doctor import Examination, examine_preset, examine_run
 from core.errors import InputError
 from core.run_folder import DEFAULT_ROOT
 
 MARKS = {"green": "ok   ", "amber": "odd  ", "red": "WRONG"}
-PATIENT = "tiny"  # what every bug is switched on in
-GRU = {"model.family": "gru", "model.d_embedding": 32, "model.d_hidden": 64, "model.num_layers": 1}
-FAMILIES = {
-    "transformer": {},
-    "decoder-only": {"model.family": "decoder-only"},
-    "gru": GRU | {"model.dropout": 0.0, "model.max_seq_len": 32},
-}
-SEEDS = 3
-LARGE = ("base", "large")  # too large to be examined in passing
-QUICK = ("tiny", "digits-reversal", "digits-reversal-gru", "digits-reversal-decoder-only")
-TOLD = {"numbers-reversal-as-told": "no-eos-in-targets", "words-reversal-gru-as-told": "encoder-over-pad"}
 MAX_STEPS = 100_000
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What was found where it is known what there is to find."""
-
-    subject: str
-    truth: BugName | None
-    found: Examination
-
-    @property
-    def is_right(self) -> bool:
-        """Whether the bug, and no other, was named; or, where there is none, whether all lights are green."""
-        if self.truth:
-            return self.found.bugs == [self.truth]
-        return not self.found.bugs and not self.found.alarms
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,45 +45,41 @@ def lines_of(found: Examination) -> list[str]:
 
 
 def _all_bugs(options: argparse.Namespace) -> int:
-    """Switch on every bug in every family that can have it, and examine the good presets; 1 if one verdict is wrong."""
+    """Examine every bug in every family that can have it, and every preset; 1 if one verdict is wrong."""
     steps = options.steps
-    bugs = [_shown(each) for each in _bug_verdicts(steps)]
-    presets = [_shown(each) for each in _preset_verdicts(steps)]
-    named = sum(each.is_right for each in bugs)
-    good = [each for each in presets if each.truth is None]
-    alarms = sum(not each.is_right for each in good)
-    print(f"\n{named} of {len(bugs)} bugs named; {alarms} false alarms in {len(good)} examinations of good presets")
+    parts = {"bugs, untrained": verdicts.of_bugs(0), "presets, untrained": verdicts.of_untrained_presets()}
+    if steps:
+        parts[f"bugs, after {steps} updates"] = verdicts.of_bugs(steps)
+        parts["presets, trained"] = verdicts.of_trained_presets(options.checkpoints or DEFAULT_ROOT, steps)
+    found = {part: [_shown(each) for each in of_part] for part, of_part in parts.items()}
+    print("\n" + "\n".join(_sum(part, of_part) for part, of_part in found.items()))
     if options.json:
-        rows = [
-            {"subject": each.subject, "truth": each.truth, "right": each.is_right} | each.found.as_data()
-            for each in [*bugs, *presets]
-        ]
-        print(json.dumps({"steps": steps, "bugs": len(bugs), "named": named, "false_alarms": alarms, "rows": rows}))
-    return 0 if all(each.is_right for each in [*bugs, *presets]) else 1
-
-
-def _bug_verdicts(steps: int) -> Iterator[Verdict]:
-    for bug, facts in BUG_FACTS.items():
-        for family in facts.families:
-            preset = load_preset(PATIENT).with_changes(FAMILIES[family]).with_bug(bug)
-            yield Verdict(f"{PATIENT}, {family}", bug, examine_preset(preset, steps=steps))
-
-
-def _preset_verdicts(steps: int) -> Iterator[Verdict]:
-    """Untrained, all presets up to ``small``; trained, the quick ones, each to its own end."""
-    for name in QUICK if steps else (each for each in preset_names() if each not in LARGE):
-        for seed in range(SEEDS):
-            preset: Preset = load_preset(name).with_changes({"training.seed": seed})
-            after = preset.training.steps if steps else 0
-            yield Verdict(f"{name}, seed {seed}", TOLD.get(name), examine_preset(preset, steps=after))
+        print(json.dumps({"steps": steps, "parts": {part: [_data(each) for each in found[part]] for part in found}}))
+    return 0 if all(each.is_right for of_part in found.values() for each in of_part) else 1
 
 
 def _shown(verdict: Verdict) -> Verdict:
     """Print a verdict as soon as there is one."""
-    alarms = "; ".join(f"{each.light}: {each.check}" for each in verdict.found.alarms)
+    found = verdict.found
+    lights = "; ".join(f"{each.light}: {each.check}" for each in found.alarms) or "all green"
     print(
         f"{'right' if verdict.is_right else 'MISSED':7} {verdict.truth or '–':24} {verdict.subject:36} "
-        f"named {', '.join(verdict.found.bugs) or '–':24} {alarms or 'all green'}",
+        f"{found.step:6} updates  {found.seconds:4.1f} s  named {', '.join(found.bugs) or '–':24} {lights}",
         flush=True,
     )
     return verdict
+
+
+def _sum(part: str, of_part: list[Verdict]) -> str:
+    broken, good = ([each for each in of_part if (each.truth is None) is is_good] for is_good in (False, True))
+    named, alarms = sum(each.is_right for each in broken), sum(not each.is_right for each in good)
+    slowest = max(of_part, key=lambda each: each.found.seconds)
+    return (
+        f"{part + ':':26} {named} of {len(broken)} that are broken named, {alarms} false alarms for {len(good)} good "
+        f"ones; the slowest took {slowest.found.seconds:.1f} s ({slowest.subject})"
+    )
+
+
+def _data(verdict: Verdict) -> dict[str, Any]:
+    said = {"subject": verdict.subject, "truth": verdict.truth, "right": verdict.is_right}
+    return said | verdict.found.as_data()

@@ -1,10 +1,13 @@
 """The page, served and opened in a browser, for the tests beside this file."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from core import recording
+from core.training import Event, TrainingState
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS
 from tests.serving import address, runs
 
@@ -40,13 +43,36 @@ def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureReque
 
 
 @pytest.fixture
-def reload(tab: tuple[Page, list[str]]) -> Callable[[], None]:
-    """Load the page again; that what it was waiting for is broken off, and said to be, is no error of the page."""
+def hurry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Training goes slowly, so that however slow a browser meets it; call this to let it go on at its own speed."""
+    is_in_a_hurry = threading.Event()
+    train = recording.train
+
+    def slowly(state: TrainingState) -> Iterator[Event]:
+        for event in train(state):
+            yield event
+            is_in_a_hurry.wait(0.05)
+
+    monkeypatch.setattr(recording, "train", slowly)
+    yield is_in_a_hurry.set
+    is_in_a_hurry.set()
+
+
+@pytest.fixture
+def reload(tab: tuple[Page, list[str]]) -> Callable[..., None]:
+    """Load the page again, or open a link instead of it.
+
+    That what it was waiting for is broken off, and said to be, is no error of the page.
+    """
     page, errors = tab
 
-    def again() -> None:
+    def again(link: str = "") -> None:
         before = list(errors)
-        page.reload(wait_until="commit")
+        if link:
+            page.goto("about:blank")
+            page.goto(link, wait_until="commit")
+        else:
+            page.reload(wait_until="commit")
         errors[:] = before
 
     return again

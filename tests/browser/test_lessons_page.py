@@ -1,13 +1,16 @@
 """The lessons and the doctor in a real browser."""
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.lessons import lesson_names
+from core.lessons import Lesson, lesson_names, load_lesson
 from core.runs import Runs
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
+from ui import lessons_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,7 +40,19 @@ def test_every_lesson_asks_first_and_then_shows_both_runs(page: Page):
         assert page.evaluate(NOTHING_SIDEWAYS), name
 
 
-def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page, runs: Runs):
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lessons whose pairs train for a few steps."""
+
+    def shorter(name: str) -> Lesson:
+        lesson = load_lesson(name)
+        return replace(lesson, broken=lesson.broken.with_changes({"training.steps": 60}))
+
+    monkeypatch.setattr(lessons_tab, "load_lesson", shorter)
+
+
+@pytest.mark.usefixtures("short")
+def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page, runs: Runs, hurry: Callable):
     open_tab(page, "Lessons")
     page.get_by_role("button", name="targets not shifted").click()
     page.get_by_role("button", name="Show what happens").click()
@@ -48,8 +63,10 @@ def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page,
     page.get_by_text("Doctor: is anything wrong").click()
     expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
     expect(page.locator("#doctor .about")).to_contain_text("targets-not-shifted-broken, after")
+    hurry()
     expect(page.locator("#charts .state")).to_contain_text("finished", timeout=180_000)
     expect(page.locator("#doctor .about")).to_have_text(re.compile(r"after \d+ updates\.$"))
+    expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
     assert runs.preset("targets-not-shifted-right").bug is None
 
 

@@ -1,6 +1,7 @@
 """A training is watched and replayed: scrubbed, looked into, and handed on as a link."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -22,17 +23,19 @@ DRAWN = "(canvas) => canvas.toDataURL()"
 @pytest.fixture
 def training(runs: Runs) -> Runs:
     """A lab in which the tiny preset trains."""
-    runs.start(load_preset("tiny").with_changes({"training.steps": 400}), name=RUN)
+    runs.start(load_preset("tiny").with_changes({"training.steps": 200, "training.evaluate_every": 20}), name=RUN)
     wait_for(lambda: len(runs.replay(RUN).snapshots()) > 1, seconds=60)
     return runs
 
 
-def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, training: Runs, address: str):
+def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(
+    page: Page, training: Runs, address: str, reload: Callable
+):
     page.goto(f"{address}?run={RUN}&input=4+8+2+9&tab=attention")
     viewer = page.locator("#viewer")
     viewer.get_by_role("radio", name="training replay").check()
     when = viewer.locator(".when")
-    expect(when).to_have_text("step 400 of 400", timeout=120_000)  # it goes along by itself
+    expect(when).to_have_text("step 200 of 200", timeout=120_000)  # it goes along by itself
     expect(viewer.locator(".figures").nth(1)).to_contain_text("of validation answers")
     pictures = viewer.locator(".chart, .thumbnail canvas, .map")
     last = [canvas.evaluate(DRAWN) for canvas in pictures.all()]
@@ -40,10 +43,10 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, t
 
     slider = viewer.get_by_role("slider", name="training step")
     slider.evaluate(SCRUB, "2")
-    expect(when).to_have_text("step 80 of 400")
+    expect(when).to_have_text("step 40 of 200")
     slider.press("ArrowRight")
-    expect(when).to_have_text("step 120 of 400")
-    expect(page).to_have_url(re.compile("view=replay.*step=120"))
+    expect(when).to_have_text("step 60 of 200")
+    expect(page).to_have_url(re.compile("view=replay.*step=60"))
     early = [canvas.evaluate(DRAWN) for canvas in pictures.all()]
     assert all(before != after for before, after in zip(last, early, strict=True))
 
@@ -51,7 +54,7 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, t
     viewer.get_by_role("radio", name="decoder self-attention").check()
     viewer.get_by_title("layer 1, head 2").click()
     viewer.locator(".tile").nth(1).click()
-    title = "Decoder self-attention, layer 1 of 1, head 2, training step 120"
+    title = "Decoder self-attention, layer 1 of 1, head 2, training step 60"
     expect(viewer.locator(".title")).to_have_text(title)
     without = page.locator("#heads").get_by_role("button", name="without decoder.1.2:")
     without.click()
@@ -62,9 +65,8 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, t
     link = viewer.locator(".link").input_value()
     heading = viewer.locator("#attention-of").text_content()
 
-    page.goto("about:blank")
     page.set_viewport_size(PHONE)
-    page.goto(link)
+    reload(link)
     expect(viewer.locator(".title")).to_have_text(title)
     expect(viewer.locator("#attention-of")).to_have_text(heading)
     expect(viewer.locator(".probes input").nth(3)).to_be_checked()
@@ -73,7 +75,7 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(page: Page, t
     expect(page.locator("#attention-edited")).to_contain_text("without decoder.1.2 (zero)")
 
     viewer.get_by_role("button", name="Play").click()
-    expect(when).to_have_text("step 400 of 400")
+    expect(when).to_have_text("step 200 of 200")
     viewer.get_by_role("radio", name="this decode").check()
     expect(viewer.locator("#attention-of")).to_contain_text("Attention of 4 8 2 9 →")
     expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")

@@ -29,6 +29,11 @@ def test_a_transformer_s_parts_have_names_sizes_and_links():
     assert parts[5]["parameters"] == sum(each["parameters"] for each in inner) + 3 * 64  # and three norms
 
 
+def test_layers_that_read_source_and_target_stand_behind_the_embedding_of_both():
+    labels = [part["label"] for part in parts_of("digits-reversal-decoder-only")]
+    assert labels[:5] == ["source ids", "source embedding", "ids read of the target", "target embedding", "layer 1"]
+
+
 def test_a_recurrent_model_s_attention_is_its_one_link():
     links = [each for part in parts_of("digits-reversal-gru") for each in part["inner"] if each["block"]]
     assert [(each["block"], each["layer"]) for each in links] == [("cross", 1)]

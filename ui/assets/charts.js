@@ -60,7 +60,7 @@ function wholeRange() {
 
 function plotOf(name) {
   const [from, to] = view ?? wholeRange();
-  const plot = { format: tickText, marks: [], from, to, zoomed: view !== null, ...CHARTS[name]() };
+  const plot = { format: tickText, across: "step", marks: [], from, to, zoomed: view !== null, ...CHARTS[name]() };
   if (plot.lines.every((each) => each.steps.length === 0)) {
     plot.note = name === "accuracy" ? "waiting for the first evaluation" : "waiting for the first step";
   }

@@ -2,8 +2,10 @@
 // Event: 'train' {lesson} asks for both runs to be trained here.
 
 const SIDES = ["right", "broken"];
+const SHOWN_TOKENS = 8;
 const LETTER = { right: "A", broken: "B" };
 const revealed = new Set(); // lessons whose answer was asked for
+const guesses = new Map(); // what was predicted, by lesson
 const blockName = uniqueName("block");
 let lesson = null;
 let charts = [];
@@ -40,10 +42,10 @@ function chartsOf() {
   const curve = (name) => seriesOf((side) => [side.curve.step, side.curve[name]]);
   const evaluated = (name) => seriesOf((side) => [side.evaluations.step, side.evaluations[name]]);
   return [
-    { ...number, title: "Training loss", series: curve("loss"), caption: "In nats per token, as the run itself computes it; lower is better." },
-    { ...share, title: "Exact match, free-running", series: evaluated("exact_match"), caption: "Whole answers right, when the model reads what it wrote itself." },
-    { ...share, title: "Teacher-forced tokens", series: evaluated("token_accuracy"), caption: "Tokens predicted right, when the model is fed the answer as in training." },
-    { ...number, title: "Gradient norm", series: curve("gradient_norm"), caption: "Of all gradients together, before clipping." },
+    { ...number, title: "Training loss (nats per token)", series: curve("loss"), caption: "As the run itself computes it; lower is better." },
+    { ...share, title: "Free-running exact match", series: evaluated("exact_match"), caption: "Whole answers right, when the model reads what it wrote itself." },
+    { ...share, title: "Teacher-forced accuracy", series: evaluated("token_accuracy"), caption: "Tokens predicted right, when the model is fed the answer as in training." },
+    { ...number, title: "Gradient norm (all weights together)", series: curve("gradient_norm"), caption: "The length of an update's gradient, before clipping." },
   ];
 }
 
@@ -61,17 +63,23 @@ const FIGURES = [
   ["first 90 % exact, at step", "step_of_90_percent", (value) => (value == null ? "never" : String(value))],
 ];
 
+/** As many tokens of an answer as fit a column. */
+function firstTokens(answer) {
+  const tokens = answer.split(" ");
+  return tokens.length > SHOWN_TOKENS ? tokens.slice(0, SHOWN_TOKENS).join(" ") + " …" : answer;
+}
+
 function showFigures() {
   const figures = SIDES.map((side) => lesson.sides[side].figures);
   const { input, expected } = figures[0];
   const row = (label, texts, kind) => make("tr", {}, make("th", { scope: "row" }, label),
     ...texts.map((text) => make("td", { class: kind }, text)));
-  const answers = figures.map(({ answer, stopped }) => (answer || "nothing") + (stopped ? "" : " … without an end"));
+  const answers = figures.map(({ answer, stopped }) => firstTokens(answer || "nothing") + (stopped ? "" : " without an end"));
   part("figures").replaceChildren(
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "after " + figures[0].steps + " steps"),
       ...SIDES.map((side) => make("th", { scope: "col", class: "number" }, LETTER[side] + "  " + side)))),
     make("tbody", {}, ...FIGURES.map(([label, name, write]) => row(label, figures.map((each) => write(each[name])), "number")),
-      row("writes for " + input, answers.map((text) => text.length > 60 ? text.slice(0, 60) + " …" : text), "number answer")));
+      row("writes for " + input, answers, "number answer")));
   setText(part("figures-note"), "Exact match is free-running, on 500 test inputs. The right answer to " + input + " is " + expected + ".");
 }
 
@@ -146,6 +154,7 @@ function showLesson() {
   setText(part("title"), lesson.title);
   setText(part("breaks"), lesson.broken);
   fillText("question", "Predict");
+  part("guess").value = guesses.get(lesson.name) ?? "";
   block = lesson.first_block in (lesson.sides?.right.attention ?? {}) ? lesson.first_block : lesson.blocks[0]?.block;
   showAnswer();
 }
@@ -174,6 +183,7 @@ part("reveal").addEventListener("click", () => {
   revealed.add(lesson.name);
   showAnswer();
 });
+part("guess").addEventListener("input", () => guesses.set(lesson.name, part("guess").value));
 part("train").addEventListener("click", () => trigger("train", { lesson: lesson.name }));
 showList();
 onLookChange(redraw);

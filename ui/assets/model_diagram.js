@@ -25,8 +25,10 @@ function show() {
     ? parameters.toLocaleString("en") + " parameters. Sizes are those of a batch of " + batch + " in training: batch × tokens × width; "
       + "of weights, batch × heads × tokens that look × tokens looked at. Press an attention to see its heads."
     : "No run yet: train one first.");
-  part("columns").replaceChildren(...columns.map(({ title, parts }) => make("div", {}, make("h3", {}, title),
-    ...parts.map((each) => make("div", { class: "part" }, line(each), ...each.inner.map(makeInner))))));
+  const isLookedAt = columns.some(({ parts }) => parts.some(({ inner }) => inner.some(({ block }) => block === "cross")));
+  part("columns").replaceChildren(...columns.map(({ title, parts }, at) => make("div", {}, make("h3", {}, title),
+    ...parts.map((each) => make("div", { class: "part" }, line(each), ...each.inner.map(makeInner))),
+    at === 0 ? make("p", { class: "memory quiet" }, "↳ " + (isLookedAt ? "looked at by every cross-attention" : "goes through the same layers, before the answer")) : null)));
 }
 
 show();

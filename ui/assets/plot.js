@@ -1,16 +1,18 @@
 // Drawing one line chart on a canvas: a plain function of its data, so that screen and PNG are the same.
 //
-// A plot is { lines, from, to, log, fixed, format, marks, cursor, selection, note, behind, above, margin }:
+// A plot is { lines, from, to, log, fixed, format, across, marks, cursor, selection, note, behind, above, margin }:
 //   lines      [{ label, steps, values, colour, width, alpha, dash, dots, marker }]; without a label, not in the legend;
 //              marker(context, x, y, colour) draws a line's dots in a shape of its own
 //   from, to   the steps at the left and right edge
 //   fixed      [low, high] of the vertical axis, or null: fitted to what is seen
-//   format     how a value is written at the vertical axis
+//   format     how a value is written at the vertical axis;  across: what the horizontal axis counts, written under it
 //   marks      [{ step, label }] short labelled ticks;  cursor: a step or null
 //   selection  [step, step] while the visitor drags;  note: text in an empty chart
 //   behind, above  draw(context, area, toX, toY, theme) before the lines and after them;  margin: room on the right
 
 // ---- axes ----
+
+const ACROSS = 16; // pixels for the name of the horizontal axis
 
 /** Round values between low and high, about `count` of them. */
 function linearTicks(low, high, count) {
@@ -195,6 +197,7 @@ function drawAxes(context, plot, area, toX, toY, ticks, theme) {
   context.textAlign = "center";
   const steps = linearTicks(plot.from, plot.to, Math.max(2, (area.right - area.left) / 90));
   for (const tick of steps) context.fillText(tickText(tick), toX(tick), area.bottom + 12);
+  if (plot.across) context.fillText(plot.across, (area.left + area.right) / 2, area.bottom + 12 + ACROSS);
   context.textAlign = "left";
 }
 
@@ -212,7 +215,7 @@ function drawPlot(context, width, height, plot, theme) {
   const top = drawLegend(context, plot.lines, 0, width, theme);
   const overhang = context.measureText(tickText(plot.to)).width / 2 + 2; // the last step's label is centred on the edge
   const right = width - Math.max(12, overhang, plot.margin ?? 0);
-  const area = { left: labels + 10, right, top: top + 6, bottom: height - 22 };
+  const area = { left: labels + 10, right, top: top + 6, bottom: height - 22 - (plot.across ? ACROSS : 0) };
   const perStep = (area.right - area.left) / (plot.to - plot.from);
   const perValue = (area.bottom - area.top) / (scale(high) - scale(low));
   const toX = (step) => area.left + (step - plot.from) * perStep;

@@ -110,7 +110,7 @@ function plotFor(chart, cursor = null) {
       ...lookOf(place), label: series.letter, steps: series.at, values: series.mean,
     })),
     from, to, cursor,
-    log: chart.log, fixed: chart.fixed ?? null, format: chart.format, marks: [], margin: 26,
+    log: chart.log, fixed: chart.fixed ?? null, format: chart.format, across: chart.across, marks: [], margin: 26,
     note: places.length ? "" : "no figures",
   };
   plot.behind = (context, area, toX, toY, theme) => {
