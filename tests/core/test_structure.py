@@ -29,7 +29,7 @@ LAYERS = (
     ("decoding", "optim", "schedules", "divergence", "run_folder"),
     ("models", "ngram", "parallel"),
     ("tasks",),
-    ("vocab", "config", "devices"),
+    ("vocab", "config", "devices", "muon"),
     ("task_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
     ("errors", "run_queue", "bug_names"),
