@@ -71,6 +71,8 @@ def _row(task: Task, pairs: Batch, decoded: Decoded, row: int) -> dict:
     source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
     reference = task.tgt_vocab.decode(until_eos(pairs.tgt_out[row].tolist()))
     output = task.tgt_vocab.decode(until_eos(decoded.tokens[row].tolist()))
+    if output != reference and output in task.references(source):
+        reference = output  # another right answer
     stopped = bool(decoded.stopped[row])
     kind = kind_of(output, reference, stopped=stopped)
     return {

@@ -8,6 +8,7 @@ from core.sections import Section
 
 MIN_DISTINCT_SEQUENCES = 1_000
 LINES = 5_000  # of the text, at least, however short they are cut; a test holds it
+DICTIONARY_WORDS = 88_000  # of at most 8 letters and phones, at least, in the dictionary of pronunciations
 LONGEST_PROMPT = 12  # characters of a text's line that may be given, the rest to be written
 # Tokens in the longest number of one, two and three digits; "thousand" is one more. A test holds them.
 LONGEST_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
@@ -241,6 +242,47 @@ class TextConfig(Section):
         return f"write verses of the Bible, Job to Lamentations, up to {self.max_length} characters"
 
 
+class PronunciationsConfig(Section):
+    """Words of the CMU Pronouncing Dictionary, to be pronounced."""
+
+    one_vocabulary: ClassVar[bool] = False
+    size_field: ClassVar[str] = "max_length"
+
+    family: Literal["pronunciations"] = "pronunciations"
+    max_length: Annotated[int, Field(ge=8, le=28, description="letters of a word, and phones, at most")] = 20
+    stress: Annotated[bool, Field(description="tell stressed vowels from others: 69 phones instead of 39")] = False
+    split_seed: Annotated[
+        int, Field(ge=0, le=2**31 - 1, description="of the division into training, validation and test words")
+    ] = 0
+
+    @property
+    def num_distinct(self) -> int:
+        """How many different words there are, at least."""
+        return DICTIONARY_WORDS
+
+    @property
+    def longest_source(self) -> int:
+        """Letters in the longest word."""
+        return self.max_length
+
+    @property
+    def longest_answer(self) -> int:
+        """Phones in the longest pronunciation."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """The task in a few words."""
+        return f"pronounce English words of up to {self.max_length} letters" + (", with stress" if self.stress else "")
+
+
 TaskConfig = (
-    DigitsConfig | NumbersConfig | WordsConfig | AdditionConfig | PatternsConfig | NumberWordsConfig | TextConfig
+    DigitsConfig
+    | NumbersConfig
+    | WordsConfig
+    | AdditionConfig
+    | PatternsConfig
+    | NumberWordsConfig
+    | TextConfig
+    | PronunciationsConfig
 )

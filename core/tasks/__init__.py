@@ -5,6 +5,7 @@ from core.task_sections import (
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
+    PronunciationsConfig,
     TaskConfig,
     TextConfig,
     WordsConfig,
@@ -15,6 +16,7 @@ from core.tasks.digits import Digits
 from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
 from core.tasks.patterns import Patterns
+from core.tasks.pronunciations import Pronunciations
 from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
 from core.tasks.text import Text
 from core.tasks.words import Words
@@ -41,6 +43,8 @@ def build_task(config: TaskConfig) -> Task:
     if isinstance(config, NumberWordsConfig):
         lengths = {"longest_source": config.longest_source, "longest_answer": config.longest_answer}
         return NumberWords(language=config.language, max_number=config.max_number, **lengths)
+    if isinstance(config, PronunciationsConfig):
+        return Pronunciations(**config.model_dump(exclude={"family"}))
     if isinstance(config, TextConfig):
         return Text(max_length=config.max_length, longest_prompt=config.longest_source)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}

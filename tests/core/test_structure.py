@@ -21,7 +21,7 @@ LAYERS = (
     ("recording", "estimate", "inspection", "description", "doctor", "flow"),
     ("replay",),
     ("history", "checkpoint", "figures"),
-    ("training", "bleu", "lengths", "knock_out"),
+    ("training", "bleu", "error_rates", "lengths", "knock_out"),
     ("bugs",),
     ("objective", "answers", "probes"),
     ("analysis",),
