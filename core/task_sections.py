@@ -4,11 +4,11 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.sections import Section
+from core.pair_sections import OwnPairsConfig, PronunciationsConfig
+from core.sections import TaskSection
 
 MIN_DISTINCT_SEQUENCES = 1_000
 LINES = 5_000  # of the text, at least, however short they are cut; a test holds it
-DICTIONARY_WORDS = 88_000  # of at most 8 letters and phones, at least, in the dictionary of pronunciations
 LONGEST_PROMPT = 12  # characters of a text's line that may be given, the rest to be written
 # Tokens in the longest number of one, two and three digits; "thousand" is one more. A test holds them.
 LONGEST_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
@@ -19,7 +19,7 @@ def span(low: int, high: int) -> str:
     return f"{low:,}–{high:,}" if low < high else f"{low:,}"
 
 
-class SequencesConfig(Section):
+class SequencesConfig(TaskSection):
     """What the tasks have in common whose answer is made of the input's symbols."""
 
     num_symbols: ClassVar[int]
@@ -98,7 +98,7 @@ class WordsConfig(SequencesConfig):
     ] = "unk"
 
 
-class AdditionConfig(Section):
+class AdditionConfig(TaskSection):
     """Sums of two whole numbers."""
 
     one_vocabulary: ClassVar[bool] = True
@@ -128,7 +128,7 @@ class AdditionConfig(Section):
         return f"add two numbers of up to {self.max_digits} digits"
 
 
-class PatternsConfig(Section):
+class PatternsConfig(TaskSection):
     """A repeated motif, to be continued."""
 
     num_symbols: ClassVar[int] = 10
@@ -177,7 +177,7 @@ class PatternsConfig(Section):
         return f"continue motifs of {span(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
 
 
-class NumberWordsConfig(Section):
+class NumberWordsConfig(TaskSection):
     """Numbers in English words, to be translated."""
 
     one_vocabulary: ClassVar[bool] = False
@@ -212,7 +212,7 @@ class NumberWordsConfig(Section):
         return longest[digits - 1] if digits <= 3 else longest[digits - 4] + 1 + longest[2]
 
 
-class TextConfig(Section):
+class TextConfig(TaskSection):
     """Lines of text, to be written character by character."""
 
     one_vocabulary: ClassVar[bool] = True
@@ -242,40 +242,6 @@ class TextConfig(Section):
         return f"write verses of the Bible, Job to Lamentations, up to {self.max_length} characters"
 
 
-class PronunciationsConfig(Section):
-    """Words of the CMU Pronouncing Dictionary, to be pronounced."""
-
-    one_vocabulary: ClassVar[bool] = False
-    size_field: ClassVar[str] = "max_length"
-
-    family: Literal["pronunciations"] = "pronunciations"
-    max_length: Annotated[int, Field(ge=8, le=28, description="letters of a word, and phones, at most")] = 20
-    stress: Annotated[bool, Field(description="tell stressed vowels from others: 69 phones instead of 39")] = False
-    split_seed: Annotated[
-        int, Field(ge=0, le=2**31 - 1, description="of the division into training, validation and test words")
-    ] = 0
-
-    @property
-    def num_distinct(self) -> int:
-        """How many different words there are, at least."""
-        return DICTIONARY_WORDS
-
-    @property
-    def longest_source(self) -> int:
-        """Letters in the longest word."""
-        return self.max_length
-
-    @property
-    def longest_answer(self) -> int:
-        """Phones in the longest pronunciation."""
-        return self.max_length
-
-    @property
-    def summary(self) -> str:
-        """The task in a few words."""
-        return f"pronounce English words of up to {self.max_length} letters" + (", with stress" if self.stress else "")
-
-
 TaskConfig = (
     DigitsConfig
     | NumbersConfig
@@ -285,4 +251,5 @@ TaskConfig = (
     | NumberWordsConfig
     | TextConfig
     | PronunciationsConfig
+    | OwnPairsConfig
 )

@@ -1,11 +1,11 @@
 """What there is to learn: one module a family of tasks."""
 
+from core.pair_sections import OwnPairsConfig, PronunciationsConfig
 from core.task_sections import (
     AdditionConfig,
     NumbersConfig,
     NumberWordsConfig,
     PatternsConfig,
-    PronunciationsConfig,
     TaskConfig,
     TextConfig,
     WordsConfig,
@@ -15,6 +15,7 @@ from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
 from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
+from core.tasks.own_pairs import Division, OwnPairs
 from core.tasks.patterns import Patterns
 from core.tasks.pronunciations import Pronunciations
 from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
@@ -45,6 +46,9 @@ def build_task(config: TaskConfig) -> Task:
         return NumberWords(language=config.language, max_number=config.max_number, **lengths)
     if isinstance(config, PronunciationsConfig):
         return Pronunciations(**config.model_dump(exclude={"family"}))
+    if isinstance(config, OwnPairsConfig):
+        division = Division(**config.model_dump(exclude={"family", "data", "num_sources"}))
+        return OwnPairs(data=config.data, division=division)
     if isinstance(config, TextConfig):
         return Text(max_length=config.max_length, longest_prompt=config.longest_source)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}

@@ -30,11 +30,18 @@ class Ragged:
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> "Ragged":
         """Gather sequences one by one, so that they need not all be there as lists at once."""
-        ids, ends = array("i"), array("q", [0])
-        for row in rows:
-            ids.extend(row)
-            ends.append(len(ids))
-        return cls(_tensor(ids, np.int32), _tensor(ends, np.int64))
+        return cls.of_both((row, ()) for row in rows)[0]
+
+    @classmethod
+    def of_both(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> tuple["Ragged", "Ragged"]:
+        """Gather both sides of pairs."""
+        made = [(array("i"), array("q", [0])) for _ in range(2)]
+        for pair in pairs:
+            for (ids, ends), row in zip(made, pair, strict=True):
+                ids.extend(row)
+                ends.append(len(ids))
+        one, other = (cls(tensor_of(ids), tensor_of(ends)) for ids, ends in made)
+        return one, other
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -162,5 +169,6 @@ def _mixed(keys: torch.Tensor, seed: int) -> torch.Tensor:
     return value ^ (value >> 31)
 
 
-def _tensor(numbers: array, kind: type) -> torch.Tensor:
-    return torch.from_numpy(np.frombuffer(numbers, dtype=kind).copy()) if numbers else torch.empty(0).to(torch.int32)
+def tensor_of(numbers: array) -> torch.Tensor:
+    """Return an array's numbers as a tensor of the same type."""
+    return torch.from_numpy(np.array(numbers, dtype=numbers.typecode))

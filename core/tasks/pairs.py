@@ -9,7 +9,9 @@ from core.tasks.splits import Split
 from core.tasks.task import Batch, Task
 from core.tasks.tokens import TokenKind, text_of, tokens_of
 from core.tasks.typed import check_length, check_not_empty
-from core.vocab import Vocab
+from core.vocab import UNK, Vocab
+
+_UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
 class Pairs(Task):
@@ -68,6 +70,10 @@ class Pairs(Task):
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
         return symbols
+
+    def typed(self, symbols: Sequence[str]) -> str:
+        """Write the tokens of a source as they were typed; for what is unknown, something else that is."""
+        return text_of([_UNKNOWN if token == UNK else token for token in symbols], self.kinds[0])
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
         """Return all right answers to a source that is among the pairs; none to another one."""

@@ -128,6 +128,10 @@ class Task(Protocol):
     def read(self, text: str) -> list[str]:
         """Split what a person typed into symbols; InputError says what is wrong with it."""
 
+    def typed(self, symbols: Sequence[str]) -> str:
+        """Write the symbols of an input so that ``read`` reads them."""
+        return " ".join(symbols)
+
     def answer(self, symbols: Sequence[str]) -> list[str]:
         """Return the right answer to an input."""
 

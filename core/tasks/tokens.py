@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 TokenKind = Literal["character", "word", "symbol"]
+KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
 

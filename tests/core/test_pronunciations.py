@@ -9,7 +9,7 @@ from core.config import load_preset
 from core.errors import InputError, LabError
 from core.inspection import inspect
 from core.models import build_model
-from core.task_sections import DICTIONARY_WORDS, PronunciationsConfig
+from core.pair_sections import DICTIONARY_WORDS, PronunciationsConfig
 from core.tasks import build_task, fixed_pairs, training_batches
 from core.tasks.pair_table import SPLITS
 from core.tasks.pronunciations import LETTERS, _dictionary, _table

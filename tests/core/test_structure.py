@@ -26,12 +26,14 @@ LAYERS = (
     ("objective", "answers", "probes"),
     ("analysis",),
     ("evaluation",),
-    ("decoding", "optim", "schedules", "divergence", "run_folder"),
+    ("decoding", "optim", "schedules", "divergence", "run_folder", "pair_files"),
     ("models", "ngram", "parallel"),
     ("tasks",),
     ("vocab", "config", "devices"),
-    ("task_sections", "optional", "tensor_file"),
+    ("task_sections",),
+    ("pair_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
+    ("kept_pairs",),
     ("errors", "run_queue", "bug_names"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
