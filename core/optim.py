@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 import torch
 
+from core.models.embeddings import Embedding
+from core.muon import Muon
 from core.sections import TrainingConfig
 
 
@@ -52,13 +54,37 @@ class Adam(torch.optim.Optimizer):
         parameter.addcdiv_(mean, mean_square.sqrt().add_(eps), value=-lr)
 
 
-def build_optimizer(config: TrainingConfig, parameters: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-    """Return the optimiser that a preset's ``training`` section names."""
+def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
+    """Return the optimiser that a preset's ``training`` section names, for all parameters of a model."""
+    parameters, lr = model.parameters(), config.learning_rate
     if config.optimizer == "adam-by-hand":
-        return Adam(parameters, lr=config.learning_rate)
+        return Adam(parameters, lr=lr)
     if config.optimizer == "adamw":
-        return torch.optim.AdamW(decay_groups(parameters, config.weight_decay), lr=config.learning_rate, fused=True)
-    return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+        return torch.optim.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
+    if config.optimizer == "muon":
+        return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.matrix_learning_rate)
+    return torch.optim.Adam(parameters, lr=lr, fused=True)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
+    """Set how far the next update goes: what ``learning_rate_at`` says, times what a group has of its own."""
+    for group in optimizer.param_groups:
+        group["lr"] = learning_rate * group.get("times", 1.0)
+
+
+def layer_matrices(model: torch.nn.Module) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
+    """Return the matrices that map vectors to vectors, and all other parameters.
+
+    The tables of the embeddings and the output, whose rows stand for tokens, are among the others.
+    """
+    of_tokens = {
+        parameter
+        for module in model.modules()
+        if isinstance(module, Embedding | torch.nn.Embedding) or module is getattr(model, "output", None)
+        for parameter in module.parameters()
+    }
+    matrices = [each for each in model.parameters() if each.ndim == 2 and each not in of_tokens]
+    return matrices, [each for each in model.parameters() if each.ndim != 2 or each in of_tokens]
 
 
 def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict]:

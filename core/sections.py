@@ -45,6 +45,9 @@ class BlocksConfig(Section):
         Literal["none", "output", "all"],
         Field(description="what shares its weights: nothing, output and target embedding, or source embedding too"),
     ] = "none"
+    embedding_gain: Annotated[
+        float, Field(gt=0, le=10, description="how large token embeddings begin, beside the positions added to them")
+    ] = 1.0
 
     @model_validator(mode="after")
     def _widths_fit(self) -> "BlocksConfig":
@@ -105,13 +108,16 @@ class TrainingConfig(Section):
         bool, Field(description="batches of sequences of like lengths, with less padding to compute")
     ] = False
     optimizer: Annotated[
-        Literal["adam", "adamw", "adam-by-hand"],
-        Field(description="Adam, with decoupled weight decay (adamw) or without, or the one written out here"),
+        Literal["adam", "adamw", "adam-by-hand", "muon"],
+        Field(description="Adam, with decoupled weight decay (adamw), or written out here; Muon for layers' matrices"),
     ] = "adam"
     weight_decay: Annotated[
         float, Field(ge=0, le=1, description="adamw: share of every matrix taken off at each update, × learning rate")
     ] = 0.0
     learning_rate: Annotated[float, Field(gt=0, le=1, description="highest learning rate")] = 0.003
+    matrix_learning_rate: Annotated[
+        float, Field(ge=0, le=1, description="muon: the same for the layers' matrices; all else has learning_rate")
+    ] = 0.0
     schedule: Annotated[
         Literal["linear", "constant", "inverse-sqrt", "cosine", "one-cycle"],
         Field(description="after the warm-up: fall to zero in a line or a cosine, by 1/√step, or stay; or one cycle"),
@@ -166,5 +172,18 @@ class TrainingConfig(Section):
             raise ValueError(
                 f"training.weight_decay={self.weight_decay} must be 0 with training.optimizer={self.optimizer!r}, "
                 "which ignores it; 'adamw' does not"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _matrices_have_an_optimizer(self) -> "TrainingConfig":
+        if self.optimizer == "muon" and not self.matrix_learning_rate:
+            raise ValueError(
+                "training.matrix_learning_rate=0.0 must be above 0 with training.optimizer='muon', such as 0.02"
+            )
+        if self.matrix_learning_rate and self.optimizer != "muon":
+            raise ValueError(
+                f"training.matrix_learning_rate={self.matrix_learning_rate} must be 0 with "
+                f"training.optimizer={self.optimizer!r}, which ignores it; 'muon' does not"
             )
         return self

@@ -17,7 +17,7 @@ from core.divergence import first_not_finite
 from core.evaluation import Evaluation, evaluate
 from core.models import Seq2Seq, build_model
 from core.objective import training_loss
-from core.optim import build_optimizer, clip_gradients
+from core.optim import build_optimizer, clip_gradients, set_learning_rate
 from core.parallel import LostWorkerError, Workers
 from core.probes import Probes, Snapshot, is_kept
 from core.schedules import learning_rate_at, teacher_forcing_at
@@ -122,7 +122,7 @@ def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
     preset = preset.model_copy(update={"training": bug.on_training(preset.training)})
     task = bug.on_task(build_task(preset.task))
     model = bug.on_model(build_model(preset.model, task, generator))
-    optimizer = build_optimizer(preset.training, model.parameters())
+    optimizer = build_optimizer(preset.training, model)
     return TrainingState(preset, task, model, optimizer, generator, objective=bug.on_objective(training_loss))
 
 
@@ -181,8 +181,7 @@ def _update(state: TrainingState, batches: FreshBatches | Epochs) -> StepEvent |
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         return _diverged(state, parts, before, loss, gradient_norm)
     learning_rate = learning_rate_at(step, config)
-    for group in state.optimizer.param_groups:
-        group["lr"] = learning_rate
+    set_learning_rate(state.optimizer, learning_rate)
     state.optimizer.step()
     seconds = time.perf_counter() - started
     state.step = step

@@ -24,7 +24,8 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
     """
     model = _assemble(config, task, generator)
     on_cpu = generator.device.type == "cpu"
-    initialise(model, generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed()))
+    drawn_from = generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed())
+    initialise(model, drawn_from, embedding_gain=getattr(config, "embedding_gain", 1.0))
     return model.to(generator.device)
 
 

@@ -6,13 +6,13 @@ from torch import nn
 from core.models.embeddings import Embedding
 
 
-def initialise(model: nn.Module, generator: torch.Generator) -> None:
+def initialise(model: nn.Module, generator: torch.Generator, *, embedding_gain: float = 1.0) -> None:
     """Set every parameter anew, in place.
 
-    Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have variance 1 / d_model,
-    so that after the scaling by √d_model they are as large as the positions added to them; learned positions begin
-    as large as the sines they replace. Recurrent matrices are orthogonal, each gate's by itself, so that states
-    neither fade nor explode over many steps.
+    Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have deviation gain / √d_model, so
+    that with a gain of 1, after the scaling by √d_model, they are as large as the positions added to them; learned
+    positions begin as large as the sines they replace. Recurrent matrices are orthogonal, each gate's by itself, so
+    that states neither fade nor explode over many steps.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -25,7 +25,7 @@ def initialise(model: nn.Module, generator: torch.Generator) -> None:
         elif isinstance(module, Embedding) and isinstance(module.positions, nn.Parameter):
             nn.init.normal_(module.positions, std=0.5**0.5, generator=generator)
         elif isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5, generator=generator)
+            nn.init.normal_(module.weight, std=embedding_gain * module.embedding_dim**-0.5, generator=generator)
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)

@@ -33,6 +33,7 @@ OPTIONS = {
     "fresh by length": {"training.group_by_length": True, "training.accumulate": 2},
     "own choices": {"training.teacher_forcing": 0.5, "training.label_smoothing": 0.1},
     "by hand": {"training.optimizer": "adam-by-hand"},
+    "muon": {"training.optimizer": "muon", "training.matrix_learning_rate": 0.02},
     "decay": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
 }
 FAMILIES = ["transformer", "transformer, alibi", "transformer, tied", "decoder-only", "gru"]

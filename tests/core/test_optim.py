@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from core.config import ConfigError
 from core.evaluation import sequence_loss
+from core.muon import Muon
 from core.optim import Adam, build_optimizer, clip_gradients
 from core.sections import TrainingConfig
 from core.training import StepEvent, new_state, train
@@ -97,9 +98,11 @@ def test_adam_leaves_parameters_without_a_gradient_alone_and_keeps_nothing_but_t
 
 
 def test_the_preset_names_the_optimiser():
-    assert type(build_optimizer(config(), parameters([1.0]))) is torch.optim.Adam
-    assert type(build_optimizer(config(optimizer="adamw"), parameters([1.0]))) is torch.optim.AdamW
-    by_hand = build_optimizer(config(optimizer="adam-by-hand"), parameters([1.0]))
+    model = torch.nn.Linear(1, 1)
+    assert type(build_optimizer(config(), model)) is torch.optim.Adam
+    assert type(build_optimizer(config(optimizer="adamw"), model)) is torch.optim.AdamW
+    assert type(build_optimizer(config(optimizer="muon", matrix_learning_rate=0.02), model)) is Muon
+    by_hand = build_optimizer(config(optimizer="adam-by-hand"), model)
     assert type(by_hand) is Adam
     assert by_hand.param_groups[0]["lr"] == 0.8
 
@@ -122,7 +125,7 @@ def test_weight_decay_falls_on_matrices_and_leaves_biases_and_norms_alone(tiny, 
 def test_decay_takes_its_share_off_the_weights_whatever_the_gradient():
     settings = config(optimizer="adamw", weight_decay=0.1, warmup_steps=0)
     matrix, bias = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
-    optimizer = build_optimizer(settings, [matrix, bias])
+    optimizer = build_optimizer(settings, torch.nn.ParameterList([matrix, bias]))
     for parameter in (matrix, bias):
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()

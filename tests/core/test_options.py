@@ -12,6 +12,7 @@ from tests.core.test_training import assert_same, essence, order
 
 OPTIONS = {
     "adamw": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
+    "muon": {"training.optimizer": "muon", "training.matrix_learning_rate": 0.02},
     "accumulated": {"training.accumulate": 3},
     "accumulated epochs": {"training.accumulate": 3, "training.training_sequences": 20},
     "fresh by length": {"training.group_by_length": True},
@@ -37,7 +38,12 @@ OPTIONS = {
     },
 }
 
-ALWAYS = ("all at once", "scheduled sampling", "epochs by length")  # the others are a sweep, run by its own command
+ALWAYS = (
+    "all at once",
+    "muon",
+    "scheduled sampling",
+    "epochs by length",
+)  # the others are a sweep, run by its own command
 EVERY_OPTION = pytest.mark.parametrize(
     "options",
     [

@@ -21,11 +21,12 @@ OPTIONS = {
     "fresh-by-length": {"training.group_by_length": True},
     "epochs": {"training.training_sequences": 20, "training.batch_size": 7, "training.label_smoothing": 0.1},
     "epochs-by-length": {"training.training_sequences": 20, "training.group_by_length": True},
+    "muon": {"training.optimizer": "muon", "training.matrix_learning_rate": 0.02},
     "accumulated": {"training.accumulate": 3, "training.batch_size": 5, "training.max_gradient_norm": 0.1},
 }
 ALIKE = {
     "transformer": tuple(OPTIONS),
-    "gru": ("fresh", "epochs-by-length", "accumulated"),
+    "gru": ("fresh", "epochs-by-length", "muon", "accumulated"),
     "decoder-only": ("fresh-by-length",),
 }
 FAMILY_OF = {f"{family}-{option}": family for family, options in ALIKE.items() for option in options}

@@ -29,7 +29,7 @@ LAYERS = (
     ("decoding", "optim", "schedules", "divergence", "run_folder", "pair_files"),
     ("models", "ngram", "parallel"),
     ("tasks",),
-    ("vocab", "config", "devices"),
+    ("vocab", "config", "devices", "muon"),
     ("task_sections",),
     ("pair_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
