@@ -144,6 +144,21 @@ def _parser() -> argparse.ArgumentParser:
     taken.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
     _add_json(taken)
 
+    data = commands.add_parser("data", help="look at your own pairs in a file, and make a preset that learns them")
+    data.add_argument("file", type=Path, metavar="FILE", help="pairs: .tsv, .csv or .jsonl; or sources, a line each")
+    data.add_argument("--targets", type=Path, metavar="FILE", help="the answers, a line each, to the lines of FILE")
+    data.add_argument("--test", type=Path, metavar="FILE", help="pairs for the test, of which none is learned from")
+    data.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="of the files (default: by their names)")
+    data.add_argument(
+        "--tokens",
+        default="character",
+        metavar="KIND[,KIND]",
+        help='of both sides, or of source and answer: "character", "word" or "symbol", what stands between spaces',
+    )
+    data.add_argument("--name", default="own-data", help="of the preset (default: own-data)")
+    data.add_argument("--out", type=Path, metavar="FILE.yaml", help="for the preset (default: by the name of FILE)")
+    _add_json(data)
+
     presets = commands.add_parser("presets", help="list the presets")
     _add_json(presets)
     return parser

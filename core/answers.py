@@ -23,6 +23,7 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
         A row a pair, in their order, indexed by ``sequence``, with the columns
 
         - ``input``, ``output``, ``reference``: lists of tokens without BOS and EOS; ``length``: tokens of the input;
+          ``typed``: the input as text;
         - ``stopped``: whether EOS ended the answer; ``kind``: of ``failures.KINDS``; ``is_exact``;
         - ``tokens``: of the reference, its EOS included;
         - ``right``: how many of them the free-running answer has at their very places, and ``right_fed``: how many are
@@ -71,10 +72,13 @@ def _row(task: Task, pairs: Batch, decoded: Decoded, row: int) -> dict:
     source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
     reference = task.tgt_vocab.decode(until_eos(pairs.tgt_out[row].tolist()))
     output = task.tgt_vocab.decode(until_eos(decoded.tokens[row].tolist()))
+    if output != reference and output in task.references(source):
+        reference = output  # another right answer
     stopped = bool(decoded.stopped[row])
     kind = kind_of(output, reference, stopped=stopped)
     return {
         "input": source,
+        "typed": task.typed(source),
         "output": output,
         "reference": reference,
         "length": len(source),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from core import bounded_yaml
+from core import bounded_yaml, kept_pairs
 from core.bug_names import BUG_FACTS, BugName
 from core.errors import LabError
 from core.sections import ModelConfig, Section, TrainingConfig
@@ -194,7 +194,10 @@ def load_preset_file(path: Path) -> Preset:
         ConfigError: the file cannot be read or does not hold a valid preset.
     """
     try:
-        return read_preset(path.read_bytes(), name=_name_from(path.stem))
+        preset = read_preset(path.read_bytes(), name=_name_from(path.stem))
+        if data := preset.task.own_data:
+            kept_pairs.remember(data, kept_pairs.beside(path.absolute()))
+        return preset
     except OSError as error:
         raise ConfigError([("preset", f"preset={_short(str(path))} cannot be read: {error.strerror}")]) from error
 

@@ -7,6 +7,7 @@ import torch
 
 from core.analysis import HeadScore, frame_labels, score_decoded, step_labels
 from core.decoding import GREEDY, BeamNode, Decoded, Strategy, decode
+from core.error_rates import nearest
 from core.errors import InputError
 from core.evaluation import log_prob_of
 from core.models import AttentionMaps, Seq2Seq
@@ -65,7 +66,7 @@ class Inspection:
     Attributes:
         symbols: the input as the model reads it: a word that is not known is UNK.
         output: the answer's symbols, EOS left out.
-        expected: the right answer; None where many are as good.
+        expected: the right answer, the one most like the output where there are several; None where none is known.
         stopped: whether the model ended by EOS rather than by running out of positions.
         steps: one a produced token, EOS included.
         maps: attention of this decode, batch of one; rows are the steps.
@@ -166,7 +167,7 @@ def inspect(
         tree=_tree(task, decoded),
         symbols=symbols,
         output=_without_end(tokens),
-        expected=None if task.open_ended else task.answer(symbols),
+        expected=_nearest(_without_end(tokens), task.references(symbols)),
         stopped=stopped,
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps,
@@ -219,6 +220,11 @@ def _tree(task: Task, decoded: Decoded) -> tuple[Branch, ...]:
     """Name the tokens in the beam search of a batch of one."""
     nodes = decoded.search.tree(0) if decoded.search else ()
     return tuple(Branch(task.tgt_vocab.tokens[node.token], node) for node in nodes)
+
+
+def _nearest(output: list[str], references: list[list[str]]) -> list[str] | None:
+    """Return the right answer that takes the fewest edits; None where none is known."""
+    return nearest(output, references)[1] if references else None
 
 
 def _without_end(tokens: list[str]) -> list[str]:

@@ -7,6 +7,7 @@ best.safetensors     the weights with the lowest validation loss, and the preset
 last.safetensors     everything needed to continue
 best.previous.safetensors, last.previous.safetensors
                      those before; used where the newer one is damaged
+pairs.tsv            the pairs it learns, where somebody brought them (``core.pair_files``)
 replay.safetensors   attention of fixed inputs over the training (``Replay``)
 knock_out.json       exact match without each head, measured before (``core.knock_out``)
 report/              what ``python -m core report`` wrote
@@ -32,6 +33,7 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from core import kept_pairs
 from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset
 from core.errors import LabError
 from core.files import is_older, sweep_temporaries, sync_folder, write_atomically
@@ -101,6 +103,7 @@ class RunFolder:
 
         Raises:
             RunError: there is a run of that name.
+            InputError: the pairs of its task, which it is to keep, are not here.
         """
         folder = cls(root, name or free_name(root))
         if folder.path.exists():
@@ -109,6 +112,8 @@ class RunFolder:
         draft = root / f".{folder.name}.{secrets.token_hex(4)}.new"
         info = RunInfo(status=status).model_dump_json(indent=1)
         files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
+        if data := preset.task.own_data:
+            files[kept_pairs.FILE] = kept_pairs.path_of(data).read_bytes()
         draft.mkdir()
         try:
             for file, content in (files | dict(contents)).items():
@@ -117,6 +122,7 @@ class RunFolder:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         sync_folder(root)
+        folder._remember_pairs(preset)
         return folder
 
     @property
@@ -164,11 +170,13 @@ class RunFolder:
             RunError: there is no such run, or its preset is damaged.
         """
         try:
-            return read_preset((self.path / "preset.yaml").read_bytes(), name=self.name)
+            preset = read_preset((self.path / "preset.yaml").read_bytes(), name=self.name)
         except OSError as error:
             raise RunError(f"run={self.name!r}: there is no such run") from error
         except ConfigError as error:
             raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
+        self._remember_pairs(preset)
+        return preset
 
     def info(self) -> RunInfo:
         """Read the run's status and figures, with its true status.
@@ -211,6 +219,11 @@ class RunFolder:
             raise RunError(f"run={self.name!r} is being trained already") from error
         sweep_temporaries(self.path, names=self._written_under_lock())
         return lock
+
+    def _remember_pairs(self, preset: Preset) -> None:
+        """Say where the pairs are that somebody brought for the run, if it has any."""
+        if data := preset.task.own_data:
+            kept_pairs.remember(data, self.path.absolute() / kept_pairs.FILE)
 
     def _take(self, draft: Path) -> None:
         """Make a draft the run, unless somebody else was quicker."""

@@ -4,11 +4,22 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+FIXED = "fixed"  # on a field: it comes with the preset and is nothing to choose
+
 
 class Section(BaseModel):
     """Base of every section: immutable, exact types, no unknown keys, only finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class TaskSection(Section):
+    """Base of every section that says what is learned."""
+
+    @property
+    def own_data(self) -> str:
+        """SHA-256 of the pairs that somebody brought for it, or ""."""
+        return ""
 
 
 class BlocksConfig(Section):

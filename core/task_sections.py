@@ -4,7 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.sections import Section
+from core.pair_sections import OwnPairsConfig, PronunciationsConfig
+from core.sections import TaskSection
 
 MIN_DISTINCT_SEQUENCES = 1_000
 LINES = 5_000  # of the text, at least, however short they are cut; a test holds it
@@ -18,7 +19,7 @@ def span(low: int, high: int) -> str:
     return f"{low:,}–{high:,}" if low < high else f"{low:,}"
 
 
-class SequencesConfig(Section):
+class SequencesConfig(TaskSection):
     """What the tasks have in common whose answer is made of the input's symbols."""
 
     num_symbols: ClassVar[int]
@@ -97,7 +98,7 @@ class WordsConfig(SequencesConfig):
     ] = "unk"
 
 
-class AdditionConfig(Section):
+class AdditionConfig(TaskSection):
     """Sums of two whole numbers."""
 
     one_vocabulary: ClassVar[bool] = True
@@ -127,7 +128,7 @@ class AdditionConfig(Section):
         return f"add two numbers of up to {self.max_digits} digits"
 
 
-class PatternsConfig(Section):
+class PatternsConfig(TaskSection):
     """A repeated motif, to be continued."""
 
     num_symbols: ClassVar[int] = 10
@@ -176,7 +177,7 @@ class PatternsConfig(Section):
         return f"continue motifs of {span(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
 
 
-class NumberWordsConfig(Section):
+class NumberWordsConfig(TaskSection):
     """Numbers in English words, to be translated."""
 
     one_vocabulary: ClassVar[bool] = False
@@ -211,7 +212,7 @@ class NumberWordsConfig(Section):
         return longest[digits - 1] if digits <= 3 else longest[digits - 4] + 1 + longest[2]
 
 
-class TextConfig(Section):
+class TextConfig(TaskSection):
     """Lines of text, to be written character by character."""
 
     one_vocabulary: ClassVar[bool] = True
@@ -242,5 +243,13 @@ class TextConfig(Section):
 
 
 TaskConfig = (
-    DigitsConfig | NumbersConfig | WordsConfig | AdditionConfig | PatternsConfig | NumberWordsConfig | TextConfig
+    DigitsConfig
+    | NumbersConfig
+    | WordsConfig
+    | AdditionConfig
+    | PatternsConfig
+    | NumberWordsConfig
+    | TextConfig
+    | PronunciationsConfig
+    | OwnPairsConfig
 )

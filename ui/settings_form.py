@@ -10,6 +10,7 @@ from gradio.components import Component
 from pydantic.fields import FieldInfo
 
 from core.config import SECTIONS, ConfigError, Preset, section_classes
+from core.sections import FIXED
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,16 @@ class Setting:
 
 
 def all_settings() -> list[Setting]:
-    """Return everything that can be changed in any preset, section by section; a choice of one is no choice."""
+    """Return everything that can be changed in any preset, section by section.
+
+    A choice of one is no choice, and what a preset brings with its data is none.
+    """
     return [
         Setting(f"{section}.{name}", _family(kind), info.annotation, hint_of_field(info))
         for section in SECTIONS
         for kind in section_classes(section)
         for name, info in kind.model_fields.items()
-        if len(get_args(info.annotation)) != 1
+        if len(get_args(info.annotation)) != 1 and FIXED not in info.metadata
     ]
 
 

@@ -8,6 +8,7 @@ from core.analysis import HeadScore, best_of_layer
 from core.bleu import Bleu, bleu_of
 from core.commands.strategy_options import strategy_in_words, strategy_of
 from core.decoding import GREEDY, Strategy
+from core.error_rates import ErrorRates, error_rates_of
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
 from core.models import count_parameters
@@ -33,10 +34,13 @@ def run(options: argparse.Namespace) -> int:
     alone = exact_match_alone(published.model, pairs, strategy=strategy)
     scores = measure(published.model, published.task, pairs[:SCORED_SEQUENCES]).head_scores()
     bleu = bleu_of(published.model, published.task, pairs)
+    rates = error_rates_of(published.model, published.task, pairs, strategy=strategy)
     _print(published, evaluation, alone, scores, bleu, strategy)
+    if rates:
+        _print_rates(rates)
     if options.json:
         said = _as_json(published, evaluation, alone, scores, bleu, seconds)
-        print(json.dumps(said | {"strategy": strategy.model_dump()}))
+        print(json.dumps(said | {"error_rates": _rates_as_json(rates), "strategy": strategy.model_dump()}))
     return 0
 
 
@@ -72,6 +76,18 @@ def _print(
             f"attention over the input, last layer: head {best.head} puts {best.share:.1%} of it on the true token "
             f"(uniform attention: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of steps"
         )
+
+
+def _print_rates(rates: ErrorRates) -> None:
+    of_answers, of_tokens = rates.names
+    print(f"{of_answers:15} {rates.answers:9.2%}  of the same, answered by none of their references")
+    print(f"{of_tokens:15} {rates.tokens:9.2%}  edits to the nearest reference, per token of it")
+
+
+def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:
+    return rates and {
+        name: round(rate, 6) for name, rate in zip(rates.names, (rates.answers, rates.tokens), strict=True)
+    }
 
 
 def _as_json(

@@ -136,6 +136,7 @@ def _example(row: Any) -> dict[str, Any]:
     place = first_wrong_place(row.output, row.reference)
     return {
         "input": row.input,
+        "typed": row.typed,
         "output": row.output,
         "expected": row.reference,
         "stopped": row.stopped,

@@ -76,7 +76,7 @@ def write_report(runs: Runs, name: str, *, sequences: int) -> Report:
     subject = Subject(published, runs.info(name), training.train_loss)
     history = runs.history(name)
     measured = measure(published.model, published.task, fixed_pairs(published.task, sequences, split="test"))
-    example = inspect(published.model, published.task, " ".join(_middling_input(measured)))
+    example = inspect(published.model, published.task, published.task.typed(_middling_input(measured)))
     head = best_head(measured)
     curve = length_curve(published.model, published.task)
     pictures = draw(history, curve, example, head)

@@ -1,5 +1,6 @@
 """What there is to learn: one module a family of tasks."""
 
+from core.pair_sections import OwnPairsConfig, PronunciationsConfig
 from core.task_sections import (
     AdditionConfig,
     NumbersConfig,
@@ -14,7 +15,9 @@ from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
 from core.tasks.digits import Digits
 from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
+from core.tasks.own_pairs import Division, OwnPairs
 from core.tasks.patterns import Patterns
+from core.tasks.pronunciations import Pronunciations
 from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
 from core.tasks.text import Text
 from core.tasks.words import Words
@@ -41,6 +44,11 @@ def build_task(config: TaskConfig) -> Task:
     if isinstance(config, NumberWordsConfig):
         lengths = {"longest_source": config.longest_source, "longest_answer": config.longest_answer}
         return NumberWords(language=config.language, max_number=config.max_number, **lengths)
+    if isinstance(config, PronunciationsConfig):
+        return Pronunciations(**config.model_dump(exclude={"family"}))
+    if isinstance(config, OwnPairsConfig):
+        division = Division(**config.model_dump(exclude={"family", "data", "num_sources"}))
+        return OwnPairs(data=config.data, division=division)
     if isinstance(config, TextConfig):
         return Text(max_length=config.max_length, longest_prompt=config.longest_source)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}

@@ -3,7 +3,7 @@
 import torch
 
 from core.tasks.splits import Split
-from core.tasks.task import Batch, Task, sample_distinct
+from core.tasks.task import Batch, ManyPairs, Task, sample_distinct
 
 DATA_SEED = 42  # one training, validation and test set of a task for all runs, so that runs can be compared
 _EPOCH_STRIDE = 1_000_003
@@ -16,6 +16,8 @@ def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") ->
     There are fewer where the split holds fewer different sequences.
     """
     generator = torch.Generator().manual_seed(DATA_SEED)  # on the CPU: every kind of device draws other numbers
+    if (pairs := task.all_pairs(split)) is not None:
+        return pairs[torch.randperm(len(pairs), generator=generator)[:count]].to(device)
     return sample_distinct(task, count, split=split, generator=generator).to(device)
 
 
@@ -46,13 +48,14 @@ class Epochs:
     The order of an epoch depends on the seed and the epoch's number only, so a resumed run goes on where it was.
 
     Args:
-        pairs: the set.
+        pairs: the set, as a batch or as something that makes batches of its rows.
         seed: of the orders.
         group_by_length: put sequences of like lengths into a batch, and trim the PAD that they share.
     """
 
-    def __init__(self, pairs: Batch, batch_size: int, *, seed: int, group_by_length: bool = False) -> None:
+    def __init__(self, pairs: Batch | ManyPairs, batch_size: int, *, seed: int, group_by_length: bool = False) -> None:
         self.pairs, self.batch_size, self.seed = pairs, batch_size, seed
+        self.device = pairs.device
         self.lengths = pairs.lengths().cpu() if group_by_length else None
         self._orders: dict[int, torch.Tensor] = {}
 
@@ -75,7 +78,7 @@ class Epochs:
             order = torch.randperm(len(self.pairs), generator=generator)
             if self.lengths is not None:
                 order = self._grouped(order, epoch, generator)
-            order = order.to(self.pairs.src.device)
+            order = order.to(self.device)
             self._orders = {known: rows for known, rows in self._orders.items() if known == epoch - 1} | {epoch: order}
         return self._orders[epoch]
 
@@ -104,10 +107,14 @@ def training_batches(
     """Return what a run trains on.
 
     Args:
-        sequences: size of the fixed set; 0 draws fresh sequences for every batch.
+        sequences: size of the fixed set; 0 draws fresh sequences for every batch or, where the task is a list of pairs,
+            takes all of them.
         seed: of the order in which a fixed set is gone through.
         group_by_length: make batches of sequences of like lengths.
     """
+    everything = None if sequences else task.all_pairs("train")
+    if everything is not None:
+        return Epochs(everything.to(device), batch_size, seed=seed, group_by_length=group_by_length)
     if not sequences:
         return FreshBatches(task, batch_size, group_by_length=group_by_length)
     pairs = fixed_pairs(task, sequences, split="train", device=device)

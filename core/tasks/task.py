@@ -36,6 +36,11 @@ class Batch:
         """(B, T) int64: what it must produce, one place ahead of ``tgt_in``, EOS last."""
         return self.tgt[:, 1:]
 
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self.src.device
+
     def __len__(self) -> int:
         return self.src.shape[0]
 
@@ -56,6 +61,24 @@ class Batch:
         return replace(self, src=src, tgt=tgt)
 
 
+class ManyPairs(Protocol):
+    """Pairs, perhaps too many to be one ``Batch``, of which batches can be made."""
+
+    device: torch.device
+
+    def __len__(self) -> int:
+        """Count them."""
+
+    def __getitem__(self, rows: torch.Tensor) -> Batch:
+        """Return those at some places (B,) int64."""
+
+    def to(self, device: torch.device | str) -> "ManyPairs":
+        """Return the same pairs, to be made on a device."""
+
+    def lengths(self) -> torch.Tensor:
+        """Return how many tokens each pair has that are not PAD, both sides together, (N,) int64."""
+
+
 class Task(Protocol):
     """A family of sequence pairs; ``core.tasks`` holds one implementation a module.
 
@@ -66,6 +89,8 @@ class Task(Protocol):
             where BLEU says nothing.
         open_ended: whether many answers are as good, so that whether one is exactly the reference says nothing.
         length_unit: what an input's length counts.
+        rate_names: what to call the shares of answers and of tokens that are wrong, where inputs may have several right
+            answers (``core.error_rates``); None where exact match says it all.
     """
 
     src_vocab: Vocab
@@ -76,6 +101,7 @@ class Task(Protocol):
     bleu_tokenizer: str | None = None
     open_ended: bool = False
     length_unit: str = "symbols in the input"
+    rate_names: tuple[str, str] | None = None
 
     @property
     def trained_lengths(self) -> range:
@@ -102,8 +128,20 @@ class Task(Protocol):
     def read(self, text: str) -> list[str]:
         """Split what a person typed into symbols; InputError says what is wrong with it."""
 
+    def typed(self, symbols: Sequence[str]) -> str:
+        """Write the symbols of an input so that ``read`` reads them."""
+        return " ".join(symbols)
+
     def answer(self, symbols: Sequence[str]) -> list[str]:
         """Return the right answer to an input."""
+
+    def references(self, symbols: Sequence[str]) -> list[list[str]]:
+        """Return all answers that are right; [] where none is known."""
+        return [] if self.open_ended else [self.answer(symbols)]
+
+    def all_pairs(self, split: Split) -> "ManyPairs | None":
+        """Return every pair of a split, where the task is a list of pairs; None where pairs are drawn without end."""
+        return None
 
     def alignment(self, symbols: Sequence[str]) -> list[int]:
         """Return, for each symbol of the answer, the index of the input symbol it comes from.

@@ -17,7 +17,7 @@ function makeExample(example) {
   const end = example.stopped ? "<EOS>" : "…";
   return make("li", {}, make("button", {
     type: "button", class: "example",
-    onclick: () => trigger("look", { run, text: example.input.join(" "), step: example.place }),
+    onclick: () => trigger("look", { run, text: example.typed, step: example.place }),
   },
   make("span", { class: "tokens" }, example.input.map(visibleToken).join(" ")),
   make("span", {}, "→\u00a0\u00a0", makeTokens(example.output, example.place, end)),

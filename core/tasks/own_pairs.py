@@ -1,0 +1,155 @@
+"""Pairs that somebody brought, as ``core.pair_files`` keeps them."""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from core.errors import InputError
+from core.kept_pairs import path_of
+from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
+from core.tasks.pairs import Pairs
+from core.tasks.tokens import TokenKind, text_of, tokens_of
+from core.vocab import UNK_ID, Vocab
+
+_EXAMPLES = 4
+
+
+@dataclass(frozen=True)
+class Division:
+    """How pairs are divided and read: the fields of ``OwnPairsConfig`` of these names."""
+
+    source_tokens: TokenKind
+    answer_tokens: TokenKind
+    unknown: str
+    min_count: int
+    longest_source: int
+    longest_answer: int
+    test_percent: int
+    validation_percent: int
+    split_seed: int
+
+
+class OwnPairs(Pairs):
+    """Pairs out of a file, divided by source: no source stands in two parts.
+
+    With ``unknown="unk"`` the vocabularies are the tokens that the pairs to learn from have often enough, and all
+    others are UNK; with "refuse" they are all tokens there are, and what is typed with others is refused.
+
+    Args:
+        data: the SHA-256 of the file.
+        division: how its pairs are read and divided.
+
+    Raises:
+        InputError: the pairs are not here, or a part of them is empty.
+    """
+
+    length_unit = "tokens in the source"
+    rate_names = ("wrong answers", "wrong tokens")
+
+    def __init__(self, *, data: str, division: Division) -> None:
+        made = _read(path_of(data), data, division)
+        super().__init__(
+            src_vocab=made.src_vocab,
+            tgt_vocab=made.tgt_vocab,
+            kinds=(division.source_tokens, division.answer_tokens),
+            lengths=made.lengths,
+            examples=made.examples,
+        )
+        self._table = made.table
+
+    @property
+    def table(self) -> PairTable:
+        """The pairs, in the order of the file."""
+        return self._table
+
+
+@dataclass(frozen=True)
+class _Made:
+    src_vocab: Vocab
+    tgt_vocab: Vocab
+    table: PairTable
+    lengths: tuple[int, int]
+    examples: tuple[str, ...]
+
+
+class _Numbering(dict):
+    """Numbers tokens in the order in which they are first met."""
+
+    def __missing__(self, token: str) -> int:
+        self[token] = number = len(self)
+        return number
+
+
+@dataclass
+class _Side:
+    kind: TokenKind
+    numbering: _Numbering = field(default_factory=_Numbering)
+
+    def numbers(self, tokens: list[str]) -> list[int]:
+        return [self.numbering[token] for token in tokens]
+
+
+@lru_cache(4)
+def _read(path: Path, data: str, division: Division) -> _Made:
+    """Read a file once: tokens are numbered as they come, and get their ids when all are known."""
+    sides = _Side(division.source_tokens), _Side(division.answer_tokens)
+    keys, marked = array("q"), array("b")
+
+    def rows() -> Iterator[tuple[list[int], list[int]]]:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                source, answer, *mark = line.rstrip("\n").split("\t")
+                tokens = tokens_of(source, division.source_tokens), tokens_of(answer, division.answer_tokens)
+                if len(tokens[0]) > division.longest_source or len(tokens[1]) > division.longest_answer:
+                    continue
+                keys.append(key_of(text_of(tokens[0], division.source_tokens)))
+                marked.append(bool(mark))
+                yield tuple(side.numbers(of_side) for side, of_side in zip(sides, tokens, strict=True))
+
+    sources, answers = Ragged.of_both(rows())
+    all_keys = tensor_of(keys)
+    split = _split(all_keys, tensor_of(marked).bool(), division)
+    vocabs = []
+    for side, ragged in zip(sides, (sources, answers), strict=True):
+        vocab, ids = _vocabulary(side, ragged, split == SPLITS.index("train"), division)
+        ragged.ids = ids[ragged.ids.long()]
+        vocabs.append(vocab)
+    table = PairTable(sources, answers, all_keys, split)
+    lengths = sources.lengths
+    examples = [vocabs[0].decode(sources.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
+    texts = tuple(text_of(each, division.source_tokens) for each in examples)
+    return _Made(*vocabs, table, (int(lengths.min()), int(lengths.max())), texts)
+
+
+def _split(keys: torch.Tensor, marked: torch.Tensor, division: Division) -> torch.Tensor:
+    """Return the part of each pair, (N,) int8; what is marked is for the test, and then nothing else is."""
+    shares = {"validation": division.validation_percent / 100, "seed": division.split_seed}
+    if not marked.any():
+        split = split_by_source(keys, test=division.test_percent / 100, **shares)
+    else:
+        split = torch.full((len(keys),), SPLITS.index("test"), dtype=torch.int8)
+        split[~marked] = split_by_source(keys[~marked], test=0, **shares)
+    for part in SPLITS:
+        if not (split == SPLITS.index(part)).any():
+            raise InputError(
+                f"task.data: no pair is left for {part} with task.longest_source={division.longest_source} and "
+                f"task.longest_answer={division.longest_answer}"
+            )
+    return split
+
+
+def _vocabulary(side: _Side, ragged: Ragged, learned: torch.Tensor, division: Division) -> tuple[Vocab, torch.Tensor]:
+    """Return a side's vocabulary, in the order of the characters' numbers, and the id of each number, int32."""
+    tokens = list(side.numbering)
+    known = torch.ones(len(tokens), dtype=torch.bool)
+    if division.unknown == "unk":
+        of_learned = ragged.ids[learned.repeat_interleave(ragged.lengths)]
+        known = torch.bincount(of_learned, minlength=len(tokens)) >= division.min_count
+    symbols = sorted(token for token, is_known in zip(tokens, known.tolist(), strict=True) if is_known)
+    vocab = Vocab(symbols, has_unk=division.unknown == "unk")
+    place = {symbol: vocab.first_symbol_id + number for number, symbol in enumerate(symbols)}
+    return vocab, torch.tensor([place.get(token, UNK_ID) for token in tokens], dtype=torch.int32)

