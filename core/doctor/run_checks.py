@@ -36,7 +36,7 @@ def gap(patient: Patient) -> Finding:
 
 
 def loss_curve(patient: Patient) -> Finding:
-    """The loss falls, without spikes, and comes to rest."""
+    """The loss falls from where it began, without spikes, and comes to rest."""
     name = "curve of the loss"
     points = patient.history.points() if patient.history else {"loss": []}
     losses = [loss for loss in points["loss"] if loss is not None]
@@ -50,6 +50,8 @@ def loss_curve(patient: Patient) -> Finding:
     sentence = f"The training loss went from {first:.2f} to {last:.2f}"
     if last > 0.9 * even:
         return Finding(name, "red", f"{sentence}: flat, no better than guessing ({even:.2f}).", last)
+    if max(losses) > losses[0] + SPIKE:
+        return Finding(name, "amber", f"{sentence}, and rose to {max(losses):.2f} on its way.", max(losses))
     if spikes > max(2, 0.01 * len(losses)):
         return Finding(name, "amber", f"{sentence}, with {spikes} spikes.", float(spikes))
     if restless > RESTLESS:
