@@ -1,7 +1,9 @@
 """The doctor's panel on the Train tab: what is wrong with the current run, in lights and sentences."""
 
 import threading
+import time
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -19,6 +21,7 @@ from ui.components import doctor
 
 MAX_PARAMETERS = 10_000_000  # a larger model takes longer than a page waits
 KEPT = 32  # examinations
+REST = 20.0  # times as long as an examination took, before a run in training has the next: it would slow down
 
 
 class DoctorRequest(BaseModel):
@@ -29,40 +32,55 @@ class DoctorRequest(BaseModel):
     run: str = Field(max_length=100)
 
 
+@dataclass(frozen=True)
+class _Latest:
+    """The latest examination of a run: of which weights, and when it was over, by ``time.monotonic``."""
+
+    of: tuple[str, int]
+    found: Examination
+    ended: float
+
+    @property
+    def is_recent(self) -> bool:
+        return time.monotonic() - self.ended < REST * self.found.seconds
+
+
 class Doctor:
     """Examines runs, one at a time, and remembers what was found of which weights."""
 
     def __init__(self, runs: VisitorRuns) -> None:
         self.runs = runs
         self._lock = threading.Lock()
-        self._known: OrderedDict[tuple[str, str, int], Examination] = OrderedDict()
+        self._latest: OrderedDict[str, _Latest] = OrderedDict()
 
     def examine(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return what was found of a run's present weights, or ``{"error": …}``."""
         try:
             run = DoctorRequest.model_validate(request).run
-            found = self._examined(run)
-            return shown(found) | {"training": self.runs.info(run).status in ACTIVE}
+            is_training = self.runs.info(run).status in ACTIVE
+            return shown(self._examined(run, is_training)) | {"training": is_training}
         except ValidationError as error:
             return {"error": f"cannot answer this: {error.errors()[0]['msg']}"}
         except LabError as error:
             return {"error": str(error)}
 
-    def _examined(self, run: str) -> Examination:
+    def _examined(self, run: str, is_training: bool) -> Examination:
         preset = self.runs.preset(run)
         if parameters_of(preset.model, build_task(preset.task)) > MAX_PARAMETERS:
             raise InputError(f"{run} is too large to be examined here; python -m core doctor --run {run} takes longer")
         with self._lock:
-            published = self.runs.published(run)
-            key = (run, published.kind, published.step)
-            if key not in self._known:
-                state = new_state(preset)
-                state.model.load_state_dict(published.model.state_dict())
-                state.step = published.step
-                self._known[key] = examine_state(run, state, self.runs.history(run))
-                while len(self._known) > KEPT:
-                    self._known.popitem(last=False)
-            return self._known[key]
+            published, latest = self.runs.published(run), self._latest.get(run)
+            weights = (published.kind, published.step)
+            if latest and (latest.of == weights or (is_training and latest.is_recent)):
+                return latest.found
+            state = new_state(preset)
+            state.model.load_state_dict(published.model.state_dict())
+            state.step = published.step
+            found = examine_state(run, state, self.runs.history(run))
+            self._latest[run] = _Latest(weights, found, time.monotonic())
+            while len(self._latest) > KEPT:
+                self._latest.popitem(last=False)
+            return found
 
 
 def shown(found: Examination) -> dict[str, Any]:

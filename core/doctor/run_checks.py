@@ -1,7 +1,7 @@
 """Checks of a trained model: the curve of its loss, and what it writes by itself beside what it predicts."""
 
 import math
-from statistics import fmean, pstdev
+from statistics import fmean, median, pstdev
 
 from core.doctor.finding import Finding
 from core.doctor.patient import Patient
@@ -11,7 +11,8 @@ from core.vocab import PAD_ID
 
 EVALUATED = 200
 EARLY = 100  # steps that are too few to judge a curve by
-SPIKE = 1.0  # nats above the median of the losses around it
+SPIKE = 1.0  # nats above the losses before it and above those after it
+AROUND = 10  # of them, on either side
 RESTLESS = 0.3  # nats
 
 
@@ -35,7 +36,7 @@ def gap(patient: Patient) -> Finding:
 
 
 def loss_curve(patient: Patient) -> Finding:
-    """The loss falls, without spikes, and comes to rest."""
+    """The loss falls from where it began, without spikes, and comes to rest."""
     name = "curve of the loss"
     points = patient.history.points() if patient.history else {"loss": []}
     losses = [loss for loss in points["loss"] if loss is not None]
@@ -49,6 +50,8 @@ def loss_curve(patient: Patient) -> Finding:
     sentence = f"The training loss went from {first:.2f} to {last:.2f}"
     if last > 0.9 * even:
         return Finding(name, "red", f"{sentence}: flat, no better than guessing ({even:.2f}).", last)
+    if max(losses) > losses[0] + SPIKE:
+        return Finding(name, "amber", f"{sentence}, and rose to {max(losses):.2f} on its way.", max(losses))
     if spikes > max(2, 0.01 * len(losses)):
         return Finding(name, "amber", f"{sentence}, with {spikes} spikes.", float(spikes))
     if restless > RESTLESS:
@@ -57,9 +60,9 @@ def loss_curve(patient: Patient) -> Finding:
 
 
 def _spikes(losses: list[float]) -> int:
-    """Count losses far above the median of the twenty around them."""
+    """Count losses far above the median of those before and of those after: a fall from high up is no spike."""
     found = 0
-    for place, loss in enumerate(losses):
-        around = sorted(losses[max(0, place - 10) : place + 11])
-        found += loss > around[len(around) // 2] + SPIKE
+    for place in range(1, len(losses) - 1):
+        before, after = losses[max(0, place - AROUND) : place], losses[place + 1 : place + 1 + AROUND]
+        found += losses[place] > max(median(before), median(after)) + SPIKE
     return found

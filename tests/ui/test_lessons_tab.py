@@ -1,9 +1,13 @@
 """What the Lessons tab and the doctor's panel are given, and what they do when asked."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from core.doctor import Examination
 from core.lessons import lesson_names
 from core.runs import Runs
+from core.training import new_state
 from core.visitors import VisitorRuns
 from ui.doctor_panel import Doctor
 from ui.lessons_tab import begin_pair, lesson
@@ -58,6 +62,28 @@ def test_the_doctor_s_panel_examines_a_run_once_for_the_same_weights(runs, monke
     assert calls == [name]
     assert set(doctor.examine({"run": "nobody"})) == {"error"}
     assert set(doctor.examine({"who": name})) == {"error"}
+
+
+def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch):
+    run = SimpleNamespace(status="training", step=0, model=new_state(tiny).model)
+    runs = SimpleNamespace(
+        info=lambda name: SimpleNamespace(status=run.status),
+        preset=lambda name: tiny,
+        published=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model),
+        history=lambda name: None,
+    )
+    monkeypatch.setattr("ui.doctor_panel.examine_state", lambda name, state, _: Examination(name, state.step, (), 1.0))
+    monkeypatch.setattr("ui.doctor_panel.time", SimpleNamespace(monotonic=lambda: run.now))
+    doctor, steps = Doctor(runs), []
+    for run.now, run.step, run.status in (
+        (100, 5, "training"),
+        (119, 6, "training"),  # twenty times the second that it took are not over
+        (121, 7, "training"),
+        (122, 8, "training"),
+        (123, 9, "finished"),  # what is over is examined at once
+    ):
+        steps.append(doctor.examine({"run": "it"})["step"])
+    assert steps == [5, 5, 7, 7, 9]
 
 
 def test_a_large_model_is_not_examined_on_the_page(runs, monkeypatch):
