@@ -93,7 +93,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_json(decode)
 
     bench = commands.add_parser("bench", help="measure how fast something runs on this machine")
-    bench.add_argument("what", choices=["decode", "replay"], help="what to measure")
+    bench.add_argument("what", choices=["decode", "memory", "page", "replay", "solve", "step"], help="what to measure")
+    bench.add_argument("--seeds", type=int, default=5, metavar="N", help="solve: train N times (default: 5)")
+    bench.add_argument("--alone", action="store_true", help="solve: without the rival")
+    _add_preset(bench, required=False, default="digits-reversal-fast")
     _add_json(bench)
 
     report = commands.add_parser("report", help="measure a run and write a report on it")
@@ -152,8 +155,11 @@ def _check_folder(folder: Path | None) -> None:
         raise InputError(f"--checkpoints={folder} is a file; it must be a folder")
 
 
-def _add_preset(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument("--preset", required=required, help="name of a preset, or path of a YAML file")
+def _add_preset(parser: argparse.ArgumentParser, *, required: bool = True, default: str | None = None) -> None:
+    known = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "--preset", required=required, default=default, help=f"name of a preset, or path of a YAML file{known}"
+    )
     parser.add_argument("--seed", type=int, help="short for --set training.seed=N")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"
