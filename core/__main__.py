@@ -92,15 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_strategy(decode)
     _add_json(decode)
 
-    bench = commands.add_parser("bench", help="measure how fast something runs on this machine")
-    bench.add_argument(
-        "what",
-        choices=["decode", "replay", "load", "soak"],
-        help="what to measure; load: the page with many visitors; soak: whether anything grows with its use",
-    )
-    bench.add_argument("--visitors", type=int, default=50, metavar="N", help="load: how many (default: 50)")
-    bench.add_argument("--minutes", type=float, metavar="N", help="load, soak: for how long (default: 1, 10)")
-    _add_json(bench)
+    _add_bench(commands)
 
     report = commands.add_parser("report", help="measure a run and write a report on it")
     _add_run(report)
@@ -164,6 +156,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_bench(commands: argparse._SubParsersAction) -> None:
+    bench = commands.add_parser("bench", help="measure how fast something is on this machine")
+    subjects = bench.add_subparsers(dest="subject", required=True, metavar="SUBJECT")
+    decode = subjects.add_parser("decode", help="writing answers, one by one and in bulk, beside Hugging Face's")
+    load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
+    load.add_argument("--visitors", type=int, default=50, metavar="N", help="how many (default: 50)")
+    load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="for how long (default: 1)")
+    memory = subjects.add_parser("memory", help="whether training and decoding take more the longer they last")
+    page = subjects.add_parser("page", help="starting the app and the command line")
+    replay = subjects.add_parser("replay", help="what keeping a replay costs a training")
+    soak = subjects.add_parser("soak", help="whether anything grows as the page is used")
+    soak.add_argument("--minutes", type=float, default=10.0, metavar="N", help="for how long (default: 10)")
+    solve = subjects.add_parser("solve", help="training a preset until it solves its task, beside the plain recipe")
+    solve.add_argument("--seeds", type=int, default=5, metavar="N", help="train N times (default: 5)")
+    solve.add_argument("--alone", action="store_true", help="without the plain recipe")
+    _add_preset(solve, required=False, default="digits-reversal-fast")
+    step = subjects.add_parser("step", help="updates, beside nn.Transformer's")
+    for subject in (decode, load, memory, page, replay, soak, solve, step):
+        _add_json(subject)
+
+
 def _default_folder() -> Path | None:
     named = os.environ.get("ATTENTION_LAB_CHECKPOINTS")
     return Path(named) if named else None
@@ -174,8 +187,11 @@ def _check_folder(folder: Path | None) -> None:
         raise InputError(f"--checkpoints={folder} is a file; it must be a folder")
 
 
-def _add_preset(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    parser.add_argument("--preset", required=required, help="name of a preset, or path of a YAML file")
+def _add_preset(parser: argparse.ArgumentParser, *, required: bool = True, default: str | None = None) -> None:
+    known = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "--preset", required=required, default=default, help=f"name of a preset, or path of a YAML file{known}"
+    )
     parser.add_argument("--seed", type=int, help="short for --set training.seed=N")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value, e.g. training.steps=500"

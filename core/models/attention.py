@@ -77,7 +77,8 @@ class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), self- and cross-attention alike.
 
     All heads run as one batched product. The weights are computed explicitly when they are asked for, when dropout
-    falls on them or a head is edited; otherwise PyTorch's fused kernel gives the same output without storing them.
+    falls on them or a head is edited, and for a single query, for which that is the quicker way; otherwise PyTorch's
+    fused kernel gives the same output without storing them.
 
     Args:
         d_model: width of queries, keys and output.
@@ -127,7 +128,7 @@ class MultiHeadAttention(nn.Module):
             (B, Tq, D) output, and (B, H, Tq, Tk) weights or None.
         """
         query, (key, value) = self._split_heads(self.w_q(x)), keys_values
-        if need_weights or self.dropout.is_active or edit is not None:
+        if need_weights or self.dropout.is_active or edit is not None or query.shape[-2] == 1:
             weights = attention_weights(query, key, mask, bias)
             if edit is not None:
                 weights = edit.forced(weights, mask)
@@ -145,9 +146,9 @@ class MultiHeadAttention(nn.Module):
 
 
 def _fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, added: torch.Tensor | None) -> torch.Tensor:
-    """Attend with PyTorch's fused kernel, in training on a CPU as fast to a few keys as to ``_KEYS_AT_ONCE``."""
+    """Attend with PyTorch's fused kernel, on a CPU as fast to a few keys as to ``_KEYS_AT_ONCE``."""
     missing = _KEYS_AT_ONCE - key.shape[-2]
-    if missing > 0 and added is not None and key.requires_grad and key.device.type == "cpu":
+    if missing > 0 and added is not None and key.device.type == "cpu":
         key, value = (F.pad(each, (0, 0, 0, missing)) for each in (key, value))
         forbidden = False if added.dtype == torch.bool else -math.inf
         added = F.pad(added, (0, missing), value=forbidden)

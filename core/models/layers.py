@@ -159,7 +159,10 @@ class DecoderLayer(Layer):
 
     def new_cache(self, memory: torch.Tensor | None) -> LayerCache:
         """Project the encoder's output (B, S, D), if there is one, once for all the steps to come."""
-        return LayerCache(None if memory is None else self.cross_attention.keys_values(memory))
+        if memory is None:
+            return LayerCache(None)
+        key, value = self.cross_attention.keys_values(memory)
+        return LayerCache((key.contiguous(), value.contiguous()))  # or every step would put them in order anew
 
     def forward(
         self,

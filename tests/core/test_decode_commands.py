@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.commands import bench
 from core.commands.strategy_options import SETTINGS, option, strategy_of
 from core.decoding import Beam, Sample, decode, strategy_class
 from core.evaluation import evaluate, exact_match_alone
@@ -212,36 +211,3 @@ def test_there_is_an_option_for_every_setting(lab, capsys):
         main(["decode", "--help"])
     usage = capsys.readouterr().out
     assert all(option(name) in usage for name in known)
-
-
-# --- bench ------------------------------------------------------------------------------------------------------
-
-
-def test_bench_measures_what_it_says(monkeypatch, capsys, root):
-    for name, value in {"ROUNDS": 1, "TOKENS": 10, "LONG": 40, "PART": 10}.items():
-        monkeypatch.setattr(bench, name, value)
-    assert main(["--checkpoints", str(root), "bench", "decode", "--json"]) == 0
-    output = capsys.readouterr().out
-    measured = last_json(output)["models"]
-    assert [each["parameters"] for each in measured] == [169_933, 930_701]
-    for each, d_model in zip(measured, (64, 128), strict=True):
-        # Two layers keep a key and a value of d_model numbers of 4 bytes, at any length.
-        assert each["cache_bytes_per_token"] == [2 * 2 * 4 * d_model] * 2
-        assert min(each["tokens_per_second"], each["sequences_per_second"], *each["seconds_per_token"]) > 0
-        assert each["beam_ratio"] > 0
-        assert each["beam_ratio_batch"] > 0
-        assert f"{each['tokens_per_second']:.0f} tokens/s" in output
-
-
-def test_bench_measures_models_that_write_on(monkeypatch):
-    model = bench._endless({})
-    decoded = decode(model, bench._sources(2), max_steps=80)
-    assert decoded.tokens.shape == (2, 80)
-    assert not decoded.stopped.any()
-    assert model.max_seq_len >= bench.LONG
-
-
-def test_bench_of_something_else_is_refused(capsys):
-    with pytest.raises(SystemExit) as caught:
-        main(["bench", "paint"])
-    assert caught.value.code == 2

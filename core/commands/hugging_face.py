@@ -50,9 +50,11 @@ def copied(model: Transformer) -> Theirs:
     """Return a model of theirs with the weights of ours, on its device, of its dtype and in evaluation mode.
 
     Raises:
+        ValueError: ours has ALiBi, which theirs have not.
         RuntimeError: a weight of one has no counterpart of its shape in the other. Pegasus has one size of vocabulary.
     """
-    assert model.slopes is None, "theirs have no ALiBi"
+    if model.slopes is not None:
+        raise ValueError("theirs have no ALiBi")
     first = model.encoder_layers[0]
     shape = {
         "vocab_size": len(source_embedding(model).tokens.weight),
