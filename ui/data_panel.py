@@ -30,11 +30,11 @@ def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
     desk = Desk(max_pairs=runs.limits.max_pairs)
     with gr.Accordion("Your own pairs", open=False, elem_id="own-pairs") as panel:
         gr.Markdown(_HOW)
-        file: dict[str, Any] = {"file_types": _ENDINGS, "type": "filepath", "height": 120, "min_width": 240}
+        file: dict[str, Any] = {"file_types": _ENDINGS, "type": "filepath", "height": 140, "min_width": 240}
         with gr.Row():
             pairs = gr.File(label="Pairs, or sources", elem_id="own-file", **file)
             targets = gr.File(label="Answers, if apart", elem_id="own-targets", **file)
-            test = gr.File(label="Pairs for the test, if apart", elem_id="own-test", **file)
+            test = gr.File(label="Test pairs, if apart", elem_id="own-test", **file)
         pasted = gr.Textbox(
             label="Or paste pairs",
             info="a line each: source, a tab or =>, answer",
