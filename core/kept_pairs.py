@@ -41,7 +41,7 @@ def path_of(sha256: str) -> Path:
     """
     with _lock:
         places = list(_known.get(sha256, ()))
-    found = next((path for path in places if _hash_of(path) == sha256), None)
+    found = next((path for path in places if hash_of(path) == sha256), None)
     with _lock:
         _known[sha256] = [path for path in places if path.exists()]
     if found is None:
@@ -52,7 +52,7 @@ def path_of(sha256: str) -> Path:
     return found
 
 
-def _hash_of(path: Path) -> str | None:
+def hash_of(path: Path) -> str | None:
     """Return the SHA-256 of a file, worked out once for as long as it stays the same; None if there is no such file."""
     try:
         stat = path.stat()

@@ -53,12 +53,13 @@ def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
         look = gr.Button("Look at the data", variant="secondary", elem_id="own-look", min_width=160)
         preview, made = data_preview(), gr.State(None)
     given = [pairs, targets, test, pasted, *kinds]
-    looked = look.click(partial(looked_at, desk), given, [preview, made], **QUIET, **CPU)
+    looked = look.click(partial(looked_at, runs, desk), given, [preview, made], **QUIET, **CPU)
     form.opens(looked.then, opened_draft, [made, form.draft])
     return panel
 
 
 def looked_at(
+    runs: VisitorRuns,
     desk: Desk,
     pairs: str | None,
     targets: str | None,
@@ -72,6 +73,7 @@ def looked_at(
         with tempfile.TemporaryDirectory() as folder:
             brought = _brought(Path(folder), pairs, targets, test, pasted or "")
             found, preset = desk.lay_out(brought, kinds=(source_kind, answer_kind))
+            runs.bring(found.sha256)
     except LabError as error:
         return {"problem": str(error)}, None
     return preview_of(found), preset

@@ -63,7 +63,7 @@ def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
         resume = gr.Button("Resume", interactive=False, elem_id="resume", min_width=100)
         bring = gr.UploadButton(
             "Open a run from a file",
-            file_types=[".safetensors"],
+            file_types=[".safetensors", ".zip"],
             type="filepath",
             elem_id="open-run",
             size="sm",

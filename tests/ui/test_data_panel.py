@@ -1,10 +1,13 @@
 """Your own pairs on the page: looked at, opened in the form, trained, and refused in words."""
 
+from pathlib import Path
+
 import pytest
 
 from core.config import load_preset
 from core.pair_files import Desk
 from core.runs import Runs
+from core.visitors import VisitorRuns
 from ui.data_panel import MAX_PASTED, looked_at, opened_draft
 from ui.preset_form import Draft
 from ui.settings_form import all_settings
@@ -15,7 +18,7 @@ KINDS = ("character", "symbol")
 
 
 def look(desk: Desk, *, pairs=None, targets=None, test=None, pasted=None):
-    return looked_at(desk, pairs, targets, test, pasted, *KINDS)
+    return looked_at(VisitorRuns(Runs(Path("nowhere"))), desk, pairs, targets, test, pasted, *KINDS)
 
 
 def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
