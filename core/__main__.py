@@ -126,12 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("--length", type=int, help="tokens of source and target (default: several lengths)")
     _add_json(describe)
 
-    export = commands.add_parser("export", help="write a run's best weights and its preset into one file")
+    export = commands.add_parser("export", help="write a run into one file, a zip or a folder, to give away")
     _add_run(export)
-    export.add_argument("--out", type=Path, required=True, metavar="FILE", help="a file that is not there yet")
+    export.add_argument("--out", type=Path, required=True, metavar="OUT", help="a file, .zip or folder not there yet")
+    export.add_argument(
+        "--whole", action="store_true", help="a folder with vocabulary, model card and pairs too, as a .zip has them"
+    )
     _add_json(export)
 
-    taken = commands.add_parser("import", help="make a run of such a file, after checking all that is in it")
+    taken = commands.add_parser("import", help="make a run of what export wrote, after checking all that is in it")
     taken.add_argument("file", type=Path, metavar="FILE", help="what export wrote, or a run's best.safetensors")
     taken.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
     _add_json(taken)

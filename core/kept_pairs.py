@@ -8,12 +8,16 @@ import hashlib
 import threading
 from pathlib import Path
 
-from core.errors import InputError
+from core.errors import LabError
 
 FILE = "pairs.tsv"  # in a run's folder
 _known: dict[str, list[Path]] = {}
 _checked: dict[Path, tuple[int, int, str]] = {}  # size, time of change and hash of files that were read
 _lock = threading.Lock()
+
+
+class PairsError(LabError):
+    """Pairs that a preset names are not here."""
 
 
 def beside(preset: Path) -> Path:
@@ -33,22 +37,22 @@ def path_of(sha256: str) -> Path:
     """Return a file that holds pairs, after a look at whether it does.
 
     Raises:
-        InputError: they are nowhere.
+        PairsError: they are nowhere.
     """
     with _lock:
         places = list(_known.get(sha256, ()))
-    found = next((path for path in places if _hash_of(path) == sha256), None)
+    found = next((path for path in places if hash_of(path) == sha256), None)
     with _lock:
         _known[sha256] = [path for path in places if path.exists()]
     if found is None:
-        raise InputError(
+        raise PairsError(
             f"task.data={sha256[:12]}…: the pairs with this SHA-256 are not here; a run keeps its own, "
             "and a preset NAME.yaml has them in NAME.pairs.tsv beside it"
         )
     return found
 
 
-def _hash_of(path: Path) -> str | None:
+def hash_of(path: Path) -> str | None:
     """Return the SHA-256 of a file, worked out once for as long as it stays the same; None if there is no such file."""
     try:
         stat = path.stat()

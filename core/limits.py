@@ -43,6 +43,7 @@ class Limits(BaseModel):
     max_disk_mb: Limit = Field(None, description="disk for all runs, in MB; the oldest go first")
     max_disk_mb_each: Limit = Field(None, description="disk for the runs of one visitor, in MB")
     max_upload_mb: Count = Field(50, description="size of an uploaded file, in MB")
+    max_pairs: Limit = Field(None, description="pairs of somebody's own that are taken in at once")
     max_uploads_mb_each: Limit = Field(None, description="uploads of one visitor in an hour, in MB")
     max_uploads_mb: Limit = Field(None, description="uploads of all visitors in an hour, in MB")
     max_input: Count = Field(2_000, description="characters of an input")
@@ -104,6 +105,7 @@ PUBLIC = Limits(
     max_disk_mb=5_000,
     max_disk_mb_each=500,
     max_upload_mb=50,
+    max_pairs=100_000,
     max_uploads_mb_each=200,
     max_uploads_mb=2_000,
     max_input=500,

@@ -103,7 +103,7 @@ class RunFolder:
 
         Raises:
             RunError: there is a run of that name.
-            InputError: the pairs of its task, which it is to keep, are not here.
+            PairsError: the pairs of its task, which it is to keep, are not here.
         """
         folder = cls(root, name or free_name(root))
         if folder.path.exists():

@@ -12,10 +12,10 @@ from core.config import Preset
 from core.faults import cause_and_cure
 from core.file_cache import FileCache
 from core.history import History
-from core.imports import import_run
 from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun
 from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
+from core.packages import import_any
 from core.published import Published, PublishedModels
 from core.replay import Replay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
@@ -108,7 +108,7 @@ class Runs:
             RunError: it cannot be written.
         """
         try:
-            folder = import_run(self.root, file, name=name, max_bytes=max_bytes)
+            folder = import_any(self.root, file, name=name, max_bytes=max_bytes, max_pairs=self.limits.max_pairs)
             try:
                 self.limits.check_size(folder.preset())
                 if owner is not None:

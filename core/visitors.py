@@ -4,12 +4,12 @@ import re
 import secrets
 import string
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.config import Preset
+from core.config import ConfigError, Preset
 from core.history import History
 from core.imports import MAX_IMPORT_BYTES
 from core.limits import MEGABYTE
@@ -18,6 +18,7 @@ from core.replay import Replay
 from core.run_folder import RunError, RunFolder, RunInfo, free_name, numbered_name
 from core.runs import Progress, Runs
 
+BROUGHT = 1_000  # own data that is remembered to be somebody's, until a run of theirs keeps it
 OPENED_BY, OPENED_EACH = 10_000, 10  # shared runs that visitors are remembered to have opened
 MAX_NAME = 48  # letters, as in NAME_PATTERN
 SECRET_LETTERS = 24  # of 36 kinds each: 124 bits
@@ -55,6 +56,7 @@ class VisitorRuns:
     def __init__(self, runs: Runs, who: Callable[[], Visitor] | None = None) -> None:
         self._runs, self._who, self.limits = runs, who, runs.limits
         self._starting, self._opening = threading.Lock(), threading.Lock()
+        self._brought: deque[tuple[str | None, str]] = deque(maxlen=BROUGHT)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
 
     @property
@@ -135,13 +137,19 @@ class VisitorRuns:
             like: what the name is to be or, if it is taken, to begin with; None makes one up.
 
         Raises:
-            ConfigError: the preset asks for more than the limits allow.
+            ConfigError: the preset asks for more than the limits allow, or for somebody else's own data.
             RunError: the visitor, or all of them together, have as many runs as they may.
         """
+        self._check_data(preset)
         self.limits.check(preset)
         with self._starting:
             self._check_room(keeps_one_more=True)
             return self._runs.start(preset, name=self._new_name(like), owner=self._owner())
+
+    def bring(self, data: str) -> None:
+        """Note that own data, known by its SHA-256, is the visitor's: they may train on it."""
+        if self._who is not None:
+            self._brought.append((self._who().owner, data))
 
     def take_in(self, file: Path) -> str:
         """Make a run of a file that somebody brings, and return its name; refused as for ``start``.
@@ -188,6 +196,16 @@ class VisitorRuns:
 
     def _is_foreign(self, name: str) -> bool:
         return not self.is_mine(name) and not self._runs.info(name).shipped
+
+    def _check_data(self, preset: Preset) -> None:
+        """Refuse own data that the visitor neither brought nor has in a run: who may look at a run may not take it."""
+        data = preset.task.own_data
+        if self._who is None or not data or (self._who().owner, data) in self._brought:
+            return
+        mine = (each.name for each in self._runs.listed() if each.ownership.owner == self._owner())
+        if not any(self._runs.preset(name).task.own_data == data for name in mine):
+            said = f"task.data={data[:12]}… is not data that you brought; bring the pairs on the Train tab"
+            raise ConfigError([("task.data", said)])
 
     def _note_opened(self, name: str) -> None:
         """Remember that the visitor knows the name of a shared run."""

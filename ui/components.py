@@ -148,6 +148,11 @@ def heads(*, value: dict[str, Any] | None = None, elem_id: str = "heads") -> gr.
     return _component("heads", ["heads.js"], {}, value, elem_id, edits={"out": [], "forced": {}}, measuring=False)
 
 
+def data_preview(*, elem_id: str = "own-preview") -> gr.HTML:
+    """What was found in pairs that somebody brought. Value: `data_panel.preview_of`, or `{"problem": sentence}`."""
+    return _component("data_preview", ["data_preview.js"], {}, None, elem_id)
+
+
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
     """One sentence of text. Value: `{"text": sentence}`, with `"problem": True` for what went wrong."""
     return _component("notice", ["notice.js"], {}, value, elem_id)

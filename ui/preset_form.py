@@ -68,16 +68,22 @@ class Form:
         """The inputs of a function that reads the form: see ``preset_in``."""
         return [self.draft, self.edition, *self.controls]
 
-    def opens(self, listen: Callable[..., Dependency], function: Callable[..., Draft], inputs: list) -> None:
-        """Open the form with the draft that ``function`` makes when an event happens, or say why there is none."""
+    def opens(self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list) -> None:
+        """Open the form with the draft that ``function`` makes when an event happens, or say why there is none.
+
+        Where it makes none, the form stays as it is.
+        """
         outputs = [self.problem, self.draft, self.edition, self.summary, self.train, *self.controls]
 
         def opened(*values: Any) -> list[Any]:
             try:
                 draft = function(*values)
+                if draft is None:
+                    return [gr.skip()] * len(outputs)
+                summary = described(draft.start, draft.base)
             except LabError as error:
                 return [{"text": str(error), "problem": True}, *[gr.skip()] * (len(outputs) - 1)]
-            summary, ready = described(draft.start, draft.base), gr.update(interactive=True)
+            ready = gr.update(interactive=True)
             updates = [_opened(setting, draft) for setting in self.settings]
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 

@@ -45,10 +45,13 @@ def shown(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     if run is None:
         return NOTHING
     mine, info = runs.is_mine(run) and not runs.info(run).shipped, runs.info(run)
+    has_file = runs.has_weights(run) and info.status not in ACTIVE
+    is_own = bool(runs.preset(run).task.own_data)
     return {
         "run": run,
         "label": without_secret(run),
-        "file": f"{PATH}/{run}" if runs.has_weights(run) and info.status not in ACTIVE else None,
+        "file": f"{PATH}/{run}" if has_file and not is_own else None,
+        "package": f"{PATH}/{run}.zip" if has_file and (mine or not is_own) else None,
         "shared": runs.is_shared(run) if mine and runs.has_visitors else None,
         "deletable": mine and info.status not in ACTIVE,
     }

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
 from core.visitors import VisitorRuns
-from ui import doctor_panel, model_panel, preset_form
+from ui import data_panel, doctor_panel, model_panel, preset_form
 from ui.components import charts, notice
 from ui.errors import shown
 from ui.preset_form import QUIET, Draft, Form, form_base
@@ -54,13 +54,16 @@ def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
     preset = gr.Radio(
         of_families[first.task.family], value=FIRST_PRESET, label="Preset", elem_id="preset", interactive=False
     )
+    place = gr.Column(elem_id="own-data")
     form = preset_form.build(first, runs, run)
+    with place:
+        data_panel.build(runs, form)
     with gr.Row(elem_classes="actions"):
         stop = gr.Button("Stop", interactive=False, elem_id="stop", min_width=100)
         resume = gr.Button("Resume", interactive=False, elem_id="resume", min_width=100)
         bring = gr.UploadButton(
             "Open a run from a file",
-            file_types=[".safetensors"],
+            file_types=[".safetensors", ".zip"],
             type="filepath",
             elem_id="open-run",
             size="sm",
@@ -133,6 +136,8 @@ def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
 
 def family_draft(of_families: dict[str, list[str]], family: str, draft: Draft) -> Draft:
     """Return a draft that opens with the first preset of a family of tasks."""
+    if family not in of_families:  # own data, which the form holds
+        return draft.next(draft.start, base=draft.base)
     return picked_draft(of_families[family][0], draft)
 
 
@@ -141,7 +146,9 @@ def preset_choice(of_families: dict[str, list[str]], draft: Draft) -> list[Any]:
     family, name = draft.base.task.family, draft.base.name
     names = of_families.get(family, [])
     known = names if name in names else [*names, name]
-    return [gr.update(value=family, interactive=True), gr.update(choices=known, value=name, interactive=True)]
+    families = [(each.replace("-", " "), each) for each in dict.fromkeys([*of_families, family])]
+    shown = gr.update(choices=families, value=family, interactive=True)
+    return [shown, gr.update(choices=known, value=name, interactive=True)]
 
 
 def presets_of_families() -> dict[str, list[str]]:

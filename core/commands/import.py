@@ -1,17 +1,17 @@
-"""``import``: make a run of a file that ``export`` wrote, or of a run's ``best.safetensors``."""
+"""``import``: make a run of what ``export`` wrote, or of a run's ``best.safetensors``."""
 
 import argparse
 import json
 
 from core.errors import InputError
-from core.imports import import_run
+from core.packages import import_any
 from core.run_folder import DEFAULT_ROOT
 
 
 def run(options: argparse.Namespace) -> int:
     """Check the file and make a finished run of it."""
     try:
-        folder = import_run(options.checkpoints or DEFAULT_ROOT, options.file, name=options.run)
+        folder = import_any(options.checkpoints or DEFAULT_ROOT, options.file, name=options.run)
     except OSError as error:
         raise InputError(f"the run cannot be written: {error.strerror or error}") from error
     info = folder.info()

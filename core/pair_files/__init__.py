@@ -1,6 +1,7 @@
 """Pairs that somebody brings: read from files of several kinds, checked row by row, looked at, and made a preset of."""
 
-from core.pair_files.intake import Intake, Skipped, taken_in
+from core.pair_files.desk import Desk
+from core.pair_files.intake import Intake, Skipped, check_kept, taken_in
 from core.pair_files.preparing import Brought, prepared, preset_of
 from core.pair_files.reading import KINDS, FileKind, Row, kind_of_file, read_pairs
 from core.pair_files.wording import facts_of, histogram, in_words
@@ -8,10 +9,12 @@ from core.pair_files.wording import facts_of, histogram, in_words
 __all__ = [
     "KINDS",
     "Brought",
+    "Desk",
     "FileKind",
     "Intake",
     "Row",
     "Skipped",
+    "check_kept",
     "facts_of",
     "histogram",
     "in_words",

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from core.errors import InputError
 from core.pair_files.reading import Row
-from core.pair_files.text_lines import Problem
+from core.pair_files.text_lines import Problem, lines_of
 from core.tasks.pair_table import key_of
 from core.tasks.tokens import TokenKind, tokens_of
 from core.vocab import BOS, EOS, PAD, UNK
@@ -113,6 +113,22 @@ def taken_in(
     found.sources, found.several, found.sha256 = len(seen.sources), len(seen.several), writer.hash.hexdigest()
     _check_enough(found, learned=found.sources - len(seen.tested))
     return found
+
+
+def check_kept(path: Path, *, max_pairs: int | None = None) -> None:
+    """Refuse a file that cannot be pairs as ``taken_in`` keeps them; it may come from anybody.
+
+    Raises:
+        InputError: naming the first line that is wrong.
+    """
+    number = 0
+    for number, line in enumerate(lines_of(path), start=1):
+        source, *rest = line.text.split("\t")
+        is_pair = len(rest) in (1, 2) and source.strip() and rest[0].strip() and rest[1:] in ([], [TEST_MARK])
+        if line.problem or not is_pair:
+            raise InputError(f"the pairs, line {number}: {line.problem or 'it is no pair'}")
+        if max_pairs is not None and number > max_pairs:
+            raise InputError(f"the data has more than {max_pairs:,} pairs, as many as are read here")
 
 
 class _Writer:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from core.errors import InputError
-from core.kept_pairs import path_of
+from core.config import ConfigError
+from core.kept_pairs import PairsError, path_of
 from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
 from core.tasks.pairs import Pairs
 from core.tasks.tokens import TokenKind, text_of, tokens_of
@@ -44,14 +44,17 @@ class OwnPairs(Pairs):
         division: how its pairs are read and divided.
 
     Raises:
-        InputError: the pairs are not here, or a part of them is empty.
+        ConfigError: the pairs are not here, or a part of them is empty.
     """
 
     length_unit = "tokens in the source"
     rate_names = ("wrong answers", "wrong tokens")
 
     def __init__(self, *, data: str, division: Division) -> None:
-        made = _read(path_of(data), data, division)
+        try:
+            made = _read(path_of(data), data, division)
+        except PairsError as error:
+            raise ConfigError([("task.data", str(error))]) from error
         super().__init__(
             src_vocab=made.src_vocab,
             tgt_vocab=made.tgt_vocab,
@@ -135,10 +138,8 @@ def _split(keys: torch.Tensor, marked: torch.Tensor, division: Division) -> torc
         split[~marked] = split_by_source(keys[~marked], test=0, **shares)
     for part in SPLITS:
         if not (split == SPLITS.index(part)).any():
-            raise InputError(
-                f"task.data: no pair is left for {part} with task.longest_source={division.longest_source} and "
-                f"task.longest_answer={division.longest_answer}"
-            )
+            sizes = f"task.longest_source={division.longest_source}, task.longest_answer={division.longest_answer}"
+            raise ConfigError([("task.longest_source", f"no pair is left for {part} with {sizes}")])
     return split
 
 

@@ -143,7 +143,7 @@ def split_by_source(keys: torch.Tensor, *, test: float, validation: float, seed:
     """Put every source, with all its pairs, into one split.
 
     The sources are put into an order that only they and the seed decide; the first are for the test, the next for
-    validation, at least one of each where there are three sources.
+    validation, at least one of each that has a share where there are three sources.
 
     Args:
         keys: (N,) int64, as of ``key_of``.
@@ -154,7 +154,7 @@ def split_by_source(keys: torch.Tensor, *, test: float, validation: float, seed:
     """
     sources, of_pair = torch.unique(keys, return_inverse=True)
     order = _mixed(sources, seed).argsort(stable=True)
-    held_out = [max(round(share * len(sources)), int(len(sources) > 2)) for share in (test, validation)]
+    held_out = [max(round(share * len(sources)), int(share > 0 and len(sources) > 2)) for share in (test, validation)]
     split = torch.zeros(len(sources), dtype=torch.int8)
     split[order[: held_out[0]]] = SPLITS.index("test")
     split[order[held_out[0] : sum(held_out)]] = SPLITS.index("validation")

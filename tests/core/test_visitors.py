@@ -7,6 +7,7 @@ import pytest
 from core.config import ConfigError
 from core.exports import export_run
 from core.limits import PUBLIC
+from core.pair_files import Brought, prepared
 from core.run_folder import RunError, RunFolder
 from core.runs import Runs
 from core.tensor_file import CheckpointError
@@ -16,7 +17,7 @@ from tests.core.watching import ENDLESS, wait_for, wait_until
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
 LOOKING = ("info", "preset", "progress", "history", "replay", "published", "has_weights", "folder", "is_shared")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
-ABOUT_THE_VISITOR = {"names", "is_mine", "start", "take_in", "has_visitors"}
+ABOUT_THE_VISITOR = {"bring", "names", "is_mine", "start", "take_in", "has_visitors"}
 OF_THE_SERVER = {"active", "counts", "close", "listed", "ownership"}  # not for visitors
 
 
@@ -203,3 +204,21 @@ def test_what_is_too_large_is_refused_when_it_is_resumed_too(make, tiny):
     (folder.path / "access.json").write_text('{"owner": "anna", "shared": false}')
     with pytest.raises(ValueError, match=r"training.steps=11 .* at most 10"):
         lab.by(ANNA).resume("a")
+
+
+def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, tiny, tmp_path):
+    (tmp_path / "p.tsv").write_text("".join(f"{number}\t{number}\n" for number in range(100, 160)))
+    found, preset = prepared(Brought(tmp_path / "p.tsv"), tmp_path / "kept", kinds=("character", "symbol"), name="own")
+    small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
+    preset = preset.with_changes(small)
+    with pytest.raises(ConfigError, match="is not data that you brought"):
+        lab.by(ANNA).start(preset)
+    lab.by(ANNA).bring(found.sha256)
+    name = lab.by(ANNA).start(preset)
+    wait_until(lab.all, name, "finished")
+    lab.by(ANNA).share(name, True)
+    assert lab.by(BEN).published(name).task.table
+    with pytest.raises(ConfigError, match="is not data that you brought"):
+        lab.by(BEN).start(preset)
+    lab.runs._brought.clear()
+    assert lab.by(ANNA).start(preset) != name  # a run of hers has it

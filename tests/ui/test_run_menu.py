@@ -30,7 +30,8 @@ def with_weights(runs: Runs, preset, name: str) -> RunFolder:
 def test_one_person_may_take_away_and_delete_their_runs_and_sharing_is_not_offered(runs: Runs, tiny):
     with_weights(runs, tiny, "mine")
     shown = run_menu.shown(VisitorRuns(runs), "mine")
-    assert shown == {"run": "mine", "label": "mine", "file": "download/mine", "shared": None, "deletable": True}
+    files = {"file": "download/mine", "package": "download/mine.zip"}
+    assert shown == files | {"run": "mine", "label": "mine", "shared": None, "deletable": True}
     shipped = run_menu.shown(VisitorRuns(runs), SHIPPED)
     assert (shipped["file"], shipped["deletable"]) == (f"download/{SHIPPED}", False)
     assert run_menu.shown(VisitorRuns(runs), None) == {"run": None}
@@ -38,7 +39,8 @@ def test_one_person_may_take_away_and_delete_their_runs_and_sharing_is_not_offer
 
 def test_a_run_without_weights_is_not_offered_to_be_taken_away(runs: Runs, tiny):
     RunFolder.create(runs.root, tiny, name="empty", status="stopped")
-    assert run_menu.shown(VisitorRuns(runs), "empty")["file"] is None
+    shown = run_menu.shown(VisitorRuns(runs), "empty")
+    assert (shown["file"], shown["package"]) == (None, None)
 
 
 def test_a_visitor_shares_their_run_and_no_other(runs: Runs, tiny):

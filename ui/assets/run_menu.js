@@ -7,12 +7,14 @@ let value = {}; // what is shown of which run
 function show(next, said = "") {
   const another = next.run !== value.run;
   value = next;
-  const { run, file, shared, deletable } = value;
-  menu.hidden = !run || !(file || deletable || shared != null);
+  const { run, file, package: whole, shared, deletable } = value;
+  menu.hidden = !run || !(file || whole || deletable || shared != null);
   if (another || !deletable) sure.hidden = true;
   else if (!sure.hidden) menu.hidden = true;
   part("file").hidden = !file;
   if (file) part("file").setAttribute("href", file);
+  part("package").hidden = !whole;
+  if (whole) part("package").setAttribute("href", whole);
   part("share").hidden = shared == null;
   setText(part("share"), shared ? "Stop sharing" : "Share by link");
   part("copy").hidden = !shared;

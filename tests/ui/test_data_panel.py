@@ -1,0 +1,87 @@
+"""Your own pairs on the page: looked at, opened in the form, trained, and refused in words."""
+
+from pathlib import Path
+
+import pytest
+
+from core.config import load_preset
+from core.pair_files import Desk
+from core.runs import Runs
+from core.visitors import VisitorRuns
+from ui.data_panel import MAX_PASTED, looked_at, opened_draft
+from ui.preset_form import Draft
+from ui.settings_form import all_settings
+from ui.train_tab import family_draft, preset_choice, presets_of_families
+
+PASTED = "".join(f"{number} => {'x ' * (number % 4 + 1)}\n" for number in range(100, 160))
+KINDS = ("character", "symbol")
+
+
+def look(desk: Desk, *, pairs=None, targets=None, test=None, pasted=None):
+    return looked_at(VisitorRuns(Runs(Path("nowhere"))), desk, pairs, targets, test, pasted, *KINDS)
+
+
+def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
+    shown, preset = look(Desk(), pasted=PASTED + "no arrow\n")
+    facts = dict(shown["facts"])
+    assert (facts["pairs"], facts["different sources"], facts["left out: not two columns"]) == ("60", "60", "1 row")
+    assert shown["problems"] == ["line 61: it has 1 column, and must look like source<TAB>target"]
+    assert shown["pairs"][0] == ["100", "x"]
+    assert shown["lengths"][1]["bars"] == [["1", 15], ["2", 15], ["3", 15], ["4", 15]]
+    assert (preset.task.longest_source, preset.task.longest_answer) == (3, 4)
+
+
+def test_a_file_and_its_answers_apart(tmp_path):
+    for name, word in (("sources.txt", "a b"), ("answers.txt", "c")):
+        (tmp_path / name).write_text("".join(f"{word} {number}\n" for number in range(20)))
+    _, preset = look(Desk(), pairs=str(tmp_path / "sources.txt"), targets=str(tmp_path / "answers.txt"))
+    assert preset.task.num_sources == 20
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({}, "no data yet: bring a file, or paste pairs"),
+        ({"pasted": "  \n"}, "no data yet"),
+        ({"pasted": "a => b"}, "at least 10 are needed"),
+        ({"pasted": "x" * (MAX_PASTED + 1)}, "the pasted pairs have 200,001 characters"),
+        ({"pasted": PASTED, "pairs": "somewhere.tsv"}, "there are a file and pasted pairs"),
+        ({"pairs": "/nowhere/pairs.tsv"}, "cannot be read"),
+    ],
+)
+def test_what_cannot_be_learned_is_said_and_leaves_the_form_alone(given, problem):
+    shown, preset = look(Desk(), **given)
+    assert problem in shown["problem"]
+    assert "facts" not in shown
+    assert preset is None
+    assert opened_draft(None, Draft(load_preset("tiny"), load_preset("tiny"))) is None
+
+
+def test_more_pairs_than_the_host_takes_are_refused():
+    shown, _ = look(Desk(max_pairs=50), pasted=PASTED)
+    assert shown["problem"] == "the data has more than 50 pairs, as many as are read here"
+
+
+def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
+    first = load_preset("tiny")
+    _, preset = look(Desk(), pasted=PASTED)
+    draft = opened_draft(preset, Draft(first, first, edition=4))
+    assert (draft.base, draft.start, draft.edition) == (preset, preset, 5)
+    families, names = preset_choice(presets_of_families(), draft)
+    assert families["choices"][-1] == ("own pairs", "own-pairs")
+    assert (families["value"], names["choices"], names["value"]) == ("own-pairs", ["own-data"], "own-data")
+    assert family_draft(presets_of_families(), "own-pairs", draft).start == preset
+    assert not {"data", "num_sources"} & {setting.field for setting in all_settings()}
+
+
+def test_a_run_of_the_data_outlives_the_desk(tmp_path):
+    desk = Desk()
+    _, preset = look(desk, pasted=PASTED)
+    small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
+    runs = Runs(tmp_path)
+    try:
+        name = runs.start(preset.with_changes(small))
+        del desk
+        assert (tmp_path / name / "pairs.tsv").read_text().startswith("100\tx\n")
+    finally:
+        runs.close()
