@@ -30,7 +30,10 @@ def test_every_lesson_asks_first_and_then_shows_both_runs(page: Page):
         page.locator(f"#lesson .list button[value={name}]").click()
         expect(page.locator("#lesson .breaks")).to_contain_text(name)
         expect(page.locator("#lesson .revealed")).to_be_hidden()
+        expect(page.get_by_label("what I predict")).to_have_value("")
+        page.get_by_label("what I predict").fill(f"nothing, with {name}")
         page.get_by_role("button", name="Show what happens").click()
+        expect(page.get_by_label("what I predict")).to_be_visible()
         expect(page.locator("#lesson .charts canvas.chart")).to_have_count(4)
         expect(page.locator("#lesson .doctors .verdict").first).to_have_text("Nothing found: all lights are green.")
         expect(page.locator("#lesson .doctors .verdict").last).to_contain_text("Diagnosis: ")
@@ -38,6 +41,8 @@ def test_every_lesson_asks_first_and_then_shows_both_runs(page: Page):
         for canvas in (page.locator("#lesson canvas.chart").first, page.locator("#lesson .maps canvas[role=img]").last):
             assert canvas.evaluate(IS_DRAWN), name
         assert page.evaluate(NOTHING_SIDEWAYS), name
+    page.locator(f"#lesson .list button[value={names[0]}]").click()
+    expect(page.get_by_label("what I predict")).to_have_value(f"nothing, with {names[0]}")
 
 
 @pytest.fixture

@@ -257,7 +257,7 @@ def _(_, broken):
     assert not broken["figures"]["stopped"]
 
 
-@claim("heads-alike", "the heads stay the same to the last digit", "are the same in every cell")
+@claim("heads-alike", "the heads stay the same, but for rounding", "are the same in every cell")
 def _(right, broken):
     for block in ("encoder", "decoder", "cross"):
         one, other = maps(broken, block)
