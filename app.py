@@ -29,6 +29,7 @@ from ui.downloads import download_route
 from ui.log_lines import log_to_stderr
 from ui.operations import around
 from ui.page import build_page
+from ui.sessions import keep_sessions_light
 from ui.visitors import Presence, current_visitor
 
 FONTS = ["system-ui", "sans-serif"]  # of the system: nothing to fetch
@@ -96,6 +97,7 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
     most = f"{runs.limits.max_upload_mb}mb"
     made = {"max_file_size": most, "app_kwargs": around(runs, presence, [download_route(for_visitors)])}
     _, address, _ = page.launch(**LAUNCH, **made, **launch)
+    keep_sessions_light(page)
     if presence is not None:
         Housekeeping(runs, presence.seconds_away).start()
     return page, address

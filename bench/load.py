@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any
@@ -103,18 +104,22 @@ class Trainings:
 
 
 class Pings:
-    """Asks ``/health`` in a thread until told to stop."""
+    """Asks in a thread until told to stop.
 
-    def __init__(self, app: Served) -> None:
+    Args:
+        ping: asks once, and returns the seconds to the answer.
+    """
+
+    def __init__(self, ping: Callable[[], float]) -> None:
         self.seconds: list[float] = []
-        self._app, self._stop = app, threading.Event()
+        self._ping, self._stop = ping, threading.Event()
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self._thread.start()
 
     def _ask(self) -> None:
         while not self._stop.wait(SECONDS_BETWEEN_PINGS):
             try:
-                self.seconds.append(self._app.ping())
+                self.seconds.append(self._ping())
             except OSError:
                 self.seconds.append(60.0)  # no answer
 
@@ -130,7 +135,7 @@ def visit(app: Served, trainings: Trainings, what: str, *flags: str) -> Visit:
     command = [sys.executable, "-m", "bench.visitors", app.address, "--runs", ",".join(trainings.names), *flags]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         json.loads(process.stdout.readline())  # they begin
-        pings, before, began = Pings(app), trainings.steps(), time.perf_counter()
+        pings, before, began = Pings(app.ping), trainings.steps(), time.perf_counter()
         came = json.loads(process.stdout.readline())
         health, seconds = pings.end(), time.perf_counter() - began
         speed = (trainings.steps() - before) / seconds

@@ -15,6 +15,7 @@ ATTENTION_STOPS = ["#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292
 TRAIN_COLOUR, VALIDATION_COLOUR = "#2563eb", "#ea580c"
 ATTENTION_COLOURS = LinearSegmentedColormap.from_list("attention", ATTENTION_STOPS)
 _CELL_INCHES = 0.45
+_DPI, _MOST_PIXELS = 150, 2_000  # a side: else the largest map would take gigabytes to draw
 _WRITTEN_UP_TO = 16  # rows and columns: beyond, numbers in the cells would be too small to read
 
 
@@ -35,7 +36,8 @@ def attention_figure(
         marked: (row, column) cells to outline, such as the true alignment.
     """
     height, width = weights.shape
-    figure = Figure(figsize=(2.2 + _CELL_INCHES * width, 1.6 + _CELL_INCHES * height), dpi=150, layout="constrained")
+    size = 2.2 + _CELL_INCHES * width, 1.6 + _CELL_INCHES * height
+    figure = Figure(figsize=size, dpi=min(_DPI, _MOST_PIXELS / max(size)), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(weights, vmin=0, vmax=1, cmap=ATTENTION_COLOURS)
     # Tokens are strangers' text: a dollar sign in one must not start a formula.

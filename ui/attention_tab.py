@@ -1,6 +1,7 @@
 """The Attention tab: every head of every layer, for the decode that just happened and over the training."""
 
 import base64
+import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from ui.maps import attention_value, replay
 from ui.views import Seen
 
 MAX_PICTURE_SIDE = 128
+_DRAWING = threading.BoundedSemaphore(2)  # a picture takes a hundred MB while it is drawn
+_SECONDS_TO_WAIT = 5.0
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,11 @@ def picture(request: dict[str, Any]) -> dict[str, str]:
         return {"error": f"weights must be {height} rows of {width} numbers, as there are labels"}
     labels = [[label[:20] for label in names] for names in (asked.rows, asked.columns)]
     inside = [(row, column) for row, column in asked.marked if 0 <= row < height and 0 <= column < width]
-    figure = attention_figure(
-        np.clip(np.array(asked.weights), 0, 1), rows=labels[0], columns=labels[1], title=asked.title, marked=inside
-    )
-    return {"png": base64.b64encode(as_png(figure)).decode()}
+    if not _DRAWING.acquire(timeout=_SECONDS_TO_WAIT):
+        return {"error": "many pictures are being drawn; try again in a moment"}
+    try:
+        weights = np.clip(np.array(asked.weights), 0, 1)
+        figure = attention_figure(weights, rows=labels[0], columns=labels[1], title=asked.title, marked=inside)
+        return {"png": base64.b64encode(as_png(figure)).decode()}
+    finally:
+        _DRAWING.release()

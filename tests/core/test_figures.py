@@ -74,3 +74,12 @@ def test_lengths_are_drawn_with_those_trained_on_shaded():
     assert list(tokens.get_xdata()) == [1, 2, 3, 4]
     assert axes.get_xlabel() == "symbols in the input"
     assert drawn(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("side", [1, 16, 17, 128])
+def test_no_map_is_so_large_that_drawing_it_takes_gigabytes(side):
+    names = ["t"] * side
+    figure = attention_figure(np.eye(side), rows=names, columns=names, title="t")
+    width, height = figure.get_size_inches() * figure.dpi
+    assert width * height <= 2_000**2
+    assert figure.dpi <= 150

@@ -1,0 +1,178 @@
+"""The server while it has much to do: it answers, whatever else it computes. Served in a process of its own."""
+
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bench.load import Pings, Times, Trainings, visit
+from bench.served import SHIPPED, Page, Served, served
+from core.config import load_preset, preset_to_yaml
+from core.recording import copy_of_weights
+from core.training import new_state
+from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
+from tests.faults.public.session import Session
+from tests.faults.public.test_uploads import opened
+
+SECONDS = 10.0
+# The most that is drawn for a step: 16 batches, from which one of like lengths is made; and sentences made in advance.
+HEAVY = {
+    "addition": {"training.batch_size": 512, "training.group_by_length": True},
+    "words-reversal-transformer": {"training.evaluate_every": 200},
+}
+LONGEST = "9" * 48
+
+
+# A process that does nothing but answer: what it takes meanwhile is the machine's doing, not the server's.
+IDLE = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    with listener.accept()[0] as connection:
+        connection.sendall(connection.recv(100))
+"""
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[Served]:
+    with served() as app:
+        yield app
+
+
+@pytest.fixture(scope="module")
+def ping_idle() -> Iterator[Callable[[], float]]:
+    """Ask the process that does nothing; return the seconds to its answer."""
+    with subprocess.Popen([sys.executable, "-c", IDLE], stdout=subprocess.PIPE, text=True) as process:
+        port = int(process.stdout.readline())
+
+        def ping() -> float:
+            began = time.perf_counter()
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(b"?")
+                connection.recv(100)
+            return time.perf_counter() - began
+
+        yield ping
+        process.kill()
+
+
+def in_ms(times: Times) -> str:
+    return f"95 % within {1000 * times.of_95_percent:.0f} ms, all within {1000 * times.most:.0f} ms"
+
+
+def beside(idle: Times) -> str:
+    return f"a process that does nothing: {1000 * idle.of_95_percent:.0f} and {1000 * idle.most:.0f} ms"
+
+
+def while_it_works(app: Served, ping_idle: Callable[[], float], *works: Callable[[], object]) -> tuple[Times, Times]:
+    """Ping while some work is done again and again, each in a thread; an error ends the test.
+
+    Returns the times of the server and of the process that does nothing.
+    """
+    errors: list[Exception] = []
+    over = threading.Event()
+
+    def do(work: Callable[[], object]) -> None:
+        try:
+            while not over.is_set():
+                work()
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=do, args=(work,)) for work in works]
+    pings, idle = Pings(app.ping), Pings(ping_idle)
+    for thread in threads:
+        thread.start()
+    time.sleep(SECONDS)
+    over.set()
+    for thread in threads:
+        thread.join()
+    times = pings.end(), idle.end()
+    assert errors == []
+    return times
+
+
+def test_heavy_data_beam_search_and_export_keep_nobody_waiting(app: Served, ping_idle, row):
+    pages = [Page(app.address) for _ in range(4)]
+    for page in pages:
+        page.open()
+    runs = [page.call("train", *each) for page, each in zip(pages, HEAVY.items(), strict=False)]
+    side = 128
+    labels, chance = [str(number) for number in range(side)], random.Random(0)
+    weights = [[chance.random() for _ in labels] for _ in labels]
+    picture = {"title": "all", "rows": labels, "columns": labels, "weights": weights, "marked": []}
+    beam = {"kind": "beam", "beam_size": 32, "n_best": 32}
+
+    def search() -> None:
+        assert pages[2].call("decode", SHIPPED, "4 8 2 9 1 0 3 5 7 6", beam, "", "", "", "zero")["output"]
+
+    def export() -> None:
+        assert "png" in pages[3].ask("viewer.picture", picture)
+
+    def look() -> None:
+        pages[1].call("attention", SHIPPED, "4 8 2 9 1 0 3 5 7 6", "encoder", 2, "", "", "zero")
+
+    times, idle = while_it_works(app, ping_idle, search, export, look)
+    for page, run in zip(pages, runs, strict=False):
+        assert page.ask("charts.progress", run | {"since_step": -1})["status"] in ("training", "finished")
+        page.call("stop", run["run"])
+    row("L3", "heaviest data, beam 32, exports of 128 × 128", f"{times.count} pings", f"{in_ms(times)}; {beside(idle)}")
+    assert times.of_95_percent - idle.of_95_percent <= 0.1
+    assert times.most - idle.most <= 0.5
+
+
+def test_hostile_uploads_keep_nobody_waiting(app: Served, ping_idle, tmp_path, row):
+    tiny = load_preset("tiny")
+    facts = {"step": 4, "validation_loss": 0.5, "exact_match": 0.25, "preset": preset_to_yaml(tiny)}
+    files = [*pt_files(tmp_path / "marker"), *misnamed_files()]
+    files += safetensors_files(copy_of_weights(new_state(tiny).model), facts)
+    visitor, left = Session(app.address), iter(files * 100)
+    count = 0
+
+    def upload() -> None:
+        nonlocal count
+        count += 1
+        taken = visitor.upload(next(left)[1])
+        if taken.status_code == 200:
+            assert '"problem": true' in opened(visitor, taken.json()[0])
+
+    times, idle = while_it_works(app, ping_idle, upload)
+    assert not (tmp_path / "marker").exists()
+    row("S1", "pings while hostile files are uploaded and opened", f"{count} files", f"{in_ms(times)}; {beside(idle)}")
+    assert times.of_95_percent - idle.of_95_percent <= 0.25
+
+
+def test_programs_that_come_once_and_never_again_leave_little_behind(app: Served, row):
+    page, count = Page(app.address), 200
+    page.call("list_runs")
+    before = app.megabytes()
+    for _ in range(count):
+        page.call("list_runs")  # each call is a session of its own
+    grown = app.megabytes() - before
+    row("L4", "calls of programs, each a new session", f"{count} calls", f"{grown:+.0f} MB")
+    assert grown <= 20
+
+
+def test_fifty_visitors_are_answered_while_two_runs_train(app: Served, row):
+    trainings = Trainings(app)
+    while trainings.steps() < 20:
+        time.sleep(0.1)
+    came = visit(app, trainings, "burst", "--visitors", "50", "--burst", "8")
+    assert came.errors == []
+    found = (
+        f"{len(came.errors)} errors, {came.busy} busy; 95 % answered within {came.requests['all'].of_95_percent:.1f} s"
+    )
+    row("L1", "2 trainings, 50 visitors × 8 decodes at once", f"{came.requests['all'].count} decodes", found)
+    row(
+        "L1",
+        "/health meanwhile; memory of the server",
+        f"{came.health.count} pings",
+        f"{in_ms(came.health)}; {came.megabytes:.0f} MB",
+    )
+    assert came.misses() == []
