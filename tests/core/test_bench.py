@@ -7,8 +7,9 @@ import torch
 from torch.testing import assert_close
 
 from core.__main__ import main
-from core.commands import bench_decode, bench_memory, bench_page, bench_solve, bench_step, bulk_decoding, in_turns
-from core.commands.plain_transformer import rival_of
+from core.benchmarks import bulk_decoding, in_turns, memory, page, solve, step
+from core.benchmarks import decode as decoding_speed
+from core.benchmarks.plain_transformer import rival_of
 from core.config import ConfigError, load_preset
 from core.decoding import decode
 from core.models import count_parameters
@@ -79,7 +80,7 @@ def test_the_rival_writes_the_likeliest_tokens_until_the_end(tiny):
 @pytest.fixture
 def quick(monkeypatch) -> None:
     for name, value in {"HELD_OUT": 40, "PLAIN_MOST": 4, "PLAIN_EVERY": 2, "_WARM_UP_STEPS": 1}.items():
-        monkeypatch.setattr(bench_solve, name, value)
+        monkeypatch.setattr(solve, name, value)
 
 
 def test_solve_trains_every_seed_beside_the_plain_recipe(quick, capsys):
@@ -96,9 +97,9 @@ def test_solve_alone_has_no_rival(quick, capsys):
 
 def test_the_plain_recipe_stops_where_it_passes(quick, tiny, monkeypatch):
     passed = iter([0.5, 0.9989, 0.9991])
-    monkeypatch.setattr(bench_solve, "PLAIN_MOST", 100)
-    monkeypatch.setattr(bench_solve, "_screened_exact_match", lambda model, pairs: next(passed))
-    solved = bench_solve.solve_plainly(tiny, fixed_pairs(build_task(tiny.task), 4, split="test"))
+    monkeypatch.setattr(solve, "PLAIN_MOST", 100)
+    monkeypatch.setattr(solve, "_screened_exact_match", lambda model, pairs: next(passed))
+    solved = solve.solve_plainly(tiny, fixed_pairs(build_task(tiny.task), 4, split="test"))
     assert (solved.steps, solved.is_solved) == (6, True)
 
 
@@ -115,7 +116,7 @@ def test_the_fast_preset_has_the_model_of_the_plain_one():
 
 def test_step_compares_updates_and_counts_products(monkeypatch, capsys):
     for name, value in {"PRESETS": ("tiny",), "ROUNDS": 1, "STEPS": 1, "PEAK_WIDTH": 64}.items():
-        monkeypatch.setattr(bench_step, name, value)
+        monkeypatch.setattr(step, name, value)
     (measured,) = printed(capsys, "step")["presets"]
     assert measured["preset"] == "tiny"
     assert min(measured["milliseconds"], measured["milliseconds_plain"], measured["ratio"]) > 0
@@ -124,14 +125,14 @@ def test_step_compares_updates_and_counts_products(monkeypatch, capsys):
 
 def test_memory_reads_it_at_even_distances(monkeypatch, capsys):
     for name, value in {"STEPS": 40, "READINGS": 2, "EVALUATE_EVERY": 10}.items():
-        monkeypatch.setattr(bench_memory, name, value)
+        monkeypatch.setattr(memory, name, value)
     readings = printed(capsys, "memory")["readings"]
     assert [(each["step"], each["snapshots"]) for each in readings] == [(20, 3), (40, 5)]
     assert all(each["resident"] > 1e7 for each in readings)
 
 
 def test_page_times_the_list_of_presets():
-    assert 0 < bench_page.seconds_to_list_presets() < 60
+    assert 0 < page.seconds_to_list_presets() < 60
 
 
 # --- decode -----------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ def test_page_times_the_list_of_presets():
 @pytest.fixture
 def few(monkeypatch) -> None:
     for name, value in {"ROUNDS": 1, "TOKENS": 10, "LONG": 40, "PART": 10}.items():
-        monkeypatch.setattr(bench_decode, name, value)
+        monkeypatch.setattr(decoding_speed, name, value)
     for name, value in {"ROUNDS": 1, "SEQUENCES": 20, "ALONE": 2, "PAGES": 1}.items():
         monkeypatch.setattr(bulk_decoding, name, value)
 
@@ -159,8 +160,8 @@ def test_decode_measures_what_it_says(few, capsys):
 
 
 def test_decode_measures_models_that_write_on():
-    model = bench_decode._endless({})
-    decoded = decode(model, bench_decode._sources(2), max_steps=80)
+    model = decoding_speed._endless({})
+    decoded = decode(model, decoding_speed._sources(2), max_steps=80)
     assert decoded.tokens.shape == (2, 80)
     assert not decoded.stopped.any()
-    assert model.max_seq_len >= bench_decode.LONG
+    assert model.max_seq_len >= decoding_speed.LONG

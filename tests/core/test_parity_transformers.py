@@ -24,7 +24,7 @@ pytest.importorskip("transformers", reason="Hugging Face is not there: pip insta
 
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
-from core.commands.hugging_face import copied, generate
+from core.benchmarks.hugging_face import copied, generate
 
 Found = list[list[tuple[tuple[int, ...], float]]]  # of each source, tokens and log-probability, best first
 

@@ -10,6 +10,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # From the top down. A module imports from lower lines only; a package counts as one module.
 LAYERS = (
     ("__main__",),
+    ("benchmarks",),  # loaded by name, as commands are
     ("commands",),
     ("comparison",),
     ("report",),
@@ -145,7 +146,7 @@ def test_the_one_yaml_loader_is_a_safe_one():
     assert bases["_Loader"] == ["yaml.SafeLoader"]
 
 
-@identified(sources("core", "ui", "bench", "tests"))
+@identified(sources("core", "ui", "tests"))
 def test_no_file_is_too_long_to_be_read(path):
     assert len(path.read_text().splitlines()) <= MAX_LINES
 

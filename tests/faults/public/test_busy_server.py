@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.load import Pings, Times, Trainings, visit
-from bench.served import SHIPPED, Page, Served, served
 from core.config import load_preset, preset_to_yaml
 from core.recording import copy_of_weights
 from core.training import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 from tests.faults.public.session import Session
 from tests.faults.public.test_uploads import opened
+from ui.benchmarks.load import Pings, Times, Trainings, visit
+from ui.benchmarks.served import SHIPPED, Page, Served, served
 
 SECONDS = 10.0
 # The most that is drawn for a step: 16 batches, from which one of like lengths is made; and sentences made in advance.

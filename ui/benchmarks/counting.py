@@ -1,4 +1,4 @@
-"""The app, and beside it a thread that writes how many figures there are: ``python -m bench.counting FILE FLAGS…``."""
+"""The app, and a thread that writes how many figures there are: ``python -m ui.benchmarks.counting FILE FLAGS…``."""
 
 import gc
 import runpy

@@ -1,4 +1,4 @@
-"""Visitors of a served page, in a process of their own: ``python -m bench.visitors ADDRESS --runs A,B``.
+"""Visitors of a served page, in a process of their own: ``python -m ui.benchmarks.visitors ADDRESS --runs A,B``.
 
 Each is a real ``gradio_client.Client`` with a session and a cookie of its own. *People* come one after the other within
 ten seconds, and each opens the page (its HTML, its configuration, the client's description of the endpoints), then goes
@@ -27,7 +27,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from gradio_client import Client
 
-from bench.served import COOKIE, SHIPPED, Page
+from ui.benchmarks.served import COOKIE, SHIPPED, Page
 
 SECONDS_TO_COME = 10.0
 THOUGHT = (1.0, 5.0)

@@ -1,8 +1,8 @@
 """Many visitors while two runs train: ``python -m core bench load``.
 
 The app serves in one process as strangers get it, visitors ask from a second one, and this one asks ``/health`` all the
-while. How visitors behave is said in ``bench/visitors.py``. Two other visitors train a run each and share it; their
-speed alone, before anybody comes, stands beside their speed meanwhile.
+while. How visitors behave is said in ``ui/benchmarks/visitors.py``. Two other visitors train a run each and share it;
+their speed alone, before anybody comes, stands beside their speed meanwhile.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from statistics import median, quantiles
 from typing import Any
 
-from bench.served import REPOSITORY, Page, Served, served
-from bench.visitors import BUSY
+from ui.benchmarks.served import REPOSITORY, Page, Served, served
+from ui.benchmarks.visitors import BUSY
 
 MEDIAN, MOST, HEALTH, MEGABYTES = 1.0, 3.0, 0.25, 1_000.0
 PRESET, CHANGES = "digits-reversal", {"training.steps": 20_000}
@@ -132,7 +132,7 @@ class Pings:
 
 def visit(app: Served, trainings: Trainings, what: str, *flags: str) -> Visit:
     """Let visitors come, in a process of their own."""
-    command = [sys.executable, "-m", "bench.visitors", app.address, "--runs", ",".join(trainings.names), *flags]
+    command = [sys.executable, "-m", "ui.benchmarks.visitors", app.address, "--runs", ",".join(trainings.names), *flags]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         json.loads(process.stdout.readline())  # they begin
         pings, before, began = Pings(app.ping), trainings.steps(), time.perf_counter()

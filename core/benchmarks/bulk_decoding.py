@@ -10,7 +10,7 @@ from statistics import median
 
 import torch
 
-from core.commands.in_turns import median_ratio, seconds_in_turns
+from core.benchmarks.in_turns import median_ratio, seconds_in_turns
 from core.decoding import GREEDY, Beam
 from core.evaluation import CHUNK, count_exact
 from core.inspection import inspect
@@ -70,7 +70,7 @@ def measure_bulk() -> BulkFigures:
 
 def _theirs(model: Seq2Seq, pairs: Batch, steps: int):
     """Return what writes the same answers with Hugging Face's ``generate``."""
-    from core.commands.hugging_face import copied, generate
+    from core.benchmarks.hugging_face import copied, generate
 
     rival = copied(model)
 

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from core.commands.in_turns import median_ratio, seconds_in_turns
-from core.commands.plain_transformer import rival_of
+from core.benchmarks.in_turns import median_ratio, seconds_in_turns
+from core.benchmarks.plain_transformer import rival_of
 from core.config import Preset, load_preset
 from core.evaluation import sequence_loss
 from core.tasks import build_task

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from core.commands.bulk_decoding import measure_bulk, print_bulk
-from core.commands.in_turns import median_ratio, seconds_in_turns
+from core.benchmarks.bulk_decoding import measure_bulk, print_bulk
+from core.benchmarks.in_turns import median_ratio, seconds_in_turns
 from core.config import load_preset
 from core.decoding import GREEDY, Beam, Strategy, decode
 from core.models import Seq2Seq, build_model, count_parameters

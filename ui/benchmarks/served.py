@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = "digits-reversal-shipped"
 COOKIE = "attention-lab-visitor"
 SECONDS_TO_START = 120.0
@@ -43,7 +43,7 @@ class Served:
             self._port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{self._port}/"
         self._figures = folder / "figures"
-        program = ["-m", "bench.counting", str(self._figures)] if counting else ["app.py"]
+        program = ["-m", "ui.benchmarks.counting", str(self._figures)] if counting else ["app.py"]
         command = [sys.executable, *program, "--public", "--port", str(self._port), "--checkpoints", str(root)]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GRADIO_TEMP_DIR": str(folder / "uploads")}
         self._log = (folder / "log").open("w+")

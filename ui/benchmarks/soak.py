@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from bench.served import SHIPPED, Page, Served, served
+from ui.benchmarks.served import SHIPPED, Page, Served, served
 
 VISITORS = 3
 SECONDS_BETWEEN_COUNTS = 5.0

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from core.commands.plain_transformer import PlainTransformer, rival_of
+from core.benchmarks.plain_transformer import PlainTransformer, rival_of
 from core.commands.train import preset_of
 from core.config import Preset
 from core.evaluation import evaluate, is_exact, sequence_loss
