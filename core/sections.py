@@ -37,6 +37,9 @@ class BlocksConfig(Section):
     embedding_gain: Annotated[
         float, Field(gt=0, le=10, description="how large token embeddings begin, beside the positions added to them")
     ] = 1.0
+    sublayer_gain: Annotated[
+        float, Field(ge=0, le=10, description="how large what each sublayer adds begins; 0 adds nothing at first")
+    ] = 1.0
 
     @model_validator(mode="after")
     def _widths_fit(self) -> "BlocksConfig":
