@@ -20,6 +20,7 @@ def learning_rate_at(step: int, config: TrainingConfig) -> float:
 
         - constant: the peak;
         - linear: a straight fall that would reach zero one step after the last;
+        - quadratic: the same fall squared, so that half the steps are made below a quarter of the peak;
         - cosine: half a cosine down to the same place (Loshchilov & Hutter 2017, eq. 5, without restarts);
         - inverse-sqrt: peak × √(warmup_steps / step). A peak of (d_model × warmup_steps)^-0.5 makes it
           d_model^-0.5 × min(step^-0.5, step × warmup_steps^-1.5), which is eq. 3 of Vaswani et al. 2017.
@@ -37,6 +38,8 @@ def learning_rate_at(step: int, config: TrainingConfig) -> float:
     left, fall = config.steps + 1 - step, config.steps + 1 - warmup
     if config.schedule == "linear":
         return peak * left / fall
+    if config.schedule == "quadratic":
+        return peak * (left / fall) ** 2
     return peak * _eased(0, 1, left / fall) if config.schedule == "cosine" else peak
 
 

@@ -48,6 +48,9 @@ class BlocksConfig(Section):
     embedding_gain: Annotated[
         float, Field(gt=0, le=10, description="how large token embeddings begin, beside the positions added to them")
     ] = 1.0
+    sublayer_gain: Annotated[
+        float, Field(ge=0, le=10, description="how large what each sublayer adds begins; 0 adds nothing at first")
+    ] = 1.0
 
     @model_validator(mode="after")
     def _widths_fit(self) -> "BlocksConfig":
@@ -119,8 +122,8 @@ class TrainingConfig(Section):
         float, Field(ge=0, le=1, description="muon: the same for the layers' matrices; all else has learning_rate")
     ] = 0.0
     schedule: Annotated[
-        Literal["linear", "constant", "inverse-sqrt", "cosine", "one-cycle"],
-        Field(description="after the warm-up: fall to zero in a line or a cosine, by 1/√step, or stay; or one cycle"),
+        Literal["linear", "quadratic", "constant", "inverse-sqrt", "cosine", "one-cycle"],
+        Field(description="after the warm-up: to zero in a line, its square, a cosine; by 1/√step; stay; or one cycle"),
     ] = "linear"
     warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps in which the learning rate rises")] = 50
     max_gradient_norm: Annotated[

@@ -25,7 +25,8 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
     model = _assemble(config, task, generator)
     on_cpu = generator.device.type == "cpu"
     drawn_from = generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed())
-    initialise(model, drawn_from, embedding_gain=getattr(config, "embedding_gain", 1.0))
+    gains = {name: getattr(config, name, 1.0) for name in ("embedding_gain", "sublayer_gain")}  # a GRU has neither
+    initialise(model, drawn_from, **gains)
     return model.to(generator.device)
 
 

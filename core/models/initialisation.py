@@ -3,16 +3,24 @@
 import torch
 from torch import nn
 
+from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
+from core.models.layers import FeedForward
 
 
-def initialise(model: nn.Module, generator: torch.Generator, *, embedding_gain: float = 1.0) -> None:
+def initialise(
+    model: nn.Module, generator: torch.Generator, *, embedding_gain: float = 1.0, sublayer_gain: float = 1.0
+) -> None:
     """Set every parameter anew, in place.
 
     Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have deviation gain / √d_model, so
     that with a gain of 1, after the scaling by √d_model, they are as large as the positions added to them; learned
     positions begin as large as the sines they replace. Recurrent matrices are orthogonal, each gate's by itself, so
     that states neither fade nor explode over many steps.
+
+    Args:
+        embedding_gain: of the embeddings of tokens.
+        sublayer_gain: what the last matrix of every sublayer is multiplied by.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -29,6 +37,10 @@ def initialise(model: nn.Module, generator: torch.Generator, *, embedding_gain: 
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+    for module in model.modules():
+        if isinstance(module, MultiHeadAttention | FeedForward):
+            last = module.w_o if isinstance(module, MultiHeadAttention) else module.narrow
+            last.weight.data.mul_(sublayer_gain)
 
 
 @torch.no_grad()

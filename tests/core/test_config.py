@@ -125,7 +125,7 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
             {"task.transform": "shuffle"},
             "task.transform='shuffle' should be 'reverse', 'copy', 'sort' or 'deduplicate'",
         ),
-        ({"training.schedule": "step"}, "training.schedule='step' should be 'linear', 'constant', 'inverse-sqrt',"),
+        ({"training.schedule": "step"}, "training.schedule='step' should be 'linear', 'quadratic', 'constant',"),
         ({"training.optimizer": "sgd"}, "training.optimizer='sgd' should be 'adam', 'adamw', 'adam-by-hand' or 'muon'"),
         ({"training.weight_decay": 0.1}, "training.weight_decay=0.1 must be 0 with training.optimizer='adam', which"),
         ({"training.schedule": "one-cycle"}, "training.warmup_steps=2 must be 0 with training.schedule='one-cycle'"),

@@ -129,3 +129,16 @@ def test_embeddings_begin_as_large_as_asked_and_all_else_as_it_was(tiny):
     plain, small = (new_state(tiny.with_changes({"model.embedding_gain": gain})).model for gain in (1.0, 0.25))
     for (name, one), other in zip(plain.named_parameters(), small.parameters(), strict=True):
         assert_close(other, one * 0.25 if "embedding" in name else one, atol=0, rtol=1e-6)
+
+
+def test_what_sublayers_add_begins_as_large_as_asked_and_all_else_as_it_was(tiny):
+    plain, small = (new_state(tiny.with_changes({"model.sublayer_gain": gain})).model for gain in (1.0, 0.1))
+    for (name, one), other in zip(plain.named_parameters(), small.named_parameters(), strict=True):
+        assert_close(other[1], one * 0.1 if name.endswith(("w_o.weight", "narrow.weight")) else one, atol=0, rtol=1e-6)
+
+
+def test_sublayers_that_add_nothing_at_first_learn_all_the_same(tiny):
+    state = new_state(tiny.with_changes({"model.sublayer_gain": 0.0}))
+    before = {name: each.detach().clone() for name, each in state.model.named_parameters()}
+    list(train(state))
+    assert not [name for name, each in state.model.named_parameters() if torch.equal(each, before[name])]

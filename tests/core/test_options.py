@@ -22,6 +22,7 @@ OPTIONS = {
     "bfloat16": {"training.precision": "bfloat16"},
     "inverse-sqrt": {"training.schedule": "inverse-sqrt"},
     "cosine": {"training.schedule": "cosine"},
+    "quadratic": {"training.schedule": "quadratic"},
     "one-cycle": {"training.schedule": "one-cycle", "training.warmup_steps": 0},
     "all at once": {
         "training.optimizer": "adamw",

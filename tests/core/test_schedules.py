@@ -36,11 +36,20 @@ def test_a_warm_up_as_long_as_the_training_only_rises():
     assert rates == pytest.approx([0.08 * step for step in range(1, 11)])
 
 
-@pytest.mark.parametrize("schedule", ["linear", "constant", "cosine"])
+@pytest.mark.parametrize("schedule", ["linear", "quadratic", "constant", "cosine"])
 @pytest.mark.parametrize("warmup", [0, 1, 5, 7])
 def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
     settings = config(steps=7, warmup_steps=warmup, schedule=schedule)
     assert all(0 < learning_rate_at(step, settings) <= 0.8 for step in range(1, 8))
+
+
+def test_a_quadratic_fall_is_the_linear_one_squared():
+    settings = config(steps=103, warmup_steps=4, schedule="quadratic")
+    rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
+    assert rates[2] == pytest.approx(0.4)
+    assert rates[4] == 0.8
+    assert rates[54] == pytest.approx(0.8 / 4)  # half of the 100 steps that would reach zero
+    assert rates[103] == pytest.approx(0.8 / 100**2)
 
 
 def test_a_cosine_has_half_its_peak_half_way_and_is_steepest_there():
