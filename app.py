@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ THEME = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, f
     button_primary_background_fill="*primary_600",
     button_primary_background_fill_hover="*primary_700",
 )
+SECONDS_OF_A_TURN = 0.001  # of a thread for which others wait, a fifth of the usual: an answer waits several times
 LAUNCH = {
     "css_paths": PAGE_CSS,
     "theme": THEME,
@@ -59,6 +61,7 @@ def main() -> None:
     parser = _parser()
     options = parser.parse_args()
     log_to_stderr(as_json=options.log_json or options.public)
+    sys.setswitchinterval(SECONDS_OF_A_TURN)
     torch.set_num_threads(1)  # for handlers: two runs with a thread each already fill two cores
     try:
         limits = limits_from(vars(options), os.environ, public=options.public)

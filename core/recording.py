@@ -11,6 +11,7 @@ from core.checkpoint import load_state, load_weights, save_state, save_weights
 from core.config import preset_to_yaml
 from core.divergence import all_finite
 from core.errors import LabError
+from core.faults import cause_and_cure, is_of_machine
 from core.history import History
 from core.models import count_parameters
 from core.replay import Replay
@@ -92,7 +93,8 @@ class Recorder:
 
     def _not_saved(self, error: OSError) -> str:
         why = f"{type(error).__name__}: {error.strerror or error}"
-        return f"step {self.state.step} could not be saved ({why}); what is saved is step {self._saved_step}"
+        said = f"step {self.state.step} could not be saved ({why}); what is saved is step {self._saved_step}"
+        return f"{said}; {cause_and_cure(error)}" if is_of_machine(error) else said
 
     def _save(self, status: str = "training", message: str = "") -> None:
         if self._best:

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 from core.checkpoint import load_state
 from core.config import read_preset
+from core.faults import cause_and_cure
 from core.history import History
 from core.recording import Recorder, continued_state, copy_of_weights, load_best, train_recorded
 from core.run_folder import RunError, RunFolder, sweep
@@ -106,7 +107,7 @@ def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(roo
             recorder.keep(event)
         notices.append((event.step, state.notice))
     said = "step 4 could not be saved (OSError: No space left on device); what is saved is step 0"
-    assert (4, said) in notices
+    assert (4, f"{said}; {cause_and_cure(OSError(errno.ENOSPC, ''))}") in notices
     assert notices[-1] == (8, "")
     assert (folder.info().status, folder.info().message) == ("finished", "")
     assert load_state(folder.last, tiny).step == 8

@@ -1,0 +1,84 @@
+"""A training in a real browser: what a reload, a second tab, a closed one and a stopped server lose: nothing."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from core.run_folder import RunFolder
+from tests.browser.chromium import CHROMIUM, FLAGS, open_tab
+from tests.faults.public.test_operations import Server, start
+
+__all__ = ["start"]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
+SECONDS = 60_000
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+def steps(page: Page) -> int:
+    """The steps that the charts say are made."""
+    return int(re.sub(r"\D", "", page.locator("#charts .numbers").inner_text().split("/")[0]))
+
+
+def trains_on(page: Page, past: int) -> int:
+    """See the training pass a step; return where it is."""
+    expect(page.locator("#charts .state")).to_have_text("training", timeout=SECONDS)
+    page.wait_for_function(
+        "(past) => parseInt(document.querySelector('#charts .numbers').textContent.replace(/[^0-9/]/g, '')) > past",
+        arg=past,
+        timeout=SECONDS,
+    )
+    return steps(page)
+
+
+def test_nothing_is_lost_by_a_reload_other_tabs_a_closed_tab_or_a_stopped_server(start, browser: Browser, row):
+    server: Server = start("--public")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(f"{server.address}?tab=train")
+    expect(page.get_by_role("radio", name="tiny")).to_be_enabled(timeout=SECONDS)
+    page.get_by_role("radio", name="tiny").check()
+    expect(page.locator("#summary")).to_contain_text("22,637 parameters", timeout=SECONDS)
+    page.get_by_role("button", name=re.compile("^Training")).click()
+    page.get_by_label("steps", exact=True).fill("20000")
+    expect(page.locator("#summary")).to_contain_text("→ 20000", timeout=SECONDS)
+    page.get_by_role("button", name="Train", exact=True).click()
+    seen = trains_on(page, 5)
+
+    page.reload()
+    seen = trains_on(page, seen)
+    second = context.new_page()
+    second.goto(server.address)
+    seen = trains_on(second, seen)
+    page.close()
+    second.close()
+    third = context.new_page()
+    third.goto(server.address)
+    seen = trains_on(third, seen)
+
+    run = next(folder.name for folder in server.root.iterdir() if "shipped" not in folder.name and folder.is_dir())
+    server.process.terminate()
+    assert server.ended(20) == 0
+    kept = RunFolder(server.root, run)
+    assert kept.info().status == "stopped"
+    assert kept.info().step >= seen
+    expect(third.locator("#run-bar .trouble")).to_contain_text("connection lost", timeout=SECONDS)
+
+    again: Server = start("--public")
+    third.goto(f"{again.address}?run={run}&tab=train")
+    expect(third.locator("#charts .state")).to_have_text("stopped", timeout=SECONDS)
+    assert steps(third) == kept.info().step
+    third.get_by_role("button", name="Resume").click()
+    trains_on(third, kept.info().step)
+    open_tab(third, "Decode")
+    expect(third.locator("#answer .output")).to_be_visible(timeout=SECONDS)
+    found = f"nothing lost: {kept.info().step} steps kept and gone on from"
+    row("browser", "reload, second tab, closed tab, SIGTERM in mid-training", "1 run", found)
