@@ -34,15 +34,16 @@ class DoctorRequest(BaseModel):
 
 @dataclass(frozen=True)
 class _Latest:
-    """The latest examination of a run: of which weights, and when it was over, by ``time.monotonic``."""
+    """The latest examination of a run: of which weights, and from when to when, by ``time.monotonic``."""
 
     of: tuple[str, int]
     found: Examination
+    began: float
     ended: float
 
     @property
     def is_recent(self) -> bool:
-        return time.monotonic() - self.ended < REST * self.found.seconds
+        return time.monotonic() - self.ended < REST * (self.ended - self.began)
 
 
 class Doctor:
@@ -65,6 +66,9 @@ class Doctor:
             return {"error": str(error)}
 
     def _examined(self, run: str, is_training: bool) -> Examination:
+        if is_training and (latest := self._latest.get(run)) and latest.is_recent:
+            return latest.found
+        began = time.monotonic()
         preset = self.runs.preset(run)
         if parameters_of(preset.model, build_task(preset.task)) > MAX_PARAMETERS:
             raise InputError(f"{run} is too large to be examined here; python -m core doctor --run {run} takes longer")
@@ -77,7 +81,7 @@ class Doctor:
             state.model.load_state_dict(published.model.state_dict())
             state.step = published.step
             found = examine_state(run, state, self.runs.history(run))
-            self._latest[run] = _Latest(weights, found, time.monotonic())
+            self._latest[run] = _Latest(weights, found, began, time.monotonic())
             while len(self._latest) > KEPT:
                 self._latest.popitem(last=False)
             return found

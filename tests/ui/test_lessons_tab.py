@@ -72,15 +72,20 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
         published=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model),
         history=lambda name: None,
     )
-    monkeypatch.setattr("ui.doctor_panel.examine_state", lambda name, state, _: Examination(name, state.step, (), 1.0))
+
+    def examined(name, state, _):
+        run.now += 1
+        return Examination(name, state.step, (), seconds=1.0)
+
+    monkeypatch.setattr("ui.doctor_panel.examine_state", examined)
     monkeypatch.setattr("ui.doctor_panel.time", SimpleNamespace(monotonic=lambda: run.now))
     doctor, steps = Doctor(runs), []
     for run.now, run.step, run.status in (
         (100, 5, "training"),
-        (119, 6, "training"),  # twenty times the second that it took are not over
-        (121, 7, "training"),
-        (122, 8, "training"),
-        (123, 9, "finished"),  # what is over is examined at once
+        (120, 6, "training"),  # twenty times the second that it took are not over
+        (122, 7, "training"),
+        (124, 8, "training"),
+        (125, 9, "finished"),  # what is over is examined at once
     ):
         steps.append(doctor.examine({"run": "it"})["step"])
     assert steps == [5, 5, 7, 7, 9]
