@@ -56,10 +56,27 @@ class PlainTransformer(nn.Module):
 
     def forward(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
         """Score what follows each target token: src (B, S), tgt_in (B, T) int64 to (B, T, V) logits."""
-        length = tgt_in.shape[1]
-        causal = torch.ones(length, length, dtype=torch.bool, device=src.device).triu(1)  # True = may not attend
         is_pad = src == PAD_ID
-        memory = self.encoder(self._embedded(self.src_embedding, src), src_key_padding_mask=is_pad)
+        return self._decode(tgt_in, self._encode(src, is_pad), is_pad)
+
+    @torch.no_grad()
+    def greedy(self, src: torch.Tensor, *, max_steps: int) -> torch.Tensor:
+        """Write answers, (B, T) int64 with PAD behind each one's EOS, at most ``max_steps`` tokens; without a cache."""
+        written = torch.full((len(src), 1), BOS_ID)
+        ended = torch.zeros(len(src), 1, dtype=torch.bool)
+        is_pad = src == PAD_ID
+        memory = self._encode(src, is_pad)
+        for _ in range(max_steps):
+            token = self._decode(written, memory, is_pad)[:, -1:].argmax(dim=-1).masked_fill(ended, PAD_ID)
+            written, ended = torch.cat([written, token], dim=1), ended | (token == EOS_ID)
+        return written[:, 1:]
+
+    def _encode(self, src: torch.Tensor, is_pad: torch.Tensor) -> torch.Tensor:
+        return self.encoder(self._embedded(self.src_embedding, src), src_key_padding_mask=is_pad)
+
+    def _decode(self, tgt_in: torch.Tensor, memory: torch.Tensor, is_pad: torch.Tensor) -> torch.Tensor:
+        length = tgt_in.shape[1]
+        causal = torch.ones(length, length, dtype=torch.bool, device=tgt_in.device).triu(1)  # True = may not attend
         states = self.decoder(
             self._embedded(self.tgt_embedding, tgt_in),
             memory,
@@ -71,13 +88,3 @@ class PlainTransformer(nn.Module):
 
     def _embedded(self, embedding: nn.Embedding, ids: torch.Tensor) -> torch.Tensor:
         return self.dropout(embedding(ids) * self.scale + self.positions[: ids.shape[1]])
-
-    @torch.no_grad()
-    def greedy(self, src: torch.Tensor, *, max_steps: int) -> torch.Tensor:
-        """Write answers, (B, T) int64 with PAD behind each one's EOS, at most ``max_steps`` tokens; without a cache."""
-        written = torch.full((len(src), 1), BOS_ID)
-        ended = torch.zeros(len(src), 1, dtype=torch.bool)
-        for _ in range(max_steps):
-            token = self(src, written)[:, -1:].argmax(dim=-1).masked_fill(ended, PAD_ID)
-            written, ended = torch.cat([written, token], dim=1), ended | (token == EOS_ID)
-        return written[:, 1:]

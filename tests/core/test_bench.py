@@ -98,9 +98,27 @@ def test_solve_alone_has_no_rival(quick, capsys):
 def test_the_plain_recipe_stops_where_it_passes(quick, tiny, monkeypatch):
     passed = iter([0.5, 0.9989, 0.9991])
     monkeypatch.setattr(solve, "PLAIN_MOST", 100)
-    monkeypatch.setattr(solve, "_screened_exact_match", lambda model, pairs: next(passed))
+    monkeypatch.setattr(solve, "_exact_match", lambda model, pairs: next(passed))
     solved = solve.solve_plainly(tiny, fixed_pairs(build_task(tiny.task), 4, split="test"))
     assert (solved.steps, solved.is_solved) == (6, True)
+
+
+@pytest.mark.parametrize(("wrong", "tried"), [(0, [10, 10, 10, 10]), (1, [10])])
+def test_the_plain_recipe_is_measured_no_longer_than_it_can_pass(tiny, monkeypatch, wrong, tried):
+    pairs = fixed_pairs(build_task(tiny.task), 40, split="test")
+    rival, written = rival_of(tiny), []
+
+    def greedy(src: torch.Tensor, *, max_steps: int) -> torch.Tensor:
+        answers = pairs.tgt_out[10 * len(written) :][:10].clone()
+        answers[:wrong] = PAD_ID
+        written.append(len(src))
+        return answers
+
+    monkeypatch.setattr(bench_solve, "CHUNK", 10)
+    monkeypatch.setattr(rival, "greedy", greedy)
+    assert bench_solve._exact_match(rival, pairs) == 1 - wrong / 40
+    assert written == tried
+    assert rival.training
 
 
 def test_the_fast_preset_has_the_model_of_the_plain_one():
