@@ -11,6 +11,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 LAYERS = (
     ("__main__",),
     ("commands",),
+    ("hub",),
     ("comparison",),
     ("report",),
     ("visitors", "housekeeping"),
