@@ -129,7 +129,9 @@ def _parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", help="write a run into one file, a zip or a folder, to give away")
     _add_run(export)
-    export.add_argument("--out", type=Path, required=True, metavar="OUT", help="a file, .zip or folder not there yet")
+    export.add_argument(
+        "--out", type=Path, required=True, metavar="OUT", help="a file, .zip, .onnx or folder not there yet"
+    )
     export.add_argument(
         "--whole", action="store_true", help="a folder with vocabulary, model card and pairs too, as a .zip has them"
     )

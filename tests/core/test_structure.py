@@ -17,7 +17,7 @@ LAYERS = (
     ("visitors", "housekeeping"),
     ("runs",),
     ("published", "training_slots", "packages"),
-    ("live_run", "limits", "imports", "exports", "model_card"),
+    ("live_run", "limits", "imports", "exports", "model_card", "onnx_files"),
     ("ownership", "lessons"),
     ("recording", "estimate", "inspection", "description", "doctor", "flow"),
     ("replay",),
