@@ -1,8 +1,8 @@
 """A run's model as an ONNX file, and greedy decoding with nothing but it and numpy.
 
-The graph maps a source and the answer so far to logits. It keeps nothing between steps, so that the loop around it stays
-short in any language. The logits at a place depend on nothing behind it, so the answer so far may be given with PAD up to
-its full width. Metadata have the vocabularies, the special ids and the preset.
+The graph maps a source and the answer so far to logits. It keeps nothing between steps, so that the loop around it is
+short in any language. The logits at a place depend on nothing behind it, so the answer so far may be given with PAD up
+to its full width. Metadata have the vocabularies, the special ids and the preset.
 """
 
 import json
@@ -39,8 +39,8 @@ class _Logits(torch.nn.Module):
 def export_onnx(folder: RunFolder, path: Path) -> None:
     """Write a run's best weights as an ONNX model.
 
-    Inputs are ``src`` (B, S) int64, with BOS, EOS and PAD, and ``tgt_in`` (B, T) int64, BOS first, at least two wide; the
-    output is ``logits`` (B, T, V) float32. All sizes but V are free, up to the model's ``max_seq_len``.
+    Inputs are ``src`` (B, S) int64, with BOS, EOS and PAD, and ``tgt_in`` (B, T) int64, BOS first, at least two wide;
+    the output is ``logits`` (B, T, V) float32. All sizes but V are free, up to the model's ``max_seq_len``.
 
     Raises:
         InputError: the model is of another family, or there is such a file already, or it cannot be written.

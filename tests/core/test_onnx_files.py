@@ -90,7 +90,7 @@ def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
 
 def test_a_gru_is_refused_and_nothing_is_overwritten(tiny_gru, tmp_path):
     folder = RunFolder.create(tmp_path, tiny_gru, name="gru")
-    with pytest.raises(InputError, match="model.family='gru' cannot be exported to ONNX; transformer and decoder-only"):
+    with pytest.raises(InputError, match=r"model.family='gru' cannot be exported to ONNX; transformer and"):
         export_onnx(folder, tmp_path / "m.onnx")
     (tmp_path / "x.onnx").write_text("mine")
     assert main(["export", "--run", SHIPPED, "--out", str(tmp_path / "x.onnx")]) == 2
