@@ -128,7 +128,9 @@ def _parser() -> argparse.ArgumentParser:
 
     export = commands.add_parser("export", help="write a run into one file, a zip or a folder, to give away")
     _add_run(export)
-    export.add_argument("--out", type=Path, required=True, metavar="OUT", help="a file, .zip or folder not there yet")
+    export.add_argument(
+        "--out", type=Path, required=True, metavar="OUT", help="a file, .zip, .onnx or folder not there yet"
+    )
     export.add_argument(
         "--whole", action="store_true", help="a folder with vocabulary, model card and pairs too, as a .zip has them"
     )
@@ -138,6 +140,19 @@ def _parser() -> argparse.ArgumentParser:
     taken.add_argument("file", type=Path, metavar="FILE", help="what export wrote, or a run's best.safetensors")
     taken.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
     _add_json(taken)
+
+    push = commands.add_parser("push", help="put a run on the Hugging Face Hub, as export --whole writes it")
+    _add_run(push)
+    push.add_argument("repo", metavar="USER/NAME", help="a repository of models; made, and private, if not there yet")
+    push.add_argument("--with-data", action="store_true", help="send your own pairs, if it learned such, too")
+    push.add_argument("--public", action="store_true", help="let everybody see a repository that is made")
+    _add_json(push)
+
+    pull = commands.add_parser("pull", help="make a run of what push put there, after checking all that is in it")
+    pull.add_argument("repo", metavar="USER/NAME", help="a repository of models")
+    pull.add_argument("--revision", metavar="NAME", help="branch, tag or commit (default: the newest)")
+    pull.add_argument("--run", metavar="NAME", help="name of the new run (default: a made-up one)")
+    _add_json(pull)
 
     data = commands.add_parser("data", help="look at your own pairs in a file, and make a preset that learns them")
     data.add_argument("file", type=Path, metavar="FILE", help="pairs: .tsv, .csv or .jsonl; or sources, a line each")

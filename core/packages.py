@@ -16,7 +16,7 @@ from core.run_folder import RunFolder
 from core.tasks import build_task
 from core.tensor_file import CheckpointError
 
-WEIGHTS, CARD, VOCABULARY = "model.safetensors", "README.md", "vocabulary.json"
+WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabulary.json", "README.md"
 _ZIP = b"PK\x03\x04"
 
 
@@ -33,7 +33,7 @@ def packed_run(folder: RunFolder) -> dict[str, bytes]:
         files = {WEIGHTS: weights.read_bytes()}
     preset = folder.preset()
     task = build_task(preset.task)
-    files["preset.yaml"] = (folder.path / "preset.yaml").read_bytes()
+    files[PRESET] = (folder.path / "preset.yaml").read_bytes()
     files[VOCABULARY] = vocabulary_json(task).encode()
     files[CARD] = model_card(folder.name, preset, folder.info(), task).encode()
     if data := preset.task.own_data:

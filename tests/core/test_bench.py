@@ -114,9 +114,9 @@ def test_the_plain_recipe_is_measured_no_longer_than_it_can_pass(tiny, monkeypat
         written.append(len(src))
         return answers
 
-    monkeypatch.setattr(bench_solve, "CHUNK", 10)
+    monkeypatch.setattr(solve, "CHUNK", 10)
     monkeypatch.setattr(rival, "greedy", greedy)
-    assert bench_solve._exact_match(rival, pairs) == 1 - wrong / 40
+    assert solve._exact_match(rival, pairs) == 1 - wrong / 40
     assert written == tried
     assert rival.training
 
