@@ -95,7 +95,7 @@ class DecoderOnly(Seq2Seq):
         self._check_length(past + length)
         starts = memory.mask.sum(dim=-1)[:, 0, 0]  # (B,): where each source ends
         written = starts[:, None] + torch.arange(past + length, device=tgt_in.device)  # (B, past + T)
-        read = torch.arange(source, device=tgt_in.device).expand(len(tgt_in), -1)
+        read = torch.arange(source, device=tgt_in.device).expand(tgt_in.shape[0], -1)
         bias = self._bias(written[:, past:], torch.cat([read, written], dim=1))
         x = self.tgt_embedding(tgt_in, start=starts + past)
         visible = self._visible(memory, length, past)
@@ -132,7 +132,7 @@ class DecoderOnly(Seq2Seq):
         if causal is None:
             causal = torch.ones(1, past + 1, dtype=torch.bool, device=memory.mask.device)
         source = memory.mask.expand(-1, -1, length, -1)
-        return torch.cat([source, causal.expand(len(source), 1, -1, -1)], dim=-1)
+        return torch.cat([source, causal.expand(source.shape[0], 1, -1, -1)], dim=-1)
 
     def _bias(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor | None:
         return None if self.slopes is None else alibi_bias(self.slopes, queries, keys)

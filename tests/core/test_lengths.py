@@ -9,7 +9,11 @@ from core.tasks import build_task, fixed_pairs
 from core.tasks.splits import split_mask
 from core.vocab import EOS_ID, PAD_ID
 
-WITH_LENGTHS = [name for name in preset_names() if build_task(load_preset(name).task).lengths]
+WITH_LENGTHS = [
+    name
+    for name in preset_names()
+    if build_task(load_preset(name).task).lengths and load_preset(name).task.family != "pronunciations"  # none is drawn
+]
 
 
 def reverser(up_to: int):
