@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core import __version__
 from core.runs import Runs
+from ui.kept_page import KeptPage
 from ui.request_limits import RequestLimits
 from ui.visitors import Presence, Visitors
 
@@ -70,5 +71,5 @@ def around(runs: Runs, presence: Presence | None, routes: Sequence[Route] = ()) 
         return JSONResponse({"ok": True, "version": __version__, "runs": runs.counts(), "uptime_seconds": uptime})
 
     who = [Middleware(Visitors, presence=presence)] if presence is not None else []
-    middleware = [Middleware(FailuresNoted), *who, Middleware(RequestLimits, limits=runs.limits)]
+    middleware = [Middleware(FailuresNoted), *who, Middleware(RequestLimits, limits=runs.limits), Middleware(KeptPage)]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}

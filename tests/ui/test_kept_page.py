@@ -1,0 +1,71 @@
+"""The page is made once an address, and sent packed to whoever can unpack it."""
+
+from itertools import count
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from ui.kept_page import MOST_KEPT, KeptPage
+
+
+@pytest.fixture
+def client() -> TestClient:
+    """Every answer that is made has another number."""
+    numbers = count()
+
+    def made(request):
+        status = int(request.query_params.get("status", 200))
+        return PlainTextResponse(f"{next(numbers)} of {request.url.path} " + 1000 * "x", status_code=status)
+
+    routes = [Route(path, made, methods=["GET", "POST"]) for path in ("/", "/config", "/other")]
+    return TestClient(Starlette(routes=routes, middleware=[Middleware(KeptPage)]))
+
+
+def test_the_page_and_its_configuration_are_made_once(client):
+    pages = [client.get(path).text for path in ("/", "/config", "/", "/config", "/?run=a&tab=decode")]
+    assert [page.split(" x")[0] for page in pages] == ["0 of /", "1 of /config", "0 of /", "1 of /config", "0 of /"]
+
+
+def test_nothing_else_is_kept(client):
+    for ask in (
+        lambda: client.get("/other"),
+        lambda: client.post("/"),
+        lambda: client.get("/?deep_link=a"),
+        lambda: client.get("/config?page=b"),
+    ):
+        assert ask().text != ask().text
+
+
+def test_an_error_is_not_kept(client):
+    assert client.get("/?status=500").status_code == 500
+    assert client.get("/").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server"])
+def test_each_address_has_a_page_of_its_own(client, name):
+    first, second = (client.get("/", headers={name: value}).text for value in ("a.example", "b.example"))
+    assert first != second
+    assert client.get("/", headers={name: "a.example"}).text == first
+
+
+def test_it_is_packed_for_those_who_unpack(client):
+    client.get("/")
+    packed = client.get("/", headers={"accept-encoding": "gzip, br"})
+    plain = client.get("/", headers={"accept-encoding": "identity"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert int(packed.headers["content-length"]) < 200 < int(plain.headers["content-length"])
+    assert "content-encoding" not in plain.headers
+    assert packed.text == plain.text
+    assert packed.headers["content-type"] == plain.headers["content-type"] == "text/plain; charset=utf-8"
+    assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
+
+
+def test_addresses_made_up_do_not_fill_the_memory(client):
+    first = client.get("/", headers={"host": "0.example"}).text
+    for number in range(1, MOST_KEPT + 1):
+        client.get("/", headers={"host": f"{number}.example"})
+    assert client.get("/", headers={"host": "0.example"}).text != first
