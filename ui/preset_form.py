@@ -175,9 +175,9 @@ def timed(limits: Limits, preset: Preset, base: Preset) -> dict[str, Any]:
     """Describe a preset with the time it will take; one that asks for too much is not tried."""
     try:
         limits.check(preset)
-    except ConfigError as error:
+        return described(preset, base, seconds=seconds_to_train(preset))
+    except LabError as error:  # among others, that its data is not here
         return {"text": str(error), "problem": True}
-    return described(preset, base, seconds=seconds_to_train(preset))
 
 
 def described(preset: Preset, base: Preset, *, seconds: float | None = math.inf) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from core import kept_pairs
 from core.__main__ import main
 from core.errors import LabError
 from core.history import History
+from core.limits import LAPTOP, PUBLIC
 from core.packages import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
 from core.pair_files import Brought, prepared
 from core.recording import train_recorded
@@ -133,3 +134,13 @@ def test_other_zips_folders_and_damaged_packages_are_refused(files, root, tmp_pa
         with pytest.raises(CheckpointError, match=message):
             import_any(root, tmp_path / name)
     assert not root.exists() or os.listdir(root) == []
+
+
+def test_the_page_takes_packages_in_within_its_limits(own: RunFolder, root, tmp_path):
+    package = zipped(tmp_path / "own.zip", packed_run(own))
+    runs = Runs(root, limits=LAPTOP.model_copy(update={"max_pairs": 59}))
+    with pytest.raises(LabError, match="the data has more than 59 pairs"):
+        runs.take_in(package, max_bytes=10_000_000)
+    assert runs.names() == []
+    name = Runs(root, limits=PUBLIC).take_in(package, max_bytes=10_000_000, owner="anna")
+    assert runs.ownership(name).owner == "anna"

