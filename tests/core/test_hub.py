@@ -21,6 +21,7 @@ constants = pytest.importorskip("huggingface_hub.constants")
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
     with serving() as hub:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which the page is
         monkeypatch.setattr(constants, "ENDPOINT", hub.address)
         template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
