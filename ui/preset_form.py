@@ -87,7 +87,7 @@ class Form:
             updates = [_opened(setting, draft) for setting in self.settings]
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
-        listen(opened, inputs, outputs, **QUIET).then(
+        listen(opened, inputs, outputs, trigger_mode="always_last", **QUIET).then(
             lambda draft: timed(self.limits, draft.start, draft.base), self.draft, self.summary, **QUIET, **CPU
         )
 

@@ -98,8 +98,11 @@ def test_a_trained_run_is_asked_by_the_keyboard_alone(page: Page):
     page.keyboard.press("Enter")
     expect(page.get_by_role("radio", name="tiny")).to_be_enabled()
     pressed(page, "Tab", focused(page, "#preset"))
-    pressed(page, "Tab", focused(page, "input[value=tiny]"))
-    page.keyboard.press("Space")
+    page.keyboard.press("Tab")  # a group of radio buttons is one stop, and the arrow keys lead through it
+    assert not focused(page, "#preset")()
+    page.keyboard.press("Shift+Tab")
+    pressed(page, "ArrowRight", focused(page, "input[value=tiny]"))
+    expect(page.get_by_role("radio", name="tiny")).to_be_checked()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     pressed(page, "Tab", focused(page, "#train"))
     page.keyboard.press("Enter")
