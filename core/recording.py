@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from core.checkpoint import load_state, load_weights, save_state, save_weights
-from core.config import preset_to_yaml
+from core.config import Preset, preset_to_yaml
 from core.divergence import all_finite
 from core.errors import LabError
 from core.faults import cause_and_cure, is_of_machine
@@ -117,7 +117,15 @@ class Recorder:
             self.history.save(self.folder.metrics)
         self._figures_are_whole = True
         self._lines.clear()
+        self._keep_preset()
         self._flushed = time.monotonic()
+
+    def _keep_preset(self) -> None:
+        """Write ``preset.yaml`` again if somebody deleted it, and say so: without it, the run could not be opened."""
+        if not self.folder.has_preset():
+            self.folder.write_preset(self.state.preset)
+            said = "preset.yaml was deleted meanwhile; it was written again, so nothing is to be done"
+            self.state.notice = self._usual_notice = "; ".join(filter(None, [self._usual_notice, said]))
 
     def _write_info(self, status: str, message: str = "") -> None:
         state = self.state
@@ -212,11 +220,30 @@ def load_best(folder: RunFolder, model: torch.nn.Module) -> dict:
     return facts
 
 
-def _tell(folder: RunFolder, note: str) -> None:
-    """Add a note to the run's message, unless it is there, or the run is not ours to write to."""
+def kept_preset(folder: RunFolder) -> Preset:
+    """Read a run's preset; where its file was deleted, write it again as the best weights have it, and say so.
+
+    Raises:
+        RunError: there is no such run, or its preset is damaged, or it was deleted and there are no weights.
+    """
+    was_there, preset = folder.has_preset(), folder.preset()
+    if not was_there:
+        note = "preset.yaml was deleted; it was written again as it is in best.safetensors, so nothing is to be done"
+        _tell(folder, note, preset)
+    return preset
+
+
+def _tell(folder: RunFolder, note: str, preset: Preset | None = None) -> None:
+    """Add a note to the run's message, unless it is there, or the run is not ours to write to.
+
+    Args:
+        preset: to be written too.
+    """
     try:
         lock = folder.lock()
         try:
+            if preset is not None:
+                folder.write_preset(preset)
             info = folder.written_info()
             if note not in info.message:
                 message = "; ".join(filter(None, [info.message, note]))

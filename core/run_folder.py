@@ -20,7 +20,6 @@ A file is written under a name such as ``.run.json.1f2e3d4c.tmp`` and then renam
 import contextlib
 import errno
 import os
-import random
 import re
 import secrets
 import shutil
@@ -37,7 +36,8 @@ from core import kept_pairs
 from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset
 from core.errors import LabError
 from core.files import is_older, sweep_temporaries, sync_folder, write_atomically
-from core.tensor_file import previous_of
+from core.run_names import free_name
+from core.tensor_file import CheckpointError, previous_of, read_tensors
 
 DEFAULT_ROOT = Path(__file__).resolve().parent.parent / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
@@ -45,8 +45,6 @@ ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
 _STALE_SECONDS = 3600.0  # no draft takes so long to be made
 _DRAFT = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?new")
 _LOCK_SECONDS = 0.3  # a list being made may hold a lock for an instant, to see whether it is free
-_ADJECTIVES = "able bold brisk calm clear deft eager fair fleet keen kind light lucid merry neat nimble quick quiet"
-_NOUNS = "badger crane dove finch fox hare heron jay lark lynx marten otter owl pike robin seal swift tern wren"
 
 
 class RunError(LabError):
@@ -164,19 +162,27 @@ class RunFolder:
         return sum(_size_of(file) for file in self.path.rglob("*"))
 
     def preset(self) -> Preset:
-        """Read the preset the run was started with.
+        """Read the preset the run was started with; where its file was deleted, the best weights bring it.
 
         Raises:
             RunError: there is no such run, or its preset is damaged.
         """
         try:
-            preset = read_preset((self.path / "preset.yaml").read_bytes(), name=self.name)
-        except OSError as error:
+            preset = read_preset(self._preset_text(), name=self.name)
+        except (OSError, CheckpointError) as error:
             raise RunError(f"run={self.name!r}: there is no such run") from error
         except ConfigError as error:
             raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
         self._remember_pairs(preset)
         return preset
+
+    def has_preset(self) -> bool:
+        """Whether its preset is there, or was deleted."""
+        return (self.path / "preset.yaml").is_file()
+
+    def write_preset(self, preset: Preset) -> None:
+        """Write the preset, which was deleted, again."""
+        write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
 
     def info(self) -> RunInfo:
         """Read the run's status and figures, with its true status.
@@ -224,6 +230,15 @@ class RunFolder:
         """Say where the pairs are that somebody brought for the run, if it has any."""
         if data := preset.task.own_data:
             kept_pairs.remember(data, self.path.absolute() / kept_pairs.FILE)
+
+    def _preset_text(self) -> bytes:
+        try:
+            return (self.path / "preset.yaml").read_bytes()
+        except FileNotFoundError:
+            text = read_tensors(self.best)[1].get("preset")
+            if not isinstance(text, str):  # such as in weights of the first releases
+                raise
+            return text.encode()
 
     def _take(self, draft: Path) -> None:
         """Make a draft the run, unless somebody else was quicker."""
@@ -288,23 +303,3 @@ def sweep(root: Path) -> None:
                 sweep_temporaries(Path(entry.path), seconds=_STALE_SECONDS)
             elif is_older(Path(entry.path), _STALE_SECONDS):
                 shutil.rmtree(entry.path, ignore_errors=True)
-
-
-def numbered_name(root: Path, name: str) -> str:
-    """Return a name, or, if a run has it, one with the first number behind it that none has."""
-    number, free = 1, name
-    while (root / free).exists():
-        number += 1
-        free = f"{name}-{number}"
-    return free
-
-
-def free_name(root: Path) -> str:
-    """Make up a name that is easy to remember; from the system's randomness, which no seed fixes."""
-    dice = random.SystemRandom()
-    for attempt in range(1000):
-        name = f"{dice.choice(_ADJECTIVES.split())}-{dice.choice(_NOUNS.split())}"
-        name += f"-{dice.randrange(10 ** (attempt // 10 + 1))}" if attempt > 4 else ""
-        if not (root / name).exists():
-            return name
-    raise RunError(f"no free name for a run in {root.name}")

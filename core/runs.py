@@ -17,6 +17,7 @@ from core.live_run import LiveRun
 from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
 from core.packages import import_any
 from core.published import Published, PublishedModels
+from core.recording import kept_preset
 from core.replay import Replay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.training_slots import TrainingSlots
@@ -217,7 +218,7 @@ class Runs:
         if live is not None:
             return live.preset
         folder = RunFolder(self.root, name)
-        return self._presets.get(folder.path / "preset.yaml", folder.preset)
+        return self._presets.get(folder.path / "preset.yaml", lambda: kept_preset(folder))
 
     def info(self, name: str) -> RunInfo:
         """Return a run's status and figures; RunError if there is no such run."""

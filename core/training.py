@@ -247,6 +247,7 @@ def _diverged(
         message += f"{state.last_gradient_norm:.4f} at step {state.step}"
     if state.last_evaluation:
         message += f"; last validation loss {state.last_evaluation.loss:.4f} after step {state.evaluated_step}"
+    message += ". Resume goes on from what was saved; if it happens again, train with a lower training.learning_rate"
     return EndEvent(state.step, "diverged", message)
 
 

@@ -14,6 +14,7 @@ from core.run_folder import RunError, RunFolder, Status
 from core.run_queue import RunQueue
 
 REMEMBERED_FAILURES = 20
+_CLOSED = "stopped with the server, and saved; Resume goes on from here"
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +78,7 @@ class TrainingSlots:
         """Stop all runs and wait for them to be saved."""
         with self._lock:
             for name in list(self._live):
-                self.stop(name)
+                self.stop(name, reason=_CLOSED)
             threads = list(self._training.values())
         deadline = time.monotonic() + seconds
         for thread in threads:

@@ -50,7 +50,8 @@ def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
                     ("An answer's tokens are", "so that P1 P2 P3 are three", "own-answer-kind"),
                 )
             ]
-        look = gr.Button("Look at the data", variant="secondary", elem_id="own-look", min_width=160)
+        with gr.Row(elem_classes="actions"):
+            look = gr.Button("Look at the data", variant="secondary", elem_id="own-look", min_width=160)
         preview, made = data_preview(), gr.State(None)
     given = [pairs, targets, test, pasted, *kinds]
     looked = look.click(partial(looked_at, runs, desk), given, [preview, made], **QUIET, **CPU)

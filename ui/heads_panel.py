@@ -80,7 +80,9 @@ def build(
         ending(None, None, None, cancels=[measuring], api_visibility="private")
     cancel.click(lambda: [CANCELLED, *_state(measuring=False)], None, [message, *state], **QUIET)
     changed = [
-        ablation.input(partial(with_ablation, runs), [run, asked, ablation], [asked, *state], **QUIET),
+        ablation.input(
+            partial(with_ablation, runs), [run, asked, ablation], [asked, *state], trigger_mode="always_last", **QUIET
+        ),
         grid.toggle(_toggle(runs), [run, asked], [asked, message], trigger_mode="always_last", **QUIET),
         forcing,
         *(line.press(lambda now: [now.restored(), {"text": ""}], asked, [asked, message], **QUIET) for line in lines),
@@ -116,7 +118,9 @@ def _build_force(runs: Runs, run: gr.State, asked: gr.State, message: gr.HTML) -
             )
             with gr.Row(elem_classes="actions"):
                 button = gr.Button("Apply", elem_id="force-apply", min_width=90)
-    pattern.input(lambda kind: gr.update(visible=kind == "position"), pattern, position, **QUIET)
+    pattern.input(
+        lambda kind: gr.update(visible=kind == "position"), pattern, position, trigger_mode="always_last", **QUIET
+    )
     applied = button.click(partial(force, runs), [run, asked, head, pattern, position], [asked, message], **QUIET)
     return [head, controls, missing], applied
 

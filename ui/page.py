@@ -126,7 +126,8 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         opens = [run, tabs, decode.text, edits, *decode.strategy.all, compare]
         opened = page.load(open_page, None, opens, **QUIET)
         train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
-        page.load(None, None, None, js=script("keep_tab"), api_visibility="private")
+        for each in ("keep_tab", "radio_keys"):
+            page.load(None, None, None, js=script(each), api_visibility="private")
     return page
 
 

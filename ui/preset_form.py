@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
 from gradio.components import Component
@@ -35,11 +35,13 @@ class Draft:
         base: what changes are measured against.
         start: what the form opens with.
         edition: counts up; a new one opens the form anew, even with the values it opened with before.
+        picked: the radio buttons that it was picked from, such as ``preset``; they may show a later choice by now.
     """
 
     base: Preset
     start: Preset
     edition: int = 0
+    picked: Literal["family", "preset", ""] = ""
 
     def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
         """Return a new draft that opens with ``start``."""
@@ -87,7 +89,7 @@ class Form:
             updates = [_opened(setting, draft) for setting in self.settings]
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
-        listen(opened, inputs, outputs, **QUIET).then(
+        listen(opened, inputs, outputs, trigger_mode="always_last", **QUIET).then(
             lambda draft: timed(self.limits, draft.start, draft.base), self.draft, self.summary, **QUIET, **CPU
         )
 

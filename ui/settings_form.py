@@ -1,5 +1,6 @@
 """The settings of a preset as controls, made from the types and bounds that validate it."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
@@ -103,8 +104,15 @@ def hints_with_problems(base: Preset, settings: list[Setting], values: Sequence[
             lines.append(setting.hint)
             continue
         wrong = [message for field, message in problems if field == setting.key or setting.key + "=" in message]
-        lines.append(f"✗ {wrong[0]}" if wrong else hint_of(setting, value, value_in(base, setting)))
+        lines.append(
+            f"✗ {_in_section(setting, wrong[0])}" if wrong else hint_of(setting, value, value_in(base, setting))
+        )
     return lines
+
+
+def _in_section(setting: Setting, message: str) -> str:
+    """Leave the section out of a message that stands within it: the lines under controls are narrow."""
+    return re.sub(rf"\b{setting.section}\.(?=[a-z])", "", message)
 
 
 def hint_of(setting: Setting, value: Any, before: Any) -> str:

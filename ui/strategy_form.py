@@ -62,7 +62,8 @@ def build() -> StrategyForm:
         )
     controls = [component for _, component in made]
     form = StrategyForm(kind, prefix, controls)
-    kind.input(shown_for, kind, controls, api_visibility="private", show_progress="hidden")
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    kind.input(shown_for, kind, controls, trigger_mode="always_last", **quiet)
     return form
 
 

@@ -1,6 +1,6 @@
 """The Train tab: pick a preset, change what you like, train, and watch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,9 +124,10 @@ def first_draft(runs: VisitorRuns, run: str | None) -> Draft:
 def picked_draft(name: str, draft: Draft) -> Draft:
     """Return a draft that opens with a preset picked from the list."""
     try:
-        return draft.next(load_preset(name))
+        opened = draft.next(load_preset(name))
     except ConfigError:  # a loaded preset was picked again: it is what the form holds
-        return draft.next(draft.start, base=draft.base)
+        opened = draft.next(draft.start, base=draft.base)
+    return replace(opened, picked="preset")
 
 
 def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
@@ -137,18 +138,25 @@ def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
 def family_draft(of_families: dict[str, list[str]], family: str, draft: Draft) -> Draft:
     """Return a draft that opens with the first preset of a family of tasks."""
     if family not in of_families:  # own data, which the form holds
-        return draft.next(draft.start, base=draft.base)
-    return picked_draft(of_families[family][0], draft)
+        return replace(draft.next(draft.start, base=draft.base), picked="family")
+    return replace(picked_draft(of_families[family][0], draft), picked="family")
 
 
 def preset_choice(of_families: dict[str, list[str]], draft: Draft) -> list[Any]:
-    """Show a draft's family and preset among the radios, also a preset that was loaded from a file."""
+    """Show a draft's family and preset among the radios, also a preset that was loaded from a file.
+
+    What was picked there stays as it is: arrow keys may have gone further meanwhile.
+    """
     family, name = draft.base.task.family, draft.base.name
     names = of_families.get(family, [])
     known = names if name in names else [*names, name]
     families = [(each.replace("-", " "), each) for each in dict.fromkeys([*of_families, family])]
-    shown = gr.update(choices=families, value=family, interactive=True)
-    return [shown, gr.update(choices=known, value=name, interactive=True)]
+    family_now = {} if draft.picked else {"value": family}
+    preset_now = {} if draft.picked == "preset" else {"value": name}
+    return [
+        gr.update(choices=families, interactive=True, **family_now),
+        gr.update(choices=known, interactive=True, **preset_now),
+    ]
 
 
 def presets_of_families() -> dict[str, list[str]]:

@@ -213,9 +213,9 @@ def _check_enough(found: Intake, *, learned: int) -> None:
             f"all {found.overlaps:,} pairs to learn from have a source that is in the test file too, "
             "so nothing is left to learn from"
         )
-    parts = [f"the data has {learned:,} different sources to learn from, and at least {MIN_SOURCES} are needed"]
+    parts = [f"too few different sources to learn from: {learned:,}, and at least {MIN_SOURCES} are needed"]
     if found.duplicates:
-        parts.append(f"{found.duplicates:,} rows say what a row before them says")
+        parts.append(f"rows that say what a row before them says: {found.duplicates:,}")
     if found.skipped:
-        parts.append(f"{found.skipped.total():,} rows were left out, the first: {found.problems[0]}")
+        parts.append(f"rows left out: {found.skipped.total():,}, the first: {found.problems[0]}")
     raise InputError("; ".join(parts))

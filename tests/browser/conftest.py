@@ -7,7 +7,12 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from core import recording
-from core.training import Event, TrainingState
+from core.config import load_preset
+from core.history import History
+from core.recording import train_recorded
+from core.run_folder import RunFolder
+from core.runs import Runs
+from core.training import Event, TrainingState, new_state
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS
 from tests.serving import address, runs
 
@@ -40,6 +45,20 @@ def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureReque
     yield page
     assert errors == []
     assert page.evaluate(NOTHING_SIDEWAYS)
+
+
+@pytest.fixture(scope="session")
+def seeds(runs: Runs) -> list[str]:
+    """The names of two short trainings of one preset, which differ in their seed."""
+    short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
+    names = []
+    for seed in range(2):
+        preset = load_preset("tiny").with_changes(short | {"training.seed": seed})
+        folder = RunFolder.create(runs.root, preset, name=f"pair-seed-{seed}")
+        state, history = new_state(preset), History(preset.training.steps)
+        train_recorded(folder, state, history, should_stop=lambda: False, on_event=lambda event: None)
+        names.append(folder.name)
+    return names
 
 
 @pytest.fixture

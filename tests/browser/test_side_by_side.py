@@ -6,30 +6,13 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.config import load_preset
-from core.history import History
-from core.recording import train_recorded
-from core.run_folder import RunFolder
-from core.runs import Runs
-from core.training import new_state
 from tests.browser.chromium import CHROMIUM, open_tab
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+    pytest.mark.usefixtures("seeds"),
 ]
-SEEDS = ("pair-seed-0", "pair-seed-1")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def seeds(runs: Runs) -> None:
-    """Two short trainings of one preset, which differ in their seed."""
-    short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
-    for seed, name in enumerate(SEEDS):
-        preset = load_preset("tiny").with_changes(short | {"training.seed": seed})
-        folder = RunFolder.create(runs.root, preset, name=name)
-        history = History(60)
-        train_recorded(folder, new_state(preset), history, should_stop=lambda: False, on_event=lambda event: None)
 
 
 def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page, reload: Callable[[], None]):
@@ -62,12 +45,12 @@ def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page, r
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
 
 
-def test_a_failure_opens_its_own_attention(page: Page):
+def test_a_failure_opens_its_own_attention(page: Page, seeds: list[str]):
     page.get_by_role("radio", name="beam").check()
     expect(page).to_have_url(re.compile("strategy=beam"))
-    page.locator("#run-bar label", has_text=SEEDS[0]).click()
+    page.locator("#run-bar label", has_text=seeds[0]).click()
     open_tab(page, "Report")
-    expect(page.locator("#report-message")).to_contain_text(SEEDS[0])
+    expect(page.locator("#report-message")).to_contain_text(seeds[0])
     page.get_by_role("button", name="Failures, one by one").click()
     page.get_by_role("button", name="Find failures").click()
     failures = page.locator("#failures")
@@ -80,7 +63,7 @@ def test_a_failure_opens_its_own_attention(page: Page):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     example.click()
     answer = f"{typed} → {written}".removesuffix(" <EOS>").strip()
-    expect(page.locator("#attention-of")).to_contain_text(f"Attention of {answer}, by {SEEDS[0]}", timeout=10_000)
+    expect(page.locator("#attention-of")).to_contain_text(f"Attention of {answer}, by {seeds[0]}", timeout=10_000)
     expect(page).to_have_url(re.compile("input=" + typed.replace(" ", "\\+")))
     assert "beam" not in page.url  # it was found by greedy decoding, so it is opened by it
     open_tab(page, "Decode")

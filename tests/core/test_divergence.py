@@ -53,7 +53,8 @@ def test_the_message_names_step_place_and_the_last_finite_figures(tiny):
     assert end_of(state).message == (
         f"step 4: loss=nan, gradient norm=nan: not finite, so the update was not made; weight {WIDEN}.weight is not "
         f"finite; last finite training loss {last.loss:.4f} and gradient norm {last.gradient_norm:.4f} at step 3; "
-        f"last validation loss {events[0].evaluation.loss:.4f} after step 0"
+        f"last validation loss {events[0].evaluation.loss:.4f} after step 0. "
+        "Resume goes on from what was saved; if it happens again, train with a lower training.learning_rate"
     )
 
 

@@ -203,7 +203,7 @@ def test_the_command_looks_writes_and_what_it_wrote_trains(tmp_path, capsys):
         (["--tokens", "letters"], "--tokens='letters' must be one of character, word, symbol"),
         (["--out", "x.txt"], "--out=x.txt must end with .yaml"),
         (["--name", "Not A Name"], "name='Not A Name'"),
-        (["--format", "jsonl"], "300 rows were left out, the first: line 1: it is no JSON"),
+        (["--format", "jsonl"], "rows left out: 300, the first: line 1: it is no JSON"),
     ],
 )
 def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options, problem):

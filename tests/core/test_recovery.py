@@ -10,7 +10,7 @@ from core.checkpoint import load_state
 from core.config import read_preset
 from core.faults import cause_and_cure
 from core.history import History
-from core.recording import Recorder, continued_state, copy_of_weights, load_best, train_recorded
+from core.recording import Recorder, continued_state, copy_of_weights, kept_preset, load_best, train_recorded
 from core.run_folder import RunError, RunFolder, sweep
 from core.runs import Runs
 from core.tensor_file import CheckpointError, previous_of, read_tensors
@@ -86,6 +86,29 @@ def test_answers_come_from_the_best_before_and_the_run_says_so(folder):
 def test_the_best_weights_bring_their_preset(folder):
     facts = read_tensors(folder.best)[1]
     assert read_preset(facts["preset"], name="x") == folder.preset()
+
+
+def test_a_deleted_preset_is_written_again_by_who_trains_the_run(folder, monkeypatch):
+    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
+    preset = folder.preset()
+    state = continued_state(folder)
+    recorder = Recorder(folder, state, History(8))
+    (folder.path / "preset.yaml").unlink()
+    recorder.keep(next(train(state)))
+    assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
+    assert "preset.yaml was deleted meanwhile; it was written again" in state.notice
+
+
+def test_a_deleted_preset_is_read_from_the_best_weights_written_again_and_told_once(folder):
+    preset = folder.preset()
+    (folder.path / "preset.yaml").unlink()
+    assert kept_preset(folder) == preset
+    assert folder.has_preset()
+    assert folder.info().message.count("preset.yaml was deleted") == 1
+    (folder.path / "preset.yaml").unlink()
+    damage(folder.best)
+    with pytest.raises(RunError, match="no such run"):
+        kept_preset(folder)
 
 
 # --- a disk that is full -----------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ LAYERS = (
     ("task_sections",),
     ("pair_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
-    ("kept_pairs",),
+    ("kept_pairs", "run_names"),
     ("errors", "run_queue", "bug_names"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}

@@ -180,11 +180,10 @@ def test_presets_are_offered_by_what_is_learned():
     draft = train_tab.family_draft(of_families, "words", form_of("tiny")[1][0])
     assert draft.start == load_preset("words-reversal-gru")
     family, choice = train_tab.preset_choice(of_families, draft)
-    assert (family["value"], choice["value"], choice["choices"]) == (
-        "words",
-        "words-reversal-gru",
-        of_families["words"],
-    )
+    assert (choice["value"], choice["choices"]) == ("words-reversal-gru", of_families["words"])
+    assert "value" not in family  # what was picked there is not set again: a later choice may have been made
+    draft = train_tab.picked_draft("words-reversal-transformer", draft)
+    assert not any("value" in radios for radios in train_tab.preset_choice(of_families, draft))
 
 
 def test_a_loaded_preset_stands_beside_those_of_its_family():

@@ -201,7 +201,7 @@ async function refresh() {
   });
   if (asked !== run) return 0; // the visitor went to another run meanwhile
   if (!news || news.run !== run) {
-    setText(part("message"), "connection lost, retrying");
+    setText(part("message"), "connection lost, retrying; a server that is stopped saves what trains, to be resumed");
     return 1000;
   }
   takeNews(news);

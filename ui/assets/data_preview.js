@@ -24,7 +24,7 @@ function showFound(value) {
   within("pairs", "tbody").replaceChildren(...value.pairs.map((pair) =>
     make("tr", {}, ...pair.map((text) => make("td", {}, make("bdi", {}, text))))));
   part("rows-left-out").hidden = !value.left_out;
-  setText(within("rows-left-out", "summary"), value.left_out.toLocaleString("en") + " rows left out; the first of them");
+  setText(within("rows-left-out", "summary"), "rows left out: " + value.left_out.toLocaleString("en") + "; the first of them");
   within("rows-left-out", "ul").replaceChildren(...value.problems.map((problem) => make("li", {}, problem)));
 }
 

@@ -1,6 +1,7 @@
 """A training in a real browser: what a reload, a second tab, a closed one and a stopped server lose: nothing."""
 
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,7 @@ from tests.faults.public.test_operations import Server, start
 __all__ = ["start"]
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 SECONDS = 60_000
+SAYS = "(pattern) => new RegExp(pattern).test(document.querySelector('#charts .message').textContent)"
 
 
 @pytest.fixture
@@ -66,6 +68,10 @@ def test_nothing_is_lost_by_a_reload_other_tabs_a_closed_tab_or_a_stopped_server
 
     run = next(folder.name for folder in server.root.iterdir() if "shipped" not in folder.name and folder.is_dir())
     server.process.terminate()
+    began = time.monotonic()
+    told = "stopped with the server, and saved; Resume|connection lost, retrying; a server that is stopped"
+    third.wait_for_function(SAYS, arg=told, timeout=SECONDS, polling=50)
+    took = time.monotonic() - began
     assert server.ended(20) == 0
     kept = RunFolder(server.root, run)
     assert kept.info().status == "stopped"
@@ -76,9 +82,14 @@ def test_nothing_is_lost_by_a_reload_other_tabs_a_closed_tab_or_a_stopped_server
     third.goto(f"{again.address}?run={run}&tab=train")
     expect(third.locator("#charts .state")).to_have_text("stopped", timeout=SECONDS)
     assert steps(third) == kept.info().step
+    expect(third.locator("#charts .message")).to_have_text(
+        "stopped with the server, and saved; Resume goes on from here"
+    )
     third.get_by_role("button", name="Resume").click()
     trains_on(third, kept.info().step)
     open_tab(third, "Decode")
     expect(third.locator("#answer .output")).to_be_visible(timeout=SECONDS)
     found = f"nothing lost: {kept.info().step} steps kept and gone on from"
+    row("F1", "on the page: SIGTERM", "1 run", f"told after {took:.1f} s; after a new start why it stopped; resumed")
+    assert took <= 2
     row("browser", "reload, second tab, closed tab, SIGTERM in mid-training", "1 run", found)

@@ -155,13 +155,24 @@ def test_a_deleted_folder_is_told(visitor, public, row):
     row("F1", "the run's folder is deleted", "1 run", f"told with the cure after {took:.1f} s, others went on")
 
 
-def test_a_deleted_preset_takes_the_run_from_the_list_and_nothing_else(visitor, public, row):
+def test_a_deleted_preset_is_written_again_as_the_weights_have_it(visitor, public, row):
     run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0})["data"][0]["run"]
     wait(lambda: told(visitor, run)["status"] == "finished" and not owned(public, run))
     (RunFolder(public.runs.root, run).path / "preset.yaml").unlink()
+    assert visitor.call("decode", run, *DECODE[1:])["event"] == "complete"
+    assert "preset.yaml was deleted; it was written again" in told(visitor, run)["message"]
+    assert RunFolder(public.runs.root, run).has_preset()
+    row("F1", "a run's preset is deleted", "1 run", "told, written again")
+
+
+def test_a_run_without_preset_or_weights_is_gone_from_the_list_and_nothing_else(visitor, public, row):
+    run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0})["data"][0]["run"]
+    wait(lambda: told(visitor, run)["status"] == "finished" and not owned(public, run))
+    for name in ("preset.yaml", "best.safetensors", "best.previous.safetensors"):
+        (RunFolder(public.runs.root, run).path / name).unlink(missing_ok=True)
     assert "there is no such run" in json.dumps(visitor.call("decode", run, *DECODE[1:]))
-    wait(lambda: [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]] == [SHIPPED])
-    row("F1", "a run's preset is deleted", "1 run", "told, the list goes on without it")
+    wait(lambda: run not in [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]])
+    row("F1", "a run's preset and weights are deleted", "1 run", "told, the list goes on without it")
 
 
 def owned(public: Public, run: str) -> bool:

@@ -1,0 +1,192 @@
+"""What goes wrong under a training stands on the open page within two seconds, with its cause and what to do."""
+
+import errno
+import math
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from playwright.sync_api import Page, expect, sync_playwright
+
+from core.run_folder import RunFolder
+from core.tensor_file import previous_of
+from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.faults.public.conftest import Public
+from tests.faults.public.session import Session
+from ui.visitors import COOKIE
+
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
+LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}
+SECONDS, MILLISECONDS = 2.0, 60_000
+SAYS = """(parts) => {
+  const said = document.querySelector("#charts .message").textContent;
+  return parts.every((part) => said.includes(part));
+}"""
+
+
+@pytest.fixture(scope="module")
+def visitor(visit: Callable[[], Session]) -> Session:
+    return visit()
+
+
+@pytest.fixture(scope="module")
+def page(public: Public, visitor: Session) -> Iterator[Page]:
+    """A tab of the visitor's browser."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        context = browser.new_context()
+        context.add_cookies([{"name": COOKIE, "value": visitor.http.cookies[COOKIE], "url": public.address}])
+        yield context.new_page()
+        browser.close()
+
+
+class Trained:
+    """A run in training, looked at."""
+
+    def __init__(self, public: Public, visitor: Session, page: Page) -> None:
+        self.page, self.runs = page, public.runs
+        self.name = visitor.call("train", "tiny", LONG)["data"][0]["run"]
+        self.folder = RunFolder(public.runs.root, self.name)
+        page.goto(f"{public.address}?run={self.name}&tab=train")
+        self.goes_on()
+
+    def goes_on(self) -> None:
+        """See it train, past its first saved state."""
+        expect(self.page.locator("#charts .state")).to_have_text("training", timeout=MILLISECONDS)
+        step = self.runs.info(self.name).step
+        self.wait(lambda: self.runs.info(self.name).step > step + 5)
+
+    def seconds_to_read(self, *parts: str) -> float:
+        """See the page say something; return how long that took."""
+        began = time.monotonic()
+        self.page.wait_for_function(SAYS, arg=parts, timeout=MILLISECONDS, polling=50)
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        if self.name in (live.folder.name for live in self.runs.active()):
+            self.runs.stop(self.name)
+        self.wait(lambda: not self.runs.active())
+
+    @staticmethod
+    def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "waited too long"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def run(public: Public, visitor: Session, page: Page) -> Iterator[Trained]:
+    trained = Trained(public, visitor, page)
+    yield trained
+    trained.stop()
+
+
+def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next update in a thread that trains raise."""
+    genuine = torch.nn.functional.cross_entropy
+
+    def fail(*arguments, **named):
+        if threading.current_thread().name.startswith("train "):
+            raise error
+        return genuine(*arguments, **named)
+
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", fail)
+
+
+def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the loss be NaN in training."""
+    genuine = torch.nn.functional.cross_entropy
+
+    def poisoned(*arguments, **named):
+        loss = genuine(*arguments, **named)
+        return loss * math.nan if torch.is_grad_enabled() else loss
+
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", poisoned)
+
+
+@pytest.mark.parametrize(
+    ("what", "break_it", "told"),
+    [
+        ("a loss that is NaN", not_a_number, ("loss=nan", "Resume goes on from what was saved")),
+        (
+            "an exception in a step",
+            lambda patch: raising(ZeroDivisionError("division by zero"), patch),
+            ("division by zero", "Resume goes on from there"),
+        ),
+        ("MemoryError", lambda patch: raising(MemoryError(), patch), ("not enough memory", "Try a smaller model")),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_run_that_ends_says_why_and_goes_on_when_resumed(run, page, monkeypatch, row, what, break_it, told):
+    break_it(monkeypatch)
+    took = run.seconds_to_read(*told)
+    expect(page.locator("#charts .state")).to_have_text("failed")
+    monkeypatch.undo()
+    page.get_by_role("button", name="Resume").click()
+    run.goes_on()
+    row("F1", f"on the page: {what}", "1 run", f"cause and cure after {took:.1f} s; resumed")
+    assert took <= SECONDS
+
+
+def test_a_full_disk_is_told_and_gone_when_there_is_room(run, monkeypatch, row):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    genuine = Path.open
+
+    def opened(path, mode="r", *rest, **named):
+        is_written = run.name in str(path) and mode[0] in "aw"
+        return (full if is_written else genuine)(path, mode, *rest, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+    for module in ("core.run_folder", "core.tensor_file"):
+        monkeypatch.setattr(f"{module}.write_atomically", full)
+    took = run.seconds_to_read("could not be saved", "the disk is full", "Delete runs")
+    monkeypatch.undo()
+    run.page.wait_for_function("document.querySelector('#charts .message').textContent === ''", timeout=MILLISECONDS)
+    run.stop()
+    assert run.folder.info().step == run.runs.info(run.name).step > 0
+    row("F1", "on the page: the disk is full", "1 run", f"cause and cure after {took:.1f} s; saved later")
+    assert took <= SECONDS
+
+
+def test_a_deleted_folder_is_told(run, row):
+    shutil.rmtree(run.folder.path)
+    took = run.seconds_to_read("could not be saved", "was deleted meanwhile. Train it anew")
+    row("F1", "on the page: the run's folder is deleted", "1 run", f"cause and cure after {took:.1f} s")
+    assert took <= SECONDS
+
+
+def test_a_deleted_preset_is_written_again_and_told(run, page, row):
+    preset = run.folder.preset()
+    (run.folder.path / "preset.yaml").unlink()
+    took = run.seconds_to_read("preset.yaml was deleted meanwhile", "written again, so nothing is to be done")
+    assert run.folder.preset() == preset
+    page.get_by_role("button", name="Stop").click()
+    run.wait(lambda: not run.runs.active())
+    (run.folder.path / "preset.yaml").unlink()
+    later = run.seconds_to_read("as it is in best.safetensors")
+    assert run.folder.preset() == preset
+    page.get_by_role("button", name="Resume").click()
+    run.goes_on()
+    row("F1", "on the page: preset.yaml is deleted", "twice", f"told after {took:.1f} and {later:.1f} s; resumed")
+    assert max(took, later) <= SECONDS
+
+
+def test_the_newest_state_damaged_is_told_and_the_one_before_is_gone_on_from(run, page, row):
+    run.wait(lambda: previous_of(run.folder.last).exists())
+    page.get_by_role("button", name="Stop").click()
+    run.wait(lambda: not run.runs.active())
+    data = bytearray(run.folder.last.read_bytes())
+    data[len(data) // 2] ^= 1
+    run.folder.last.write_bytes(data)
+    page.get_by_role("button", name="Resume").click()
+    took = run.seconds_to_read("last.safetensors is damaged", "the one saved before it is used")
+    run.goes_on()
+    row("F1", "on the page: the newest state is damaged", "1 run", f"told after {took:.1f} s; resumed")
+    assert took <= SECONDS
