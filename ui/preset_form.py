@@ -24,6 +24,7 @@ from ui.settings_form import Setting, all_settings, control, hint_of, hints_with
 from ui.views import base_of, changes_in_words
 
 QUIET = {"api_visibility": "private", "show_progress": "hidden"}
+_LAST = {"trigger_mode": "always_last"}  # what is chosen meanwhile counts once the answer is there
 CPU = {"concurrency_id": "cpu", "concurrency_limit": 2}
 
 
@@ -89,8 +90,8 @@ class Form:
             updates = [_opened(setting, draft) for setting in self.settings]
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
-        listen(opened, inputs, outputs, trigger_mode="always_last", **QUIET).then(
-            lambda draft: timed(self.limits, draft.start, draft.base), self.draft, self.summary, **QUIET, **CPU
+        listen(opened, inputs, outputs, **_LAST, **QUIET).then(
+            lambda draft: timed(self.limits, draft.start, draft.base), self.draft, self.summary, **_LAST, **QUIET, **CPU
         )
 
 
@@ -131,9 +132,9 @@ def build(first: Preset, runs: VisitorRuns, run: gr.State) -> Form:
         partial(check, runs.limits, settings),
         form.filled,
         [summary, problem, *controls],
-        trigger_mode="always_last",
+        **_LAST,
         **QUIET,
-    ).then(partial(check_timed, runs.limits, settings), form.filled, summary, **QUIET, **CPU)
+    ).then(partial(check_timed, runs.limits, settings), form.filled, summary, **_LAST, **QUIET, **CPU)
     train.click(partial(started, runs.start, settings), form.filled, [run, problem], **QUIET)
     save.click(shown(partial(as_yaml, settings)), form.filled, saved, **QUIET).success(
         None, saved, None, js=script("download_preset"), api_visibility="private"
