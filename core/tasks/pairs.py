@@ -1,5 +1,6 @@
 """Tasks that are a list of pairs: what they have in common, wherever the pairs come from."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -38,9 +39,9 @@ class Pairs(Task):
         self.examples = tuple(examples)
 
     @property
+    @abstractmethod
     def table(self) -> PairTable:
         """All the pairs there are."""
-        raise NotImplementedError
 
     @property
     def lengths(self) -> range:
