@@ -68,9 +68,16 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
         Float of the same shape; each row sums to 1, or is all zeros where nothing may be attended to.
     """
     if mask is None:
-        return scores.softmax(dim=-1)
+        return _softmax(scores)
     # The lowest finite number, not -inf: a row without any key would turn into NaN, here and in its gradient.
-    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1) * mask
+    return _softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min)) * mask
+
+
+def _softmax(scores: torch.Tensor) -> torch.Tensor:
+    """Return the softmax over the last dimension; on a CPU, that of many short rows for all of them side by side."""
+    if scores.shape[-1] < _KEYS_AT_ONCE and scores.device.type == "cpu":
+        return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
+    return scores.softmax(dim=-1)
 
 
 class MultiHeadAttention(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from core.models.attention import MultiHeadAttention, attention_weights
+from core.models.attention import MultiHeadAttention, attention_weights, masked_softmax
 from core.models.transformer import causal_mask
 
 B, TQ, TK, D, H = 3, 5, 7, 16, 4
@@ -76,6 +76,14 @@ def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask, biased
     explicit, _ = ours(x, ours.keys_values(seen), mask, bias=bias, need_weights=True)
     fused, _ = ours(x, ours.keys_values(seen), mask, bias=bias)
     assert_close(explicit, fused, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [1, 15, 16, 40])  # short rows are computed in another way than long ones
+def test_the_softmax_of_short_and_long_rows_is_pytorchs(keys):
+    scores, mask = torch.randn(B, H, TQ, keys) * 5, padding([keys, 1, max(1, keys - 1)], keys)[:, None, None, :]
+    expected = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    assert_close(masked_softmax(scores, mask), expected, atol=1e-6, rtol=1e-5)
+    assert_close(masked_softmax(scores, None), scores.softmax(dim=-1), atol=1e-6, rtol=1e-5)
 
 
 def test_rows_sum_to_one_and_masked_weights_are_exactly_zero():
