@@ -11,6 +11,7 @@ from core.config import Preset
 from core.history import History
 from core.recording import continued_state, copy_of_weights, failure_noted, train_recorded
 from core.replay import Replay
+from core.right_of_way import RightOfWay
 from core.run_folder import RunFolder, Status
 from core.training import EvaluationEvent, Event, StepEvent, TrainingState
 
@@ -45,12 +46,13 @@ class LiveRun:
         self._published_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
 
-    def train(self, threads: int) -> None:
+    def train(self, threads: int, right_of_way: RightOfWay) -> None:
         """Train to the end or until stopped.
 
         Args:
             threads: torch threads for a new run; a continued one keeps its own number, or it would not continue
                 bit for bit.
+            right_of_way: what it waits for between two updates.
         """
         self.began = time.monotonic()
         torch.set_num_threads(threads)
@@ -58,13 +60,18 @@ class LiveRun:
             state = continued_state(self.folder)
         torch.set_num_threads(state.threads)
         self.history.rewind(state.step, evaluated_step=state.evaluated_step)
+
+        def watch(event: Event) -> None:
+            self._watch(event, state)
+            right_of_way.give_way()
+
         self.info = train_recorded(
             self.folder,
             state,
             self.history,
             replay=self.replay,
             should_stop=self.stop.is_set,
-            on_event=lambda event: self._watch(event, state),
+            on_event=watch,
         )
 
     def steps_per_second(self) -> float | None:

@@ -19,6 +19,7 @@ from core.packages import import_any
 from core.published import Published, PublishedModels
 from core.recording import kept_preset
 from core.replay import Replay
+from core.right_of_way import RightOfWay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.training_slots import TrainingSlots
 
@@ -66,13 +67,20 @@ class Runs:
         root: the folder, such as ``checkpoints``.
         limits: how many train at once, of which others wait in a queue, see ``RunQueue``; and what else holds here.
         threads: torch threads of each.
+
+    Attributes:
+        right_of_way: of those who make an answer with a model of them.
     """
 
     def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1) -> None:
         self.root, self.limits = root, limits
-        self._models = PublishedModels()
+        self._models, self.right_of_way = PublishedModels(), RightOfWay()
         self._slots = TrainingSlots(
-            most=limits.max_runs, most_each=limits.max_training_each, threads=threads, on_end=self._models.forget
+            most=limits.max_runs,
+            most_each=limits.max_training_each,
+            threads=threads,
+            right_of_way=self.right_of_way,
+            on_end=self._models.forget,
         )
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from core.config import Preset
 from core.faults import cause_and_cure
 from core.live_run import LiveRun
+from core.right_of_way import RightOfWay
 from core.run_folder import RunError, RunFolder, Status
 from core.run_queue import RunQueue
 
@@ -25,11 +26,20 @@ class TrainingSlots:
         most: how many train at once.
         most_each: how many of one owner.
         threads: torch threads of each.
+        right_of_way: of answers, for which all of them wait between two updates.
         on_end: called with every run that trains no more.
     """
 
-    def __init__(self, *, most: int, most_each: int | None, threads: int, on_end: Callable[[LiveRun], None]) -> None:
-        self._most, self._threads, self._on_end = most, threads, on_end
+    def __init__(
+        self,
+        *,
+        most: int,
+        most_each: int | None,
+        threads: int,
+        right_of_way: RightOfWay,
+        on_end: Callable[[LiveRun], None],
+    ) -> None:
+        self._most, self._threads, self._right_of_way, self._on_end = most, threads, right_of_way, on_end
         self._live: dict[str, LiveRun] = {}
         self._failed: OrderedDict[str, LiveRun] = OrderedDict()
         self._waiting = RunQueue(most_each=most_each)
@@ -133,7 +143,7 @@ class TrainingSlots:
     def _work(self, live: LiveRun) -> None:
         name, kept = live.folder.name, False
         try:
-            live.train(self._threads)
+            live.train(self._threads, self._right_of_way)
             kept = live.info.status != "stopped" or not live.reason or _ended(live, "stopped", live.reason)
             _log.info("ended", extra={"run": name, "status": live.info.status, "step": live.info.step})
         except Exception as error:  # noqa: BLE001 - whatever it was, its owner is told, and the other runs go on

@@ -55,7 +55,8 @@ class VisitorRuns:
     """
 
     def __init__(self, runs: Runs, who: Callable[[], Visitor] | None = None) -> None:
-        self._runs, self._who, self.limits = runs, who, runs.limits
+        self._runs, self._who = runs, who
+        self.limits, self.right_of_way = runs.limits, runs.right_of_way
         self._starting, self._opening = threading.Lock(), threading.Lock()
         self._brought: deque[tuple[str | None, str]] = deque(maxlen=BROUGHT)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()

@@ -64,7 +64,8 @@ def expose(runs: Runs) -> None:
         "mean", and forced as in "cross.2.1=anti-diagonal, cross.1.2=position 3".
         """
         asked = from_text(run, knock_out, force, read_ablation(ablation))
-        return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
+        with runs.right_of_way.answering():
+            return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
 
     def attention(
         run: str, input: str, block: Block, layer: int, knock_out: str = "", force: str = "", ablation: str = "zero"
@@ -73,10 +74,12 @@ def expose(runs: Runs) -> None:
 
         Heads are knocked out and forced as for decode; where a knocked-out head looked is told all the same.
         """
-        seen = _see(runs, run, input, asked=from_text(run, knock_out, force, read_ablation(ablation)))
-        if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
-            raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
-        return viewer_value(seen, block, layer)
+        asked = from_text(run, knock_out, force, read_ablation(ablation))
+        with runs.right_of_way.answering():
+            seen = _see(runs, run, input, asked=asked)
+            if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
+                raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
+            return viewer_value(seen, block, layer)
 
     def report(run: str) -> dict[str, Any]:
         """Measure a run on held-out inputs and return the report as Markdown, with its first sentence apart."""

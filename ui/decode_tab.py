@@ -124,7 +124,8 @@ def compare(runs: Runs, run: str | None, asked: AskedEdits, text: str, prefix: s
         text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
         look = partial(inspect, published.model, published.task, text, prefix=prefix)
         edits = asked.of_run(run).on(published)
-        inspections = [look(strategy=strategy, edits=edits) for strategy in strategies]
+        with runs.right_of_way.answering():
+            inspections = [look(strategy=strategy, edits=edits) for strategy in strategies]
     except LabError as error:
         return {"text": str(error), "problem": True}, None
     return gr.skip(), comparison_value(inspections, asked.of_run(run))

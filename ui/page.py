@@ -188,11 +188,12 @@ def _answer(runs: VisitorRuns, run: str | None, text: str, asked: AskedEdits = A
         asked: what is done to heads; dropped if it is of another run or cannot be done.
         chosen: what the controls of the strategy hold: kind, prefix, settings.
     """
-    done, problem = heads_panel.checked(runs, run, asked)
-    seen, results = decode_tab.decode(runs, run, text or "", *chosen, asked=done)
-    kept = gr.skip() if done == asked else done
-    shown = [*heads_panel.decode_shown(seen, done, problem), *attention_of(seen, run=run)]
-    return [seen, *results, kept, *shown, _address(run, text, done, *chosen)]
+    with runs.right_of_way.answering():
+        done, problem = heads_panel.checked(runs, run, asked)
+        seen, results = decode_tab.decode(runs, run, text or "", *chosen, asked=done)
+        kept = gr.skip() if done == asked else done
+        shown = [*heads_panel.decode_shown(seen, done, problem), *attention_of(seen, run=run)]
+        return [seen, *results, kept, *shown, _address(run, text, done, *chosen)]
 
 
 def _address(run: str | None, text: str, asked: AskedEdits, *chosen: Any) -> str:

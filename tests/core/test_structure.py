@@ -36,7 +36,7 @@ LAYERS = (
     ("pair_sections", "optional", "tensor_file"),
     ("faults", "typed_text", "sections", "bounded_yaml", "files", "file_cache", "failures", "paired", "spread"),
     ("kept_pairs", "run_names"),
-    ("errors", "run_queue", "bug_names"),
+    ("errors", "run_queue", "right_of_way", "bug_names"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320

@@ -14,6 +14,7 @@ from core.decoding import decode
 from core.history import History
 from core.live_run import LiveRun
 from core.recording import continued_state, train_recorded
+from core.right_of_way import RightOfWay
 from core.run_folder import RunFolder
 from core.tasks import fixed_pairs
 from core.tensor_file import read_tensors, write_tensors
@@ -107,7 +108,7 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
         lives.append(LiveRun(folder, preset, folder.lock()))
-    training_threads = [threading.Thread(target=live.train, args=(1,)) for live in lives]
+    training_threads = [threading.Thread(target=live.train, args=(1, RightOfWay())) for live in lives]
     disturber = threading.Thread(target=reseed)
     for thread in (disturber, *training_threads):
         thread.start()
