@@ -62,7 +62,8 @@ function plotOf(name) {
   const [from, to] = view ?? wholeRange();
   const plot = { format: tickText, across: "step", marks: [], from, to, zoomed: view !== null, ...CHARTS[name]() };
   if (plot.lines.every((each) => each.steps.length === 0)) {
-    plot.note = name === "accuracy" ? "waiting for the first evaluation" : "waiting for the first step";
+    const awaited = name === "accuracy" ? "evaluation" : "step";
+    plot.note = FINAL.includes(latest?.status) ? "no figures of any " + awaited : "waiting for the first " + awaited;
   }
   return plot;
 }
