@@ -1,4 +1,4 @@
-"""Answers go first, and trainings go on all the same."""
+"""Answers go first, one by one, and trainings go on all the same."""
 
 import threading
 import time
@@ -53,6 +53,34 @@ def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
     threading.Timer(0.05, go.set).start()
     assert seconds_waited(right) < 30
     thread.join()
+
+
+def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatch):
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def answer(seconds: float) -> None:
+        nonlocal at_once, most
+        with right.answering():
+            with lock:
+                at_once += 1
+                most = max(most, at_once)
+            time.sleep(seconds)
+            with lock:
+                at_once -= 1
+
+    def all_at_once(seconds: float) -> int:
+        nonlocal most
+        most = 0
+        threads = [threading.Thread(target=answer, args=(seconds,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return most
+
+    assert all_at_once(0.005) == 1
+    monkeypatch.setattr("core.right_of_way.LONGEST_TURN", 0.05)
+    assert all_at_once(0.5) == 4
 
 
 def test_runs_wait_between_updates_and_still_come_to_their_end(runs, tiny):
