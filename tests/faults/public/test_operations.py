@@ -60,6 +60,11 @@ class Server:
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
+def heed_interrupts() -> None:
+    """Undo what a shell does for a job in the background, this one perhaps: such a job ignores Ctrl+C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """Start the server as a person would, and kill it at the end."""
@@ -75,7 +80,12 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         environment = os.environ | {"OMP_NUM_THREADS": "1"} | (variables or {})
         with log.open("w") as errors:
             process = subprocess.Popen(
-                command, cwd=REPOSITORY, env=environment, stderr=errors, stdout=subprocess.DEVNULL
+                command,
+                cwd=REPOSITORY,
+                env=environment,
+                stderr=errors,
+                stdout=subprocess.DEVNULL,
+                preexec_fn=heed_interrupts,
             )
         started.append(Server(process, f"http://127.0.0.1:{port}/", root, log))
         deadline = time.monotonic() + 60
