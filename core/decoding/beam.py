@@ -199,7 +199,7 @@ def _reordered(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache,
     """Put a cache and a memory in the order of the hypotheses that were kept, unless they are in it."""
     count = len(memory.states)
     if len(rows) != count:
-        return cache.rows(rows), memory.rows(rows)
+        return cache.reordered(rows), memory.rows(rows)
     # All rows of a source have the same memory, and often no hypothesis has moved.
     in_order = torch.equal(rows, torch.arange(count, device=rows.device))
     return cache if in_order else cache.reordered(rows), memory

@@ -50,15 +50,24 @@ def attention_weights(
 
     Args:
         query: (B, H, Tq, K) float.
-        key: (B, H, Tk, K) float.
+        key: (B, H, Tk, K) float; fewer than B where several rows of queries, one behind the other, share one of keys.
         mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend.
         bias: float, broadcastable to the same; added to the scores.
 
     Returns:
         (B, H, Tq, Tk) float; each row sums to 1, or is all zeros where nothing may be attended to.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    scores = _product(query, key.transpose(-2, -1)) / math.sqrt(query.shape[-1])
     return masked_softmax(scores if bias is None else scores + bias, mask)
+
+
+def _product(rows: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
+    """Return (B · N, H, T, X) rows times (B, H, X, Y) matrices, each of them for N, the beams of one source."""
+    if len(rows) == len(shared):
+        return rows @ shared
+    together = rows.unflatten(0, (len(shared), -1)).transpose(1, 2)  # (B, H, N, T, X)
+    products = together.flatten(2, 3) @ shared
+    return products.unflatten(2, together.shape[2:4]).transpose(1, 2).flatten(0, 1)
 
 
 def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -139,7 +148,7 @@ class MultiHeadAttention(nn.Module):
             weights = attention_weights(query, key, mask, bias)
             if edit is not None:
                 weights = edit.forced(weights, mask)
-            heads = self.dropout(weights) @ value  # (B, H, Tq, K)
+            heads = _product(self.dropout(weights), value)  # (B, H, Tq, K)
         else:
             weights = None
             heads = _fused(query, key, value, _scores_added(mask, bias))

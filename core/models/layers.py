@@ -104,7 +104,8 @@ class LayerCache:
     """Keys and values that a decoder layer need not compute again.
 
     Attributes:
-        memory: keys and values of the encoder's output, each (B, H, S, K); None where there is no encoder.
+        memory: keys and values of the encoder's output, each (B, H, S, K), once for all rows that share a source; None
+            where there is no encoder.
         past: keys and values of the tokens read so far, each (B, H, T, K); None before the first.
     """
 
@@ -124,7 +125,7 @@ class LayerCache:
         return LayerCache(memory, past)
 
     def reordered(self, index: torch.Tensor) -> "LayerCache":
-        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        """Return the cache of rows that go on from others of their sources; see ``Cache.reordered``."""
         return LayerCache(self.memory, self.past and _rows(self.past, index))
 
 

@@ -67,8 +67,8 @@ class RecurrentCache:
         return RecurrentCache(self.hidden[:, index], (keys[index], values[index]), self.past)
 
     def reordered(self, index: torch.Tensor) -> "RecurrentCache":
-        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
-        return replace(self, hidden=self.hidden[:, index])
+        """Return the cache of rows that go on from others of their sources; see ``Cache.reordered``."""
+        return replace(self, hidden=self.hidden[:, index]) if len(index) == self.hidden.shape[1] else self.rows(index)
 
 
 class Decoder(nn.Module):

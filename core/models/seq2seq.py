@@ -45,9 +45,9 @@ class Cache(Protocol):
         """Return the cache of a batch made of these rows, (N,) int64; see ``Memory.rows``."""
 
     def reordered(self, index: torch.Tensor) -> Self:
-        """Return the cache in which each row goes on from row ``index`` (B,) int64, one of the same source.
+        """Return the cache of rows that go on from rows ``index`` (N,) int64: each source's as many, where it stood.
 
-        The same as ``rows``, but cheaper: what belongs to a source need not be moved.
+        The same as ``rows``, but cheaper: what belongs to a source need be neither moved nor copied.
         """
 
 

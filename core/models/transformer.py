@@ -25,7 +25,7 @@ class TransformerCache:
         return TransformerCache(tuple(layer.rows(index) for layer in self.layers), self.past)
 
     def reordered(self, index: torch.Tensor) -> "TransformerCache":
-        """Return the cache in which each row goes on from another of its source; see ``Cache.reordered``."""
+        """Return the cache of rows that go on from others of their sources; see ``Cache.reordered``."""
         return TransformerCache(tuple(layer.reordered(index) for layer in self.layers), self.past)
 
 

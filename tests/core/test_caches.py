@@ -35,3 +35,22 @@ def test_rows_of_memory_and_cache_go_on_as_the_rows_would(request, name):
     # Also before the first token, when there is nothing of the past yet.
     fresh = model.decode(batch.tgt_in[INDEX, :1], some).logits
     assert_close(fresh, model.decode(batch.tgt_in[:, :1], memory).logits[INDEX], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
+def test_rows_of_one_source_go_on_as_if_each_had_its_own(request, name):
+    preset = request.getfixturevalue(name)
+    task = build_task(preset.task)
+    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
+    batch = task.sample(3, split="train", generator=torch.Generator().manual_seed(1))
+    memory = model.encode(batch.src)
+    cache = model.decode(batch.tgt_in[:, :2], memory).cache
+    token = batch.tgt_in[[0, 1, 2] * 4, 2:3]  # others for rows of one source
+    wide = torch.arange(3).repeat_interleave(4)
+    one_by_one = [
+        model.decode(token[row : row + 1], memory.rows(at), cache.rows(at)) for row, at in enumerate(wide[:, None])
+    ]
+    for make in (cache.rows, cache.reordered):
+        step = model.decode(token, memory.rows(wide), make(wide), need_weights=True)
+        assert_close(step.logits, torch.cat([each.logits for each in one_by_one]), atol=1e-6, rtol=1e-5)
+        assert step.cross_weights.shape[1] == 12
