@@ -75,8 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.add_argument("--sequences", type=int, default=10_000, help="how many inputs (default: 10000)")
     compare.add_argument(
-        "--lengths", action="store_true", help="also by length, up to twice the longest trained on, 100 inputs each"
+        "--lengths",
+        nargs="?",
+        const="",
+        metavar="A-B",
+        help="also by length: of these lengths, such as 41-100, or as far as charts by length go",
     )
+    compare.add_argument("--per-length", type=int, default=100, metavar="N", help="inputs of each (default: 100)")
     _add_json(compare)
 
     perplexity = commands.add_parser("perplexity", help="measure a run that models text, beside n-grams")

@@ -1,4 +1,4 @@
-"""How good a model is at inputs of every length, up to twice the longest it was trained on."""
+"""How good a model is at inputs of every length, also of those that it was not trained on."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import torch
 
 from core.answers import answer_table
+from core.errors import InputError
 from core.models import Seq2Seq
+from core.task_sections import span
 from core.tasks import Batch, Task
 from core.vocab import PAD_ID
 
@@ -39,7 +41,7 @@ class LengthCurve:
         unit: what the lengths count.
         trained: the shortest and the longest length that it was trained on.
         points: in order; a length of which no input is held out has none.
-        limit: why they end before twice the longest length trained on, or "".
+        limit: why they end before the last length asked for, or "".
     """
 
     unit: str
@@ -48,20 +50,32 @@ class LengthCurve:
     limit: str = ""
 
 
-def length_curve(model: Seq2Seq, task: Task, *, per_length: int = PER_LENGTH) -> LengthCurve | None:
-    """Measure a model at every length; None where length says nothing of the task."""
-    sets = length_sets(task, per_length=per_length)
+def length_curve(
+    model: Seq2Seq, task: Task, *, per_length: int = PER_LENGTH, lengths: range | None = None
+) -> LengthCurve | None:
+    """Measure a model at every length; None where length says nothing of the task. Arguments as of ``length_sets``."""
+    sets = length_sets(task, per_length=per_length, lengths=lengths)
     return curve_through(model, task, sets, length_points(model, task, sets))
 
 
-def length_sets(task: Task, *, per_length: int = PER_LENGTH) -> dict[int, Batch]:
+def length_sets(task: Task, *, per_length: int = PER_LENGTH, lengths: range | None = None) -> dict[int, Batch]:
     """Return pairs by length that no training sees, up to ``per_length`` of each, the same for every run of a task.
 
     Lengths of which there are none are left out.
+
+    Args:
+        lengths: those of ``task.lengths`` unless given.
+
+    Raises:
+        InputError: the task has no inputs of such lengths.
     """
+    lengths = task.lengths if lengths is None else lengths
+    if not (task.any_length or set(lengths) <= set(task.lengths)):
+        known = span(task.lengths[0], task.lengths[-1]) if task.lengths else "none at all"
+        raise InputError(f"lengths={span(lengths[0], lengths[-1])}: this task has inputs of {known} {task.length_unit}")
     drawn = {
         length: task.of_length(length, per_length, generator=torch.Generator().manual_seed(_SEED + length))
-        for length in task.lengths
+        for length in lengths
     }
     return {length: pairs for length, pairs in drawn.items() if len(pairs)}
 

@@ -35,8 +35,8 @@ class BlocksConfig(Section):
         Literal["post", "pre"], Field(description="layer norm behind each sublayer, as in the paper, or before it")
     ] = "post"
     positions: Annotated[
-        Literal["sinusoidal", "learned", "none", "alibi"],
-        Field(description="how places are told apart; alibi, by distance, also serves beyond the lengths trained on"),
+        Literal["sinusoidal", "learned", "none", "alibi", "rotary-values"],
+        Field(description="how places are told apart; the last two, by distance, serve beyond the lengths trained on"),
     ] = "sinusoidal"
     activation: Annotated[
         Literal["relu", "gelu"], Field(description="between the two maps of the feed-forward network")
@@ -58,6 +58,11 @@ class BlocksConfig(Section):
             raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
+        if self.positions == "rotary-values" and self.d_k % 2:
+            raise ValueError(
+                f"model.d_model={self.d_model} / model.num_heads={self.num_heads} must be even with "
+                "model.positions='rotary-values', which turns pairs of numbers"
+            )
         return self
 
     @property
@@ -72,6 +77,18 @@ class TransformerConfig(BlocksConfig):
     family: Literal["transformer"] = "transformer"
     num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
     num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
+    stretch: Annotated[
+        float, Field(ge=1, le=100, description="rotary-values: in training, places lie up to this far apart")
+    ] = 1.0
+
+    @model_validator(mode="after")
+    def _places_can_be_stretched(self) -> "TransformerConfig":
+        if self.stretch > 1 and self.positions != "rotary-values":
+            raise ValueError(
+                f"model.stretch={self.stretch} must be 1 with model.positions={self.positions!r}, which ignores it; "
+                "'rotary-values' does not"
+            )
+        return self
 
 
 class DecoderOnlyConfig(BlocksConfig):

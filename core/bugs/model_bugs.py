@@ -110,7 +110,10 @@ class _TurnedAttention(MultiHeadAttention):
         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
         seen = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
         weights = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-2) * seen
-        output = self.w_o((self.dropout(weights) @ value).transpose(1, 2).flatten(2))
+        heads = self.dropout(weights) @ value
+        if (rotation := given.get("rotation")) is not None:
+            heads = rotation.turned_back(heads)
+        output = self.w_o(heads.transpose(1, 2).flatten(2))
         return output, weights.detach() if given.get("need_weights") else None
 
 

@@ -5,16 +5,18 @@ import json
 import re
 import sys
 from collections.abc import Callable, Sequence
+from statistics import median
 from typing import Any
 
 from tqdm import tqdm
 
 from core.commands.evaluate import check_sequences
 from core.comparison import Comparison, Progress, as_data, compare
-from core.lengths import PER_LENGTH
+from core.errors import InputError
 from core.report.numerals import percent
 from core.run_folder import DEFAULT_ROOT, list_runs
 from core.runs import Runs
+from core.task_sections import span
 
 Rows = list[list[str]]
 _SHARES = {
@@ -29,9 +31,11 @@ def run(options: argparse.Namespace) -> int:
     """Measure the runs, and print their figures, what differs in them, and who wins how often."""
     check_sequences(options.sequences)
     root = options.checkpoints or DEFAULT_ROOT
-    per_length = PER_LENGTH if options.lengths else 0
+    lengths = lengths_of(options.lengths)
+    check_sequences(options.per_length, option="--per-length")
+    per_length = 0 if options.lengths is None else options.per_length
     names = named_runs(options.runs, [folder.name for folder in list_runs(root)])
-    comparison = _with_bar(Runs(root), names, sequences=options.sequences, per_length=per_length)
+    comparison = _with_bar(Runs(root), names, sequences=options.sequences, per_length=per_length, lengths=lengths)
     said = as_data(comparison)
     print(f"{said['task']}: {said['sequences']:,} held-out inputs, the same for all, each answered by itself\n")
     _print_table(_figures(said))
@@ -61,7 +65,22 @@ def named_runs(text: str, known: Sequence[str]) -> list[str]:
     return names
 
 
-def _with_bar(runs: Runs, names: Sequence[str], **settings: int) -> Comparison:
+def lengths_of(text: str | None) -> range | None:
+    """Return the lengths that ``41-100`` names; None for "" and None, the task's own.
+
+    Raises:
+        InputError: it is no range of lengths.
+    """
+    if not text:
+        return None
+    found = re.fullmatch(r"(\d{1,4})-(\d{1,4})", text)
+    first, last = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= first <= last:
+        raise InputError(f"--lengths={text[:60]} must be two lengths, the shortest and the longest, such as 41-100")
+    return range(first, last + 1)
+
+
+def _with_bar(runs: Runs, names: Sequence[str], **settings: Any) -> Comparison:
     """Compare with a progress bar on standard error."""
     events = compare(runs, names, **settings)
     event = next(events)  # before there is a bar: what cannot be compared is refused here
@@ -137,6 +156,21 @@ def _print_lengths(said: dict[str, Any]) -> None:
     print("* not trained on")
     for name, limit in lengths["limits"].items():
         print(f"{name} goes no further: {limit}")
+    if longer := lengths["longer"]:
+        _print_longer(longer, said["groups"])
+
+
+def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    """Print the means over the lengths above those trained on, a row a run, and the medians of seeds."""
+    print(f"\nmeans over lengths {span(longer['at'][0], longer['at'][-1])}, each length counting as much")
+    rows = [["run", "free-running tokens", "exact match"]]
+    for group in groups:
+        means = [list(longer["runs"][run].values()) for run in group["runs"]]
+        rows += [[run, *map(percent, of_run)] for run, of_run in zip(group["runs"], means, strict=True)]
+        if len(means) > 1:
+            medians = map(median, zip(*means, strict=True))
+            rows.append([f"median of {group['label']}", *map(percent, medians)])
+    _print_table(rows)
 
 
 def _print_table(rows: Rows) -> None:

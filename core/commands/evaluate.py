@@ -44,10 +44,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def check_sequences(sequences: int) -> None:
+def check_sequences(sequences: int, *, option: str = "--sequences") -> None:
     """Raise InputError unless that many can be asked for."""
     if not 1 <= sequences <= MAX_SEQUENCES:
-        raise InputError(f"--sequences={sequences} must be from 1 to {MAX_SEQUENCES}")
+        raise InputError(f"{option}={sequences} must be from 1 to {MAX_SEQUENCES}")
 
 
 def _print(

@@ -1,6 +1,6 @@
 """Measure runs on the same held-out items, step by step, and put what was found side by side."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
@@ -129,15 +129,15 @@ class Measurements:
     """What was measured before, for as long as the weights that it is of are in use."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Seq2Seq, dict[tuple[int, int], Measurement]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Seq2Seq, dict[Hashable, Measurement]] = WeakKeyDictionary()
 
-    def known(self, model: Seq2Seq, sequences: int, per_length: int) -> Measurement | None:
-        """Return what was measured of a model on as many items; None if it was not."""
-        return self._known.get(model, {}).get((sequences, per_length))
+    def known(self, model: Seq2Seq, items: Hashable) -> Measurement | None:
+        """Return what was measured of a model on some items, told by how many and which; None if it was not."""
+        return self._known.get(model, {}).get(items)
 
-    def keep(self, model: Seq2Seq, sequences: int, per_length: int, measured: Measurement) -> None:
-        """Remember what was measured of a model on so many items."""
-        self._known.setdefault(model, {})[sequences, per_length] = measured
+    def keep(self, model: Seq2Seq, items: Hashable, measured: Measurement) -> None:
+        """Remember what was measured of a model on some items."""
+        self._known.setdefault(model, {})[items] = measured
 
 
 def compare(
@@ -146,6 +146,7 @@ def compare(
     *,
     sequences: int,
     per_length: int = 0,
+    lengths: range | None = None,
     measurements: Measurements | None = None,
 ) -> Iterator[Progress | Comparison]:
     """Measure runs on the same held-out items, greedily and each item by itself, and compare them.
@@ -155,13 +156,14 @@ def compare(
     Args:
         sequences: items of the test set, at least 1; fewer are used where there are fewer.
         per_length: items of every length; 0 leaves the lengths out.
+        lengths: which; those of ``Task.lengths`` unless given.
         measurements: what was measured before, to be used and added to.
 
     Yields:
         Progress now and then, and at last the Comparison.
 
     Raises:
-        InputError: the runs cannot be compared.
+        InputError: the runs cannot be compared, or their task has no inputs of such lengths.
         RunError: there is no such run, or it has no weights yet.
     """
     if len(set(names)) < len(names):
@@ -172,17 +174,18 @@ def compare(
     measurements = measurements or Measurements()
     task = published[0].task
     pairs = fixed_pairs(task, sequences, split="test")
-    sets = length_sets(task, per_length=per_length) if per_length else {}
+    sets = length_sets(task, per_length=per_length, lengths=lengths) if per_length else {}
+    items = (sequences, per_length, lengths)
     compared: list[Compared] = []
     for each, (info, evaluations) in zip(published, facts, strict=True):
-        measured = measurements.known(each.model, sequences, per_length)
+        measured = measurements.known(each.model, items)
         if measured is None:
             for part in _measure(each, pairs, sets):
                 if isinstance(part, Measurement):
                     measured = part
                 else:
                     yield Progress((len(compared) + part) / len(published), each.run)
-            measurements.keep(each.model, sequences, per_length, measured)
+            measurements.keep(each.model, items, measured)
         compared.append(Compared(each, info, count_parameters(each.model), measured, evaluations))
     yield _side_by_side(compared)
 

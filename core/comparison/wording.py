@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import asdict
+from statistics import fmean
 from typing import Any
 
 from core.comparison.comparable import Group
 from core.comparison.measuring import Compared, Comparison, Duel, band_over
+from core.lengths import LengthCurve
 from core.paired import Paired
 from core.report.numerals import count
 from core.spread import spread_of
@@ -160,8 +162,26 @@ def _lengths(comparison: Comparison) -> dict[str, Any] | None:
         "at": sorted(inputs),
         "inputs": [inputs[length] for length in sorted(inputs)],
         "groups": figures,
+        "longer": _longer(curves),
         "limits": {name: curve.limit for name, curve in curves.items() if curve.limit},
     }
+
+
+def _longer(curves: dict[str, LengthCurve]) -> dict[str, Any] | None:
+    """Return each run's means over the lengths above those trained on that all were measured at; None without such.
+
+    Every length counts as much, however many inputs there are of it.
+    """
+    points = {run: {point.length: point for point in curve.points} for run, curve in curves.items()}
+    longest = next(iter(curves.values())).trained[1]
+    at = sorted(length for length in set.intersection(*map(set, points.values())) if length > longest)
+    if not at:
+        return None
+    means = {
+        run: {name: fmean(getattr(own[length], name) for length in at) for name in ("token_accuracy", "exact_match")}
+        for run, own in points.items()
+    }
+    return {"at": at, "runs": means}
 
 
 def _band(series: list[tuple[list[int], list[float]]]) -> dict[str, list]:

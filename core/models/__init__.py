@@ -74,4 +74,4 @@ def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None
     if isinstance(config, DecoderOnlyConfig):
         return DecoderOnly(**sides, **blocks, num_layers=config.num_layers)
     depths = {"num_encoder_layers": config.num_encoder_layers, "num_decoder_layers": config.num_decoder_layers}
-    return Transformer(**sides, **blocks, **depths)
+    return Transformer(**sides, **blocks, **depths, stretch=config.stretch)

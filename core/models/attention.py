@@ -14,6 +14,7 @@ from torch import nn
 
 from core.models.dropout import Dropout
 from core.models.heads import AttentionEdit
+from core.models.positions import Rotation
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
 _KEYS_AT_ONCE = 16  # the CPU's softmax takes rows of fewer numbers one by one, in several times as long
@@ -116,9 +117,14 @@ class MultiHeadAttention(nn.Module):
         self.w_o = nn.Linear(d_model, d_model)
         self.dropout = Dropout(dropout, generator)
 
-    def keys_values(self, x: torch.Tensor) -> KeysValues:
-        """Project (B, Tk, D) states to keys and values, each (B, H, Tk, K), to attend to once or many times."""
-        return self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
+    def keys_values(self, x: torch.Tensor, rotation: Rotation | None = None) -> KeysValues:
+        """Project (B, Tk, D) states to keys and values, each (B, H, Tk, K), to attend to once or many times.
+
+        Args:
+            rotation: turns the values; whoever attends to them turns back.
+        """
+        key, value = self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
+        return key, value if rotation is None else rotation.turned(value)
 
     def forward(
         self,
@@ -127,6 +133,7 @@ class MultiHeadAttention(nn.Module):
         mask: torch.Tensor | None,
         *,
         bias: torch.Tensor | None = None,
+        rotation: Rotation | None = None,
         edit: AttentionEdit | None = None,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -137,6 +144,7 @@ class MultiHeadAttention(nn.Module):
             keys_values: what ``keys_values`` returned for the states that are looked at.
             mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend; None lets all attend to all.
             bias: float, broadcastable to the same; added to the scores before the softmax.
+            rotation: turns back what was gathered, by the places of those that ask.
             edit: what is done to the heads: forced ones look elsewhere, knocked-out ones give something else to w_o.
             need_weights: also return the weights, as they were used.
 
@@ -152,6 +160,8 @@ class MultiHeadAttention(nn.Module):
         else:
             weights = None
             heads = _fused(query, key, value, _scores_added(mask, bias))
+        if rotation is not None:
+            heads = rotation.turned_back(heads)
         if edit is not None:
             heads = edit.knocked_out(heads)
         output = self.w_o(heads.transpose(1, 2).flatten(2))  # (B, Tq, D)

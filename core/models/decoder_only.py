@@ -6,7 +6,7 @@ from torch import nn
 from core.models.embeddings import Output, Positions, Tied, embeddings
 from core.models.heads import NO_EDITS, HeadEdits, heads_of
 from core.models.layers import Activation, DecoderLayer, LayerCache, Norm
-from core.models.positions import alibi_bias, alibi_slopes
+from core.models.positions import Rotation, alibi_bias, alibi_slopes, rotation_speeds
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.models.transformer import TransformerCache, causal_mask
 from core.vocab import PAD_ID
@@ -64,6 +64,8 @@ class DecoderOnly(Seq2Seq):
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
         self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
         self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
+        speeds = rotation_speeds(d_model // num_heads) if positions == "rotary-values" else None
+        self.register_buffer("speeds", speeds, persistent=False)
         self.heads = heads_of("decoder", (layer.self_attention for layer in self.layers))
 
     def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
@@ -75,7 +77,8 @@ class DecoderOnly(Seq2Seq):
         causal = causal_mask(src.shape[1], device=src.device)
         visible = mask if causal is None else mask & causal
         edits = edits.checked(self.heads)
-        x, layers, _ = self._read(embed(src), self._new_cache(), visible, self._bias(places, places), edits)
+        where = {"bias": self._bias(places, places), "rotation": self._rotation(places)}
+        x, layers, _ = self._read(embed(src), self._new_cache(), visible, edits, **where)
         return Memory(x, mask, past=TransformerCache(layers), edits=edits)
 
     def decode(
@@ -96,10 +99,11 @@ class DecoderOnly(Seq2Seq):
         starts = memory.mask.sum(dim=-1)[:, 0, 0]  # (B,): where each source ends
         written = starts[:, None] + torch.arange(past + length, device=tgt_in.device)  # (B, past + T)
         read = torch.arange(source, device=tgt_in.device).expand(tgt_in.shape[0], -1)
-        bias = self._bias(written[:, past:], torch.cat([read, written], dim=1))
+        new = written[:, past:]
+        where = {"bias": self._bias(new, torch.cat([read, written], dim=1)), "rotation": self._rotation(new)}
         x = self.tgt_embedding(tgt_in, start=starts + past)
         visible = self._visible(memory, length, past)
-        x, layers, weights = self._read(x, cache.layers, visible, bias, memory.edits, need_weights)
+        x, layers, weights = self._read(x, cache.layers, visible, memory.edits, need_weights, **where)
         decoder_weights = torch.stack(weights) if need_weights else None
         logits = self.output(x, self.tgt_embedding)
         return Decoding(logits, TransformerCache(layers, past + length), decoder_weights=decoder_weights)
@@ -109,15 +113,15 @@ class DecoderOnly(Seq2Seq):
         x: torch.Tensor,
         cache: tuple[LayerCache, ...],
         mask: torch.Tensor,
-        bias: torch.Tensor | None,
         edits: HeadEdits,
         need_weights: bool = False,
+        **where: torch.Tensor | Rotation | None,
     ) -> tuple[torch.Tensor, tuple[LayerCache, ...], list[torch.Tensor | None]]:
         """Pass embedded tokens (B, T, D) through the stack: states, cache with them in it, and each layer's weights."""
         caches, weights = [], []
         for number, (layer, layer_cache) in enumerate(zip(self.layers, cache, strict=True), start=1):
             x, layer_cache, layer_weights, _ = layer(
-                x, layer_cache, tgt_mask=mask, bias=bias, edits=edits.of_layer(number), need_weights=need_weights
+                x, layer_cache, tgt_mask=mask, **where, edits=edits.of_layer(number), need_weights=need_weights
             )
             caches.append(layer_cache)
             weights.append(layer_weights)
@@ -136,6 +140,9 @@ class DecoderOnly(Seq2Seq):
 
     def _bias(self, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor | None:
         return None if self.slopes is None else alibi_bias(self.slopes, queries, keys)
+
+    def _rotation(self, places: torch.Tensor) -> Rotation | None:
+        return None if self.speeds is None else Rotation.of(places, self.speeds)
 
     def _check_length(self, length: int) -> None:
         if length > self.max_seq_len:

@@ -10,7 +10,7 @@ from torch import nn
 from core.models.dropout import Dropout
 from core.models.positions import sinusoidal_positions
 
-Positions = Literal["sinusoidal", "learned", "none", "alibi"]
+Positions = Literal["sinusoidal", "learned", "none", "alibi", "rotary-values"]
 Tied = Literal["none", "output", "all"]
 
 
@@ -72,7 +72,7 @@ def embeddings(
     Raises:
         ValueError: both are to be shared, but the two vocabularies differ in size.
     """
-    added = "none" if positions == "alibi" else positions
+    added = positions if positions in ("sinusoidal", "learned") else "none"
     target = Embedding(vocab_size=tgt_vocab_size, positions=added, **common)
     if tied != "all":
         return Embedding(vocab_size=src_vocab_size, positions=added, **common), target

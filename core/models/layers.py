@@ -10,6 +10,7 @@ from torch import nn
 from core.models.attention import KeysValues, MultiHeadAttention
 from core.models.dropout import Dropout
 from core.models.heads import UNEDITED, LayerEdits
+from core.models.positions import Rotation
 
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu"]
@@ -79,6 +80,7 @@ class EncoderLayer(Layer):
         mask: torch.Tensor,
         *,
         bias: torch.Tensor | None = None,
+        rotation: Rotation | None = None,
         edits: LayerEdits = UNEDITED,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -87,12 +89,18 @@ class EncoderLayer(Layer):
         Args:
             mask: (B, 1, 1, S) bool, True where the source is not PAD.
             bias: float, broadcastable to (B, H, S, S), added to the attention scores.
+            rotation: of the places of the states.
             edits: what is done to this layer's heads.
         """
         asked = self.asked(x, self.norm_attention)
-        keys_values = self.self_attention.keys_values(asked)
         attended, weights = self.self_attention(
-            asked, keys_values, mask, bias=bias, edit=edits.get("encoder"), need_weights=need_weights
+            asked,
+            self.self_attention.keys_values(asked, rotation),
+            mask,
+            bias=bias,
+            rotation=rotation,
+            edit=edits.get("encoder"),
+            need_weights=need_weights,
         )
         x = self.added(x, attended, self.norm_attention)
         widened = self.feed_forward(self.asked(x, self.norm_feed_forward))
@@ -173,6 +181,7 @@ class DecoderLayer(Layer):
         tgt_mask: torch.Tensor | None,
         src_mask: torch.Tensor | None = None,
         bias: torch.Tensor | None = None,
+        rotation: Rotation | None = None,
         edits: LayerEdits = UNEDITED,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, LayerCache, torch.Tensor | None, torch.Tensor | None]:
@@ -184,6 +193,7 @@ class DecoderLayer(Layer):
                 all.
             src_mask: (B, 1, 1, S) bool, True where the source is not PAD; None where there is no encoder.
             bias: float, broadcastable to (B, H, T, past + T), added to the scores of the self-attention.
+            rotation: of the places of the T tokens, for the self-attention.
             edits: what is done to this layer's heads.
 
         Returns:
@@ -191,9 +201,15 @@ class DecoderLayer(Layer):
             (B, H, T, past + T) and cross-attention weights (B, H, T, S), or None.
         """
         asked = self.asked(x, self.norm_self)
-        cache = cache.extended(self.self_attention.keys_values(asked))
+        cache = cache.extended(self.self_attention.keys_values(asked, rotation))
         attended, self_weights = self.self_attention(
-            asked, cache.past, tgt_mask, bias=bias, edit=edits.get("decoder"), need_weights=need_weights
+            asked,
+            cache.past,
+            tgt_mask,
+            bias=bias,
+            rotation=rotation,
+            edit=edits.get("decoder"),
+            need_weights=need_weights,
         )
         x, cross_weights = self.added(x, attended, self.norm_self), None
         if self.cross_attention is not None:

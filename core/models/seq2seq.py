@@ -22,6 +22,7 @@ class Memory:
         final: (L, B, D) float, where each recurrent layer ended, or None.
         past: what a decoder that read the source itself goes on from, or None.
         edits: what was done to the heads that read the source, and is to be done to those that write.
+        stride: how far apart the places of neighbouring tokens are, (B, 1) float; None for 1.
     """
 
     states: torch.Tensor
@@ -30,12 +31,14 @@ class Memory:
     final: torch.Tensor | None = None
     past: "Cache | None" = None
     edits: HeadEdits = NO_EDITS
+    stride: torch.Tensor | None = None
 
     def rows(self, index: torch.Tensor) -> "Memory":
         """Return the memory of a batch made of these rows, (N,) int64: in another order, some left out, some twice."""
         weights, final = (None if each is None else each[:, index] for each in (self.weights, self.final))
         past = None if self.past is None else self.past.rows(index)
-        return Memory(self.states[index], self.mask[index], weights, final, past, self.edits)
+        stride = None if self.stride is None else self.stride[index]
+        return Memory(self.states[index], self.mask[index], weights, final, past, self.edits, stride)
 
 
 class Cache(Protocol):

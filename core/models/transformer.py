@@ -8,7 +8,7 @@ from torch import nn
 from core.models.embeddings import Output, Positions, Tied, embeddings
 from core.models.heads import NO_EDITS, HeadEdits, heads_of
 from core.models.layers import Activation, DecoderLayer, EncoderLayer, LayerCache, Norm
-from core.models.positions import alibi_bias, alibi_slopes
+from core.models.positions import Rotation, alibi_bias, alibi_slopes, rotation_speeds
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.vocab import PAD_ID
 
@@ -42,10 +42,14 @@ class Transformer(Seq2Seq):
         dropout: share zeroed on embeddings, attention weights and sublayer outputs in training.
         norm: layer norm behind each sublayer ("post", the paper's) or before it ("pre"), then also behind each stack.
         positions: added to the embeddings ("sinusoidal", "learned"), a bias on self-attention by distance ("alibi"),
-            or none at all.
+            turns of what it gathers by distance ("rotary-values"), or none at all.
         activation: of the feed-forward networks.
         tied: "output" gives the output projection the target embedding's weights, "all" the source embedding too.
-        generator: source of the dropout; None draws from PyTorch's global one.
+        stretch: above 1, and with rotary values, the n-th token of a sequence that is trained on stands at n × s and
+            not at n, on both sides, with s from 1 to this, drawn for each sequence. So distances are met that only
+            longer inputs have: the idea of randomised positions (Ruoss et al. 2023), evenly spaced. Outside training
+            s is 1.
+        generator: source of dropout and stretch; None draws from PyTorch's global one.
 
     Raises:
         ValueError: all embeddings are to be tied, but the two vocabularies differ in size.
@@ -67,10 +71,12 @@ class Transformer(Seq2Seq):
         positions: Positions = "sinusoidal",
         activation: Activation = "relu",
         tied: Tied = "none",
+        stretch: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.max_seq_len = max_seq_len
+        self.stretch, self.generator = stretch, generator
         common = {"d_model": d_model, "dropout": dropout, "generator": generator}
         self.src_embedding, self.tgt_embedding = embeddings(
             src_vocab_size=src_vocab_size,
@@ -89,6 +95,8 @@ class Transformer(Seq2Seq):
         )
         self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
         self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
+        speeds = rotation_speeds(d_model // num_heads) if positions == "rotary-values" else None
+        self.register_buffer("speeds", speeds, persistent=False)
         self.heads = (
             *heads_of("encoder", (layer.self_attention for layer in self.encoder_layers)),
             *heads_of("decoder", (layer.self_attention for layer in self.decoder_layers)),
@@ -99,12 +107,16 @@ class Transformer(Seq2Seq):
         """Read a source; see ``Seq2Seq.encode``."""
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
-        x, bias = embed(src), self._bias(src.shape[1])
+        stride = self._drawn_stride(len(src))
+        x, bias, rotation = embed(src), self._bias(src.shape[1]), self._rotation(src.shape[1], stride)
         edits, weights = edits.checked(self.heads), []
         for number, layer in enumerate(self.encoder_layers, start=1):
-            x, layer_weights = layer(x, mask, bias=bias, edits=edits.of_layer(number), need_weights=need_weights)
+            x, layer_weights = layer(
+                x, mask, bias=bias, rotation=rotation, edits=edits.of_layer(number), need_weights=need_weights
+            )
             weights.append(layer_weights)
-        return Memory(self.encoder_norm(x), mask, torch.stack(weights) if need_weights else None, edits=edits)
+        kept = torch.stack(weights) if need_weights else None
+        return Memory(self.encoder_norm(x), mask, kept, edits=edits, stride=stride)
 
     def decode(
         self,
@@ -122,6 +134,7 @@ class Transformer(Seq2Seq):
             "tgt_mask": causal_mask(length, past=past, device=tgt_in.device),
             "src_mask": memory.mask,
             "bias": self._bias(length, past=past),
+            "rotation": self._rotation(length, memory.stride, past=past),
         }
         x = self.tgt_embedding(tgt_in, start=past)
         caches, self_weights, cross_weights = [], [], []
@@ -141,6 +154,20 @@ class Transformer(Seq2Seq):
             return None
         places = torch.arange(past + length, device=self.slopes.device)[None]
         return alibi_bias(self.slopes, places[:, past:], places)
+
+    def _rotation(self, length: int, stride: torch.Tensor | None, *, past: int = 0) -> Rotation | None:
+        """Return the turns at the places of ``length`` tokens behind ``past`` ones, if any."""
+        if self.speeds is None:
+            return None
+        places = torch.arange(past, past + length, device=self.speeds.device)[None]
+        return Rotation.of(places if stride is None else places * stride, self.speeds)
+
+    def _drawn_stride(self, sequences: int) -> torch.Tensor | None:
+        """Draw, in training, how far apart neighbours are in each sequence, (B, 1) float; None where it is always 1."""
+        if not self.training or self.stretch == 1:
+            return None
+        share = torch.rand(sequences, 1, generator=self.generator, device=self.device)
+        return 1 + share * (self.stretch - 1)
 
 
 def causal_mask(length: int, *, past: int = 0, device: torch.device | None = None) -> torch.Tensor | None:

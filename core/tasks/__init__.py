@@ -56,4 +56,4 @@ def build_task(config: TaskConfig) -> Task:
         return Numbers(**common, eos_in_targets=config.eos_in_targets)
     if isinstance(config, WordsConfig):
         return Words(**common, has_unk=config.unknown_words == "unk")
-    return Digits(**common)
+    return Digits(**config.model_dump(exclude={"family"}))

@@ -3,18 +3,37 @@
 from core.tasks.symbols import SymbolTask
 from core.vocab import Vocab
 
+_EXAMPLES = ("4 8 2 9", "1 2 3", "1 1 1 1", "9 8 7 6 5 4 3 2 1 0")
+_BINARY_EXAMPLES = ("1 1 0 1 0 0 0", "0 1 1", "1 1 1 1", "1 0 0 0 1 1 0 1 0 1 1 1")
+
 
 class Digits(SymbolTask):
-    """Sequences of the digits 0-9: reversed, copied, sorted, or each digit once, in the order first met."""
+    """Sequences of digits: reversed, copied, sorted, or each digit once, in the order first met.
 
-    def __init__(self, *, transform: str, min_length: int, max_length: int) -> None:
+    Args:
+        base: how many different digits there are, from 0.
+        charted_length: the last of ``lengths``; 0 for twice the longest sequence.
+    """
+
+    def __init__(
+        self, *, transform: str, min_length: int, max_length: int, base: int = 10, charted_length: int = 0
+    ) -> None:
+        known = "0123456789"[:base]
+        candidates = _BINARY_EXAMPLES if base == 2 else _EXAMPLES
         super().__init__(
-            Vocab("0123456789"),
+            Vocab(known),
             transform=transform,
             min_length=min_length,
             max_length=max_length,
-            candidates=("4 8 2 9", "1 2 3", "1 1 1 1", "9 8 7 6 5 4 3 2 1 0"),
+            candidates=[text for text in candidates if set(text.split()) <= set(known)],
         )
+
+        self.charted_length = charted_length
+
+    @property
+    def lengths(self) -> range:
+        """Lengths of inputs that charts show; see ``Task.lengths``."""
+        return range(1, self.charted_length + 1) if self.charted_length else super().lengths
 
     def split_text(self, text: str) -> list[str]:
         """Split what a person typed into characters: ``4 8 2 9``, ``4829`` and ``4,8,2,9`` are the same."""

@@ -25,6 +25,8 @@ class SymbolTask(Task):
         eos_in_targets: whether targets end with EOS.
     """
 
+    any_length = True
+
     def __init__(
         self,
         vocab: Vocab,

@@ -89,6 +89,7 @@ class Task(Protocol):
             where BLEU says nothing.
         open_ended: whether many answers are as good, so that whether one is exactly the reference says nothing.
         length_unit: what an input's length counts.
+        any_length: whether ``of_length`` draws inputs of any length, those beyond ``lengths`` too.
         rate_names: what to call the shares of answers and of tokens that are wrong, where inputs may have several right
             answers (``core.error_rates``); None where exact match says it all.
     """
@@ -101,6 +102,7 @@ class Task(Protocol):
     bleu_tokenizer: str | None = None
     open_ended: bool = False
     length_unit: str = "symbols in the input"
+    any_length: bool = False
     rate_names: tuple[str, str] | None = None
 
     @property
@@ -110,7 +112,7 @@ class Task(Protocol):
 
     @property
     def lengths(self) -> range:
-        """Lengths that ``of_length`` draws: from 1 to twice the longest trained on, or to the longest there is.
+        """Lengths that charts show: from 1 to twice the longest trained on, or to the longest there is.
 
         There are none where length says nothing.
         """

@@ -72,6 +72,28 @@ def test_json_has_every_figure_and_the_lengths(compared):
     assert "exact match by symbols in the input; trained on 2 to 5, means over seeds" in output
 
 
+def test_lengths_may_be_named_and_those_not_trained_on_get_a_mean(compared):
+    code, output, _ = compared("--runs", "rev,gru", "--lengths", "4-12", "--per-length", "7", "--json")
+    assert code == 0
+    lengths = json.loads(output.strip().splitlines()[-1])["lengths"]
+    assert set(lengths["inputs"]) == {7}
+    assert lengths["at"] == list(range(4, 13))
+    assert lengths["longer"]["at"] == list(range(6, 13))  # trained on 2 to 5
+    means = lengths["longer"]["runs"]
+    gru = lengths["groups"][1]
+    for name in ("token_accuracy", "exact_match"):
+        assert means["gru"][name] == pytest.approx(sum(gru[name]["mean"][2:]) / 7)
+    assert "means over lengths 6–12" in output
+    assert output.count("median of ") == 1  # the GRU has one seed
+
+
+@pytest.mark.parametrize("text", ["41", "9-3", "0-4", "a-b", "4-12-", "1-99999"])
+def test_lengths_that_are_none_are_refused(compared, text):
+    code, _, errors = compared("--runs", "rev,gru", "--lengths", text)
+    assert code == 2
+    assert f"--lengths={text} must be two lengths" in errors
+
+
 def test_many_pairs_are_a_table_and_seeds_alone_differ_in_nothing(compared, shelf, tiny):
     RunFolder.create(shelf, tiny, name="rev-seed-x", status="stopped")  # no seed, so not one of them
     code, output, _ = compared("--runs", "rev")

@@ -14,7 +14,7 @@ from tests.core.writers import Recomputing, assert_same_maps_where_made, decoder
 STEPS = 8
 
 
-@pytest.fixture(params=["sinusoidal", "alibi"])
+@pytest.fixture(params=["sinusoidal", "alibi", "rotary-values"])
 def model(request) -> DecoderOnly:
     """A random model whose answers depend on the source and are of many lengths."""
     return decoder_only(positions=request.param)

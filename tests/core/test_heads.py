@@ -24,6 +24,9 @@ MODELS = {
     "post": lambda: Transformer(**SIZES, **BLOCKS, num_encoder_layers=2, num_decoder_layers=2),
     "pre": lambda: Transformer(**SIZES, **BLOCKS, num_encoder_layers=2, num_decoder_layers=2, norm="pre"),
     "alibi": lambda: Transformer(**SIZES, **BLOCKS, num_encoder_layers=1, num_decoder_layers=2, positions="alibi"),
+    "rotary": lambda: Transformer(
+        **SIZES, **BLOCKS, num_encoder_layers=1, num_decoder_layers=2, positions="rotary-values"
+    ),
     "decoder-only": lambda: DecoderOnly(**SIZES, **BLOCKS, num_layers=2, norm="pre"),
     "gru": lambda: Recurrent(**SIZES, d_embedding=E, d_hidden=D, num_layers=2),
 }
@@ -131,7 +134,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("pattern", COLUMNS)
-@pytest.mark.parametrize("name", ["post", "pre", "alibi", "gru"])
+@pytest.mark.parametrize("name", ["post", "pre", "alibi", "rotary", "gru"])
 @torch.no_grad()
 def test_a_forced_head_looks_where_its_pattern_says_and_the_others_where_they_like(name, pattern):
     model = MODELS[name]().eval()

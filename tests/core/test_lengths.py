@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from core.config import load_preset, preset_names
+from core.errors import InputError
 from core.lengths import length_curve, length_sets
 from core.tasks import build_task, fixed_pairs
 from core.tasks.splits import split_mask
@@ -73,6 +74,7 @@ def test_a_task_without_lengths_has_no_curve(scripted):
 def test_pairs_of_every_length_are_distinct_and_right(name):
     task = build_task(load_preset(name).task)
     beyond = task.trained_lengths[-1] if "words" in task.length_unit else 2 * task.trained_lengths[-1]
+    beyond = getattr(task, "charted_length", 0) or beyond
     assert task.lengths == range(1, beyond + 1)
     sets = length_sets(task, per_length=10)
     assert max(sets) == task.lengths[-1]
@@ -100,6 +102,23 @@ def test_all_inputs_of_a_length_that_was_not_trained_on_are_used_where_they_are_
     task = build_task(load_preset("digits-reversal").task)  # 3 to 10 digits
     sets = length_sets(task, per_length=200)
     assert (len(sets[1]), len(sets[2]), len(sets[20])) == (10, 100, 200)
+
+
+def test_charts_end_where_the_preset_says_and_any_other_lengths_can_be_asked_for():
+    task = build_task(load_preset("tiny").with_changes({"task.charted_length": 12}).task)
+    assert max(length_sets(task, per_length=3)) == 12
+    sets = length_sets(task, per_length=3, lengths=range(30, 33))
+    assert list(sets) == [30, 31, 32]
+    for length, pairs in sets.items():
+        assert ((pairs.src > EOS_ID).sum(dim=1) == length).all()
+
+
+def test_a_task_says_which_lengths_it_has_where_it_has_not_all():
+    task = build_task(load_preset("number-words-german").task)
+    with pytest.raises(InputError, match="lengths=5–8: this task has inputs of 1–7 English words"):
+        length_sets(task, per_length=3, lengths=range(5, 9))
+    with pytest.raises(InputError, match="inputs of none at all"):
+        length_sets(build_task(load_preset("psalms").task), lengths=range(5, 9))
 
 
 def test_sums_are_counted_by_the_digits_of_the_longer_number_and_patterns_by_symbols_shown():

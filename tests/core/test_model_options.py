@@ -26,6 +26,7 @@ OPTIONS = [
     {"positions": "learned"},
     {"positions": "none"},
     {"positions": "alibi"},
+    {"positions": "rotary-values"},
     {"activation": "gelu"},
     {"tied": "output"},
     {"tied": "all"},
@@ -123,7 +124,7 @@ def test_without_any_positions_the_order_of_the_source_is_not_seen(kind):
     src = torch.tensor([[BOS_ID, 5, 6, 7, 2]])
     swapped = torch.tensor([[BOS_ID, 7, 6, 5, 2]])
     tgt = sequences([4], 4)
-    for positions in ("sinusoidal", "learned", "alibi"):
+    for positions in ("sinusoidal", "learned", "alibi", "rotary-values"):
         model = made(kind, {"positions": positions})
         assert not torch.allclose(model(src, tgt)[0], model(swapped, tgt)[0], atol=1e-3), positions
     model = made(Transformer, {"positions": "none"})
@@ -183,10 +184,15 @@ def test_pre_norm_leaves_a_straight_way_through_the_stack():
         ({"model.norm": "rms"}, "model.norm='rms' should be 'post' or 'pre'"),
         (
             {"model.positions": "rotary"},
-            "model.positions='rotary' should be 'sinusoidal', 'learned', 'none' or 'alibi'",
+            "model.positions='rotary' should be 'sinusoidal', 'learned', 'none', 'alibi' or 'rotary-values'",
         ),
         ({"model.activation": "swish"}, "model.activation='swish' should be 'relu' or 'gelu'"),
         ({"model.tied": True}, "model.tied=True should be 'none', 'output' or 'all'"),
+        (
+            {"model.d_model": 20, "model.num_heads": 4, "model.positions": "rotary-values"},
+            "model.d_model=20 / model.num_heads=4 must be even with model.positions='rotary-values'",
+        ),
+        ({"model.stretch": 2.0}, "model.stretch=2.0 must be 1 with model.positions='sinusoidal', which ignores it"),
         ({"model.d_model": 15, "model.num_heads": 3}, "model.d_model=15 must be even: positions are pairs"),
         ({"model.family": "decoder-only", "model.num_layers": 25}, "model.num_layers=25 should be less than or equal"),
         (

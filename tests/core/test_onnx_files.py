@@ -71,6 +71,7 @@ def test_the_file_tells_its_tokens_and_its_preset(session, shipped):
     [
         {"model.norm": "pre", "model.positions": "learned", "model.tied": "all"},
         {"model.positions": "alibi", "model.activation": "gelu"},
+        {"model.positions": "rotary-values", "model.stretch": 2.0},
         {"model.positions": "none", "model.family": "decoder-only"},
     ],
     ids=str,

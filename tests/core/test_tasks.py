@@ -179,6 +179,18 @@ def test_a_small_split_gives_all_it_holds_and_no_more():
     assert len(pairs) == held == len(pairs.src.unique(dim=0))
 
 
+def test_in_a_smaller_base_there_are_fewer_digits_to_draw_to_type_and_to_offer():
+    task = Digits(transform="reverse", min_length=1, max_length=12, base=2)
+    assert task.src_vocab.symbols == ("0", "1")
+    assert sample_distinct(task, 100, split="train", generator=generator()).src.max() == task.src_vocab.encode(["1"])[0]
+    assert task.read("0110") == ["0", "1", "1", "0"]
+    with pytest.raises(InputError, match="'2' at position 3 is not one of 0 1"):
+        task.read("012")
+    for base in range(2, 11):
+        offered = Digits(transform="reverse", min_length=1, max_length=12, base=base)
+        assert [offered.read(text) for text in offered.examples]
+
+
 # --- reading ----------------------------------------------------------------------------------------------------
 
 
