@@ -13,6 +13,7 @@ from core.tasks import Batch, Task
 from core.vocab import PAD_ID
 
 PER_LENGTH = 100
+MOST_CHARTED = 40
 _SEED = 42  # one set of inputs for all runs of a task, so that runs can be compared
 
 
@@ -64,12 +65,12 @@ def length_sets(task: Task, *, per_length: int = PER_LENGTH, lengths: range | No
     Lengths of which there are none are left out.
 
     Args:
-        lengths: those of ``task.lengths`` unless given.
+        lengths: those of ``task.lengths`` unless given; of very many, every second or third.
 
     Raises:
         InputError: the task has no inputs of such lengths.
     """
-    lengths = task.lengths if lengths is None else lengths
+    lengths = _charted(task.lengths) if lengths is None else lengths
     if not (task.any_length or set(lengths) <= set(task.lengths)):
         known = span(task.lengths[0], task.lengths[-1]) if task.lengths else "none at all"
         raise InputError(f"lengths={span(lengths[0], lengths[-1])}: this task has inputs of {known} {task.length_unit}")
@@ -108,6 +109,11 @@ def curve_through(
     cut_off = not points or points[-1].length < max(sets)
     limit = f"the model has max_seq_len={model.max_seq_len} places, BOS and EOS in" if cut_off else ""
     return LengthCurve(task.length_unit, (trained[0], trained[-1]), points, limit)
+
+
+def _charted(lengths: range) -> range:
+    """Return the lengths, or so many of them, evenly and with the last, as one sees in a chart."""
+    return lengths[::-1][:: -(-len(lengths) // MOST_CHARTED) or 1][::-1]
 
 
 def _widest(rows: torch.Tensor) -> int:

@@ -76,7 +76,7 @@ def test_pairs_of_every_length_are_distinct_and_right(name):
     beyond = task.trained_lengths[-1] if "words" in task.length_unit else 2 * task.trained_lengths[-1]
     beyond = getattr(task, "charted_length", 0) or beyond
     assert task.lengths == range(1, beyond + 1)
-    sets = length_sets(task, per_length=10)
+    sets = length_sets(task, per_length=10, lengths=task.lengths)
     assert max(sets) == task.lengths[-1]
     assert set(task.trained_lengths) - set(sets) <= {1, 2, 3}  # of which few inputs are held out, or none
     for pairs in sets.values():
@@ -147,3 +147,9 @@ def test_the_sets_are_the_same_every_time_and_no_other_figures_depend_on_them():
     first, second = length_sets(task, per_length=5), length_sets(task, per_length=5)
     assert all(torch.equal(first[length].src, second[length].src) for length in first)
     assert torch.equal(fixed_pairs(task, 20, split="test").src, before)
+
+
+def test_of_very_many_lengths_some_are_measured_evenly_and_the_longest():
+    long = build_task(load_preset("tiny").with_changes({"task.max_length": 50, "model.max_seq_len": 128}).task)
+    assert list(length_sets(long, per_length=1)) == list(range(1, 101, 3))
+    assert list(length_sets(long, per_length=1, lengths=range(41, 101))) == list(range(41, 101))
