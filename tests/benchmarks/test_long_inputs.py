@@ -1,4 +1,4 @@
-"""The figures README claims for inputs longer than those trained on; ``-s`` prints them. A quarter of an hour of one core."""
+"""The figures README claims for inputs longer than those trained on; ``-s`` prints them. A quarter of an hour."""
 
 from statistics import fmean, median
 
