@@ -11,7 +11,6 @@ import gradio as gr
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.figures import as_png, attention_figure
 from core.runs import Runs
 from ui.blocks import Block
 from ui.components import attention_viewer
@@ -99,6 +98,8 @@ def picture(request: dict[str, Any]) -> dict[str, str]:
         return {"error": "many pictures are being drawn; try again in a moment"}
     try:
         weights = np.clip(np.array(asked.weights), 0, 1)
+        from core.figures import as_png, attention_figure  # matplotlib takes half a second, and few ask for a PNG
+
         figure = attention_figure(weights, rows=labels[0], columns=labels[1], title=asked.title, marked=inside)
         return {"png": base64.b64encode(as_png(figure)).decode()}
     finally:

@@ -1,7 +1,6 @@
 """The report's pictures."""
 
 from core.analysis import HeadScore, true_cells
-from core.figures import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
 from core.history import History
 from core.inspection import Inspection
 from core.lengths import LengthCurve
@@ -20,6 +19,9 @@ def draw(history: History, curve: LengthCurve | None, example: Inspection, head:
         example: whose attention is drawn.
         head: which head's.
     """
+    # Not at the top: matplotlib takes half a second, in which the page could have opened.
+    from core.figures import accuracy_figure, as_png, lengths_figure, loss_figure
+
     pictures = {}
     if curve is not None:
         columns = (
@@ -36,6 +38,8 @@ def draw(history: History, curve: LengthCurve | None, example: Inspection, head:
 
 
 def _heatmap(example: Inspection, head: HeadScore) -> bytes:
+    from core.figures import as_png, attention_figure
+
     steps = example.steps[: len(example.expected) + 1 + STEPS_TOO_MANY]
     figure = attention_figure(
         example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].cpu().numpy(),
