@@ -13,6 +13,7 @@ EVALUATED = 200
 EARLY = 100  # steps that are too few to judge a curve by
 SPIKE = 1.0  # nats above the losses before it and above those after it
 AROUND = 10  # of them, on either side
+IN_A_ROW = 5  # losses that are a rise, if half of them are high
 RESTLESS = 0.3  # nats
 
 
@@ -50,13 +51,18 @@ def loss_curve(patient: Patient) -> Finding:
     sentence = f"The training loss went from {first:.2f} to {last:.2f}"
     if last > 0.9 * even:
         return Finding(name, "red", f"{sentence}: flat, no better than guessing ({even:.2f}).", last)
-    if max(losses) > losses[0] + SPIKE:
+    if _highest(losses) > losses[0] + SPIKE:
         return Finding(name, "amber", f"{sentence}, and rose to {max(losses):.2f} on its way.", max(losses))
     if spikes > max(2, 0.01 * len(losses)):
         return Finding(name, "amber", f"{sentence}, with {spikes} spikes.", float(spikes))
     if restless > RESTLESS:
         return Finding(name, "amber", f"{sentence} and swings by {restless:.2f} at the end.", restless)
     return Finding(name, "green", f"{sentence}.", last)
+
+
+def _highest(losses: list[float]) -> float:
+    """Return the highest that a curve came to and stayed: one batch of another kind is no rise."""
+    return max(median(losses[place : place + IN_A_ROW]) for place in range(len(losses) - IN_A_ROW + 1))
 
 
 def _spikes(losses: list[float]) -> int:

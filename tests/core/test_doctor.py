@@ -137,6 +137,7 @@ def curve(preset, losses) -> Finding:
         ([2.5 * 0.97**step for step in range(300)], "green", "from 2.19 to 0.00"),
         ([1.7 + 3 * 0.85**step for step in range(150)], "green", "to 1.70."),  # falls from high up
         ([2.6, *[15 * 0.8**step for step in range(300)]], "amber", "rose to 15.00"),
+        ([2.6] * 20 + [4.5] + [0.02] * 300, "green", "to 0.02."),  # one batch of another kind
         ([2.6] * 300, "red", "flat"),
         ([2.5 * 0.97**step + 2 * (step % 20 == 0) for step in range(300)], "amber", "spikes"),
         ([1.0 + 0.5 * (-1) ** step for step in range(300)], "amber", "swings"),
