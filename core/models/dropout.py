@@ -27,5 +27,6 @@ class Dropout(nn.Module):
         """Return ``x`` of any shape, with a share ``p`` zeroed when training."""
         if not self.is_active:
             return x
-        kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
+        # Not empty_like: what is drawn for whom would depend on how x lies in memory.
+        kept = x.new_empty(x.shape).bernoulli_(1 - self.p, generator=self.generator)
         return x * kept / (1 - self.p)

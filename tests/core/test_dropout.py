@@ -64,3 +64,11 @@ def test_dropout_zeroes_its_share_and_keeps_the_mean():
 def test_a_share_of_dropout_outside_zero_to_one_is_refused(share):
     with pytest.raises(ValueError, match=f"dropout={share}"):
         Dropout(share)
+
+
+def test_what_is_dropped_does_not_depend_on_how_the_input_lies_in_memory():
+    ones = torch.ones(3, 4, 5)
+    lying = ones.movedim(-1, 0).contiguous().movedim(0, -1)
+    assert lying.stride() != ones.stride()
+    dropped = [Dropout(0.5, torch.Generator().manual_seed(0))(each) for each in (ones, lying)]
+    assert torch.equal(*dropped)
