@@ -4,10 +4,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from torch.testing import assert_close
 
 from core.checkpoint import load_state
 from core.history import History
+from core.models import Seq2Seq
 from core.recording import continued_state, copy_of_weights, load_best, train_recorded
 from core.replay import Replay
 from core.run_folder import RunFolder, check_resumable
@@ -40,12 +42,21 @@ def test_its_best_weights_load(past):
     assert load_best(past, new_state(past.preset()).model)["step"] == 4
 
 
+def felt(model: Seq2Seq) -> dict[str, torch.Tensor]:
+    """The weights that change what a model says.
+
+    The bias of keys adds the same to all scores of a query, so its gradient is rounding and nothing else, of which Adam
+    makes whole steps.
+    """
+    return {name: each for name, each in copy_of_weights(model).items() if not name.endswith("w_k.bias")}
+
+
 def test_it_goes_on_as_if_it_had_never_stopped_and_becomes_one_of_today(past):
     state = continued_state(past)
     assert state.step == 5
     train_recorded(past, state, History(8), should_stop=lambda: False, on_event=lambda event: None)
     straight = new_state(past.preset())
     list(train(straight))
-    ended = copy_of_weights(load_state(past.last, past.preset()).model)
-    assert_close(ended, copy_of_weights(straight.model))  # not bit for bit: it was begun on another machine
+    ended = load_state(past.last, past.preset()).model
+    assert_close(felt(ended), felt(straight.model))  # not bit for bit: it was begun on another machine
     assert FORMAT.encode() in past.last.read_bytes()[:10_000]
