@@ -71,21 +71,10 @@ class DigitsConfig(SequencesConfig):
 
     family: Literal["digits"] = "digits"
     base: Annotated[int, Field(ge=2, le=10, description="how many digits there are: 2 for 0 and 1 only")] = 10
-    charted_length: Annotated[
-        int, Field(ge=0, le=510, description="where charts by length end; 0 for twice the longest sequence")
-    ] = 0
     transform: Annotated[
         Literal["reverse", "copy", "sort", "deduplicate"],
         Field(description="what the answer is: the input reversed, the same, sorted, or each of its digits once"),
     ] = "reverse"
-
-    @model_validator(mode="after")
-    def _charts_hold_all_lengths(self) -> "DigitsConfig":
-        if 0 < self.charted_length < self.max_length:
-            raise ValueError(
-                f"task.charted_length={self.charted_length} must be 0, or at least task.max_length={self.max_length}"
-            )
-        return self
 
     @property
     def num_symbols(self) -> int:

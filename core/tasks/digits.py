@@ -12,12 +12,9 @@ class Digits(SymbolTask):
 
     Args:
         base: how many different digits there are, from 0.
-        charted_length: the last of ``lengths``; 0 for twice the longest sequence.
     """
 
-    def __init__(
-        self, *, transform: str, min_length: int, max_length: int, base: int = 10, charted_length: int = 0
-    ) -> None:
+    def __init__(self, *, transform: str, min_length: int, max_length: int, base: int = 10) -> None:
         known = "0123456789"[:base]
         candidates = _BINARY_EXAMPLES if base == 2 else _EXAMPLES
         super().__init__(
@@ -27,13 +24,6 @@ class Digits(SymbolTask):
             max_length=max_length,
             candidates=[text for text in candidates if set(text.split()) <= set(known)],
         )
-
-        self.charted_length = charted_length
-
-    @property
-    def lengths(self) -> range:
-        """Lengths of inputs that charts show; see ``Task.lengths``."""
-        return range(1, self.charted_length + 1) if self.charted_length else super().lengths
 
     def split_text(self, text: str) -> list[str]:
         """Split what a person typed into characters: ``4 8 2 9``, ``4829`` and ``4,8,2,9`` are the same."""

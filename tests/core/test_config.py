@@ -115,7 +115,6 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
         ({"model.d_model": 5, "model.num_heads": 1}, "model.d_model=5 must be even: positions are pairs"),
         ({"task.min_length": 6}, "task.min_length=6 must not be above task.max_length=5"),
         ({"task.min_length": 1, "task.max_length": 2}, "allow only 110 different sequences; at least 1000"),
-        ({"task.charted_length": 4}, "task.charted_length=4 must be 0, or at least task.max_length=5"),
         ({"task.base": 2}, "allow only 60 different sequences; at least 1000"),
         ({"task.max_length": 15}, "task.max_length=15 with BOS and EOS needs 17 positions"),
         (

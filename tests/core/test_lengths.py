@@ -74,7 +74,6 @@ def test_a_task_without_lengths_has_no_curve(scripted):
 def test_pairs_of_every_length_are_distinct_and_right(name):
     task = build_task(load_preset(name).task)
     beyond = task.trained_lengths[-1] if "words" in task.length_unit else 2 * task.trained_lengths[-1]
-    beyond = getattr(task, "charted_length", 0) or beyond
     assert task.lengths == range(1, beyond + 1)
     sets = length_sets(task, per_length=10, lengths=task.lengths)
     assert max(sets) == task.lengths[-1]
@@ -104,9 +103,8 @@ def test_all_inputs_of_a_length_that_was_not_trained_on_are_used_where_they_are_
     assert (len(sets[1]), len(sets[2]), len(sets[20])) == (10, 100, 200)
 
 
-def test_charts_end_where_the_preset_says_and_any_other_lengths_can_be_asked_for():
-    task = build_task(load_preset("tiny").with_changes({"task.charted_length": 12}).task)
-    assert max(length_sets(task, per_length=3)) == 12
+def test_lengths_beyond_the_charts_can_be_asked_for():
+    task = build_task(load_preset("tiny").task)  # its charts end at 10
     sets = length_sets(task, per_length=3, lengths=range(30, 33))
     assert list(sets) == [30, 31, 32]
     for length, pairs in sets.items():
