@@ -13,8 +13,8 @@ class Muon(torch.optim.Optimizer):
 
     A matrix follows the mean of its gradients, with Nesterov's look ahead, after the singular values of that were all
     made about 1. So it learns along directions that few gradients have as fast as along those that most have. This is
-    what ``torch.optim.Muon`` does, but in the precision of the weights and for all matrices of one shape at once,
-    which for small ones on a CPU takes a fraction of the time.
+    what ``torch.optim.Muon`` does, but for all matrices of one shape at once, which for small ones on a CPU takes a
+    fraction of the time, and in the precision of the weights unless told otherwise.
 
     Args:
         matrices: those that map vectors to vectors; all of two dimensions.
@@ -25,6 +25,7 @@ class Muon(torch.optim.Optimizer):
             much further as the root of height by width.
         momentum: how slowly the mean of a matrix's gradient forgets.
         betas: Adam's.
+        products: what the singular values are evened out in; None is as the weights are.
     """
 
     def __init__(
@@ -36,13 +37,14 @@ class Muon(torch.optim.Optimizer):
         matrix_lr: float,
         momentum: float = 0.9,
         betas: tuple[float, float] = (0.9, 0.99),
+        products: torch.dtype | None = None,
     ) -> None:
         groups = [
             {"params": list(matrices), "lr": matrix_lr, "times": matrix_lr / lr},
             {"params": list(others), "lr": lr, "times": 1.0},
         ]
         super().__init__(groups, {})
-        self.momentum = momentum
+        self.momentum, self.products = momentum, products
         self._adam = torch.optim.Adam(self.param_groups[1:], lr=lr, betas=betas, fused=True)
         self._adam.state = self.state  # whoever saves or restores the one has the other
 
@@ -65,7 +67,7 @@ class Muon(torch.optim.Optimizer):
                 self.state[matrix]["mean"] = torch.zeros_like(matrix)
         gradients = torch.stack([matrix.grad for matrix in matrices])  # (N, rows, columns)
         means = torch.stack([self.state[matrix]["mean"] for matrix in matrices]).lerp_(gradients, 1 - self.momentum)
-        updates = orthogonalised(gradients.lerp(means, self.momentum))
+        updates = orthogonalised(gradients.lerp(means, self.momentum).to(self.products or gradients.dtype))
         rows, columns = matrices[0].shape
         length = lr * max(1.0, rows / columns) ** 0.5
         for matrix, mean, update in zip(matrices, means, updates, strict=True):

@@ -62,7 +62,8 @@ def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.opt
     if config.optimizer == "adamw":
         return torch.optim.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
     if config.optimizer == "muon":
-        return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.matrix_learning_rate)
+        products = torch.bfloat16 if config.precision == "bfloat16" else None
+        return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.matrix_learning_rate, products=products)
     return torch.optim.Adam(parameters, lr=lr, fused=True)
 
 

@@ -28,6 +28,20 @@ def test_all_singular_values_become_about_one_and_the_directions_stay(shape):
         assert kept.diagonal().max() < 1.3
 
 
+def test_in_bfloat16_an_update_is_about_the_same_and_what_is_kept_is_as_precise():
+    moved = []
+    for products in (None, torch.bfloat16):
+        matrix = torch.nn.Parameter(torch.zeros(24, 40))
+        optimizer = Muon([matrix], [torch.nn.Parameter(torch.zeros(3))], lr=0.1, matrix_lr=0.1, products=products)
+        matrix.grad = draw(24, 40)
+        optimizer.step()
+        moved.append((matrix.detach(), optimizer.state[matrix]["mean"]))
+    (exact, mean), (rounded, mean_of_rounded) = moved
+    assert torch.equal(mean, mean_of_rounded)
+    assert rounded.dtype is torch.float32
+    assert 0 < (rounded - exact).norm() < 0.02 * exact.norm()
+
+
 def test_a_gradient_of_zeros_changes_nothing():
     matrix = torch.nn.Parameter(draw(4, 4))
     start = matrix.detach().clone()
