@@ -23,6 +23,7 @@ _PLAIN_FIELDS = (
 )
 # Older states have none of these; only means and messages shown are the less exact.
 _LATER_FIELDS = {"loss_sum": 0.0, "last_loss": None, "last_gradient_norm": None}
+_OLDEST = {"dropout": "drawn one by one"}  # what states that do not say so were made with
 _STEP_STRIDE = 1_000_003
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def save_state(path: Path, state: TrainingState) -> None:
     facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, *_LATER_FIELDS)}
     facts["device"] = state.generator.device.type
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
-    facts |= _machine()
+    facts |= _sources_of_last_bits(state.preset)
     write_tensors(path, tensors, facts, keep_previous=True)
 
 
@@ -83,7 +84,7 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingSt
         for name, otherwise in _LATER_FIELDS.items():
             setattr(state, name, facts.get(name, otherwise))
         _restore_generator(state, tensors["generator"], facts.get("device", "cpu"))
-        _compare_machines(state, facts)
+        _compare_sources(state, facts)
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
     except (KeyError, TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path.name} is not a training state: {error}") from error
@@ -104,15 +105,17 @@ def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -
     _log.warning("%s", state.notice)
 
 
-def _machine() -> dict[str, str]:
-    """Name what results depend on in their last bits, beside the number of threads."""
-    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+def _sources_of_last_bits(preset: Preset) -> dict[str, str]:
+    """Name what a run's results depend on to the last bit, beside the number of threads."""
+    sources = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
+    return sources | ({"dropout": "drawn four at once"} if preset.model.dropout else {})
 
 
-def _compare_machines(state: TrainingState, facts: dict[str, Any]) -> None:
+def _compare_sources(state: TrainingState, facts: dict[str, Any]) -> None:
     """Say so where the rest of the run will not be the same bit for bit."""
-    now = _machine()
-    others = [f"{name} {facts[name]}, now {now[name]}" for name in now if facts.get(name, now[name]) != now[name]]
+    now = _sources_of_last_bits(state.preset)
+    then = now | _OLDEST | facts
+    others = [f"{name} {then[name]}, now {now[name]}" for name in now if then[name] != now[name]]
     if others and not state.notice:
         state.notice = f"saved with {' and '.join(others)}: the rest of the run is not bit-exact"
         _log.warning("%s", state.notice)

@@ -54,10 +54,21 @@ def test_dropout_draws_from_its_own_generator_only():
     assert not torch.equal(other(src, tgt)[0], logits)
 
 
-def test_dropout_zeroes_its_share_and_keeps_the_mean():
-    dropped = Dropout(0.25, torch.Generator().manual_seed(0))(torch.ones(100_000))
-    assert dropped.unique().tolist() == pytest.approx([0.0, 4 / 3])
-    assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+@pytest.mark.parametrize("count", [100_000, 100_001, 100_003])
+@pytest.mark.parametrize("share", [0.25, 0.1, 1e-3])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(share, count):
+    dropped = Dropout(share, torch.Generator().manual_seed(0))(torch.ones(count))
+    assert dropped.shape == (count,)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    spread = (share * (1 - share) / count) ** 0.5
+    assert (dropped == 0).float().mean().item() == pytest.approx(share, abs=4 * spread)
+
+
+def test_numbers_side_by_side_are_dropped_independently():
+    gone = Dropout(0.25, torch.Generator().manual_seed(0))(torch.ones(400_000)) == 0
+    for apart in range(1, 9):  # four are drawn of the same bits
+        both = (gone[apart:] & gone[:-apart]).float().mean().item()
+        assert both == pytest.approx(0.25**2, abs=0.002)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0])

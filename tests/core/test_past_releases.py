@@ -51,7 +51,19 @@ def felt(model: Seq2Seq) -> dict[str, torch.Tensor]:
     return {name: each for name, each in copy_of_weights(model).items() if not name.endswith("w_k.bias")}
 
 
-def test_it_goes_on_as_if_it_had_never_stopped_and_becomes_one_of_today(past):
+def drawn_one_by_one(x: torch.Tensor, p: float, generator: torch.Generator) -> torch.Tensor:
+    """What dropout kept in past releases."""
+    return torch.empty(x.shape).bernoulli_(1 - p, generator=generator)
+
+
+def test_it_says_that_its_dropout_is_drawn_otherwise_now(past):
+    assert (
+        "dropout drawn one by one, now drawn four at once: the rest of the run is not" in continued_state(past).notice
+    )
+
+
+def test_it_goes_on_as_if_it_had_never_stopped_but_for_what_is_dropped_and_becomes_one_of_today(past, monkeypatch):
+    monkeypatch.setattr("core.models.dropout._kept", drawn_one_by_one)
     state = continued_state(past)
     assert state.step == 5
     train_recorded(past, state, History(8), should_stop=lambda: False, on_event=lambda event: None)
