@@ -64,9 +64,9 @@ def attention_weights(
 
 def _product(rows: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
     """Return (B · N, H, T, X) rows times (B, H, X, Y) matrices, each of them for N, the beams of one source."""
-    if len(rows) == len(shared):
+    if rows.shape[0] == shared.shape[0]:
         return rows @ shared
-    together = rows.unflatten(0, (len(shared), -1)).transpose(1, 2)  # (B, H, N, T, X)
+    together = rows.unflatten(0, (shared.shape[0], -1)).transpose(1, 2)  # (B, H, N, T, X)
     products = together.flatten(2, 3) @ shared
     return products.unflatten(2, together.shape[2:4]).transpose(1, 2).flatten(0, 1)
 
@@ -85,9 +85,14 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
 
 def _softmax(scores: torch.Tensor) -> torch.Tensor:
     """Return the softmax over the last dimension; on a CPU, that of many short rows for all of them side by side."""
-    if scores.shape[-1] < _KEYS_AT_ONCE and scores.device.type == "cpu":
+    if _are_taken_one_by_one(scores.shape[-1], scores.device):
         return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
     return scores.softmax(dim=-1)
+
+
+def _are_taken_one_by_one(keys: int, device: torch.device) -> bool:
+    """Tell whether that few keys are slow; a graph that is exported is for any number of them."""
+    return device.type == "cpu" and not torch.compiler.is_exporting() and keys < _KEYS_AT_ONCE
 
 
 class MultiHeadAttention(nn.Module):
@@ -173,8 +178,8 @@ class MultiHeadAttention(nn.Module):
 
 def _fused(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, added: torch.Tensor | None) -> torch.Tensor:
     """Attend with PyTorch's fused kernel, on a CPU as fast to a few keys as to ``_KEYS_AT_ONCE``."""
-    missing = _KEYS_AT_ONCE - key.shape[-2]
-    if missing > 0 and added is not None and key.device.type == "cpu":
+    if added is not None and _are_taken_one_by_one(key.shape[-2], key.device):
+        missing = _KEYS_AT_ONCE - key.shape[-2]
         key, value = (F.pad(each, (0, 0, 0, missing)) for each in (key, value))
         forbidden = False if added.dtype == torch.bool else -math.inf
         added = F.pad(added, (0, missing), value=forbidden)

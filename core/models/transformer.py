@@ -107,7 +107,7 @@ class Transformer(Seq2Seq):
         """Read a source; see ``Seq2Seq.encode``."""
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
-        stride = self._drawn_stride(len(src))
+        stride = self._drawn_stride(src.shape[0])
         x, bias, rotation = embed(src), self._bias(src.shape[1]), self._rotation(src.shape[1], stride)
         edits, weights = edits.checked(self.heads), []
         for number, layer in enumerate(self.encoder_layers, start=1):
