@@ -37,7 +37,7 @@ class FreshBatches:
         if not self.group_by_length:
             return self.task.sample(self.batch_size, split="train", generator=generator)
         pool = self.task.sample(_POOL_BATCHES * self.batch_size, split="train", generator=generator)
-        slices = pool.lengths().argsort(stable=True).split(self.batch_size)
+        slices = _by_length(pool.lengths()).split(self.batch_size)
         chosen = torch.randint(_POOL_BATCHES, (1,), generator=generator, device=generator.device)
         return pool[slices[int(chosen)]].trimmed()
 
@@ -90,9 +90,22 @@ class Epochs:
         first = min(-epoch * len(order) % self.batch_size, len(order))  # rows that complete the batch before
         last = first + (len(order) - first) // self.batch_size * self.batch_size
         inside = order[first:last]
-        batches = inside[self.lengths[inside].argsort(stable=True)].view(-1, self.batch_size)
+        batches = inside[_by_length(self.lengths[inside])].view(-1, self.batch_size)
         shuffled = batches[torch.randperm(len(batches), generator=generator)].flatten()
         return torch.cat([order[:first], shuffled, order[last:]])
+
+
+def _by_length(lengths: torch.Tensor) -> torch.Tensor:
+    """Return places in order of the source's length and, where that is alike, of the answer's, (N,) int64.
+
+    In the order of both together a batch would have short sources with long answers and the reverse: more padding.
+
+    Args:
+        lengths: (N, 2) int64, of sources and answers.
+    """
+    source, answer = lengths.unbind(dim=1)
+    by_answer = answer.argsort(stable=True)
+    return by_answer[source[by_answer].argsort(stable=True)]
 
 
 def training_batches(

@@ -130,8 +130,8 @@ class PairRows:
         return PairRows(self.table, self.rows, device=device)
 
     def lengths(self) -> torch.Tensor:
-        """Return how many tokens each pair has, BOS and EOS counted, both sides together, (K,) int64."""
-        return (self.table.src.lengths + self.table.tgt.lengths)[self.rows] + 4
+        """Return how many tokens each source and each answer has, BOS and EOS counted, (K, 2) int64."""
+        return torch.stack([side.lengths[self.rows] + 2 for side in (self.table.src, self.table.tgt)], dim=1)
 
 
 def key_of(source: str) -> int:

@@ -52,8 +52,8 @@ class Batch:
         return replace(self, src=self.src.to(device), tgt=self.tgt.to(device))
 
     def lengths(self) -> torch.Tensor:
-        """Return how many tokens each pair has that are not PAD, both sides together, (B,) int64."""
-        return (self.src != PAD_ID).sum(dim=1) + (self.tgt != PAD_ID).sum(dim=1)
+        """Return how many tokens each source and each answer has that are not PAD, (B, 2) int64."""
+        return torch.stack([(rows != PAD_ID).sum(dim=1) for rows in (self.src, self.tgt)], dim=1)
 
     def trimmed(self) -> "Batch":
         """Return the pairs without the columns that are PAD in all of them."""
@@ -76,7 +76,7 @@ class ManyPairs(Protocol):
         """Return the same pairs, to be made on a device."""
 
     def lengths(self) -> torch.Tensor:
-        """Return how many tokens each pair has that are not PAD, both sides together, (N,) int64."""
+        """Return how many tokens each source and each answer has that are not PAD, (N, 2) int64."""
 
 
 class Task(Protocol):

@@ -45,14 +45,14 @@ def test_fresh_batches_have_like_lengths_and_hardly_any_padding(fresh):
     generator = torch.Generator().manual_seed(0)
     batches = [fresh.at(1, generator) for _ in range(50)]
     assert all(len(batch) == 32 for batch in batches)
-    assert all((batch.lengths().max() - batch.lengths().min()) <= 2 for batch in batches)  # one symbol on either side
+    assert all((batch.lengths().amax(dim=0) - batch.lengths().amin(dim=0)).max() <= 1 for batch in batches)
     plain = FreshBatches(fresh.task, 32)
     assert sum(map(padding, batches)) / 50 < 0.25 * sum(padding(plain.at(1, generator)) for _ in range(50)) / 50
 
 
 def test_every_length_is_as_likely_as_any_other(fresh):
     generator = torch.Generator().manual_seed(0)
-    lengths = torch.cat([fresh.at(1, generator).lengths() for _ in range(1000)]) // 2 - 2
+    lengths = torch.cat([fresh.at(1, generator).lengths()[:, 0] for _ in range(1000)]) - 2
     # A batch is nearly of one length, so 1,000 batches are as good as 1,000 sequences: a standard error of 0.014.
     shares = [(lengths == length).float().mean().item() for length in range(2, 6)]
     assert shares == pytest.approx([0.25] * 4, abs=0.04)
@@ -109,12 +109,23 @@ def test_batches_inside_an_epoch_are_of_like_lengths_in_random_order_whatever_th
     for step in range(1, 79):  # five epochs of 15.6 batches
         batch = batches.at(step, None)
         if (step * 32) // 500 == ((step - 1) * 32) // 500:
-            spreads.append(int(batch.lengths().max() - batch.lengths().min()))
+            spreads.append(int((batch.lengths().amax(dim=0) - batch.lengths().amin(dim=0)).max()))
             widths.append(batch.src.shape[1])
-    assert max(spreads) <= 2 * 2
+    assert max(spreads) <= 2
     assert sum(spread == 0 for spread in spreads) > len(spreads) / 2
     assert widths[:15] != sorted(widths[:15])
     assert widths[:15] != widths[15:30]
+
+
+def test_sources_of_one_length_stand_together_and_in_the_order_of_their_answers_lengths():
+    src, tgt = (pairs_of([1 + (number * times) % 5 for number in range(60)]).src for times in (1, 7))
+    lengths = [
+        Epochs(Batch(src, tgt), 6, seed=0, group_by_length=True).at(step, None).lengths() for step in range(1, 11)
+    ]
+    assert all(len(each[:, 0].unique()) <= 2 for each in lengths)
+    in_order = sorted(tuple(row) for each in lengths for row in each.tolist())
+    batches = sorted([tuple(row) for row in each.tolist()] for each in lengths)
+    assert [row for batch in batches for row in batch] == in_order
 
 
 def test_without_grouping_nothing_is_trimmed(tiny):
