@@ -9,7 +9,7 @@ import torch
 
 from core.config import Preset
 from core.evaluation import Evaluation
-from core.tensor_file import CheckpointError, read_tensors, write_tensors
+from core.files.tensor_file import CheckpointError, read_tensors, write_tensors
 from core.training import TrainingState, new_state
 
 _PLAIN_FIELDS = (

@@ -11,9 +11,9 @@ from typing import Annotated, Any, get_args
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from core import bounded_yaml, kept_pairs
 from core.bug_names import BUG_FACTS, BugName
 from core.errors import LabError
+from core.files import bounded_yaml, kept_pairs
 from core.sections import ModelConfig, Section, TrainingConfig
 from core.task_sections import TaskConfig
 

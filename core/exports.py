@@ -7,11 +7,11 @@ import torch
 from core.bugs import bug_of
 from core.config import preset_to_yaml
 from core.errors import InputError
+from core.files.tensor_file import write_tensors
 from core.models import build_model
 from core.recording import load_best
 from core.run_folder import RunError, RunFolder
 from core.tasks import build_task
-from core.tensor_file import write_tensors
 
 
 def export_run(folder: RunFolder, path: Path) -> None:

@@ -5,7 +5,7 @@ import logging
 import threading
 from pathlib import Path
 
-from core.files import write_atomically
+from core.files.atomic import write_atomically
 from core.training import EvaluationEvent, StepEvent
 
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from core import kept_pairs
 from core.errors import InputError, LabError
+from core.files import kept_pairs
 from core.optional import needed
 from core.packages import CARD, PRESET, VOCABULARY, WEIGHTS, import_any, packed_run
 from core.run_folder import RunFolder

@@ -14,10 +14,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, Preset, preset_to_yaml, read_preset
+from core.files.tensor_file import CheckpointError, Header, packed, read_header, unpacked
 from core.models import count_parameters, outline_model
 from core.run_folder import RunFolder, RunInfo
 from core.tasks import build_task
-from core.tensor_file import CheckpointError, Header, packed, read_header, unpacked
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
 _TYPES = {torch.float32: "F32"}

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.decoding import GREEDY
 from core.errors import InputError
 from core.evaluation import count_exact, evaluation_mode
-from core.files import write_atomically
+from core.files.atomic import write_atomically
 from core.models import Seq2Seq
 from core.models.heads import NO_EDITS, Ablation, Block, Head, HeadEdits
 from core.tasks import Batch, Task, fixed_pairs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from core.files import write_atomically
+from core.files.atomic import write_atomically
 from core.run_folder import RunFolder
 
 

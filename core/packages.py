@@ -6,15 +6,15 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from core import kept_pairs
 from core.errors import InputError
 from core.exports import export_run
+from core.files import kept_pairs
+from core.files.tensor_file import CheckpointError
 from core.imports import MAX_IMPORT_BYTES, import_run
 from core.model_card import model_card, vocabulary_json
 from core.pair_files import check_kept
 from core.run_folder import RunFolder
 from core.tasks import build_task
-from core.tensor_file import CheckpointError
 
 WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabulary.json", "README.md"
 _ZIP = b"PK\x03\x04"

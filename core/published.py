@@ -9,13 +9,13 @@ import torch
 
 from core.bugs import bug_of
 from core.config import Preset
-from core.file_cache import FileCache
+from core.files.cache import FileCache
+from core.files.tensor_file import CheckpointError
 from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
 from core.recording import load_best
 from core.run_folder import RunError, RunFolder
 from core.tasks import Task, build_task
-from core.tensor_file import CheckpointError
 
 CACHED_MODELS = 16
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
+from core.files.tensor_file import CheckpointError, read_tensors, write_tensors
 from core.models.heads import Block
 from core.probes import PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
-from core.tensor_file import CheckpointError, read_tensors, write_tensors
 
 _log = logging.getLogger(__name__)
 

@@ -32,12 +32,12 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core import kept_pairs
 from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset
 from core.errors import LabError
-from core.files import is_older, sweep_temporaries, sync_folder, write_atomically
+from core.files import kept_pairs
+from core.files.atomic import is_older, sweep_temporaries, sync_folder, write_atomically
+from core.files.tensor_file import CheckpointError, previous_of, read_tensors
 from core.run_names import free_name
-from core.tensor_file import CheckpointError, previous_of, read_tensors
 
 DEFAULT_ROOT = Path(__file__).resolve().parent.parent / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]

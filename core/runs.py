@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core.config import Preset
 from core.faults import cause_and_cure
-from core.file_cache import FileCache
+from core.files.cache import FileCache
 from core.history import History
 from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun

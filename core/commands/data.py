@@ -6,7 +6,7 @@ from pathlib import Path
 
 from core.config import preset_to_yaml
 from core.errors import InputError
-from core.kept_pairs import beside
+from core.files.kept_pairs import beside
 from core.pair_files import Brought, Intake, in_words, prepared
 from core.tasks.tokens import KINDS
 

@@ -8,7 +8,7 @@ import torch
 from tqdm import tqdm
 
 from core.errors import InputError
-from core.files import write_atomically
+from core.files.atomic import write_atomically
 from core.lessons import LESSON_FOLDER, RESULTS_FILE, Lesson, lesson_names, load_lesson, measure_pair
 
 FIGURES = (

@@ -2,9 +2,9 @@
 
 import argparse
 
-from core import bounded_yaml
 from core.config import ConfigError
 from core.decoding import Strategy, parse_strategy
+from core.files import bounded_yaml
 
 SETTINGS = (
     "repetition_penalty",

@@ -12,10 +12,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core import bounded_yaml
 from core.config import ConfigError, Preset, load_preset, load_preset_file
 from core.devices import device_named
 from core.errors import InputError
+from core.files import bounded_yaml
 from core.history import History
 from core.parallel import Workers, joined, started_together
 from core.recording import train_recorded

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import Preset, parse_preset
-from core.kept_pairs import remember
+from core.files.kept_pairs import remember
 from core.pair_files.intake import Intake, taken_in
 from core.pair_files.reading import FileKind, read_pairs
 from core.tasks.tokens import TokenKind

@@ -8,7 +8,7 @@ from typing import Any
 
 from core.errors import LabError
 from core.evaluation import evaluate
-from core.files import write_atomically
+from core.files.atomic import write_atomically
 from core.inspection import inspect
 from core.lengths import length_curve
 from core.published import Published

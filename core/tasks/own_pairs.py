@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from core.config import ConfigError
-from core.kept_pairs import PairsError, path_of
+from core.files.kept_pairs import PairsError, path_of
 from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
 from core.tasks.pairs import Pairs
 from core.tasks.tokens import TokenKind, text_of, tokens_of

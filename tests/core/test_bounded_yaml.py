@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.bounded_yaml import MAX_BYTES, MAX_DEPTH, MAX_EVENTS, MAX_SCALAR, BoundedYamlError, load
+from core.files.bounded_yaml import MAX_BYTES, MAX_DEPTH, MAX_EVENTS, MAX_SCALAR, BoundedYamlError, load
 
 
 def test_plain_documents_give_plain_values():

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from core.checkpoint import load_state, load_weights, save_state, save_weights
-from core.tensor_file import FORMAT, UNSEALED_FORMAT, CheckpointError, previous_of, read_tensors, write_tensors
+from core.files.tensor_file import FORMAT, UNSEALED_FORMAT, CheckpointError, previous_of, read_tensors, write_tensors
 from core.training import new_state, train
 
 FACTS = {"step": 7, "validation_loss": 0.25, "exact_match": None}

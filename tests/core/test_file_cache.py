@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from core.file_cache import FileCache
+from core.files.cache import FileCache
 
 
 @pytest.fixture

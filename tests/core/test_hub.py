@@ -5,13 +5,13 @@ import json
 import pytest
 from torch.testing import assert_close
 
-from core import kept_pairs
 from core.__main__ import main
+from core.files import kept_pairs
+from core.files.tensor_file import CheckpointError
 from core.hub import HubError, pull, push
 from core.packages import WEIGHTS, packed_run
 from core.run_folder import RunFolder
 from core.runs import Runs
-from core.tensor_file import CheckpointError
 from tests.core.hub_stub import serving
 from tests.core.test_packages import own  # noqa: F401 - a fixture
 

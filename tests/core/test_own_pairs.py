@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from core import kept_pairs
 from core.__main__ import main
 from core.config import ConfigError, load_preset_file, preset_to_yaml, read_preset
+from core.files import kept_pairs
 from core.history import History
 from core.inspection import inspect
 from core.pair_files import Brought, Desk, prepared

@@ -8,9 +8,10 @@ import pytest
 import yaml
 from torch.testing import assert_close
 
-from core import kept_pairs
 from core.__main__ import main
 from core.errors import LabError
+from core.files import kept_pairs
+from core.files.tensor_file import CheckpointError
 from core.history import History
 from core.limits import LAPTOP, PUBLIC
 from core.packages import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
@@ -18,7 +19,6 @@ from core.pair_files import Brought, prepared
 from core.recording import train_recorded
 from core.run_folder import RunFolder
 from core.runs import Runs
-from core.tensor_file import CheckpointError
 from core.training import new_state
 
 SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 4, "training.warmup_steps": 0}

@@ -9,11 +9,11 @@ from torch.testing import assert_close
 from core.checkpoint import load_state
 from core.config import read_preset
 from core.faults import cause_and_cure
+from core.files.tensor_file import CheckpointError, previous_of, read_tensors
 from core.history import History
 from core.recording import Recorder, continued_state, copy_of_weights, kept_preset, load_best, train_recorded
 from core.run_folder import RunError, RunFolder, sweep
 from core.runs import Runs
-from core.tensor_file import CheckpointError, previous_of, read_tensors
 from core.training import EvaluationEvent, new_state, train
 
 

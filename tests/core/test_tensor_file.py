@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from core.tensor_file import (
+from core.files.tensor_file import (
     FORMAT,
     MAX_HEADER_BYTES,
     MAX_TENSORS,

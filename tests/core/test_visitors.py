@@ -6,11 +6,11 @@ import pytest
 
 from core.config import ConfigError
 from core.exports import export_run
+from core.files.tensor_file import CheckpointError
 from core.limits import PUBLIC
 from core.pair_files import Brought, prepared
 from core.run_folder import RunError, RunFolder
 from core.runs import Runs
-from core.tensor_file import CheckpointError
 from core.visitors import Visitor, VisitorRuns
 from tests.core.watching import ENDLESS, wait_for, wait_until
 

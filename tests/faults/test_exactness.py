@@ -11,13 +11,13 @@ from core import training
 from core.checkpoint import load_state
 from core.config import Preset, load_preset, preset_names
 from core.decoding import decode
+from core.files.tensor_file import read_tensors, write_tensors
 from core.history import History
 from core.live_run import LiveRun
 from core.recording import continued_state, train_recorded
 from core.right_of_way import RightOfWay
 from core.run_folder import RunFolder
 from core.tasks import fixed_pairs
-from core.tensor_file import read_tensors, write_tensors
 from core.training import StepEvent, new_state
 from tests.faults.children import processes, train_on
 from tests.faults.fingerprints import fingerprint

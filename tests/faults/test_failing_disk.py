@@ -5,12 +5,12 @@ import errno
 import pytest
 
 from core.checkpoint import load_state, save_weights
-from core.files import write_atomically
+from core.files.atomic import write_atomically
+from core.files.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
 from core.history import History
 from core.imports import import_run
 from core.recording import Recorder, continued_state, train_recorded
 from core.run_folder import RunError, RunFolder, list_runs
-from core.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
 from core.training import EvaluationEvent, new_state, train
 from tests.faults.disk import Disk
 from tests.faults.fingerprints import fingerprint

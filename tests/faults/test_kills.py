@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from core.checkpoint import load_state, load_weights
+from core.files.tensor_file import is_intact, previous_of
 from core.run_folder import RunFolder
-from core.tensor_file import is_intact, previous_of
 from core.training import new_state
 from tests.faults.children import processes, save_without_end, train_on
 from tests.faults.fingerprints import fingerprint

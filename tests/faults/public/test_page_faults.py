@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-import core.files
+import core.files.atomic
 import core.recording
 import core.training
 from core.run_folder import RunFolder
@@ -127,14 +127,14 @@ def _trains(live) -> bool:
 
 def test_a_full_disk_is_told_while_the_run_goes_on(visitor, public, monkeypatch, row):
     run = started(visitor)
-    genuine = core.files.write_atomically
+    genuine = core.files.atomic.write_atomically
 
     def full(path, data, **named):
         if run in str(path):
             raise OSError(errno.ENOSPC, "No space left on device")
         return genuine(path, data, **named)
 
-    for module in ("core.files", "core.run_folder", "core.tensor_file"):
+    for module in ("core.files.atomic", "core.run_folder", "core.files.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
     said = seen_within(visitor, run, "could not be saved", "the disk is full", "Delete runs", seconds=20)
     assert said["status"] == "training"

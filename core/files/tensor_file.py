@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from core.errors import LabError
-from core.files import write_atomically
+from core.files.atomic import write_atomically
 
 FORMAT = "attention-lab-2"
 UNSEALED_FORMAT = "attention-lab-1"  # of files written before there were checksums
