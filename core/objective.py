@@ -4,9 +4,9 @@ import contextlib
 
 import torch
 
+from core.config.sections import TrainingConfig
 from core.evaluation import sequence_loss
 from core.models import Seq2Seq
-from core.sections import TrainingConfig
 from core.tasks import Batch
 from core.vocab import PAD_ID
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 import torch
 
+from core.config.sections import TrainingConfig
 from core.models.embeddings import Embedding
 from core.muon import Muon
-from core.sections import TrainingConfig
 
 
 class Adam(torch.optim.Optimizer):

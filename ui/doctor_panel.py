@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.bug_names import BUG_FACTS
+from core.config.bug_names import BUG_FACTS
 from core.doctor import Examination, examine_state
 from core.errors import InputError, LabError
 from core.models import parameters_of

@@ -7,12 +7,12 @@ from itertools import groupby
 from typing import get_args
 
 from core.config import Preset
+from core.config.sections import ModelConfig
+from core.config.task_sections import TaskConfig
 from core.knock_out import read_edits
 from core.models import outline_model
 from core.models.heads import Ablation, Head, HeadEdits
 from core.published import Published
-from core.sections import ModelConfig
-from core.task_sections import TaskConfig
 from core.tasks import build_task
 
 MAX_LETTERS = 2_000  # of a value in an address

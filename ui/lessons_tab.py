@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.bug_names import BUG_FACTS
+from core.config.bug_names import BUG_FACTS
 from core.errors import InputError, LabError
 from core.lessons import SECTIONS, Lesson, lesson_names, load_lesson
 from core.visitors import VisitorRuns, without_secret

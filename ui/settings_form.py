@@ -11,7 +11,7 @@ from gradio.components import Component
 from pydantic.fields import FieldInfo
 
 from core.config import SECTIONS, ConfigError, Preset, section_classes
-from core.sections import FIXED
+from core.config.sections import FIXED
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from core.config import ConfigError, Preset
+from core.config.sections import TransformerConfig
 from core.models.positions import sinusoidal_positions
-from core.sections import TransformerConfig
 from core.tasks import build_task
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 

@@ -4,7 +4,6 @@ Models, tasks and the loss know nothing of them. A run is built through ``bug_of
 everything back as it came.
 """
 
-from core.bug_names import BugName
 from core.bugs.bug import Bug, Objective
 from core.bugs.data_bugs import LearningRateTooHigh, NoEosInTargets, PadInTheLoss, TargetsNotShifted
 from core.bugs.model_bugs import (
@@ -20,6 +19,7 @@ from core.bugs.model_bugs import (
     SoftmaxOverQueries,
 )
 from core.config import Preset
+from core.config.bug_names import BugName
 
 __all__ = ["BUGS", "Bug", "Objective", "bug_of"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import torch
 
+from core.config.sections import TrainingConfig
 from core.models import Seq2Seq
-from core.sections import TrainingConfig
 from core.tasks import Batch, Task
 
 Objective = Callable[..., torch.Tensor]  # core.objective.training_loss, or what stands in for it

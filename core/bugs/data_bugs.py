@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from core.bugs.bug import Bug, DataBug, Objective
+from core.config.sections import TrainingConfig
 from core.models import Seq2Seq
 from core.objective import batch_logits
-from core.sections import TrainingConfig
 from core.tasks import Batch
 from core.vocab import EOS_ID, PAD_ID
 

@@ -12,11 +12,11 @@ from tqdm import tqdm
 
 from core.commands.evaluate import check_sequences
 from core.comparison import Comparison, Progress, as_data, compare
+from core.config.task_sections import span
 from core.errors import InputError
 from core.report.numerals import percent
 from core.run_folder import DEFAULT_ROOT, list_runs
 from core.runs import Runs
-from core.task_sections import span
 
 Rows = list[list[str]]
 _SHARES = {

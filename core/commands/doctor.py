@@ -4,10 +4,10 @@ import argparse
 import json
 from typing import Any
 
-from core.bug_names import BUG_FACTS
 from core.commands import verdicts
 from core.commands.train import preset_of
 from core.commands.verdicts import Verdict
+from core.config.bug_names import BUG_FACTS
 from core.doctor import Examination, examine_preset, examine_run
 from core.errors import InputError
 from core.run_folder import DEFAULT_ROOT

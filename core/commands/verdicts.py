@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from core.bug_names import BUG_FACTS, BugName
 from core.config import Preset, load_preset, preset_names
+from core.config.bug_names import BUG_FACTS, BugName
 from core.doctor import Examination, examine_preset, examine_state
 from core.history import History
 from core.recording import continued_state, train_recorded

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.config import SECTIONS, Preset
+from core.config.sections import Section
 from core.errors import InputError
-from core.sections import Section
 
 MAX_RUNS = 20
 _ONLY_OF_TRAINING = {"eos_in_targets"}  # task settings that change what is trained on, not what is held out

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from core.config import ConfigError
-from core.sections import Section
+from core.config.sections import Section
 
 
 class _Choosing(Section):

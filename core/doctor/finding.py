@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from core.bug_names import BugName
+from core.config.bug_names import BugName
 
 Light = Literal["green", "amber", "red"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.bug_names import BUG_FACTS
 from core.config import PRESET_FOLDER, Preset, read_preset
+from core.config.bug_names import BUG_FACTS
 from core.errors import InputError
 
 LESSON_FOLDER = PRESET_FOLDER / "lessons"

@@ -2,13 +2,13 @@
 
 import torch
 
+from core.config.sections import DecoderOnlyConfig, ModelConfig, RecurrentConfig
 from core.models.attention import AttentionMaps
 from core.models.decoder_only import DecoderOnly
 from core.models.initialisation import initialise
 from core.models.recurrent import Recurrent
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer
-from core.sections import DecoderOnlyConfig, ModelConfig, RecurrentConfig
 from core.tasks import Task
 
 __all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "outline_model", "parameters_of"]

@@ -1,7 +1,7 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.pair_sections import OwnPairsConfig, PronunciationsConfig
-from core.task_sections import (
+from core.config.pair_sections import OwnPairsConfig, PronunciationsConfig
+from core.config.task_sections import (
     AdditionConfig,
     NumbersConfig,
     NumberWordsConfig,

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import torch
 
+from core.config.task_sections import span
 from core.errors import InputError
-from core.task_sections import span
 from core.tasks.drawing import draw_numbers, draw_split, framed, pushed_left
 from core.tasks.splits import Split, split_mask
 from core.tasks.task import DRAWN_PER_KEPT, Batch, Task, first_distinct

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import torch
 
-from core.task_sections import span
+from core.config.task_sections import span
 from core.tasks.splits import Split
 from core.vocab import PAD_ID, Vocab
 

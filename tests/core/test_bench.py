@@ -12,9 +12,9 @@ from core.benchmarks import bulk_decoding, in_turns, memory, page, solve, step
 from core.benchmarks import decode as decoding_speed
 from core.benchmarks.plain_transformer import rival_of
 from core.config import ConfigError, load_preset
+from core.config.sections import TransformerConfig
 from core.decoding import decode
 from core.models import count_parameters
-from core.sections import TransformerConfig
 from core.tasks import build_task, fixed_pairs
 from core.training import new_state
 from core.vocab import EOS_ID, PAD_ID

@@ -6,10 +6,10 @@ from typing import get_args
 import pytest
 import torch
 
-from core.bug_names import BUG_FACTS, BugName
 from core.bugs import BUGS, Bug, bug_of
 from core.checkpoint import load_state, save_state
 from core.config import ConfigError, parse_preset, preset_to_yaml, read_preset
+from core.config.bug_names import BUG_FACTS, BugName
 from core.inspection import inspect
 from core.models.attention import MultiHeadAttention
 from core.models.layers import Layer

@@ -21,7 +21,7 @@ from core.config import (
     read_preset,
     section_classes,
 )
-from core.sections import RecurrentConfig
+from core.config.sections import RecurrentConfig
 from core.tasks import build_task
 
 TINY_FIELDS = [

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from core.__main__ import main
-from core.bug_names import BUG_FACTS
 from core.config import load_preset
+from core.config.bug_names import BUG_FACTS
 from core.doctor import examine_preset, examine_run, examine_state, run_checks
 from core.doctor.finding import Examination, Finding
 from core.doctor.patient import Patient

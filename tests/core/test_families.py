@@ -3,7 +3,7 @@
 import pytest
 
 from core.config import ConfigError, parse_preset, preset_to_yaml, read_preset
-from core.sections import RecurrentConfig
+from core.config.sections import RecurrentConfig
 
 
 @pytest.mark.parametrize(

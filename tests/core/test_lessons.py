@@ -5,7 +5,7 @@ import json
 import pytest
 
 from core.__main__ import main
-from core.bug_names import BUG_FACTS
+from core.config.bug_names import BUG_FACTS
 from core.errors import InputError
 from core.lessons import LESSON_FOLDER, RESULTS_FILE, SECTIONS, lesson_names, load_lesson
 from core.lessons.lesson import PRESET_FILE, TEXT_FILE

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import ConfigError, load_preset
+from core.config.task_sections import LONGEST_WORDS, NumberWordsConfig
 from core.errors import InputError, LabError
-from core.task_sections import LONGEST_WORDS, NumberWordsConfig
 from core.tasks import build_task, fixed_pairs
 from core.tasks.number_words import CODES, NumberWords, words_of
 from core.vocab import EOS_ID

@@ -7,10 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from core.config import ConfigError
+from core.config.sections import TrainingConfig
 from core.evaluation import sequence_loss
 from core.muon import Muon
 from core.optim import Adam, build_optimizer, clip_gradients
-from core.sections import TrainingConfig
 from core.training import StepEvent, new_state, train
 
 

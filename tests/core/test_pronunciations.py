@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from core.config import load_preset
+from core.config.pair_sections import DICTIONARY_WORDS, PronunciationsConfig
 from core.errors import InputError, LabError
 from core.inspection import inspect
 from core.models import build_model
-from core.pair_sections import DICTIONARY_WORDS, PronunciationsConfig
 from core.tasks import build_task, fixed_pairs, training_batches
 from core.tasks.pair_table import SPLITS
 from core.tasks.pronunciations import LETTERS, _dictionary, _table

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from core.config import ConfigError
+from core.config.sections import TrainingConfig
 from core.schedules import learning_rate_at, teacher_forcing_at
-from core.sections import TrainingConfig
 
 
 def config(**changes) -> TrainingConfig:

@@ -32,11 +32,10 @@ LAYERS = (
     ("models", "ngram", "parallel"),
     ("tasks",),
     ("vocab", "config", "devices", "muon"),
-    ("task_sections",),
-    ("pair_sections", "optional"),
-    ("faults", "typed_text", "sections", "files", "failures", "paired", "spread"),
+    ("optional",),
+    ("faults", "typed_text", "files", "failures", "paired", "spread"),
     ("run_names",),
-    ("errors", "run_queue", "right_of_way", "bug_names"),
+    ("errors", "run_queue", "right_of_way"),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320

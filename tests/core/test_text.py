@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from core.__main__ import main
 from core.config import ConfigError, load_preset
+from core.config.task_sections import TextConfig
 from core.errors import InputError
 from core.evaluation import evaluate
 from core.history import History
@@ -19,7 +20,6 @@ from core.recording import train_recorded
 from core.report import write_report
 from core.run_folder import RunFolder
 from core.runs import Runs
-from core.task_sections import TextConfig
 from core.tasks import build_task, fixed_pairs
 from core.tasks.text import PROMPTED_SHARE, TEXT, Text
 from core.training import new_state

@@ -17,7 +17,7 @@ TARGETS = [
     f"{REPOSITORY}/presets/tiny.yaml",
     "app.py",
     f"checkpoints/{SHIPPED}/run.json",
-    "core/config.py",
+    "core/config/preset.py",
     "/proc/self/cmdline",
     "pyproject.toml",
 ]

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.sections import FIXED, TaskSection
+from core.config.sections import FIXED, TaskSection
 
 DICTIONARY_WORDS = 88_000  # of at most 8 letters and phones, at least, in the dictionary of pronunciations
 

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.pair_sections import OwnPairsConfig, PronunciationsConfig
-from core.sections import TaskSection
+from core.config.pair_sections import OwnPairsConfig, PronunciationsConfig
+from core.config.sections import TaskSection
 
 MIN_DISTINCT_SEQUENCES = 1_000
 LINES = 5_000  # of the text, at least, however short they are cut; a test holds it

@@ -11,13 +11,13 @@ from typing import Annotated, Any, get_args
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from core.bug_names import BUG_FACTS, BugName
+from core.config.bug_names import BUG_FACTS, BugName
+from core.config.sections import ModelConfig, Section, TrainingConfig
+from core.config.task_sections import TaskConfig
 from core.errors import LabError
 from core.files import bounded_yaml, kept_pairs
-from core.sections import ModelConfig, Section, TrainingConfig
-from core.task_sections import TaskConfig
 
-PRESET_FOLDER = Path(__file__).resolve().parent.parent / "presets"
+PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
 SPECIAL_TOKENS = 2  # BOS and EOS
 

@@ -1,0 +1,33 @@
+"""What a person can set: presets and the sections they are made of. Nothing in this package waits for torch."""
+
+from core.config.preset import (
+    NAME_PATTERN,
+    PRESET_FOLDER,
+    SECTIONS,
+    SPECIAL_TOKENS,
+    ConfigError,
+    Preset,
+    load_preset,
+    load_preset_file,
+    parse_preset,
+    preset_names,
+    preset_to_yaml,
+    read_preset,
+    section_classes,
+)
+
+__all__ = [
+    "NAME_PATTERN",
+    "PRESET_FOLDER",
+    "SECTIONS",
+    "SPECIAL_TOKENS",
+    "ConfigError",
+    "Preset",
+    "load_preset",
+    "load_preset_file",
+    "parse_preset",
+    "preset_names",
+    "preset_to_yaml",
+    "read_preset",
+    "section_classes",
+]
