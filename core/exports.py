@@ -9,8 +9,8 @@ from core.config import preset_to_yaml
 from core.errors import InputError
 from core.files.tensor_file import write_tensors
 from core.models import build_model
-from core.recording import load_best
 from core.run_folder import RunError, RunFolder
+from core.run_folder.recording import load_best
 from core.tasks import build_task
 
 

@@ -16,8 +16,8 @@ from core.config import preset_to_yaml
 from core.errors import InputError
 from core.models import Seq2Seq, build_model
 from core.optional import needed
-from core.recording import load_best
 from core.run_folder import RunError, RunFolder
+from core.run_folder.recording import load_best
 from core.tasks import build_task
 from core.vocab import BOS_ID, EOS_ID, PAD_ID
 

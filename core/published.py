@@ -13,8 +13,8 @@ from core.files.cache import FileCache
 from core.files.tensor_file import CheckpointError
 from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
-from core.recording import load_best
 from core.run_folder import RunError, RunFolder
+from core.run_folder.recording import load_best
 from core.tasks import Task, build_task
 
 CACHED_MODELS = 16

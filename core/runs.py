@@ -11,16 +11,16 @@ from pathlib import Path
 from core.config import Preset
 from core.faults import cause_and_cure
 from core.files.cache import FileCache
-from core.history import History
 from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun
 from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
 from core.packages import import_any
 from core.published import Published, PublishedModels
-from core.recording import kept_preset
-from core.replay import Replay
 from core.right_of_way import RightOfWay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
+from core.run_folder.history import History
+from core.run_folder.recording import kept_preset
+from core.run_folder.replay import Replay
 from core.training_slots import TrainingSlots
 
 CACHED_FILES = 2_000

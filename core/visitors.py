@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import ConfigError, Preset
-from core.history import History
 from core.imports import MAX_IMPORT_BYTES
 from core.limits import MEGABYTE
 from core.published import Published
-from core.replay import Replay
 from core.run_folder import RunError, RunFolder, RunInfo
-from core.run_names import free_name, numbered_name
+from core.run_folder.history import History
+from core.run_folder.names import free_name, numbered_name
+from core.run_folder.replay import Replay
 from core.runs import Progress, Runs
 
 BROUGHT = 1_000  # own data that is remembered to be somebody's, until a run of theirs keeps it

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from core.config import load_preset
-from core.history import History
-from core.recording import Recorder
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import Recorder
 from core.training import EvaluationEvent, new_state, train
 
 PRESET, STEPS, EVALUATE_EVERY, READINGS = "tiny", 5_000, 10, 5

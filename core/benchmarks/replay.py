@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from core.config import Preset, load_preset
-from core.history import History
-from core.recording import Recorder
-from core.replay import Replay
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import Recorder
+from core.run_folder.replay import Replay
 from core.training import EndEvent, StepEvent, new_state, train
 
 PRESETS = ("digits-reversal", "tiny")

@@ -6,10 +6,10 @@ import torch
 
 from core.commands.train import follow, told, train_with_bar
 from core.devices import device_named
-from core.history import History
 from core.parallel import joined
-from core.recording import continued_state
 from core.run_folder import DEFAULT_ROOT, RunFolder, check_resumable
+from core.run_folder.history import History
+from core.run_folder.recording import continued_state
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,9 +11,9 @@ from tqdm import tqdm
 from core.config import Preset, load_preset, preset_names
 from core.config.bug_names import BUG_FACTS, BugName
 from core.doctor import Examination, examine_preset, examine_state
-from core.history import History
-from core.recording import continued_state, train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import continued_state, train_recorded
 from core.training import StepEvent, TrainingState
 
 PATIENT = "tiny"  # what every bug is switched on in

@@ -11,8 +11,8 @@ from core.config import Preset
 from core.doctor import attention_checks, data_checks, learning_checks, run_checks, what_moves
 from core.doctor.finding import Examination, Finding, Light
 from core.doctor.patient import Patient
-from core.history import History
 from core.run_folder import RunError, RunFolder
+from core.run_folder.history import History
 from core.training import EndEvent, TrainingState, new_state, train
 
 __all__ = ["Examination", "Finding", "Light", "examine_preset", "examine_run", "examine_state"]

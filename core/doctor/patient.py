@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from core.history import History
 from core.models import AttentionMaps, Seq2Seq
 from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.run_folder.history import History
 from core.tasks import Batch
 from core.training import TrainingState
 from core.vocab import PAD_ID

@@ -12,10 +12,10 @@ from core.analysis import frame_labels
 from core.config import Preset
 from core.doctor import examine_state
 from core.evaluation import evaluate, evaluation_mode, exact_match_alone
-from core.history import History
 from core.inspection import inspect
 from core.lessons.lesson import Lesson
 from core.models.heads import BLOCKS
+from core.run_folder.history import History
 from core.tasks import build_task, fixed_pairs
 from core.training import EndEvent, StepEvent, TrainingState, new_state, train
 from core.vocab import PAD, PAD_ID

@@ -1,9 +1,9 @@
 """The report's pictures."""
 
 from core.analysis import HeadScore, true_cells
-from core.history import History
 from core.inspection import Inspection
 from core.lengths import LengthCurve
+from core.run_folder.history import History
 
 LOSS, ACCURACY = "loss.png", "accuracy.png"
 LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from core import recording
 from core.config import load_preset
-from core.history import History
-from core.recording import train_recorded
-from core.run_folder import RunFolder
+from core.run_folder import RunFolder, recording
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.training import Event, TrainingState, new_state
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from core.history import History
 from core.limits import Limits
-from core.recording import train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.training import new_state
 

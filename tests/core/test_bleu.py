@@ -9,11 +9,11 @@ import torch
 from core.__main__ import main
 from core.bleu import bleu_of, corpus_bleu
 from core.errors import LabError
-from core.history import History
 from core.models import build_model
-from core.recording import train_recorded
 from core.report import write_report
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.tasks import build_task, fixed_pairs
 from core.training import new_state

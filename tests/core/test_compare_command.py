@@ -7,9 +7,9 @@ import torch
 
 from core.__main__ import main
 from core.commands.compare import named_runs
-from core.history import History
-from core.recording import train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.training import new_state
 
 

@@ -20,8 +20,8 @@ from core.decoding import Beam, Sample
 from core.devices import best_device, device_named
 from core.errors import InputError
 from core.inspection import inspect
-from core.recording import copy_of_weights
 from core.report.measuring import measure
+from core.run_folder.recording import copy_of_weights
 from core.tasks import FreshBatches, build_task, fixed_pairs
 from core.training import EndEvent, EvaluationEvent, new_state, train
 from tests.core.elsewhere import Elsewhere, pretended_gpu

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from core.divergence import all_finite, first_not_finite
-from core.history import History
-from core.recording import train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.training import EndEvent, EvaluationEvent, StepEvent, TrainingState, new_state, train
 
 WIDEN = "decoder_layers.0.feed_forward.widen"
@@ -141,7 +141,7 @@ def test_the_highest_learning_rate_either_trains_or_ends_in_words(preset, optimi
 
 
 def test_the_last_good_checkpoint_stays(tiny, root, monkeypatch):
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, good = new_state(tiny), {}
 

@@ -12,9 +12,9 @@ from core.config.bug_names import BUG_FACTS
 from core.doctor import examine_preset, examine_run, examine_state, run_checks
 from core.doctor.finding import Examination, Finding
 from core.doctor.patient import Patient
-from core.history import History
 from core.models.attention import MultiHeadAttention
 from core.run_folder import RunError
+from core.run_folder.history import History
 from core.training import StepEvent, new_state
 
 CASES = [(bug, family) for bug, facts in BUG_FACTS.items() for family in facts.families]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from core.evaluation import Evaluation
-from core.history import EVALUATION_COLUMNS, MAX_POINTS, POINT_COLUMNS, History
+from core.run_folder.history import EVALUATION_COLUMNS, MAX_POINTS, POINT_COLUMNS, History
 from core.training import EvaluationEvent, StepEvent
 
 

@@ -10,13 +10,13 @@ from core.__main__ import main
 from core.analysis import head_table, score_decoded, step_table, true_cells, true_map
 from core.config import Preset
 from core.decoding import decode
-from core.history import History
 from core.inspection import inspect
 from core.models import build_model
-from core.recording import train_recorded
 from core.report import measure, write_report
 from core.report.attention_answers import answers
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.tasks import build_task
 from core.tasks.digits import Digits

@@ -8,10 +8,10 @@ import torch
 from core.__main__ import main
 from core.decoding import decode
 from core.errors import InputError
-from core.history import History
 from core.onnx_files import export_onnx, greedy_with
-from core.recording import train_recorded
 from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.tasks import fixed_pairs
 from core.training import new_state

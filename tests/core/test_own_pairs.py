@@ -12,12 +12,12 @@ import torch
 from core.__main__ import main
 from core.config import ConfigError, load_preset_file, preset_to_yaml, read_preset
 from core.files import kept_pairs
-from core.history import History
 from core.inspection import inspect
 from core.pair_files import Brought, Desk, prepared
 from core.pair_files.desk import HELD_FILES
-from core.recording import train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.tasks import build_task, fixed_pairs
 from core.tasks.pair_table import SPLITS

@@ -12,12 +12,12 @@ from core.__main__ import main
 from core.errors import LabError
 from core.files import kept_pairs
 from core.files.tensor_file import CheckpointError
-from core.history import History
 from core.limits import LAPTOP, PUBLIC
 from core.packages import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
 from core.pair_files import Brought, prepared
-from core.recording import train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.training import new_state
 

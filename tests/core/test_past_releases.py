@@ -9,11 +9,11 @@ from torch.testing import assert_close
 
 from core.checkpoint import load_state
 from core.files.tensor_file import FORMAT, UNSEALED_FORMAT
-from core.history import History
 from core.models import Seq2Seq
-from core.recording import continued_state, copy_of_weights, load_best, train_recorded
-from core.replay import Replay
 from core.run_folder import RunFolder, check_resumable
+from core.run_folder.history import History
+from core.run_folder.recording import continued_state, copy_of_weights, load_best, train_recorded
+from core.run_folder.replay import Replay
 from core.training import new_state, train
 
 PAST = Path(__file__).parent / "past_releases"

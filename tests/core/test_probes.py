@@ -12,7 +12,7 @@ from core.analysis import score_decoded
 from core.config import Preset, load_preset
 from core.decoding import decode
 from core.probes import MAX_SNAPSHOTS, Probes, is_kept, spacing
-from core.recording import copy_of_weights
+from core.run_folder.recording import copy_of_weights
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.splits import split_mask
 from core.training import EvaluationEvent, new_state, train

@@ -7,11 +7,11 @@ import pytest
 from torch.testing import assert_close
 
 from core.checkpoint import load_state, load_weights
-from core.history import History
 from core.probes import Snapshot
-from core.recording import Recorder, continued_state, copy_of_weights, train_recorded
-from core.replay import Replay
 from core.run_folder import RunFolder, RunInfo
+from core.run_folder.history import History
+from core.run_folder.recording import Recorder, continued_state, copy_of_weights, train_recorded
+from core.run_folder.replay import Replay
 from core.training import EndEvent, EvaluationEvent, StepEvent, new_state, train
 
 
@@ -111,8 +111,8 @@ def test_a_stopped_and_resumed_run_ends_as_one_that_never_stopped(folder, straig
 
 
 def test_a_run_killed_between_saves_goes_on_without_gap_or_duplicate(folder, straight, monkeypatch):
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
     state = new_state(folder.preset())
     recorder = Recorder(folder, state, History(8))
     for event in train(state):
@@ -174,7 +174,7 @@ def test_a_diverged_run_is_failed_and_says_where(folder, monkeypatch):
 
 
 def test_figures_reach_the_file_while_training_goes_on(folder, monkeypatch):
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
     counts = []
     record(folder, on_event=lambda event: counts.append(len(lines(folder.metrics))))
     assert counts[3:5] == [4, 5]

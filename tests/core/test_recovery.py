@@ -10,9 +10,9 @@ from core.checkpoint import load_state
 from core.config import read_preset
 from core.faults import cause_and_cure
 from core.files.tensor_file import CheckpointError, previous_of, read_tensors
-from core.history import History
-from core.recording import Recorder, continued_state, copy_of_weights, kept_preset, load_best, train_recorded
 from core.run_folder import RunError, RunFolder, sweep
+from core.run_folder.history import History
+from core.run_folder.recording import Recorder, continued_state, copy_of_weights, kept_preset, load_best, train_recorded
 from core.runs import Runs
 from core.training import EvaluationEvent, new_state, train
 
@@ -89,7 +89,7 @@ def test_the_best_weights_bring_their_preset(folder):
 
 
 def test_a_deleted_preset_is_written_again_by_who_trains_the_run(folder, monkeypatch):
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
     preset = folder.preset()
     state = continued_state(folder)
     recorder = Recorder(folder, state, History(8))
@@ -119,7 +119,7 @@ def full(*_):
 
 
 def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(root, tiny, monkeypatch):
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, notices = new_state(tiny), []
     recorder = Recorder(folder, state, History(8))
@@ -139,7 +139,7 @@ def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(roo
 def test_a_run_that_cannot_be_saved_at_its_end_fails_by_name_and_keeps_what_there_was(folder, monkeypatch):
     before = folder.last.read_bytes()
     with monkeypatch.context() as broken:
-        broken.setattr("core.recording.save_state", full)
+        broken.setattr("core.run_folder.recording.save_state", full)
         with pytest.raises(RunError, match=r"step 8 could not be saved \(OSError: No space left on device\)"):
             go_on(folder)
     assert folder.info().status == "failed"
@@ -149,8 +149,8 @@ def test_a_run_that_cannot_be_saved_at_its_end_fails_by_name_and_keeps_what_ther
 
 
 def test_figures_of_which_a_part_was_written_are_written_once(folder, monkeypatch):
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 60.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 60.0)
     state, history = new_state(folder.preset()), History(8)
     recorder = Recorder(folder, state, history)
     for event in train(state):
@@ -207,14 +207,14 @@ def test_a_sweep_takes_old_drafts_and_temporaries_and_leaves_young_ones(root, fo
 
 
 def test_two_who_make_a_run_of_one_name_do_not_take_each_other_s_draft(root, tiny, monkeypatch):
-    from core.run_folder import write_atomically
+    from core.files.atomic import write_atomically
 
     def write_and_let_the_other_finish(path, data):
         monkeypatch.undo()
         RunFolder.create(root, tiny, name="a")
         write_atomically(path, data)
 
-    monkeypatch.setattr("core.run_folder.write_atomically", write_and_let_the_other_finish)
+    monkeypatch.setattr("core.run_folder.folder.write_atomically", write_and_let_the_other_finish)
     with pytest.raises(RunError, match="run='a' exists already"):
         RunFolder.create(root, tiny.with_changes({"training.seed": 1}), name="a")
     assert RunFolder(root, "a").preset() == tiny

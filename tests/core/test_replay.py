@@ -9,7 +9,7 @@ import torch
 
 from core.files.tensor_file import read_tensors, write_tensors
 from core.probes import MAX_SNAPSHOTS, PackedMaps, ProbeAnswer, ProbeInput, Snapshot
-from core.replay import Replay
+from core.run_folder.replay import Replay
 
 INPUTS = (ProbeInput(("4", "8"), ("8", "4"), ((0, 2), (1, 1))),)
 

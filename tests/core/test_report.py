@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from core.evaluation import evaluate
-from core.history import History
-from core.recording import train_recorded
 from core.report import REPORT_FILES, Report, write_report
 from core.report.numerals import percent
 from core.report.rendering import as_html, plain, table
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.tasks import fixed_pairs
 from core.training import new_state

@@ -50,8 +50,8 @@ def test_made_up_names_are_valid_and_free(root, tiny):
 
 
 def test_made_up_names_do_not_run_out(root, tiny, monkeypatch):
-    monkeypatch.setattr("core.run_names._ADJECTIVES", "calm")
-    monkeypatch.setattr("core.run_names._NOUNS", "owl")
+    monkeypatch.setattr("core.run_folder.names._ADJECTIVES", "calm")
+    monkeypatch.setattr("core.run_folder.names._NOUNS", "owl")
     names = {RunFolder.create(root, tiny).name for _ in range(12)}
     assert len(names) == 12
     assert "calm-owl" in names

@@ -10,10 +10,10 @@ from torch.testing import assert_close
 
 from core.checkpoint import load_state
 from core.decoding import decode
-from core.history import History
 from core.inspection import inspect
-from core.recording import copy_of_weights, train_recorded
 from core.run_folder import RunError, RunFolder, RunInfo
+from core.run_folder.history import History
+from core.run_folder.recording import copy_of_weights, train_recorded
 from core.runs import Progress
 from core.tasks import fixed_pairs
 from core.training import new_state, train

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-import core.recording
+import core.run_folder.recording
 from core.config import Preset
 from core.faults import cause_and_cure
 from core.run_folder import RunError, RunFolder
@@ -23,7 +23,7 @@ def bad(tiny: Preset) -> Preset:
 
 def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the training of the bad run raise at its tenth event."""
-    genuine = core.recording.train
+    genuine = core.run_folder.recording.train
 
     def train(state):
         for count, event in enumerate(genuine(state)):
@@ -31,7 +31,7 @@ def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise error
             yield event
 
-    monkeypatch.setattr("core.recording.train", train)
+    monkeypatch.setattr("core.run_folder.recording.train", train)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_run_on_a_full_disk_is_refused(make, tiny, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("core.run_folder.write_atomically", full)
+    monkeypatch.setattr("core.run_folder.folder.write_atomically", full)
     with pytest.raises(RunError, match="cannot be started: the disk is full"):
         make().start(tiny, name="a")
 

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-import core.recording
-from core.history import History
-from core.recording import Recorder
+import core.run_folder.recording
 from core.run_folder import RunError, RunFolder, RunInfo
+from core.run_folder.history import History
+from core.run_folder.recording import Recorder
 from core.training import new_state, train
 from tests.core.watching import ENDLESS, wait_for, wait_until
 
@@ -54,14 +54,14 @@ def test_no_more_runs_train_at_once_than_allowed(make, tiny):
 
 
 def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make, tiny, monkeypatch):
-    genuine = core.recording.train
+    genuine = core.run_folder.recording.train
 
     def failing(state):
         if state.preset.training.seed == 13:
             raise RuntimeError("the disk is full")
         return genuine(state)
 
-    monkeypatch.setattr("core.recording.train", failing)
+    monkeypatch.setattr("core.run_folder.recording.train", failing)
     runs = make(max_runs=1)
     runs.start(tiny.with_changes({"training.seed": 13}), name="bad")
     runs.start(tiny, name="good")
@@ -100,7 +100,7 @@ def test_a_torn_last_line_of_figures_is_left_out(runs, tiny, root):
 
 def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs, tiny, root, monkeypatch):
     folder = RunFolder.create(root, tiny, name="a")
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_FLUSHES", 0.0)
     state = new_state(tiny)
     recorder = Recorder(folder, state, History(8))
     for event in train(state):

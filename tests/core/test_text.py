@@ -13,12 +13,12 @@ from core.config import ConfigError, load_preset
 from core.config.task_sections import TextConfig
 from core.errors import InputError
 from core.evaluation import evaluate
-from core.history import History
 from core.inspection import inspect
 from core.ngram import NGram
-from core.recording import train_recorded
 from core.report import write_report
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.tasks import build_task, fixed_pairs
 from core.tasks.text import PROMPTED_SHARE, TEXT, Text

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import torch
 
-from core import recording
 from core.checkpoint import save_state, save_weights
 from core.config import preset_to_yaml
-from core.history import History
-from core.recording import continued_state, copy_of_weights, train_recorded
-from core.run_folder import RunFolder
+from core.run_folder import RunFolder, recording
+from core.run_folder.history import History
+from core.run_folder.recording import continued_state, copy_of_weights, train_recorded
 from core.runs import Runs
 from core.training import Event
 

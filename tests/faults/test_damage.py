@@ -7,9 +7,9 @@ import random
 from safetensors.torch import save
 
 from core.files.tensor_file import CheckpointError, previous_of, read_header, read_tensors, unpacked
-from core.history import History
-from core.recording import continued_state, load_best, train_recorded
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import continued_state, load_best, train_recorded
 from core.training import new_state
 
 MUTATIONS = 4_000

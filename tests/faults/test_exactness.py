@@ -12,11 +12,11 @@ from core.checkpoint import load_state
 from core.config import Preset, load_preset, preset_names
 from core.decoding import decode
 from core.files.tensor_file import read_tensors, write_tensors
-from core.history import History
 from core.live_run import LiveRun
-from core.recording import continued_state, train_recorded
 from core.right_of_way import RightOfWay
 from core.run_folder import RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import continued_state, train_recorded
 from core.tasks import fixed_pairs
 from core.training import StepEvent, new_state
 from tests.faults.children import processes, train_on
@@ -38,7 +38,7 @@ def go_on(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: Fals
 
 @pytest.fixture
 def often(monkeypatch) -> None:
-    monkeypatch.setattr("core.recording.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 0.0)
 
 
 @pytest.fixture(params=["transformer", "gru"])

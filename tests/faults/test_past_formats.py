@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from core.recording import continued_state, load_best
 from core.run_folder import RunFolder, list_runs
+from core.run_folder.recording import continued_state, load_best
 from core.training import new_state, train
 
 REPOSITORY = Path(__file__).resolve().parents[2]

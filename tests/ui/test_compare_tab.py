@@ -10,9 +10,9 @@ import torch
 from core.comparison import Comparison
 from core.config import load_preset
 from core.errors import InputError
-from core.history import History
-from core.recording import train_recorded
 from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.run_folder.history import History
+from core.run_folder.recording import train_recorded
 from core.runs import Runs
 from core.training import new_state
 from tests.serving import SHIPPED

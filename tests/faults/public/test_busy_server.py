@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from core.config import load_preset, preset_to_yaml
-from core.recording import copy_of_weights
+from core.run_folder.recording import copy_of_weights
 from core.training import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 from tests.faults.public.session import Session

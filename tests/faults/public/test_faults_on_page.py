@@ -144,7 +144,7 @@ def test_a_full_disk_is_told_and_gone_when_there_is_room(run, monkeypatch, row):
         return (full if is_written else genuine)(path, mode, *rest, **named)
 
     monkeypatch.setattr(Path, "open", opened)
-    for module in ("core.run_folder", "core.files.tensor_file"):
+    for module in ("core.run_folder.folder", "core.files.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
     took = run.seconds_to_read("could not be saved", "the disk is full", "Delete runs")
     monkeypatch.undo()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import core.files.atomic
-import core.recording
+import core.run_folder.recording
 import core.training
 from core.run_folder import RunFolder
 from tests.faults.public.conftest import Public
@@ -74,7 +74,7 @@ def seen_within(session: Session, run: str, *parts: str, seconds: float = 8.0) -
 
 def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the training of the bad run raise a while after its beginning."""
-    genuine = core.recording.train
+    genuine = core.run_folder.recording.train
 
     def train(state):
         for count, event in enumerate(genuine(state)):
@@ -82,7 +82,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise error
             yield event
 
-    monkeypatch.setattr(core.recording, "train", train)
+    monkeypatch.setattr(core.run_folder.recording, "train", train)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_full_disk_is_told_while_the_run_goes_on(visitor, public, monkeypatch,
             raise OSError(errno.ENOSPC, "No space left on device")
         return genuine(path, data, **named)
 
-    for module in ("core.files.atomic", "core.run_folder", "core.files.tensor_file"):
+    for module in ("core.files.atomic", "core.run_folder.folder", "core.files.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
     said = seen_within(visitor, run, "could not be saved", "the disk is full", "Delete runs", seconds=20)
     assert said["status"] == "training"
@@ -208,6 +208,6 @@ def test_a_full_disk_starts_no_run_and_says_so(visitor, monkeypatch, row):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("core.run_folder.write_atomically", full)
+    monkeypatch.setattr("core.run_folder.folder.write_atomically", full)
     assert "the disk is full" in json.dumps(visitor.call("train", "tiny", {}))
     row("F1", "a run is started on a full disk", "1 call", "told")

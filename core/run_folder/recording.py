@@ -13,10 +13,10 @@ from core.divergence import all_finite
 from core.errors import LabError
 from core.faults import cause_and_cure, is_of_machine
 from core.files.tensor_file import previous_of, read_or_previous
-from core.history import History
 from core.models import count_parameters
-from core.replay import Replay
-from core.run_folder import RunError, RunFolder, RunInfo
+from core.run_folder.folder import RunError, RunFolder, RunInfo
+from core.run_folder.history import History
+from core.run_folder.replay import Replay
 from core.training import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, new_state, train
 
 SECONDS_BETWEEN_SAVES = 5.0

@@ -37,9 +37,9 @@ from core.errors import LabError
 from core.files import kept_pairs
 from core.files.atomic import is_older, sweep_temporaries, sync_folder, write_atomically
 from core.files.tensor_file import CheckpointError, previous_of, read_tensors
-from core.run_names import free_name
+from core.run_folder.names import free_name
 
-DEFAULT_ROOT = Path(__file__).resolve().parent.parent / "checkpoints"
+DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
 _STALE_SECONDS = 3600.0  # no draft takes so long to be made
