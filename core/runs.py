@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import Preset
+from core.exchange.packages import import_any
 from core.faults import cause_and_cure
 from core.files.cache import FileCache
 from core.limits import LAPTOP, Limits
 from core.live_run import LiveRun
 from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
-from core.packages import import_any
 from core.published import Published, PublishedModels
 from core.right_of_way import RightOfWay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import ConfigError, Preset
-from core.imports import MAX_IMPORT_BYTES
+from core.exchange.imports import MAX_IMPORT_BYTES
 from core.limits import MEGABYTE
 from core.published import Published
 from core.run_folder import RunError, RunFolder, RunInfo

@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from core.errors import LabError
-from core.exports import export_run
-from core.packages import export_package
+from core.exchange.exports import export_run
+from core.exchange.packages import export_package
 from core.run_folder import RunError
 from core.visitors import VisitorRuns
 

@@ -5,9 +5,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from core.exports import export_run
-from core.onnx_files import export_onnx
-from core.packages import export_package
+from core.exchange.exports import export_run
+from core.exchange.onnx_files import export_onnx
+from core.exchange.packages import export_package
 from core.run_folder import DEFAULT_ROOT, RunFolder
 
 

@@ -3,7 +3,7 @@
 import argparse
 
 from core.commands.taken_in import take_in
-from core.packages import import_any
+from core.exchange.packages import import_any
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 import argparse
 
 from core.commands.taken_in import take_in
-from core.hub import pull
+from core.exchange.hub import pull
 
 
 def run(options: argparse.Namespace) -> int:

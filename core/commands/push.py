@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from core.hub import push
+from core.exchange.hub import push
 from core.run_folder import DEFAULT_ROOT, RunFolder
 
 

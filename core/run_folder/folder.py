@@ -3,7 +3,7 @@
 preset.yaml          the exact preset it was started with
 run.json             status and latest figures (``RunInfo``)
 metrics.jsonl        one line a step, one an evaluation (``History``)
-best.safetensors     the weights with the lowest validation loss, and the preset: a run in one file (``core.imports``)
+best.safetensors     the weights with the lowest validation loss, and the preset: a run in one file (``core.exchange``)
 last.safetensors     everything needed to continue
 best.previous.safetensors, last.previous.safetensors
                      those before; used where the newer one is damaged

@@ -6,10 +6,10 @@ import pytest
 from torch.testing import assert_close
 
 from core.__main__ import main
+from core.exchange.hub import HubError, pull, push
+from core.exchange.packages import WEIGHTS, packed_run
 from core.files import kept_pairs
 from core.files.tensor_file import CheckpointError
-from core.hub import HubError, pull, push
-from core.packages import WEIGHTS, packed_run
 from core.run_folder import RunFolder
 from core.runs import Runs
 from tests.core.hub_stub import serving

@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.config import preset_to_yaml
+from core.exchange.imports import MAX_IMPORT_BYTES, import_run
 from core.files.tensor_file import FORMAT, CheckpointError, packed, read_header, read_tensors, unpacked
-from core.imports import MAX_IMPORT_BYTES, import_run
 from core.run_folder import RunError, RunFolder, check_resumable
 from core.runs import Runs
 

@@ -8,7 +8,7 @@ import torch
 from core.__main__ import main
 from core.decoding import decode
 from core.errors import InputError
-from core.onnx_files import export_onnx, greedy_with
+from core.exchange.onnx_files import export_onnx, greedy_with
 from core.run_folder import DEFAULT_ROOT, RunFolder
 from core.run_folder.history import History
 from core.run_folder.recording import train_recorded

@@ -10,10 +10,10 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.errors import LabError
+from core.exchange.packages import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
 from core.files import kept_pairs
 from core.files.tensor_file import CheckpointError
 from core.limits import LAPTOP, PUBLIC
-from core.packages import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
 from core.pair_files import Brought, prepared
 from core.run_folder import RunFolder
 from core.run_folder.history import History

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from core.config import ConfigError
-from core.exports import export_run
+from core.exchange.exports import export_run
 from core.files.tensor_file import CheckpointError
 from core.limits import PUBLIC
 from core.pair_files import Brought, prepared

@@ -5,9 +5,9 @@ import errno
 import pytest
 
 from core.checkpoint import load_state, save_weights
+from core.exchange.imports import import_run
 from core.files.atomic import write_atomically
 from core.files.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
-from core.imports import import_run
 from core.run_folder import RunError, RunFolder, list_runs
 from core.run_folder.history import History
 from core.run_folder.recording import Recorder, continued_state, train_recorded

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from core.config import preset_to_yaml
+from core.exchange.imports import import_run
 from core.files.tensor_file import CheckpointError, packed
-from core.imports import import_run
 from core.run_folder.recording import copy_of_weights
 from core.training import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files

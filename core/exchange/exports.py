@@ -1,4 +1,4 @@
-"""Hand a run out as one file, which ``core.imports`` takes in again."""
+"""Hand a run out as one file, which ``core.exchange.imports`` takes in again."""
 
 from pathlib import Path
 

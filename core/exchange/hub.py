@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 from core.errors import InputError, LabError
+from core.exchange.packages import CARD, PRESET, VOCABULARY, WEIGHTS, import_any, packed_run
 from core.files import kept_pairs
 from core.optional import needed
-from core.packages import CARD, PRESET, VOCABULARY, WEIGHTS, import_any, packed_run
 from core.run_folder import RunFolder
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)

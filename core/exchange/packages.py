@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from core.errors import InputError
-from core.exports import export_run
+from core.exchange.exports import export_run
+from core.exchange.imports import MAX_IMPORT_BYTES, import_run
+from core.exchange.model_card import model_card, vocabulary_json
 from core.files import kept_pairs
 from core.files.tensor_file import CheckpointError
-from core.imports import MAX_IMPORT_BYTES, import_run
-from core.model_card import model_card, vocabulary_json
 from core.pair_files import check_kept
 from core.run_folder import RunFolder
 from core.tasks import build_task
