@@ -20,11 +20,11 @@ import gradio as gr
 import torch
 
 from core.errors import LabError
-from core.housekeeping import Housekeeping
-from core.limits import PREFIX, Limits, limits_from
 from core.run_folder import DEFAULT_ROOT, sweep
 from core.runs import Runs
-from core.visitors import VisitorRuns
+from core.runs.housekeeping import Housekeeping
+from core.runs.limits import PREFIX, Limits, limits_from
+from core.runs.visitors import VisitorRuns
 from ui.components import PAGE_CSS
 from ui.downloads import download_route
 from ui.log_lines import log_to_stderr

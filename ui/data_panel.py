@@ -10,8 +10,8 @@ import gradio as gr
 from core.config import Preset
 from core.errors import InputError, LabError
 from core.pair_files import Brought, Desk, Intake, facts_of, histogram
+from core.runs.visitors import VisitorRuns
 from core.tasks.tokens import KINDS
-from core.visitors import VisitorRuns
 from ui.components import data_preview
 from ui.preset_form import CPU, QUIET, Draft, Form
 

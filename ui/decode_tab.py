@@ -10,8 +10,8 @@ from core.decoding import GREEDY
 from core.errors import LabError
 from core.inspection import inspect
 from core.runs import Runs
+from core.runs.visitors import without_secret
 from core.tasks import build_task
-from core.visitors import without_secret
 from ui import strategy_form
 from ui.components import answer, beam_tree, comparison, glance, notice
 from ui.head_edits import ALL_HEADS, AskedEdits

@@ -14,9 +14,9 @@ from core.doctor import Examination, examine_state
 from core.errors import InputError, LabError
 from core.models import parameters_of
 from core.run_folder import ACTIVE
+from core.runs.visitors import VisitorRuns
 from core.tasks import build_task
 from core.training import new_state
-from core.visitors import VisitorRuns
 from ui.components import doctor
 
 MAX_PARAMETERS = 10_000_000  # a larger model takes longer than a page waits

@@ -13,7 +13,7 @@ from core.errors import LabError
 from core.exchange.exports import export_run
 from core.exchange.packages import export_package
 from core.run_folder import RunError
-from core.visitors import VisitorRuns
+from core.runs.visitors import VisitorRuns
 
 PATH = "download"
 _AT_ONCE = threading.BoundedSemaphore(2)  # each holds a whole model

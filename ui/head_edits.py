@@ -12,7 +12,7 @@ from core.config.task_sections import TaskConfig
 from core.knock_out import read_edits
 from core.models import outline_model
 from core.models.heads import Ablation, Head, HeadEdits
-from core.published import Published
+from core.runs.published import Published
 from core.tasks import build_task
 
 MAX_LETTERS = 2_000  # of a value in an address

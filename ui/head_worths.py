@@ -10,9 +10,9 @@ from typing import Any
 
 from core.knock_out import KnockedOut, cells_of, knock_out_table, latest_grid, remembered_grid
 from core.models.heads import Ablation, Head
-from core.published import Published
 from core.run_folder import RunError
 from core.runs import Runs
+from core.runs.published import Published
 from core.tasks import Batch, fixed_pairs
 from ui.head_edits import heads_in
 from ui.views import BLOCK_NAMES

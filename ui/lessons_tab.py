@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.config.bug_names import BUG_FACTS
 from core.errors import InputError, LabError
 from core.lessons import SECTIONS, Lesson, lesson_names, load_lesson
-from core.visitors import VisitorRuns, without_secret
+from core.runs.visitors import VisitorRuns, without_secret
 from ui.blocks import BLOCK_NAMES
 from ui.components import lesson_view, notice
 from ui.preset_form import QUIET

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from core.errors import LabError
 from core.probes import PackedMaps, ProbeAnswer, Snapshot
 from core.runs import Runs
-from core.visitors import without_secret
+from core.runs.visitors import without_secret
 from core.vocab import BOS, EOS
 from ui.blocks import Block, described, source_block
 from ui.views import Seen, progress_since, true_cells_of

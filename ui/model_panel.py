@@ -8,8 +8,8 @@ import gradio as gr
 from core.config import Preset
 from core.flow import Shape, Stage, flow_of
 from core.models import parameters_of
+from core.runs.visitors import VisitorRuns
 from core.tasks import build_task
-from core.visitors import VisitorRuns
 from ui.components import model_diagram
 
 _PARTS = {

@@ -8,7 +8,7 @@ import gradio as gr
 
 from core.decoding import GREEDY
 from core.run_folder import ACTIVE
-from core.visitors import VisitorRuns
+from core.runs.visitors import VisitorRuns
 from ui import (
     api,
     attention_tab,

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
-from core.visitors import VisitorRuns
+from core.runs.visitors import VisitorRuns
 from ui import data_panel, doctor_panel, model_panel, preset_form
 from ui.components import charts, notice
 from ui.errors import shown

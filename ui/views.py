@@ -13,7 +13,7 @@ from core.decoding import Strategy
 from core.inspection import Inspection
 from core.run_folder import RunError
 from core.runs import Progress, Runs
-from core.visitors import without_secret
+from core.runs.visitors import without_secret
 from ui.blocks import BLOCK_NAMES, Block, columns_of, how_to_read, source_block
 from ui.head_edits import ALL_HEADS, AskedEdits
 

@@ -11,9 +11,9 @@ from tqdm import tqdm
 from core.analysis import measure_heads
 from core.commands.evaluate import check_sequences
 from core.knock_out import KnockedOut, cells_of, knock_out_table, remembered_grid
-from core.published import Published
 from core.run_folder import DEFAULT_ROOT, RunFolder
 from core.runs import Runs
+from core.runs.published import Published
 from core.tasks import Batch, fixed_pairs
 
 Write = Callable[[pd.DataFrame], list[str]]

@@ -9,9 +9,9 @@ from core.errors import InputError
 from core.inspection import Inspection, Step, inspect
 from core.knock_out import read_edits
 from core.models.heads import HeadEdits
-from core.published import Published
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
+from core.runs.published import Published
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,10 +12,10 @@ from core.error_rates import ErrorRates, error_rates_of
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
 from core.models import count_parameters
-from core.published import Published
 from core.report import measure
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
+from core.runs.published import Published
 from core.tasks import fixed_pairs
 
 MAX_SEQUENCES = 1_000_000

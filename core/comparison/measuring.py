@@ -14,9 +14,9 @@ from core.errors import InputError
 from core.lengths import LengthCurve, curve_through, length_points, length_sets
 from core.models import Seq2Seq, count_parameters
 from core.paired import Paired, paired
-from core.published import Published
 from core.run_folder import RunInfo
 from core.runs import Runs
+from core.runs.published import Published
 from core.spread import Spread, spread_of
 from core.tasks import Batch, fixed_pairs
 

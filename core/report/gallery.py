@@ -10,7 +10,7 @@ from core.answers import answer_parts, joined
 from core.errors import InputError
 from core.failures import KINDS, first_wrong_place
 from core.lengths import length_sets, readable
-from core.published import Published
+from core.runs.published import Published
 from core.tasks import Batch, fixed_pairs
 
 Source = Literal["held out", "longer"]

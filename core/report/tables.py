@@ -8,10 +8,10 @@ from core.bleu import corpus_bleu
 from core.failures import KINDS, first_wrong_place
 from core.lengths import LengthCurve
 from core.models import count_parameters
-from core.published import Published
 from core.report.measuring import Measured
 from core.report.numerals import percent
 from core.run_folder import RunInfo
+from core.runs.published import Published
 
 Rows = list[list[str]]
 

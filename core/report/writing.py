@@ -11,7 +11,6 @@ from core.evaluation import evaluate
 from core.files.atomic import write_atomically
 from core.inspection import inspect
 from core.lengths import length_curve
-from core.published import Published
 from core.report.attention_answers import answers, best_head
 from core.report.measuring import Measured, measure
 from core.report.pictures import PICTURES, draw
@@ -19,6 +18,7 @@ from core.report.rendering import as_html, as_markdown
 from core.report.tables import Subject, beyond, by_length, examples, facts, figures, heads, kinds
 from core.report.wording import Training, findings, verdict
 from core.runs import Runs
+from core.runs.published import Published
 from core.tasks import fixed_pairs
 
 EXAMPLES, FAILURES = 12, 8

@@ -11,7 +11,7 @@ import pytest
 
 from core.config import load_preset
 from core.runs import Runs
-from core.visitors import VisitorRuns
+from core.runs.visitors import VisitorRuns
 from tests.core.watching import wait_for
 from ui.doctor_panel import Doctor
 

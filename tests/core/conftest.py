@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from core.limits import Limits
 from core.run_folder import RunFolder
 from core.run_folder.history import History
 from core.run_folder.recording import train_recorded
 from core.runs import Runs
+from core.runs.limits import Limits
 from core.training import new_state
 
 

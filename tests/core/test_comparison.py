@@ -25,9 +25,9 @@ from core.config import load_preset, preset_names
 from core.errors import InputError
 from core.evaluation import with_eos
 from core.paired import Paired
-from core.published import Published
 from core.run_folder import RunInfo
 from core.run_folder.history import History
+from core.runs.published import Published
 from core.tasks import build_task, fixed_pairs
 from core.vocab import EOS_ID, PAD_ID
 

@@ -5,8 +5,8 @@ import torch
 
 from core.config import load_preset
 from core.errors import InputError
-from core.published import Published
 from core.report.gallery import MOST_PLACES, PER_GROUP, Gallery, find_failures, gallery_as_data
+from core.runs.published import Published
 from core.tasks import build_task
 from core.vocab import EOS_ID
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from core.housekeeping import Housekeeping
-from core.ownership import Ownership, write_ownership
 from core.run_folder import RunFolder
 from core.runs import Runs
+from core.runs.housekeeping import Housekeeping
+from core.runs.ownership import Ownership, write_ownership
 from tests.core.watching import ENDLESS, wait_for, wait_until
 
 AWAY = {"anna": 3600.0, "ben": 0.0, None: 3600.0}  # seconds

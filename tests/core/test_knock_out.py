@@ -24,9 +24,9 @@ from core.knock_out import (
     remembered_grid,
 )
 from core.models.heads import Head, HeadEdits
-from core.published import Published
 from core.run_folder import DEFAULT_ROOT, RunFolder
 from core.runs import Runs
+from core.runs.published import Published
 from core.tasks import Batch, build_task, fixed_pairs
 from core.vocab import BOS_ID, PAD_ID
 from tests.core.writers import decoder_only, gru, transformer

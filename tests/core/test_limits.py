@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import InputError
-from core.limits import LAPTOP, PUBLIC, Limits, limits_from
+from core.runs.limits import LAPTOP, PUBLIC, Limits, limits_from
 
 
 def test_in_public_everything_has_a_limit_and_no_limit_is_laxer_than_on_a_laptop():

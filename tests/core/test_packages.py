@@ -13,12 +13,12 @@ from core.errors import LabError
 from core.exchange.packages import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
 from core.files import kept_pairs
 from core.files.tensor_file import CheckpointError
-from core.limits import LAPTOP, PUBLIC
 from core.pair_files import Brought, prepared
 from core.run_folder import RunFolder
 from core.run_folder.history import History
 from core.run_folder.recording import train_recorded
 from core.runs import Runs
+from core.runs.limits import LAPTOP, PUBLIC
 from core.training import new_state
 
 SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 4, "training.warmup_steps": 0}

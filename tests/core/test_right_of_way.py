@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from core.right_of_way import LONGEST_WAIT, RightOfWay
+from core.runs.right_of_way import LONGEST_WAIT, RightOfWay
 from tests.core.watching import wait_until
 
 
@@ -39,7 +39,7 @@ def test_it_waits_for_all_answers_and_for_those_that_fail(right):
 
 
 def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
-    monkeypatch.setattr("core.right_of_way.LONGEST_WAIT", 60.0)
+    monkeypatch.setattr("core.runs.right_of_way.LONGEST_WAIT", 60.0)
     began, go = threading.Event(), threading.Event()
 
     def answer() -> None:
@@ -79,7 +79,7 @@ def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatc
         return most
 
     assert all_at_once(0.005) == 1
-    monkeypatch.setattr("core.right_of_way.LONGEST_TURN", 0.05)
+    monkeypatch.setattr("core.runs.right_of_way.LONGEST_TURN", 0.05)
     assert all_at_once(0.5) == 4
 
 

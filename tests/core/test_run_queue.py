@@ -1,6 +1,6 @@
 """Who is next: first come, first served for one owner, turns between several."""
 
-from core.run_queue import RunQueue
+from core.runs.queue import RunQueue
 
 
 def queue_of(*arrivals: str, most_each: int | None = None) -> RunQueue:

@@ -79,7 +79,7 @@ def test_a_run_that_does_not_exist_is_named(runs):
 
 
 def test_watching_a_run_changes_none_of_its_results(make, root, tiny, monkeypatch):
-    monkeypatch.setattr("core.live_run.SECONDS_BETWEEN_PUBLICATIONS", 0.0)
+    monkeypatch.setattr("core.runs.live.SECONDS_BETWEEN_PUBLICATIONS", 0.0)
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 60, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
     runs = make()
@@ -136,7 +136,7 @@ def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
 
 
 def test_published_weights_are_those_of_the_step_they_name(make, tiny, monkeypatch):
-    monkeypatch.setattr("core.live_run.SECONDS_BETWEEN_PUBLICATIONS", 1e9)  # at evaluations only
+    monkeypatch.setattr("core.runs.live.SECONDS_BETWEEN_PUBLICATIONS", 1e9)  # at evaluations only
     preset = tiny.with_changes(ENDLESS | {"training.evaluate_every": 5, "training.batch_size": 2})
     runs = make()
     runs.start(preset, name="live")

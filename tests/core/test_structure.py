@@ -14,11 +14,8 @@ LAYERS = (
     ("commands",),
     ("comparison",),
     ("report",),
-    ("visitors", "housekeeping"),
     ("runs",),
-    ("published", "training_slots"),
-    ("live_run", "limits", "exchange"),
-    ("ownership", "lessons"),
+    ("exchange", "lessons"),
     ("doctor",),
     ("run_folder", "estimate", "inspection", "description", "flow"),
     ("checkpoint", "figures"),
@@ -33,7 +30,7 @@ LAYERS = (
     ("vocab", "config", "devices", "muon"),
     ("optional",),
     ("faults", "typed_text", "files", "failures", "paired", "spread"),
-    ("errors", "run_queue", "right_of_way"),
+    ("errors",),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
 MAX_LINES = 320

@@ -7,11 +7,11 @@ import pytest
 from core.config import ConfigError
 from core.exchange.exports import export_run
 from core.files.tensor_file import CheckpointError
-from core.limits import PUBLIC
 from core.pair_files import Brought, prepared
 from core.run_folder import RunError, RunFolder
 from core.runs import Runs
-from core.visitors import Visitor, VisitorRuns
+from core.runs.limits import PUBLIC
+from core.runs.visitors import Visitor, VisitorRuns
 from tests.core.watching import ENDLESS, wait_for, wait_until
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)

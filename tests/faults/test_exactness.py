@@ -12,11 +12,11 @@ from core.checkpoint import load_state
 from core.config import Preset, load_preset, preset_names
 from core.decoding import decode
 from core.files.tensor_file import read_tensors, write_tensors
-from core.live_run import LiveRun
-from core.right_of_way import RightOfWay
 from core.run_folder import RunFolder
 from core.run_folder.history import History
 from core.run_folder.recording import continued_state, train_recorded
+from core.runs.live import LiveRun
+from core.runs.right_of_way import RightOfWay
 from core.tasks import fixed_pairs
 from core.training import StepEvent, new_state
 from tests.faults.children import processes, train_on

@@ -13,10 +13,10 @@ import torch
 
 from core.config import Preset, load_preset
 from core.errors import LabError
-from core.limits import PUBLIC
 from core.runs import Runs
+from core.runs.limits import PUBLIC
+from core.runs.visitors import Visitor, VisitorRuns
 from core.training import StepEvent, new_state, train
-from core.visitors import Visitor, VisitorRuns
 
 ASKED, WAITING, CYCLES = 10, 4, 50
 SHARE = 0.9  # of the speed of two bare trainings

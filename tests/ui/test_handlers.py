@@ -7,8 +7,8 @@ import pytest
 
 from core.config import ConfigError, load_preset, preset_names
 from core.errors import LabError
-from core.limits import LAPTOP
 from core.runs import Runs
+from core.runs.limits import LAPTOP
 from tests.serving import SHIPPED
 from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
 from ui.errors import shown

@@ -7,8 +7,8 @@ import pytest
 from core.doctor import Examination
 from core.lessons import lesson_names
 from core.runs import Runs
+from core.runs.visitors import VisitorRuns
 from core.training import new_state
-from core.visitors import VisitorRuns
 from ui.doctor_panel import Doctor
 from ui.lessons_tab import begin_pair, lesson
 
@@ -36,7 +36,7 @@ def test_what_is_no_lesson_is_told(request_):
 
 
 def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
-    monkeypatch.setattr("core.training_slots.TrainingSlots._fill", lambda slots: None)  # they wait in the queue
+    monkeypatch.setattr("core.runs.slots.TrainingSlots._fill", lambda slots: None)  # they wait in the queue
     runs = VisitorRuns(Runs(root))
     message, current = begin_pair(runs, "no-residual")
     assert current == "no-residual-broken"

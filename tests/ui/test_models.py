@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from core.config import Preset
-from core.limits import LAPTOP
 from core.runs import Runs
+from core.runs.limits import LAPTOP
 from tests.core.watching import wait_until
 from tests.ui.packed import unpacked
 from ui import attention_tab, maps, page, preset_form, train_tab

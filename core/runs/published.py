@@ -11,10 +11,10 @@ from core.bugs import bug_of
 from core.config import Preset
 from core.files.cache import FileCache
 from core.files.tensor_file import CheckpointError
-from core.live_run import LiveRun
 from core.models import Seq2Seq, build_model
 from core.run_folder import RunError, RunFolder
 from core.run_folder.recording import load_best
+from core.runs.live import LiveRun
 from core.tasks import Task, build_task
 
 CACHED_MODELS = 16

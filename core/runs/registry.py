@@ -12,16 +12,16 @@ from core.config import Preset
 from core.exchange.packages import import_any
 from core.faults import cause_and_cure
 from core.files.cache import FileCache
-from core.limits import LAPTOP, Limits
-from core.live_run import LiveRun
-from core.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
-from core.published import Published, PublishedModels
-from core.right_of_way import RightOfWay
 from core.run_folder import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.run_folder.history import History
 from core.run_folder.recording import kept_preset
 from core.run_folder.replay import Replay
-from core.training_slots import TrainingSlots
+from core.runs.limits import LAPTOP, Limits
+from core.runs.live import LiveRun
+from core.runs.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
+from core.runs.published import Published, PublishedModels
+from core.runs.right_of_way import RightOfWay
+from core.runs.slots import TrainingSlots
 
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16

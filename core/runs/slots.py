@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 
 from core.config import Preset
 from core.faults import cause_and_cure
-from core.live_run import LiveRun
-from core.right_of_way import RightOfWay
 from core.run_folder import RunError, RunFolder, Status
-from core.run_queue import RunQueue
+from core.runs.live import LiveRun
+from core.runs.queue import RunQueue
+from core.runs.right_of_way import RightOfWay
 
 REMEMBERED_FAILURES = 20
 _CLOSED = "stopped with the server, and saved; Resume goes on from here"

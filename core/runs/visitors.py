@@ -11,13 +11,13 @@ from pathlib import Path
 
 from core.config import ConfigError, Preset
 from core.exchange.imports import MAX_IMPORT_BYTES
-from core.limits import MEGABYTE
-from core.published import Published
 from core.run_folder import RunError, RunFolder, RunInfo
 from core.run_folder.history import History
 from core.run_folder.names import free_name, numbered_name
 from core.run_folder.replay import Replay
-from core.runs import Progress, Runs
+from core.runs.limits import MEGABYTE
+from core.runs.published import Published
+from core.runs.registry import Progress, Runs
 
 BROUGHT = 1_000  # own data that is remembered to be somebody's, until a run of theirs keeps it
 OPENED_BY, OPENED_EACH = 10_000, 10  # shared runs that visitors are remembered to have opened

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from core.errors import LabError
-from core.limits import MEGABYTE
-from core.live_run import LiveRun
 from core.run_folder import RunFolder
-from core.runs import Runs
+from core.runs.limits import MEGABYTE
+from core.runs.live import LiveRun
+from core.runs.registry import Runs
 
 SECONDS_BETWEEN = 20.0
 _log = logging.getLogger(__name__)

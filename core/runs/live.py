@@ -8,11 +8,11 @@ import torch
 from filelock import FileLock
 
 from core.config import Preset
-from core.right_of_way import RightOfWay
 from core.run_folder import RunFolder, Status
 from core.run_folder.history import History
 from core.run_folder.recording import continued_state, copy_of_weights, failure_noted, train_recorded
 from core.run_folder.replay import Replay
+from core.runs.right_of_way import RightOfWay
 from core.training import EvaluationEvent, Event, StepEvent, TrainingState
 
 SECONDS_BETWEEN_PUBLICATIONS = 0.5
