@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from core.errors import InputError, LabError
-from core.ngram import MAX_ORDER
+from core.metrics.ngram import MAX_ORDER
 
 
 def main(arguments: list[str] | None = None) -> int:

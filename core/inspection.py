@@ -7,9 +7,9 @@ import torch
 
 from core.analysis import HeadScore, frame_labels, score_decoded, step_labels
 from core.decoding import GREEDY, BeamNode, Decoded, Strategy, decode
-from core.error_rates import nearest
 from core.errors import InputError
 from core.evaluation import log_prob_of
+from core.metrics.error_rates import nearest
 from core.models import AttentionMaps, Seq2Seq
 from core.models.heads import NO_EDITS, HeadEdits
 from core.tasks import Batch, Task

@@ -10,7 +10,7 @@ import gradio as gr
 from core.comparison import Comparison, Measurements, Progress, as_data, compare, groups_of, held_out_key
 from core.config import Preset
 from core.errors import InputError, LabError
-from core.lengths import PER_LENGTH
+from core.metrics.lengths import PER_LENGTH
 from core.runs import Runs
 from ui.cancelling import Cancelling
 from ui.components import notice, run_comparison, run_picker

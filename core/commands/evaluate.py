@@ -5,12 +5,12 @@ import json
 import time
 
 from core.analysis import HeadScore, best_of_layer
-from core.bleu import Bleu, bleu_of
 from core.commands.strategy_options import strategy_in_words, strategy_of
 from core.decoding import GREEDY, Strategy
-from core.error_rates import ErrorRates, error_rates_of
 from core.errors import InputError
 from core.evaluation import Evaluation, evaluate, exact_match_alone
+from core.metrics.bleu import Bleu, bleu_of
+from core.metrics.error_rates import ErrorRates, error_rates_of
 from core.models import count_parameters
 from core.report import measure
 from core.run_folder import DEFAULT_ROOT

@@ -6,7 +6,7 @@ import math
 
 from core.errors import InputError
 from core.evaluation import evaluate
-from core.ngram import MAX_ORDER, NGram
+from core.metrics.ngram import MAX_ORDER, NGram
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
 from core.tasks import fixed_pairs

@@ -16,11 +16,11 @@ from core.config import ConfigError, Preset, load_preset, load_preset_file
 from core.devices import device_named
 from core.errors import InputError
 from core.files import bounded_yaml
+from core.metrics.spread import Spread, spread_of
 from core.parallel import Workers, joined, started_together
 from core.run_folder import DEFAULT_ROOT, RunError, RunFolder
 from core.run_folder.history import History
 from core.run_folder.recording import train_recorded
-from core.spread import Spread, spread_of
 from core.training import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, new_state, train
 
 MAX_SEEDS = 100

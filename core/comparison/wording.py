@@ -8,10 +8,10 @@ from typing import Any
 
 from core.comparison.comparable import Group
 from core.comparison.measuring import Compared, Comparison, Duel, band_over
-from core.lengths import LengthCurve
+from core.metrics.lengths import LengthCurve
+from core.metrics.spread import spread_of
 from core.paired import Paired
 from core.report.numerals import count
-from core.spread import spread_of
 
 UNLIKELY = 0.05  # p: below it, a difference is called one
 FIGURES: dict[str, Callable[[Compared], float]] = {

@@ -6,10 +6,10 @@ from typing import Any, Literal, get_args
 
 import pandas as pd
 
-from core.answers import answer_parts, joined
 from core.errors import InputError
-from core.failures import KINDS, first_wrong_place
-from core.lengths import length_sets, readable
+from core.metrics.answers import answer_parts, joined
+from core.metrics.failures import KINDS, first_wrong_place
+from core.metrics.lengths import length_sets, readable
 from core.runs.published import Published
 from core.tasks import Batch, fixed_pairs
 

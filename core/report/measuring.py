@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 
 from core.analysis import HeadScore, recordable_chunks, step_table
-from core.answers import answer_table
 from core.decoding import Decoded, decode
 from core.evaluation import Evaluation, evaluate, evaluation_mode, with_eos
+from core.metrics.answers import answer_table
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.vocab import EOS_ID, PAD_ID

@@ -2,7 +2,7 @@
 
 from core.analysis import HeadScore, true_cells
 from core.inspection import Inspection
-from core.lengths import LengthCurve
+from core.metrics.lengths import LengthCurve
 from core.run_folder.history import History
 
 LOSS, ACCURACY = "loss.png", "accuracy.png"

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from core.bleu import corpus_bleu
-from core.failures import KINDS, first_wrong_place
-from core.lengths import LengthCurve
+from core.metrics.bleu import corpus_bleu
+from core.metrics.failures import KINDS, first_wrong_place
+from core.metrics.lengths import LengthCurve
 from core.models import count_parameters
 from core.report.measuring import Measured
 from core.report.numerals import percent

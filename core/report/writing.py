@@ -10,7 +10,7 @@ from core.errors import LabError
 from core.evaluation import evaluate
 from core.files.atomic import write_atomically
 from core.inspection import inspect
-from core.lengths import length_curve
+from core.metrics.lengths import length_curve
 from core.report.attention_answers import answers, best_head
 from core.report.measuring import Measured, measure
 from core.report.pictures import PICTURES, draw

@@ -91,7 +91,7 @@ class Task(Protocol):
         length_unit: what an input's length counts.
         any_length: whether ``of_length`` draws inputs of any length, those beyond ``lengths`` too.
         rate_names: what to call the shares of answers and of tokens that are wrong, where inputs may have several right
-            answers (``core.error_rates``); None where exact match says it all.
+            answers (``core.metrics.error_rates``); None where exact match says it all.
     """
 
     src_vocab: Vocab

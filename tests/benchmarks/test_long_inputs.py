@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.lengths import length_curve
+from core.metrics.lengths import length_curve
 from core.training import new_state, train
 
 LONGER, LONGEST = range(41, 101), range(41, 501)

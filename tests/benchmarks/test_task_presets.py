@@ -6,11 +6,11 @@ import time
 import pytest
 import torch
 
-from core.bleu import bleu_of
 from core.config import load_preset
 from core.evaluation import evaluate, exact_match_alone
+from core.metrics.bleu import bleu_of
+from core.metrics.ngram import MAX_ORDER, NGram
 from core.models import count_parameters
-from core.ngram import MAX_ORDER, NGram
 from core.tasks import Batch, fixed_pairs
 from core.training import TrainingState, new_state, train
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from pandas.testing import assert_frame_equal
 
-from core import answers
-from core.answers import answer_parts, answer_table, joined
 from core.evaluation import evaluate, exact_match_alone
+from core.metrics import answers
+from core.metrics.answers import answer_parts, answer_table, joined
 from core.tasks import Batch, build_task, fixed_pairs
 from core.training import new_state
 from core.vocab import BOS_ID, EOS_ID, PAD_ID

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.bleu import bleu_of, corpus_bleu
 from core.errors import LabError
+from core.metrics.bleu import bleu_of, corpus_bleu
 from core.models import build_model
 from core.report import write_report
 from core.run_folder import RunFolder

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.decoding.strategy import Beam, Greedy
-from core.error_rates import edit_distance, error_rates_of, nearest
+from core.metrics.error_rates import edit_distance, error_rates_of, nearest
 from core.models.heads import NO_EDITS, HeadEdits
 from core.models.seq2seq import Decoding, Memory, Seq2Seq
 from core.tasks.pair_table import PairTable, Ragged, key_of

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.failures import KINDS, first_wrong_place, kind_of
+from core.metrics.failures import KINDS, first_wrong_place, kind_of
 
 
 @pytest.mark.parametrize(

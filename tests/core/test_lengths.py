@@ -5,7 +5,7 @@ import torch
 
 from core.config import load_preset, preset_names
 from core.errors import InputError
-from core.lengths import length_curve, length_sets
+from core.metrics.lengths import length_curve, length_sets
 from core.tasks import build_task, fixed_pairs
 from core.tasks.splits import split_mask
 from core.vocab import EOS_ID, PAD_ID

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.ngram import MAX_ORDER, NGram
+from core.metrics.ngram import MAX_ORDER, NGram
 from core.vocab import BOS_ID, EOS_ID
 
 A, B, C = 3, 4, 5

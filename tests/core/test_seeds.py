@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from core import training
 from core.__main__ import main
+from core.metrics.spread import spread_of
 from core.run_folder import RunFolder
-from core.spread import spread_of
 
 QUICK = ["--set", "training.steps=6", "--set", "training.warmup_steps=2", "--set", "training.evaluate_every=3"]
 SMALL = ["--set", "training.validation_sequences=8", "--set", "training.batch_size=8", "--set", "model.d_model=16"]

@@ -14,7 +14,7 @@ from core.config.task_sections import TextConfig
 from core.errors import InputError
 from core.evaluation import evaluate
 from core.inspection import inspect
-from core.ngram import NGram
+from core.metrics.ngram import NGram
 from core.report import write_report
 from core.run_folder import RunFolder
 from core.run_folder.history import History

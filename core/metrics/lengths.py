@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from core.answers import answer_table
 from core.config.task_sections import span
 from core.errors import InputError
+from core.metrics.answers import answer_table
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.vocab import PAD_ID

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from core.decoding import Decoded, decode
 from core.evaluation import CHUNK, evaluation_mode, with_eos, without_padding
-from core.failures import kind_of
+from core.metrics.failures import kind_of
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.vocab import EOS_ID, PAD_ID, until_eos
