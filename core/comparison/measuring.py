@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from core.comparison.comparable import Group, check_comparable, groups_of, settings_that_differ
+from core.comparison.paired import Paired, paired
 from core.errors import InputError
 from core.metrics.answers import answer_parts, joined
 from core.metrics.lengths import LengthCurve, curve_through, length_points, length_sets
 from core.metrics.spread import Spread, spread_of
 from core.models import Seq2Seq, count_parameters
-from core.paired import Paired, paired
 from core.run_folder import RunInfo
 from core.runs import Runs
 from core.runs.published import Published

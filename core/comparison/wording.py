@@ -8,9 +8,9 @@ from typing import Any
 
 from core.comparison.comparable import Group
 from core.comparison.measuring import Compared, Comparison, Duel, band_over
+from core.comparison.paired import Paired
 from core.metrics.lengths import LengthCurve
 from core.metrics.spread import spread_of
-from core.paired import Paired
 from core.report.numerals import count
 
 UNLIKELY = 0.05  # p: below it, a difference is called one

@@ -21,10 +21,10 @@ from core.comparison import (
     points_in_words,
     settings_that_differ,
 )
+from core.comparison.paired import Paired
 from core.config import load_preset, preset_names
 from core.errors import InputError
 from core.evaluation import with_eos
-from core.paired import Paired
 from core.run_folder import RunInfo
 from core.run_folder.history import History
 from core.runs.published import Published

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.paired import Paired, paired, wilson_interval
+from core.comparison.paired import Paired, paired, wilson_interval
 
 # Airway hyper-responsiveness before and after stem cell transplantation (Bentur et al. 2009), and complete response
 # before and after consolidation therapy (Cavo et al. 2012), as in Fagerland, Lydersen and Laake 2013 (BMC Med. Res.

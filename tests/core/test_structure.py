@@ -29,7 +29,7 @@ LAYERS = (
     ("tasks",),
     ("vocab", "config", "devices", "muon"),
     ("optional",),
-    ("faults", "typed_text", "files", "paired"),
+    ("faults", "typed_text", "files"),
     ("errors",),
 )
 HEIGHT = {name: len(LAYERS) - row for row, names in enumerate(LAYERS) for name in names}
