@@ -5,12 +5,12 @@ from typing import Any
 
 import gradio as gr
 
+from core.analysis.knock_out import read_ablation
 from core.comparison import as_data
 from core.config import load_preset
 from core.decoding import GREEDY, Strategy, parse_strategy
 from core.errors import InputError
 from core.inspection import inspect
-from core.knock_out import read_ablation
 from core.report import write_report
 from core.runs import Runs
 from ui.checked_arguments import checked

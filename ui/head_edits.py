@@ -6,10 +6,10 @@ from functools import lru_cache
 from itertools import groupby
 from typing import get_args
 
+from core.analysis.knock_out import read_edits
 from core.config import Preset
 from core.config.sections import ModelConfig
 from core.config.task_sections import TaskConfig
-from core.knock_out import read_edits
 from core.models import outline_model
 from core.models.heads import Ablation, Head, HeadEdits
 from core.runs.published import Published

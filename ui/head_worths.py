@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from core.knock_out import KnockedOut, cells_of, knock_out_table, latest_grid, remembered_grid
+from core.analysis.knock_out import KnockedOut, cells_of, knock_out_table, latest_grid, remembered_grid
 from core.models.heads import Ablation, Head
 from core.run_folder import RunError
 from core.runs import Runs

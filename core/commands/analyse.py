@@ -9,8 +9,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from core.analysis import measure_heads
+from core.analysis.knock_out import KnockedOut, cells_of, knock_out_table, remembered_grid
 from core.commands.evaluate import check_sequences
-from core.knock_out import KnockedOut, cells_of, knock_out_table, remembered_grid
 from core.run_folder import DEFAULT_ROOT, RunFolder
 from core.runs import Runs
 from core.runs.published import Published

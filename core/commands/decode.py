@@ -3,11 +3,11 @@
 import argparse
 import json
 
+from core.analysis.knock_out import read_edits
 from core.commands.strategy_options import strategy_in_words, strategy_of
 from core.decoding import GREEDY
 from core.errors import InputError
 from core.inspection import Inspection, Step, inspect
-from core.knock_out import read_edits
 from core.models.heads import HeadEdits
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs

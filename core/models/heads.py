@@ -143,8 +143,8 @@ class HeadEdits:
 
     Attributes:
         knocked_out: heads whose output is replaced.
-        means: what replaces it, (K,) float a head, such as ``core.knock_out.head_means`` returns; None stands for
-            zeros.
+        means: what replaces it, (K,) float a head, such as ``core.analysis.knock_out.head_means`` returns; None stands
+            for zeros.
         forced: cross-attention heads that look where a pattern says.
         kept: where the outputs of all heads are put, (B, H, T, K) a call, by block and layer; None keeps none.
     """

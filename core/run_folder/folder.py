@@ -9,7 +9,7 @@ best.previous.safetensors, last.previous.safetensors
                      those before; used where the newer one is damaged
 pairs.tsv            the pairs it learns, where somebody brought them (``core.pair_files``)
 replay.safetensors   attention of fixed inputs over the training (``Replay``)
-knock_out.json       exact match without each head, measured before (``core.knock_out``)
+knock_out.json       exact match without each head, measured before (``core.analysis.knock_out``)
 report/              what ``python -m core report`` wrote
 .lock                held by whoever trains the run
 

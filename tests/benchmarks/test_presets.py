@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from core.analysis import best_of_layer, measure_heads
+from core.analysis.knock_out import knock_out_grid
 from core.config import load_preset
 from core.evaluation import evaluate
 from core.inspection import inspect
-from core.knock_out import knock_out_grid
 from core.models import count_parameters
 from core.report import measure
 from core.tasks import fixed_pairs

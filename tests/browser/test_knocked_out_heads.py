@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.knock_out import KnockedOut, cells_of
+from core.analysis.knock_out import KnockedOut, cells_of
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
 from ui import head_worths
 

@@ -8,7 +8,7 @@ import pytest
 
 from core.__main__ import main
 from core.analysis import measure_heads
-from core.knock_out import knock_out_grid
+from core.analysis.knock_out import knock_out_grid
 from core.run_folder import DEFAULT_ROOT
 from core.runs import Runs
 from core.tasks import fixed_pairs
@@ -71,7 +71,7 @@ def test_its_last_line_has_every_head_with_every_score(analyse, measured):
 def test_exact_match_without_a_head_is_measured_once(analyse, monkeypatch):
     _, first, errors = analyse("--sequences", "30")
     assert "knocking out" in errors
-    monkeypatch.setattr("core.knock_out.knock_out_grid", None)
+    monkeypatch.setattr("core.analysis.knock_out.knock_out_grid", None)
     assert analyse("--sequences", "30")[1] == first
 
 

@@ -7,11 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core import knock_out
-from core.decoding import GREEDY, decode
-from core.errors import InputError
-from core.evaluation import count_exact, evaluate
-from core.knock_out import (
+from core.analysis import knock_out
+from core.analysis.knock_out import (
     KnockOutGrid,
     cells_of,
     head_means,
@@ -23,6 +20,9 @@ from core.knock_out import (
     read_edits,
     remembered_grid,
 )
+from core.decoding import GREEDY, decode
+from core.errors import InputError
+from core.evaluation import count_exact, evaluate
 from core.models.heads import Head, HeadEdits
 from core.run_folder import DEFAULT_ROOT, RunFolder
 from core.runs import Runs

@@ -19,7 +19,7 @@ LAYERS = (
     ("doctor",),
     ("run_folder", "estimate", "inspection", "description", "flow"),
     ("checkpoint", "figures"),
-    ("training", "metrics", "knock_out"),
+    ("training", "metrics"),
     ("bugs",),
     ("objective", "probes"),
     ("analysis",),

@@ -7,9 +7,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from core.analysis.knock_out import cells_of, read_edits
 from core.errors import InputError
 from core.inspection import inspect
-from core.knock_out import cells_of, read_edits
 from core.models.heads import Head
 from core.run_folder import DEFAULT_ROOT, RunFolder
 from core.runs import Runs
