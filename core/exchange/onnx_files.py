@@ -60,7 +60,10 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     task = build_task(preset.task)
     model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator())).eval()
     load_best(folder, model)
-    made = _exported(model, preset.model.max_seq_len)
+    program = traced(model, max_seq_len=preset.model.max_seq_len)
+    made = torch.onnx.export(
+        program, (), input_names=["src", "tgt_in"], output_names=["logits"], dynamo=True, verbose=False
+    ).model_proto
     facts = {
         "source_tokens": task.src_vocab.tokens,
         "target_tokens": task.tgt_vocab.tokens,
@@ -76,24 +79,16 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
 
 
 @torch.no_grad()
-def _exported(model: Seq2Seq, max_seq_len: int) -> Any:
-    """Return the model as ONNX's own object, sizes left free."""
+def traced(model: Seq2Seq, *, max_seq_len: int) -> torch.export.ExportedProgram:
+    """Return the model as a graph from ids to logits, for all sizes that it can read and write."""
     batch, source, answer = (
         torch.export.Dim(name, min=low, max=high)
         for name, low, high in (("batch", 1, 65_536), ("source", 2, max_seq_len), ("answer", 2, max_seq_len))
     )
     width = min(7, max_seq_len)
     example = (torch.full((3, width), BOS_ID), torch.full((3, max(2, width - 2)), BOS_ID))
-    program = torch.onnx.export(
-        _Logits(model).eval(),
-        example,
-        input_names=["src", "tgt_in"],
-        output_names=["logits"],
-        dynamic_shapes=({0: batch, 1: source}, {0: batch, 1: answer}),
-        dynamo=True,
-        verbose=False,
-    )
-    return program.model_proto
+    sizes = ({0: batch, 1: source}, {0: batch, 1: answer})
+    return torch.export.export(_Logits(model).eval(), example, dynamic_shapes=sizes)
 
 
 def greedy_with(session: Any, src: torch.Tensor, *, max_steps: int) -> list[list[int]]:
