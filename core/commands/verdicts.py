@@ -26,7 +26,7 @@ FAMILIES = {
 SEEDS = 3  # of good presets that are not for a GPU
 FOR_GPUS = ("base", "large", "g2p-english-long")  # not trained
 TOLD = {"numbers-reversal-as-told": "no-eos-in-targets", "words-reversal-gru-as-told": "encoder-over-pad"}
-MAX_UPDATES = 2_000  # of a preset that is trained to its end
+MAX_UPDATES = 4_000  # of a preset that is trained to its end
 KEPT = "_doctor"  # a folder beside the runs, in which trained presets are; no run can be called so
 
 
