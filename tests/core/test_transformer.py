@@ -201,7 +201,8 @@ def test_every_preset_builds_a_model_that_starts_out_about_as_good_as_guessing(n
     state = new_state(preset)
     batch = state.task.sample(4, split="train", generator=state.generator)
     loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
-    assert abs(loss.item() - math.log(len(state.task.tgt_vocab))) < 1.0
+    # Logits that vary by σ cost about σ² / 2 more than even ones; those of base vary most.
+    assert abs(loss.item() - math.log(len(state.task.tgt_vocab))) < 1.5
     assert parameters_of(preset.model, state.task) == count_parameters(state.model)
 
 
