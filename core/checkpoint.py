@@ -54,7 +54,7 @@ def save_state(path: Path, state: TrainingState) -> None:
     facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, *_LATER_FIELDS)}
     facts["device"] = state.generator.device.type
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
-    facts |= _sources_of_last_bits(state.preset)
+    facts |= _sources_of_last_bits(state)
     write_tensors(path, tensors, facts, keep_previous=True)
 
 
@@ -105,15 +105,16 @@ def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -
     _log.warning("%s", state.notice)
 
 
-def _sources_of_last_bits(preset: Preset) -> dict[str, str]:
+def _sources_of_last_bits(state: TrainingState) -> dict[str, str]:
     """Name what a run's results depend on to the last bit, beside the number of threads."""
     sources = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
-    return sources | ({"dropout": "drawn four at once"} if preset.model.dropout else {})
+    drops_on_cpu = state.preset.model.dropout and state.generator.device.type == "cpu"
+    return sources | ({"dropout": "drawn four at once"} if drops_on_cpu else {})
 
 
 def _compare_sources(state: TrainingState, facts: dict[str, Any]) -> None:
     """Say so where the rest of the run will not be the same bit for bit."""
-    now = _sources_of_last_bits(state.preset)
+    now = _sources_of_last_bits(state)
     then = now | _OLDEST | facts
     others = [f"{name} {then[name]}, now {now[name]}" for name in now if then[name] != now[name]]
     if others and not state.notice:
