@@ -23,7 +23,8 @@ _PLAIN_FIELDS = (
 )
 # Older states have none of these; only means and messages shown are the less exact.
 _LATER_FIELDS = {"loss_sum": 0.0, "last_loss": None, "last_gradient_norm": None}
-_OLDEST = {"dropout": "drawn one by one"}  # what states that do not say so were made with
+# What states that do not say it were made with.
+_OLDEST = {"dropout": "drawn one by one", "fresh batches": "chosen from sixteen"}
 _STEP_STRIDE = 1_000_003
 _log = logging.getLogger(__name__)
 
@@ -108,8 +109,12 @@ def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -
 def _sources_of_last_bits(state: TrainingState) -> dict[str, str]:
     """Name what a run's results depend on to the last bit, beside the number of threads."""
     sources = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
-    drops_on_cpu = state.preset.model.dropout and state.generator.device.type == "cpu"
-    return sources | ({"dropout": "drawn four at once"} if drops_on_cpu else {})
+    if state.preset.model.dropout and state.generator.device.type == "cpu":
+        sources["dropout"] = "drawn four at once"
+    training = state.preset.training
+    if training.group_by_length and not training.training_sequences and state.task.all_pairs("train") is None:
+        sources["fresh batches"] = "drawn sixteen at once"
+    return sources
 
 
 def _compare_sources(state: TrainingState, facts: dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Training in several processes, each of which computes its own rows of every batch (data-parallel).
 
-All of them draw the same batches from the same generator, add up what they computed of loss and gradients, and make the
+All of them draw the same batches, add up what they computed of loss and gradients, and make the
 same update. So they hold the same weights all along: those of one process that computes whole batches. ``torchrun``
 starts them and tells each its place by environment variables.
 """

@@ -21,7 +21,7 @@ from core.optim import build_optimizer, clip_gradients, set_learning_rate
 from core.parallel import LostWorkerError, Workers
 from core.probes import Probes, Snapshot, is_kept
 from core.schedules import learning_rate_at, teacher_forcing_at
-from core.tasks import Batch, Epochs, FreshBatches, Task, build_task, fixed_pairs, training_batches
+from core.tasks import Batch, Batches, Task, build_task, fixed_pairs, training_batches
 from core.vocab import PAD_ID
 
 
@@ -77,7 +77,8 @@ class TrainingState:
     """Everything a run is made of; what a checkpoint holds and a resumed run needs.
 
     Attributes:
-        generator: source of every random draw of the run: weights, data, dropout, teacher forcing.
+        generator: source of the run's random draws: weights, data, dropout, teacher forcing. The order of a fixed set
+            and batches of like lengths come from the seed alone.
         step: updates made.
         evaluated_step: the last step at which the model was evaluated, -1 before the first.
         best_loss, best_step: lowest validation loss and where it was measured.
@@ -115,7 +116,7 @@ def new_state(preset: Preset, *, device: str = "cpu") -> TrainingState:
     """Prepare a run: its task, its model with initial weights from the preset's seed, its optimiser.
 
     Initial weights, training set and validation set are the same on every kind of device. What is drawn in training
-    is not: each kind draws other numbers from the same seed.
+    is not, but for batches of like lengths: each kind draws other numbers from the same seed.
     """
     generator = torch.Generator(device).manual_seed(preset.training.seed)
     bug = bug_of(preset)
@@ -164,7 +165,7 @@ def train(state: TrainingState, *, with_snapshots: bool = True) -> Iterator[Even
             return
 
 
-def _update(state: TrainingState, batches: FreshBatches | Epochs) -> StepEvent | EndEvent:
+def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
     """Make one update, or leave the weights as they are: it is not finite, or another process is gone."""
     started = time.perf_counter()
     config = state.preset.training

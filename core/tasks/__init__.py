@@ -11,7 +11,7 @@ from core.config.task_sections import (
     WordsConfig,
 )
 from core.tasks.addition import Addition
-from core.tasks.data import Epochs, FreshBatches, fixed_pairs, training_batches
+from core.tasks.data import POOL_BATCHES, Batches, Epochs, FreshBatches, FreshByLength, fixed_pairs, training_batches
 from core.tasks.digits import Digits
 from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
@@ -24,9 +24,12 @@ from core.tasks.words import Words
 
 __all__ = [
     "NO_SOURCE",
+    "POOL_BATCHES",
     "Batch",
+    "Batches",
     "Epochs",
     "FreshBatches",
+    "FreshByLength",
     "Task",
     "build_task",
     "fixed_pairs",

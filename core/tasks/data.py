@@ -7,7 +7,7 @@ from core.tasks.task import Batch, ManyPairs, Task, sample_distinct
 
 DATA_SEED = 42  # one training, validation and test set of a task for all runs, so that runs can be compared
 _EPOCH_STRIDE = 1_000_003
-_POOL_BATCHES = 16  # drawn for one fresh batch of like lengths: drawing is cheap next to an update
+POOL_BATCHES = 16  # fresh batches of like lengths are drawn so many at once, and dealt out by length
 
 
 def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") -> Batch:
@@ -22,24 +22,40 @@ def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") ->
 
 
 class FreshBatches:
-    """Batches of sequences drawn for one update each.
+    """Batches of sequences drawn for one update each."""
 
-    Args:
-        group_by_length: draw the sequences of a batch from among many, so that they are of like lengths, and trim the
-            PAD that they share. Each of the many is as likely to be taken, so no length is learned from more.
-    """
-
-    def __init__(self, task: Task, batch_size: int, *, group_by_length: bool = False) -> None:
-        self.task, self.batch_size, self.group_by_length = task, batch_size, group_by_length
+    def __init__(self, task: Task, batch_size: int) -> None:
+        self.task, self.batch_size = task, batch_size
 
     def at(self, number: int, generator: torch.Generator) -> Batch:
         """Return a batch, counted from 1, drawn from the generator."""
-        if not self.group_by_length:
-            return self.task.sample(self.batch_size, split="train", generator=generator)
-        pool = self.task.sample(_POOL_BATCHES * self.batch_size, split="train", generator=generator)
-        slices = _by_length(pool.lengths()).split(self.batch_size)
-        chosen = torch.randint(_POOL_BATCHES, (1,), generator=generator, device=generator.device)
-        return pool[slices[int(chosen)]].trimmed()
+        return self.task.sample(self.batch_size, split="train", generator=generator)
+
+
+class FreshByLength:
+    """Batches of fresh sequences of like lengths, without the PAD that they share.
+
+    Sequences for many batches are drawn at once, dealt out by length, and the batches taken in random order. All of
+    them are taken, so no length is learned from more than another. What is drawn depends on the seed and the number of
+    the batch only, so a resumed run goes on where it was.
+    """
+
+    def __init__(self, task: Task, batch_size: int, *, seed: int, device: torch.device | str = "cpu") -> None:
+        self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
+        self._pool: tuple[int, list[Batch]] = (-1, [])
+
+    def at(self, number: int, generator: torch.Generator) -> Batch:
+        """Return a batch, counted from 1; the generator stays as it is."""
+        pool, place = divmod(number - 1, POOL_BATCHES)
+        if self._pool[0] != pool:
+            self._pool = (pool, self._drawn(torch.Generator().manual_seed(self.seed * _EPOCH_STRIDE + pool)))
+        return self._pool[1][place]
+
+    def _drawn(self, generator: torch.Generator) -> list[Batch]:
+        pairs = self.task.sample(POOL_BATCHES * self.batch_size, split="train", generator=generator)
+        slices = _by_length(pairs.lengths()).split(self.batch_size)
+        order = torch.randperm(POOL_BATCHES, generator=generator)
+        return [pairs[slices[place]].trimmed().to(self.device) for place in order]
 
 
 class Epochs:
@@ -95,6 +111,9 @@ class Epochs:
         return torch.cat([order[:first], shuffled, order[last:]])
 
 
+Batches = FreshBatches | FreshByLength | Epochs
+
+
 def _by_length(lengths: torch.Tensor) -> torch.Tensor:
     """Return places in order of the source's length and, where that is alike, of the answer's, (N,) int64.
 
@@ -116,19 +135,20 @@ def training_batches(
     seed: int,
     group_by_length: bool = False,
     device: str = "cpu",
-) -> FreshBatches | Epochs:
+) -> Batches:
     """Return what a run trains on.
 
     Args:
         sequences: size of the fixed set; 0 draws fresh sequences for every batch or, where the task is a list of pairs,
             takes all of them.
-        seed: of the order in which a fixed set is gone through.
+        seed: of the order in which a fixed set is gone through, and of fresh batches of like lengths.
         group_by_length: make batches of sequences of like lengths.
     """
-    everything = None if sequences else task.all_pairs("train")
-    if everything is not None:
+    if sequences:
+        pairs = fixed_pairs(task, sequences, split="train", device=device)
+        return Epochs(pairs, batch_size, seed=seed, group_by_length=group_by_length)
+    if (everything := task.all_pairs("train")) is not None:
         return Epochs(everything.to(device), batch_size, seed=seed, group_by_length=group_by_length)
-    if not sequences:
-        return FreshBatches(task, batch_size, group_by_length=group_by_length)
-    pairs = fixed_pairs(task, sequences, split="train", device=device)
-    return Epochs(pairs, batch_size, seed=seed, group_by_length=group_by_length)
+    if group_by_length:
+        return FreshByLength(task, batch_size, seed=seed, device=device)
+    return FreshBatches(task, batch_size)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from core.checkpoint import load_state, load_weights, save_state, save_weights
+from core.config import load_preset
 from core.files.tensor_file import FORMAT, UNSEALED_FORMAT, CheckpointError, previous_of, read_tensors, write_tensors
 from core.training import new_state, train
 
@@ -171,3 +172,19 @@ def test_a_state_of_another_torch_or_cpu_loads_and_says_it_is_not_bit_exact(tiny
     notice = load_state(path, tiny).notice
     assert notice.startswith(f"saved with {other} 0.4.1, now ")
     assert notice.endswith("the rest of the run is not bit-exact")
+
+
+@pytest.mark.parametrize(("data", "is_told"), [("fresh", True), ("fixed", False), ("pairs", False)])
+def test_a_state_says_that_its_fresh_batches_of_like_lengths_were_drawn_otherwise(tiny, path, data, is_told):
+    preset = load_preset("g2p-english") if data == "pairs" else tiny
+    sequences = 20 if data == "fixed" else 0
+    preset = preset.with_changes({"training.group_by_length": True, "training.training_sequences": sequences})
+    save_state(path, new_state(preset))
+    assert load_state(path, preset).notice == ""
+    tensors, facts = read_tensors(path)
+    facts.pop("fresh batches", None)
+    write_tensors(path, tensors, facts)
+    told = (
+        "saved with fresh batches chosen from sixteen, now drawn sixteen at once: the rest of the run is not bit-exact"
+    )
+    assert load_state(path, preset).notice == (told if is_told else "")

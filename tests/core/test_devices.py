@@ -22,7 +22,7 @@ from core.errors import InputError
 from core.inspection import inspect
 from core.report.measuring import measure
 from core.run_folder.recording import copy_of_weights
-from core.tasks import FreshBatches, build_task, fixed_pairs
+from core.tasks import FreshBatches, FreshByLength, build_task, fixed_pairs
 from core.training import EndEvent, EvaluationEvent, new_state, train
 from tests.core.elsewhere import Elsewhere, pretended_gpu
 
@@ -123,8 +123,8 @@ def test_a_run_stays_on_its_device(preset_of, family, options, monkeypatch, tmp_
 def test_every_task_draws_its_data_on_the_device(name, monkeypatch):
     with pretended_gpu(monkeypatch):
         task = build_task(load_preset(name).task)
-        for grouped in (False, True):
-            batch = FreshBatches(task, 4, group_by_length=grouped).at(1, torch.Generator("cuda").manual_seed(0))
+        for batches in (FreshBatches(task, 4), FreshByLength(task, 4, seed=0, device="cuda:0")):
+            batch = batches.at(1, torch.Generator("cuda").manual_seed(0))
             assert isinstance(batch.src, Elsewhere)
             assert isinstance(batch.tgt, Elsewhere)
 

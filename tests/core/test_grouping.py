@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tasks import Batch, Epochs, FreshBatches, build_task, fixed_pairs
+from core.tasks import Batch, Epochs, FreshBatches, FreshByLength, build_task, fixed_pairs, training_batches
 from core.vocab import PAD_ID
 
 
@@ -37,42 +38,81 @@ def test_trimming_takes_only_columns_that_are_pad_in_all_rows():
 
 
 @pytest.fixture
-def fresh(tiny) -> FreshBatches:
-    return FreshBatches(build_task(tiny.task), 32, group_by_length=True)
+def fresh(tiny) -> FreshByLength:
+    return FreshByLength(build_task(tiny.task), 32, seed=0)
 
 
-def test_fresh_batches_have_like_lengths_and_hardly_any_padding(fresh):
-    generator = torch.Generator().manual_seed(0)
-    batches = [fresh.at(1, generator) for _ in range(50)]
+def taken(batches: FreshByLength, numbers: range) -> list[Batch]:
+    return [batches.at(number, torch.Generator()) for number in numbers]
+
+
+def test_fresh_batches_have_like_lengths_in_random_order_and_hardly_any_padding(fresh):
+    batches = taken(fresh, range(1, 49))
     assert all(len(batch) == 32 for batch in batches)
     assert all((batch.lengths().amax(dim=0) - batch.lengths().amin(dim=0)).max() <= 1 for batch in batches)
-    plain = FreshBatches(fresh.task, 32)
-    assert sum(map(padding, batches)) / 50 < 0.25 * sum(padding(plain.at(1, generator)) for _ in range(50)) / 50
+    plain, generator = FreshBatches(fresh.task, 32), torch.Generator().manual_seed(0)
+    assert sum(map(padding, batches)) / 48 < 0.25 * sum(padding(plain.at(1, generator)) for _ in range(50)) / 50
+    widths = [batch.src.shape[1] for batch in batches]
+    assert widths[:16] != sorted(widths[:16])
+    assert widths[:16] != widths[16:32]
 
 
 def test_every_length_is_as_likely_as_any_other(fresh):
-    generator = torch.Generator().manual_seed(0)
-    lengths = torch.cat([fresh.at(1, generator).lengths()[:, 0] for _ in range(1000)]) - 2
-    # A batch is nearly of one length, so 1,000 batches are as good as 1,000 sequences: a standard error of 0.014.
+    lengths = torch.cat([batch.lengths()[:, 0] for batch in taken(fresh, range(1, 161))]) - 2
+    # 5,120 sequences: a standard error of 0.006.
     shares = [(lengths == length).float().mean().item() for length in range(2, 6)]
-    assert shares == pytest.approx([0.25] * 4, abs=0.04)
+    assert shares == pytest.approx([0.25] * 4, abs=0.025)
     assert sum(shares) == pytest.approx(1)
 
 
-def test_the_slice_comes_from_the_runs_generator(fresh):
-    first, second = (fresh.at(1, torch.Generator().manual_seed(5)) for _ in range(2))
-    assert torch.equal(first.src, second.src)
-    widths = {fresh.at(1, torch.Generator().manual_seed(seed)).src.shape[1] for seed in range(40)}
-    assert widths == {4, 5, 6, 7}
+def test_a_fresh_batch_depends_on_seed_and_number_only(fresh):
+    numbers = range(14, 20)  # from the first sixteen into the next
+    whole = taken(fresh, range(1, 33))
+    later = taken(FreshByLength(fresh.task, 32, seed=0), numbers)  # as after a resume
+    assert all(torch.equal(one.src, whole[number - 1].src) for one, number in zip(later, numbers, strict=True))
+    again = taken(fresh, range(3, 4))  # back among the first
+    assert torch.equal(again[0].tgt, whole[2].tgt)
+    other = taken(FreshByLength(fresh.task, 32, seed=1), range(1, 33))
+    assert not any(one.src.equal(each.src) for one, each in zip(whole, other, strict=True))
+    assert not any(one.src.equal(each.src) for one, each in zip(whole[:16], whole[16:], strict=True))
+
+
+def test_runs_of_other_seeds_train_on_other_fresh_batches(fresh):
+    settings = {"sequences": 0, "batch_size": 32, "group_by_length": True}
+    runs = [training_batches(fresh.task, **settings, seed=seed) for seed in (0, 0, 1)]
+    same, again, other = (each.at(1, torch.Generator()).src for each in runs)
+    assert torch.equal(same, again)
+    assert torch.equal(same, fresh.at(1, torch.Generator()).src)
+    assert not same.equal(other)
+
+
+def test_drawing_fresh_batches_of_like_lengths_leaves_the_runs_generator_alone(fresh):
+    generator = torch.Generator().manual_seed(7)
+    before = generator.get_state()
+    fresh.at(1, generator)
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_all_that_was_drawn_for_sixteen_batches_is_trained_on(fresh, monkeypatch):
+    drawn, sample = [], fresh.task.sample
+
+    def watched(*arguments, **settings):
+        drawn.append(sample(*arguments, **settings))
+        return drawn[-1]
+
+    monkeypatch.setattr(fresh.task, "sample", watched)
+    batches = taken(fresh, range(1, 17))
+    width = drawn[0].src.shape[1]
+    rows = [tuple(row) for each in batches for row in F.pad(each.src, (0, width - each.src.shape[1])).tolist()]
+    assert len(drawn) == 1
+    assert sorted(rows) == sorted(map(tuple, drawn[0].src.tolist()))
 
 
 def test_grouped_training_data_is_of_the_training_split(fresh):
-    generator = torch.Generator().manual_seed(0)
     width = fresh.task.max_length + 2
     seen = set()
-    for _ in range(20):
-        rows = fresh.at(1, generator).src
-        seen |= {tuple(row) for row in torch.nn.functional.pad(rows, (0, width - rows.shape[1])).tolist()}
+    for batch in taken(fresh, range(1, 21)):
+        seen |= {tuple(row) for row in F.pad(batch.src, (0, width - batch.src.shape[1])).tolist()}
     held_out = fixed_pairs(fresh.task, 300, split="test")
     assert not seen & {tuple(row) for row in held_out.src.tolist()}
 

@@ -20,7 +20,7 @@ from ui.benchmarks.load import Pings, Times, Trainings, visit
 from ui.benchmarks.served import SHIPPED, Page, Served, served
 
 SECONDS = 10.0
-# The most that is drawn for a step: 16 batches, from which one of like lengths is made; and sentences made in advance.
+# The most that is drawn at once: 16 batches, to be dealt out by length; and sentences made in advance.
 HEAVY = {
     "addition": {"training.batch_size": 512, "training.group_by_length": True},
     "words-reversal-transformer": {"training.evaluate_every": 200},
