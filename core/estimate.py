@@ -1,10 +1,11 @@
 """How long a preset would train on this machine, measured before anybody presses Train."""
 
 import time
+from statistics import mean
 
 from core.config import Preset
 from core.models import parameters_of
-from core.tasks import build_task
+from core.tasks import POOL_BATCHES, build_task
 from core.training import StepEvent, new_state, train
 
 _MEASURED_OPERATIONS = 2e10  # in one measured step: under a second on one core
@@ -39,7 +40,12 @@ def seconds_to_train(preset: Preset) -> float | None:
 
 
 def _seconds_per_step(preset: Preset) -> float:
-    """Return the fastest of a few steps: the first ones also pay for warming up."""
+    """Return the fastest of a few steps or, where batches differ in length, their mean.
+
+    The first does not count if there are others: it also pays for warming up.
+    """
+    by_length = preset.training.group_by_length
+    steps = 1 + (POOL_BATCHES if by_length else _TIMED_STEPS)
     times: list[float] = []
     started = last = time.perf_counter()
     for event in train(new_state(preset)):
@@ -47,6 +53,7 @@ def _seconds_per_step(preset: Preset) -> float:
         if isinstance(event, StepEvent):
             times.append(now - last)
         last = now
-        if len(times) == _TIMED_STEPS or (now - started > _LONGEST_SECONDS and times):
+        if len(times) == steps or (now - started > _LONGEST_SECONDS and times):
             break
-    return min(times)
+    later = times[1:] or times
+    return mean(later) if by_length else min(later)

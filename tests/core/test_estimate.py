@@ -6,7 +6,7 @@ import pytest
 
 from core import estimate
 from core.estimate import seconds_to_train
-from core.training import new_state, train
+from core.training import StepEvent, new_state, train
 
 
 def test_the_estimate_is_about_the_time_that_training_takes(tiny):
@@ -22,6 +22,24 @@ def test_twice_the_steps_take_twice_the_time(tiny, monkeypatch):
     monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: 0.5)
     assert seconds_to_train(tiny) == pytest.approx(4.0)
     assert seconds_to_train(tiny.with_changes({"training.steps": 16})) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(("by_length", "expected"), [(False, 0.01), (True, 0.02)])
+def test_a_step_takes_as_long_as_the_fastest_or_with_batches_of_many_lengths_as_the_mean(
+    tiny, monkeypatch, by_length, expected
+):
+    durations = [0.3] + [0.01, 0.03] * 8  # the first warms up
+    clock = [0.0]
+
+    def steps(state):
+        for step, seconds in enumerate(durations, start=1):
+            clock[0] += seconds
+            yield StepEvent(step, 1.0, 0.1, 1.0, 100.0)
+
+    monkeypatch.setattr(estimate, "train", steps)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    preset = tiny.with_changes({"training.group_by_length": by_length, "training.steps": 100})
+    assert seconds_to_train(preset) == pytest.approx(100 * expected)
 
 
 def test_a_large_batch_is_measured_in_part_and_scaled_up(tiny, monkeypatch):
