@@ -109,6 +109,16 @@ def test_a_scale_that_is_neither_right_nor_missing_is_told_and_not_named(tiny):
     assert scale.figure == pytest.approx(2 * 8**0.5, rel=1e-3)
 
 
+@pytest.mark.parametrize(("drift", "bugs"), [(1e-4, ["heads-alike"]), (1.0, [])])
+def test_heads_that_began_alike_are_named_also_when_rounding_has_moved_them(tiny, drift, bugs):
+    state = new_state(tiny.with_bug("heads-alike"))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in state.model.parameters():
+            parameter += drift * torch.randn(parameter.shape, generator=generator)
+    assert examine_state("it", state, None).bugs == bugs
+
+
 def test_a_parameter_without_a_gradient_is_pointed_at(tiny):
     state = new_state(tiny)
     layer = state.model.decoder_layers[0]
