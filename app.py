@@ -19,12 +19,12 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import gradio as gr
 import torch
 
-from core.errors import LabError
-from core.run_folder import DEFAULT_ROOT, sweep
-from core.runs import Runs
-from core.runs.housekeeping import Housekeeping
-from core.runs.limits import PREFIX, Limits, limits_from
-from core.runs.visitors import VisitorRuns
+from core.runs import DEFAULT_ROOT, sweep
+from core.server import Runs
+from core.server.access import VisitorRuns
+from core.server.cleanup import Cleanup
+from core.server.limits import PREFIX, Limits, limits_from
+from core.storage.errors import LabError
 from ui.components import PAGE_CSS
 from ui.downloads import download_route
 from ui.log_lines import log_to_stderr
@@ -103,7 +103,7 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
     _, address, _ = page.launch(**LAUNCH, **made, **launch)
     keep_sessions_light(page)
     if presence is not None:
-        Housekeeping(runs, presence.seconds_away).start()
+        Cleanup(runs, presence.seconds_away).start()
     return page, address
 
 

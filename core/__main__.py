@@ -10,15 +10,15 @@ import os
 import sys
 from pathlib import Path
 
-from core.errors import InputError, LabError
-from core.metrics.ngram import MAX_ORDER
+from core.evaluation.ngram import MAX_ORDER
+from core.storage.errors import InputError, LabError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 1 for a run that failed, or 2 for bad input."""
     options = _parser().parse_args(arguments)
     # Imported only now, and only this one: `presets` need not wait for torch.
-    command = importlib.import_module(f"core.commands.{options.command}")
+    command = importlib.import_module(f"core.cli.{options.command}")
     try:
         _check_folder(options.checkpoints)
         code = command.run(options)
@@ -252,17 +252,17 @@ def _add_edits(parser: argparse.ArgumentParser) -> None:
     """Add what can be done to heads; whether the model has them is seen when it is loaded."""
     group = parser.add_argument_group("what is done to attention heads; each may be given several times")
     group.add_argument(
-        "--knock-out",
+        "--ablate",
         action="append",
         default=[],
         metavar="HEAD",
         help="do without a head (cross.2.1), a layer's (cross.2) or a block's (encoder, decoder, cross)",
     )
     group.add_argument(
-        "--ablation", choices=("zero", "mean"), default="zero", help="what stands in for its output (default: zero)"
+        "--ablate-with", choices=("zero", "mean"), default="zero", help="what stands in for its output (default: zero)"
     )
     group.add_argument(
-        "--force",
+        "--pattern",
         action="append",
         default=[],
         metavar="HEAD=PATTERN",

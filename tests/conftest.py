@@ -9,9 +9,15 @@ import torch
 from hypothesis import settings
 
 from core.config import Preset, load_preset
-from core.models.heads import NO_EDITS, HeadEdits
-from core.models.seq2seq import Decoding, Memory, Seq2Seq
-from core.vocab import PAD_ID
+from core.models.heads import NO_INTERVENTIONS, Interventions
+from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.runs import RunFolder
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.server.limits import Limits
+from core.teaching.bugs import new_state
+from core.text.vocab import PAD_ID
+from core.training.history import History
 
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
@@ -90,20 +96,50 @@ class ScriptedModel(Seq2Seq):
         super().__init__()
         self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+    def encode(
+        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
+    ) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(
         self, tgt_in: torch.Tensor, memory: Memory, cache: Written | None = None, *, need_weights: bool = False
-    ) -> Decoding:
+    ) -> DecoderOutput:
         past = cache.past if cache else 0
         end = past + tgt_in.shape[1]
         answers = self.answers(memory.states)
         answers = torch.nn.functional.pad(answers, (0, max(0, end - answers.shape[1])))[:, past:end]
-        return Decoding(torch.nn.functional.one_hot(answers, self.vocab_size) * 50.0, Written(end))
+        return DecoderOutput(torch.nn.functional.one_hot(answers, self.vocab_size) * 50.0, Written(end))
 
 
 @pytest.fixture(scope="session")
 def scripted() -> type[ScriptedModel]:
     """A model that answers as it is told to."""
     return ScriptedModel
+
+
+@pytest.fixture
+def make(root) -> Iterator[Callable[..., Runs]]:
+    """Make ``Runs`` with some limits, which are closed at the end."""
+    made: list[Runs] = []
+
+    def new(**limits) -> Runs:
+        made.append(Runs(root, limits=Limits(**limits)))
+        return made[-1]
+
+    yield new
+    for runs in made:
+        runs.close()
+
+
+@pytest.fixture
+def runs(make) -> Runs:
+    return make()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, tiny) -> Path:
+    """A folder with one finished run, ``done``."""
+    root = tmp_path_factory.mktemp("trained")
+    folder = RunFolder.create(root, tiny, name="done")
+    train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    return root

@@ -10,8 +10,8 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import app
-from core.run_folder import DEFAULT_ROOT
-from core.runs import Runs
+from core.runs import DEFAULT_ROOT
+from core.server import Runs
 
 SHIPPED = "digits-reversal-shipped"
 

@@ -5,19 +5,19 @@ from typing import Any
 
 import gradio as gr
 
-from core.analysis.knock_out import read_ablation
-from core.comparison import as_data
 from core.config import load_preset
-from core.decoding import GREEDY, Strategy, parse_strategy
-from core.errors import InputError
-from core.inspection import inspect
-from core.report import write_report
-from core.runs import Runs
+from core.generation import GREEDY, Strategy, parse_strategy
+from core.interpret.ablation import read_ablation
+from core.interpret.inspection import inspect
+from core.reports.comparison import as_data
+from core.reports.report import write_report
+from core.server import Runs
+from core.storage.errors import InputError
 from ui.checked_arguments import checked
 from ui.compare_tab import events_of
 from ui.errors import shown
-from ui.head_edits import ALL_HEADS, AskedEdits, from_text
-from ui.head_worths import knocked_out
+from ui.head_importance import ablated
+from ui.interventions import ALL_HEADS, RequestedInterventions, from_text
 from ui.preset_form import CPU
 from ui.report_tab import SEQUENCES
 from ui.views import BLOCK_NAMES, Block, Seen, answer_value, progress_since, run_list, viewer_value
@@ -53,7 +53,7 @@ def expose(runs: Runs) -> None:
         input: str,
         strategy: dict[str, Any] | None = None,
         prefix: str = "",
-        knock_out: str = "",
+        ablate: str = "",
         force: str = "",
         ablation: str = "zero",
     ) -> dict[str, Any]:
@@ -63,19 +63,19 @@ def expose(runs: Runs) -> None:
         Heads are knocked out as in "cross.2.1, cross.1", with their mean in place of their output if ablation is
         "mean", and forced as in "cross.2.1=anti-diagonal, cross.1.2=position 3".
         """
-        asked = from_text(run, knock_out, force, read_ablation(ablation))
-        with runs.right_of_way.answering():
+        asked = from_text(run, ablate, force, read_ablation(ablation))
+        with runs.inference_priority.answering():
             return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
 
     def attention(
-        run: str, input: str, block: Block, layer: int, knock_out: str = "", force: str = "", ablation: str = "zero"
+        run: str, input: str, block: Block, layer: int, ablate: str = "", force: str = "", ablation: str = "zero"
     ) -> dict[str, Any]:
         """Decode an input and return every head of one layer: encoder, decoder or cross; layers from 1.
 
         Heads are knocked out and forced as for decode; where a knocked-out head looked is told all the same.
         """
-        asked = from_text(run, knock_out, force, read_ablation(ablation))
-        with runs.right_of_way.answering():
+        asked = from_text(run, ablate, force, read_ablation(ablation))
+        with runs.inference_priority.answering():
             seen = _see(runs, run, input, asked=asked)
             if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
                 raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
@@ -91,19 +91,19 @@ def expose(runs: Runs) -> None:
         *_, found = events_of(runs, names)
         return as_data(found)
 
-    def knock_out(run: str, ablation: str = "zero") -> dict[str, Any]:
+    def ablate(run: str, ablation: str = "zero") -> dict[str, Any]:
         """Measure exact match on held-out inputs without each head, and without each layer: head 0.
 
         The first call takes seconds or more; its result is kept with the run.
         """
-        return knocked_out(runs, run, read_ablation(ablation))
+        return ablated(runs, run, read_ablation(ablation))
 
     def public(function: Callable) -> Callable:
         return shown(checked(function, max_input=runs.limits.max_input))
 
     for function in (list_runs, train, stop, resume, progress, decode, attention):
         gr.api(public(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
-    for function in (report, compare, knock_out):
+    for function in (report, compare, ablate):
         gr.api(public(function), api_name=function.__name__, **CPU)
 
 
@@ -117,9 +117,9 @@ def _see(
     text: str,
     strategy: Strategy = GREEDY,
     prefix: str = "",
-    asked: AskedEdits = ALL_HEADS,
+    asked: RequestedInterventions = ALL_HEADS,
 ) -> Seen:
-    published = runs.published(run)
-    edits = asked.on(published)
-    inspection = inspect(published.model, published.task, text, strategy=strategy, prefix=prefix, edits=edits)
-    return Seen(run, published.step, inspection)
+    loaded = runs.loaded(run)
+    interventions = asked.on(loaded)
+    inspection = inspect(loaded.model, loaded.task, text, strategy=strategy, prefix=prefix, interventions=interventions)
+    return Seen(run, loaded.step, inspection)

@@ -11,7 +11,7 @@ import gradio as gr
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.runs import Runs
+from core.server import Runs
 from ui.blocks import Block
 from ui.components import attention_viewer
 from ui.maps import attention_value, replay
@@ -98,7 +98,10 @@ def picture(request: dict[str, Any]) -> dict[str, str]:
         return {"error": "many pictures are being drawn; try again in a moment"}
     try:
         weights = np.clip(np.array(asked.weights), 0, 1)
-        from core.figures import as_png, attention_figure  # matplotlib takes half a second, and few ask for a PNG
+        from core.reports.plotting import (  # matplotlib takes half a second, and few ask for a PNG
+            as_png,
+            attention_figure,
+        )
 
         figure = attention_figure(weights, rows=labels[0], columns=labels[1], title=asked.title, marked=inside)
         return {"png": base64.b64encode(as_png(figure)).decode()}

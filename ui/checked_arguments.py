@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, Field, ValidationError, create_model
 
-from core.errors import InputError
-from core.typed_text import checked_text
+from core.storage.errors import InputError
+from core.text.validation import validate_text
 
 MOST_LETTERS = 2_000
 MOST_NAMES = 100
@@ -48,7 +48,7 @@ def checked(function: Callable, *, max_input: int) -> Callable:
 
 def _check_texts(name: str, value: Any, *, most: int) -> None:
     if isinstance(value, str):
-        checked_text(name, value, most=most)
+        validate_text(name, value, most=most)
     elif isinstance(value, list | dict) and len(value) > MOST_NAMES:
         raise InputError(f"{name} has {len(value):,} values; at most {MOST_NAMES} are read here")
     elif isinstance(value, list):

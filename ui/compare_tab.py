@@ -7,11 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from core.comparison import Comparison, Measurements, Progress, as_data, compare, groups_of, held_out_key
 from core.config import Preset
-from core.errors import InputError, LabError
-from core.metrics.lengths import PER_LENGTH
-from core.runs import Runs
+from core.evaluation.by_length import PER_LENGTH
+from core.reports.comparison import Comparison, Measurements, Progress, as_data, compare, groups_of, held_out_key
+from core.server import Runs
+from core.storage.errors import InputError, LabError
 from ui.cancelling import Cancelling
 from ui.components import notice, run_comparison, run_picker
 from ui.preset_form import CPU, QUIET
@@ -78,7 +78,7 @@ def ticks_of(runs: Runs, asked: dict[str, str]) -> dict[str, Any]:
 def events_of(
     runs: Runs, names: list[str], measurements: Measurements | None = None
 ) -> Iterator[Progress | Comparison]:
-    """Compare runs on as many inputs as a page can; see ``core.comparison.compare``."""
+    """Compare runs on as many inputs as a page can; see ``core.reports.comparison.compare``."""
     if not 2 <= len(names) <= MOST_RUNS:
         raise InputError(f"pick from 2 to {MOST_RUNS} runs of one task to compare here; these are {len(names)}")
     yield from compare(runs, names, sequences=SEQUENCES, per_length=PER_LENGTH, measurements=measurements)

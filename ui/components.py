@@ -15,7 +15,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.errors import LabError
+from core.storage.errors import LabError
 from ui.guarded_page import fault_in_words
 
 ASSETS = Path(__file__).parent / "assets"
@@ -142,10 +142,12 @@ def comparison(*, value: dict[str, Any] | None = None, elem_id: str = "compariso
 def heads(*, value: dict[str, Any] | None = None, elem_id: str = "heads") -> gr.HTML:
     """What a model gets right without each head, as a grid of buttons; see `ui/heads_panel.py` for the value.
 
-    Set apart from the value: `edits`, what is done to heads now, and `measuring`, whether cells are still to come.
+    Set apart from the value: `interventions`, what is done to heads now, and `measuring`, whether cells are still to come.
     Event: `.toggle(fn)` with `evt.name`, such as `cross.2.1` or `cross.2`.
     """
-    return _component("heads", ["heads.js"], {}, value, elem_id, edits={"out": [], "forced": {}}, measuring=False)
+    return _component(
+        "heads", ["heads.js"], {}, value, elem_id, interventions={"out": [], "forced": {}}, measuring=False
+    )
 
 
 def data_preview(*, elem_id: str = "own-preview") -> gr.HTML:

@@ -8,10 +8,10 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.errors import InputError, LabError
-from core.pair_files import Brought, Desk, Intake, facts_of, histogram
-from core.runs.visitors import VisitorRuns
-from core.tasks.tokens import KINDS
+from core.server.access import VisitorRuns
+from core.storage.errors import InputError, LabError
+from core.tasks.ingest import Brought, Desk, Intake, facts_of, histogram
+from core.text.tokenizers import KINDS
 from ui.components import data_preview
 from ui.preset_form import CPU, QUIET, Draft, Form
 

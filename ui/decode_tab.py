@@ -6,15 +6,15 @@ from typing import Any
 
 import gradio as gr
 
-from core.decoding import GREEDY
-from core.errors import LabError
-from core.inspection import inspect
-from core.runs import Runs
-from core.runs.visitors import without_secret
+from core.generation import GREEDY
+from core.interpret.inspection import inspect
+from core.server import Runs
+from core.server.access import without_secret
+from core.storage.errors import LabError
 from core.tasks import build_task
 from ui import strategy_form
 from ui.components import answer, beam_tree, comparison, glance, notice
-from ui.head_edits import ALL_HEADS, AskedEdits
+from ui.interventions import ALL_HEADS, RequestedInterventions
 from ui.strategy_form import StrategyForm
 from ui.views import Seen, answer_value, comparison_value, tree_value, viewer_value
 
@@ -80,7 +80,7 @@ def decode(
     kind: str = "greedy",
     prefix: str = "",
     *values: Any,
-    asked: AskedEdits = ALL_HEADS,
+    asked: RequestedInterventions = ALL_HEADS,
 ) -> tuple[Seen | None, list[Any]]:
     """Let the current run answer an input.
 
@@ -95,21 +95,23 @@ def decode(
         return None, [{"text": "No run yet: train one first."}, *NOTHING]
     try:
         strategy = strategy_form.strategy_in(kind, values or _defaults())
-        published = runs.published(run)
+        loaded = runs.loaded(run)
         text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
-        look = partial(inspect, published.model, published.task, text, strategy=strategy, prefix=prefix)
-        inspection = look(edits=asked.on(published))
-        seen = Seen(run, published.step, inspection, asked, look() if asked else None)
+        look = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
+        inspection = look(interventions=asked.on(loaded))
+        seen = Seen(run, loaded.step, inspection, asked, look() if asked else None)
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, *NOTHING]
-    which = f"answered by {without_secret(run)}, {published.kind} weights: after {published.step} steps"
+    which = f"answered by {without_secret(run)}, {loaded.kind} weights: after {loaded.step} steps"
     which += f", {asked}" if asked else ""
     block = seen.source_block
     heads = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
     return seen, [{"text": which}, answer_value(seen), tree_value(seen), heads, None]
 
 
-def compare(runs: Runs, run: str | None, asked: AskedEdits, text: str, prefix: str, *values: Any) -> tuple[Any, Any]:
+def compare(
+    runs: Runs, run: str | None, asked: RequestedInterventions, text: str, prefix: str, *values: Any
+) -> tuple[Any, Any]:
     """Let the current run answer an input by every kind of strategy; return what is wrong, and what to show.
 
     Args:
@@ -119,13 +121,13 @@ def compare(runs: Runs, run: str | None, asked: AskedEdits, text: str, prefix: s
     if run is None:
         return {"text": "No run yet: train one first."}, None
     try:
-        published = runs.published(run)
+        loaded = runs.loaded(run)
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
         text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
-        look = partial(inspect, published.model, published.task, text, prefix=prefix)
-        edits = asked.of_run(run).on(published)
-        with runs.right_of_way.answering():
-            inspections = [look(strategy=strategy, edits=edits) for strategy in strategies]
+        look = partial(inspect, loaded.model, loaded.task, text, prefix=prefix)
+        interventions = asked.of_run(run).on(loaded)
+        with runs.inference_priority.answering():
+            inspections = [look(strategy=strategy, interventions=interventions) for strategy in strategies]
     except LabError as error:
         return {"text": str(error), "problem": True}, None
     return gr.skip(), comparison_value(inspections, asked.of_run(run))

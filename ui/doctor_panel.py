@@ -9,14 +9,14 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.config.bug_names import BUG_FACTS
-from core.doctor import Examination, examine_state
-from core.errors import InputError, LabError
+from core.config.bugs import BUG_FACTS
 from core.models import parameters_of
-from core.run_folder import ACTIVE
-from core.runs.visitors import VisitorRuns
+from core.runs import ACTIVE
+from core.runs.load import training_state_of
+from core.server.access import VisitorRuns
+from core.storage.errors import InputError, LabError
 from core.tasks import build_task
-from core.training import new_state
+from core.teaching.doctor import Examination, examine_state
 from ui.components import doctor
 
 MAX_PARAMETERS = 10_000_000  # a larger model takes longer than a page waits
@@ -73,14 +73,11 @@ class Doctor:
         if parameters_of(preset.model, build_task(preset.task)) > MAX_PARAMETERS:
             raise InputError(f"{run} is too large to be examined here; python -m core doctor --run {run} takes longer")
         with self._lock:
-            published, latest = self.runs.published(run), self._latest.get(run)
-            weights = (published.kind, published.step)
+            loaded, latest = self.runs.loaded(run), self._latest.get(run)
+            weights = (loaded.kind, loaded.step)
             if latest and (latest.of == weights or (is_training and latest.is_recent)):
                 return latest.found
-            state = new_state(preset)
-            state.model.load_state_dict(published.model.state_dict())
-            state.step = published.step
-            found = examine_state(run, state, self.runs.history(run))
+            found = examine_state(run, training_state_of(loaded), self.runs.history(run))
             self._latest[run] = _Latest(weights, found, began, time.monotonic())
             while len(self._latest) > KEPT:
                 self._latest.popitem(last=False)

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from core.errors import LabError
-from core.exchange.exports import export_run
-from core.exchange.packages import export_package
-from core.run_folder import RunError
-from core.runs.visitors import VisitorRuns
+from core.runs import RunError
+from core.runs.export import export_run
+from core.runs.package import export_package
+from core.server.access import VisitorRuns
+from core.storage.errors import LabError
 
 PATH = "download"
 _AT_ONCE = threading.BoundedSemaphore(2)  # each holds a whole model

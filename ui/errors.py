@@ -7,7 +7,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.errors import LabError
+from core.storage.errors import LabError
 
 
 def in_words(error: LabError | str) -> str:

@@ -7,11 +7,11 @@ from typing import Any
 
 import gradio as gr
 
-from core.errors import LabError
-from core.report import Gallery, find_failures, gallery_as_data
-from core.report.gallery import Source
-from core.report.numerals import count, percent
-from core.runs import Runs
+from core.reports.report import Gallery, find_failures, gallery_as_data
+from core.reports.report.gallery import Source
+from core.reports.report.numerals import count, percent
+from core.server import Runs
+from core.storage.errors import LabError
 from ui.cancelling import Cancelling
 from ui.components import failure_gallery, notice
 from ui.preset_form import CPU, QUIET
@@ -68,15 +68,15 @@ class Finder:
             return
         ticket, told, inputs = self.cancelling.ticket(), 0.0, INPUTS.get(choice, INPUTS[next(iter(INPUTS))])
         try:
-            published = self.runs.published(run)
-            for event in find_failures(published, source=inputs.source, sequences=inputs.sequences):
+            loaded = self.runs.loaded(run)
+            for event in find_failures(loaded, source=inputs.source, sequences=inputs.sequences):
                 if self.cancelling.is_cancelled(ticket):
                     yield _done({"text": "Cancelled."}, None)
                     return
                 if isinstance(event, Gallery):
                     said = {
                         "run": run,
-                        "summary": _summary(event, run, published.step, inputs),
+                        "summary": _summary(event, run, loaded.step, inputs),
                         "advice": _advice(event),
                     }
                     yield _done({"text": ""}, gallery_as_data(event) | said)

@@ -6,8 +6,8 @@ from typing import Any
 import gradio as gr
 from gradio.block_function import BlockFunction
 
-from core.errors import LabError
-from core.faults import cause_and_cure, is_of_machine
+from core.storage.error_messages import explain_error, is_machine_fault
+from core.storage.errors import LabError
 from ui.errors import in_words
 from ui.visitors import SESSIONS, visitor_of
 
@@ -50,4 +50,4 @@ class GuardedPage(gr.Blocks):
 
 def fault_in_words(error: Exception) -> str:
     """Say what happened, if it was the machine's doing; else that it is a fault, without what only the log may tell."""
-    return f"This did not work: {cause_and_cure(error)}." if is_of_machine(error) else FAULT
+    return f"This did not work: {explain_error(error)}." if is_machine_fault(error) else FAULT

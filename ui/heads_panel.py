@@ -8,12 +8,12 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
-from core.errors import LabError
 from core.models.heads import Ablation, Head
-from core.runs import Runs
+from core.server import Runs
+from core.storage.errors import LabError
 from ui.components import heads, notice
-from ui.head_edits import AskedEdits, heads_in
-from ui.head_worths import Measuring, remembered
+from ui.head_importance import Measuring, remembered
+from ui.interventions import RequestedInterventions, heads_in
 from ui.preset_form import CPU, QUIET
 from ui.views import Seen, edited_value
 
@@ -125,7 +125,7 @@ def _build_force(runs: Runs, run: gr.State, asked: gr.State, message: gr.HTML) -
     return [head, controls, missing], applied
 
 
-def run_shown(runs: Runs, run: str | None, asked: AskedEdits) -> list[Any]:
+def run_shown(runs: Runs, run: str | None, asked: RequestedInterventions) -> list[Any]:
     """Return what the panel shows of the current run: what was measured of it, and which heads can be forced."""
     _, start, cancel = _state(measuring=False)
     if run is None:
@@ -142,15 +142,15 @@ def run_shown(runs: Runs, run: str | None, asked: AskedEdits) -> list[Any]:
     ]
 
 
-def decode_shown(seen: Seen | None, asked: AskedEdits, problem: str = "") -> list[Any]:
+def decode_shown(seen: Seen | None, asked: RequestedInterventions, problem: str = "") -> list[Any]:
     """Return what a decode changes: what was wrong with what is done to heads, the pressed cells, and both lines."""
     line = edited_value(seen)
-    edits = {"out": list(asked.without), "forced": dict(each.split("=") for each in asked.force)}
-    return [_problem(problem) if problem else gr.skip(), gr.update(edits=edits), line, line]
+    interventions = {"out": list(asked.without), "forced": dict(each.split("=") for each in asked.force)}
+    return [_problem(problem) if problem else gr.skip(), gr.update(interventions=interventions), line, line]
 
 
-def checked(runs: Runs, run: str | None, asked: AskedEdits) -> tuple[AskedEdits, str]:
-    """Return what of the asked edits can be done to the current run, and what is wrong with them, or ""."""
+def checked(runs: Runs, run: str | None, asked: RequestedInterventions) -> tuple[RequestedInterventions, str]:
+    """Return what of the asked interventions can be done to the current run, and what is wrong with them, or ""."""
     asked = asked.of_run(run)
     if not asked or run is None:
         return asked, ""
@@ -160,28 +160,28 @@ def checked(runs: Runs, run: str | None, asked: AskedEdits) -> tuple[AskedEdits,
         return asked.restored(), f"All heads are as they were: {error}"
 
 
-def with_ablation(runs: Runs, run: str | None, asked: AskedEdits, ablation: Ablation) -> list[Any]:
+def with_ablation(runs: Runs, run: str | None, asked: RequestedInterventions, ablation: Ablation) -> list[Any]:
     """Put something else in place of knocked-out heads' outputs, and show what was measured so."""
     value = remembered(runs, run, ablation) if run else None
     _, start, cancel = _state(measuring=False)
     return [replace(asked.of_run(run), ablation=ablation), gr.update(value=value, measuring=False), start, cancel]
 
 
-def toggle(runs: Runs, run: str | None, asked: AskedEdits, name: str) -> tuple[Any, dict[str, Any]]:
-    """Knock out a head or a layer, or put it back; return the edits, and what is wrong."""
+def toggle(runs: Runs, run: str | None, asked: RequestedInterventions, name: str) -> tuple[Any, dict[str, Any]]:
+    """Knock out a head or a layer, or put it back; return the interventions, and what is wrong."""
     return _changed(runs, run, lambda heads: asked.of_run(run).toggled(name, heads))
 
 
 def force(
-    runs: Runs, run: str | None, asked: AskedEdits, head: str | None, pattern: str, position: float | None
+    runs: Runs, run: str | None, asked: RequestedInterventions, head: str | None, pattern: str, position: float | None
 ) -> tuple[Any, dict[str, Any]]:
-    """Make a head look where a pattern says, or as it learned to; return the edits, and what is wrong."""
+    """Make a head look where a pattern says, or as it learned to; return the interventions, and what is wrong."""
     at = "" if position is None else f"{position:g}"
     said = {AS_LEARNED: None, "position": f"position {at}"}.get(pattern, pattern)
     return _changed(runs, run, lambda heads: asked.of_run(run).forced(head or "", said, heads))
 
 
-def measure(runs: Runs, run: str | None, asked: AskedEdits) -> Iterator[tuple[Any, Any]]:
+def measure(runs: Runs, run: str | None, asked: RequestedInterventions) -> Iterator[tuple[Any, Any]]:
     """Measure a run without each head and each layer, showing each as it comes; or tell why not."""
     if run is None:
         yield gr.skip(), NO_RUN
@@ -199,14 +199,16 @@ def _state(*, measuring: bool) -> list[dict[str, Any]]:
 
 
 def _toggle(runs: Runs) -> Callable:
-    def toggle_cell(run: str | None, asked: AskedEdits, event: gr.EventData) -> Any:  # what Gradio hands an event to
+    def toggle_cell(
+        run: str | None, asked: RequestedInterventions, event: gr.EventData
+    ) -> Any:  # what Gradio hands an event to
         return toggle(runs, run, asked, str(event.name))
 
     return toggle_cell
 
 
 def _changed(
-    runs: Runs, run: str | None, change: Callable[[tuple[Head, ...]], AskedEdits]
+    runs: Runs, run: str | None, change: Callable[[tuple[Head, ...]], RequestedInterventions]
 ) -> tuple[Any, dict[str, Any]]:
     if run is None:
         return gr.skip(), NO_RUN

@@ -7,10 +7,10 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.config.bug_names import BUG_FACTS
-from core.errors import InputError, LabError
-from core.lessons import SECTIONS, Lesson, lesson_names, load_lesson
-from core.runs.visitors import VisitorRuns, without_secret
+from core.config.bugs import BUG_FACTS
+from core.server.access import VisitorRuns, without_secret
+from core.storage.errors import InputError, LabError
+from core.teaching.lessons import SECTIONS, Lesson, lesson_names, load_lesson
 from ui.blocks import BLOCK_NAMES
 from ui.components import lesson_view, notice
 from ui.preset_form import QUIET

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.errors import LabError
-from core.probes import PackedMaps, ProbeAnswer, Snapshot
-from core.runs import Runs
-from core.runs.visitors import without_secret
-from core.vocab import BOS, EOS
+from core.interpret.snapshots import PackedMaps, ProbeAnswer, Snapshot
+from core.server import Runs
+from core.server.access import without_secret
+from core.storage.errors import LabError
+from core.text.vocab import BOS, EOS
 from ui.blocks import Block, described, source_block
 from ui.views import Seen, progress_since, true_cells_of
 
@@ -78,7 +78,7 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1) -> dict[str,
             {
                 "source": [BOS, *each.symbols, EOS],
                 "expected": [*each.expected, EOS] if each.expected else None,
-                "marked": each.true_cells,
+                "marked": each.gold_cells,
             }
             for each in (last.inputs if last else ())
         ],

@@ -6,9 +6,9 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.flow import Shape, Stage, flow_of
+from core.interpret.shape_trace import Shape, Stage, trace_shapes
 from core.models import parameters_of
-from core.runs.visitors import VisitorRuns
+from core.server.access import VisitorRuns
 from core.tasks import build_task
 from ui.components import model_diagram
 
@@ -42,7 +42,7 @@ def model_shown(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
 @lru_cache(64)
 def diagram_of(preset: Preset) -> dict[str, Any]:
     """Return a preset's model for the component: what reads the source, and what writes the answer, part by part."""
-    stages = _last_uses(flow_of(preset))
+    stages = _last_uses(trace_shapes(preset))
     outer = [stage for stage in stages if _is_outer(stage)]
     columns = [
         {"title": title, "parts": [_part(stage, stages) for stage in outer if stage.name.startswith(_LEFT) is left]}

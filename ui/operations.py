@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core import __version__
-from core.runs import Runs
+from core.server import Runs
 from ui.kept_page import KeptPage
 from ui.request_limits import RequestLimits
 from ui.visitors import Presence, Visitors

@@ -6,16 +6,16 @@ from urllib.parse import urlencode
 
 import gradio as gr
 
-from core.decoding import GREEDY
-from core.run_folder import ACTIVE
-from core.runs.visitors import VisitorRuns
+from core.generation import GREEDY
+from core.runs import ACTIVE
+from core.server.access import VisitorRuns
 from ui import (
     api,
     attention_tab,
     compare_tab,
     decode_tab,
-    head_edits,
     heads_panel,
+    interventions,
     lessons_tab,
     report_tab,
     run_menu,
@@ -26,7 +26,7 @@ from ui.attention_tab import attention_of
 from ui.components import comparison, run_bar
 from ui.errors import shown
 from ui.guarded_page import GuardedPage
-from ui.head_edits import ALL_HEADS, AskedEdits
+from ui.interventions import ALL_HEADS, RequestedInterventions
 from ui.preset_form import QUIET
 from ui.scripts import script
 from ui.views import Seen, can_open
@@ -47,7 +47,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
     """Build the whole page over some runs."""
     with GuardedPage(title="Attention Lab", analytics_enabled=False, delete_cache=(60, 600)) as page:
         api.expose(runs)  # first, so that the page's own events do not take its names
-        run, seen, edits = gr.State(None), gr.State(None), gr.State(ALL_HEADS)
+        run, seen, interventions = gr.State(None), gr.State(None), gr.State(ALL_HEADS)
         with gr.Row(elem_id="header"):
             gr.Markdown("# Attention Lab\nTrain a small model, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
@@ -62,7 +62,9 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
             with gr.Tab("Attention", id="attention"):
                 edited = comparison(elem_id="attention-edited")
                 attention = attention_tab.build(runs)
-                heads = heads_panel.build(runs, run, edits, [decode.edited, edited], ends=[run.change, bar.status])
+                heads = heads_panel.build(
+                    runs, run, interventions, [decode.edited, edited], ends=[run.change, bar.status]
+                )
             with gr.Tab("Report", id="report"):
                 report = report_tab.build(runs, run)
             with gr.Tab("Compare", id="compare"):
@@ -75,15 +77,15 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         theme.click(None, None, None, js=script("switch_theme"), api_visibility="private")
         address.change(None, address, address, js=script("keep_address"), api_visibility="private")
 
-        view = [run, decode.text, edits, *decode.strategy.all]
-        decoded = [seen, *decode.results, edits, *heads.of_decode, *attention.all, address]
+        view = [run, decode.text, interventions, *decode.strategy.all]
+        decoded = [seen, *decode.results, interventions, *heads.of_decode, *attention.all, address]
         answer = partial(_answer, runs)
         chosen = [each.input for each in (decode.strategy.kind, *decode.strategy.controls)]
         asked = [decode.button.click, decode.text.submit, decode.strategy.prefix.submit, *chosen]
         gr.on(asked, answer, view, decoded, concurrency_limit=4, trigger_mode="always_last", **QUIET)
         decode.side_by_side.click(
             partial(decode_tab.compare, runs),
-            [run, edits, decode.text, decode.strategy.prefix, *decode.strategy.controls],
+            [run, interventions, decode.text, decode.strategy.prefix, *decode.strategy.controls],
             [decode.message, decode.comparison],
             concurrency_limit=4,
             **QUIET,
@@ -95,7 +97,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
             change.then(answer, view, decoded, concurrency_limit=4, **QUIET)
         run.change(
             shown(partial(_follow, runs)),
-            [run, edits],
+            [run, interventions],
             [bar, decode.examples, menu, *train.of_run, *report.of_run, *heads.of_run],
             concurrency_limit=None,
             **QUIET,
@@ -104,7 +106,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         menu.gone(partial(_run_to_open, runs), None, run, **QUIET)
         bar.status(
             partial(_shown_of_run, runs),
-            [run, edits],
+            [run, interventions],
             [menu, *train.of_run, *report.of_run, *heads.of_run],
             **QUIET,
         ).then(answer, view, decoded, **QUIET)
@@ -123,7 +125,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opens = [run, tabs, decode.text, edits, *decode.strategy.all, compare]
+        opens = [run, tabs, decode.text, interventions, *decode.strategy.all, compare]
         opened = page.load(open_page, None, opens, **QUIET)
         train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
         for each in ("keep_tab", "radio_keys"):
@@ -141,7 +143,7 @@ def _open(runs: VisitorRuns, asked: dict[str, str]) -> list[Any]:
         run,
         gr.Tabs(selected=asked["tab"] if asked.get("tab") in TABS else "train" if live or run is None else "decode"),
         text,
-        head_edits.from_query(asked, run),
+        interventions.from_query(asked, run),
         strategy.kind,
         asked.get("prefix", "")[:MAX_INPUT],
         *strategy_form.controls_for(strategy),
@@ -166,13 +168,13 @@ def _picked(event: gr.EventData) -> str:
     return str(event.run)
 
 
-def _follow(runs: VisitorRuns, run: str | None, asked: AskedEdits) -> list[Any]:
+def _follow(runs: VisitorRuns, run: str | None, asked: RequestedInterventions) -> list[Any]:
     """Show another run everywhere: in the bar, the examples, the Train, the Report and the Attention tab."""
     examples = gr.Dataset(samples=decode_tab.examples_of(runs, run))
     return [{"current": run}, examples, *_shown_of_run(runs, run, asked)]
 
 
-def _shown_of_run(runs: VisitorRuns, run: str | None, asked: AskedEdits) -> list[Any]:
+def _shown_of_run(runs: VisitorRuns, run: str | None, asked: RequestedInterventions) -> list[Any]:
     return [
         run_menu.shown(runs, run),
         *train_tab.run_shown(runs, run),
@@ -181,14 +183,16 @@ def _shown_of_run(runs: VisitorRuns, run: str | None, asked: AskedEdits) -> list
     ]
 
 
-def _answer(runs: VisitorRuns, run: str | None, text: str, asked: AskedEdits = ALL_HEADS, *chosen: Any) -> list[Any]:
+def _answer(
+    runs: VisitorRuns, run: str | None, text: str, asked: RequestedInterventions = ALL_HEADS, *chosen: Any
+) -> list[Any]:
     """Decode the current input with the current run, and show it in both tabs.
 
     Args:
         asked: what is done to heads; dropped if it is of another run or cannot be done.
         chosen: what the controls of the strategy hold: kind, prefix, settings.
     """
-    with runs.right_of_way.answering():
+    with runs.inference_priority.answering():
         done, problem = heads_panel.checked(runs, run, asked)
         seen, results = decode_tab.decode(runs, run, text or "", *chosen, asked=done)
         kept = gr.skip() if done == asked else done
@@ -196,7 +200,7 @@ def _answer(runs: VisitorRuns, run: str | None, text: str, asked: AskedEdits = A
         return [seen, *results, kept, *shown, _address(run, text, done, *chosen)]
 
 
-def _address(run: str | None, text: str, asked: AskedEdits, *chosen: Any) -> str:
+def _address(run: str | None, text: str, asked: RequestedInterventions, *chosen: Any) -> str:
     """Return the query that opens this decode again; the Attention tab adds what of it is looked at."""
     view = {"run": run, "input": text} | asked.of_run(run).as_query()
     if chosen:

@@ -11,12 +11,12 @@ from gradio.components import Component
 from gradio.events import Dependency
 
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
-from core.errors import LabError
-from core.estimate import seconds_to_train
 from core.models import parameters_of
-from core.runs.limits import Limits
-from core.runs.visitors import VisitorRuns
+from core.server.access import VisitorRuns
+from core.server.limits import Limits
+from core.storage.errors import LabError
 from core.tasks import build_task
+from core.training.estimate import seconds_to_train
 from ui.components import notice
 from ui.errors import shown
 from ui.scripts import script

@@ -12,10 +12,10 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.errors import LabError
-from core.report import FIGURES_FILE, PAGE_FILE, REPORT_FILES, write_report
-from core.run_folder import ACTIVE, RunFolder
-from core.runs import Runs
+from core.reports.report import FIGURES_FILE, PAGE_FILE, REPORT_FILES, write_report
+from core.runs import ACTIVE, RunFolder
+from core.server import Runs
+from core.storage.errors import LabError
 from ui import failures_section
 from ui.components import notice, report_view
 from ui.preset_form import CPU, QUIET

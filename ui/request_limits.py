@@ -8,7 +8,7 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from core.runs.limits import MEGABYTE, Limits
+from core.server.limits import MEGABYTE, Limits
 from ui.visitors import visitor_of
 
 MAX_JSON_BYTES = 2 * MEGABYTE

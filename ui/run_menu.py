@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.run_folder import ACTIVE
-from core.runs.visitors import VisitorRuns, without_secret
+from core.runs import ACTIVE
+from core.server.access import VisitorRuns, without_secret
 from ui.components import ServerFunction, run_menu
 from ui.downloads import PATH
 from ui.views import run_list

@@ -8,8 +8,8 @@ import gradio as gr
 from gradio.components import Component
 
 from core.config import ConfigError
-from core.decoding import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy
-from core.files import bounded_yaml
+from core.generation import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy
+from core.storage import bounded_yaml
 from ui.settings_form import Setting, control, hint_of_field, typed
 
 KINDS: dict[str, type[Strategy]] = {"greedy": Greedy, "beam": Beam, "sample": Sample}

@@ -9,8 +9,8 @@ import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, load_preset, preset_names
-from core.errors import LabError
-from core.runs.visitors import VisitorRuns
+from core.server.access import VisitorRuns
+from core.storage.errors import LabError
 from ui import data_panel, doctor_panel, model_panel, preset_form
 from ui.components import charts, notice
 from ui.errors import shown

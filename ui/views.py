@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from core.analysis import HeadScore, true_cells
 from core.config import ConfigError, Preset, load_preset
-from core.decoding import Strategy
-from core.inspection import Inspection
-from core.run_folder import RunError
-from core.runs import Progress, Runs
-from core.runs.visitors import without_secret
+from core.generation import Strategy
+from core.interpret import HeadScore, gold_cells
+from core.interpret.inspection import Inspection
+from core.runs import RunError
+from core.server import Progress, Runs
+from core.server.access import without_secret
 from ui.blocks import BLOCK_NAMES, Block, columns_of, how_to_read, source_block
-from ui.head_edits import ALL_HEADS, AskedEdits
+from ui.interventions import ALL_HEADS, RequestedInterventions
 
 LISTED_RUNS = 50
 
@@ -32,7 +32,7 @@ class Seen:
     run: str
     step: int
     inspection: Inspection
-    asked: AskedEdits = ALL_HEADS
+    asked: RequestedInterventions = ALL_HEADS
     intact: Inspection | None = None
 
     def layers(self, block: Block) -> int:
@@ -169,11 +169,11 @@ def tree_value(seen: Seen) -> dict[str, Any] | None:
     return {"nodes": nodes} if nodes else None
 
 
-def comparison_value(inspections: Sequence[Inspection], asked: AskedEdits = ALL_HEADS) -> dict[str, Any]:
+def comparison_value(inspections: Sequence[Inspection], asked: RequestedInterventions = ALL_HEADS) -> dict[str, Any]:
     """Return decodes of one input by several strategies for the comparison component."""
-    edits = f", {asked}" if asked else ""
+    interventions = f", {asked}" if asked else ""
     return {
-        "heading": f"Side by side: {' '.join(inspections[0].symbols)}{edits}",
+        "heading": f"Side by side: {' '.join(inspections[0].symbols)}{interventions}",
         "note": "Marked: where an answer first differs from the first one. Log P is the log-probability of the whole "
         "answer in the model's own distribution, in nats, whatever wrote it.",
         "rows": [_row(_in_words(each.strategy), each) | {"log_prob": each.log_prob} for each in inspections],
@@ -214,7 +214,7 @@ def viewer_value(seen: Seen, block: Block, layer: int) -> dict[str, Any]:
 
 def true_cells_of(inspection: Inspection) -> list[list[int]]:
     """Return the [step, source column] cells of a decode's map where the symbols of its answer come from."""
-    return [list(cell) for cell in true_cells(inspection.sources, steps=len(inspection.steps))]
+    return [list(cell) for cell in gold_cells(inspection.sources, steps=len(inspection.steps))]
 
 
 def _in_words(strategy: Strategy) -> str:

@@ -12,8 +12,8 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from core.runs.ownership import owner_of
-from core.runs.visitors import Visitor
+from core.server.access import Visitor
+from core.server.ownership import owner_of
 
 COOKIE = "attention-lab-visitor"
 TOKEN_BYTES = 32

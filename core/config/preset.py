@@ -11,11 +11,11 @@ from typing import Annotated, Any, get_args
 import yaml
 from pydantic import Field, ValidationError, model_validator
 
-from core.config.bug_names import BUG_FACTS, BugName
+from core.config.bugs import BUG_FACTS, BugName
 from core.config.sections import ModelConfig, Section, TrainingConfig
-from core.config.task_sections import TaskConfig
-from core.errors import LabError
-from core.files import bounded_yaml, kept_pairs
+from core.config.tasks import TaskConfig
+from core.storage import bounded_yaml, kept_pairs
+from core.storage.errors import LabError
 
 PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
@@ -64,9 +64,9 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _one_table_serves_one_vocabulary(self) -> "Preset":
-        if getattr(self.model, "tied", None) == "all" and not self.task.one_vocabulary:
+        if getattr(self.model, "tie_embeddings", None) == "all" and not self.task.one_vocabulary:
             raise ValueError(
-                f"model.tied='all' must be 'none' or 'output' with task.family={self.task.family!r}, "
+                f"model.tie_embeddings='all' must be 'none' or 'output' with task.family={self.task.family!r}, "
                 "whose source and target have a vocabulary each"
             )
         return self

@@ -35,13 +35,13 @@ class BlocksConfig(Section):
         Literal["post", "pre"], Field(description="layer norm behind each sublayer, as in the paper, or before it")
     ] = "post"
     positions: Annotated[
-        Literal["sinusoidal", "learned", "none", "alibi", "rotary-values"],
+        Literal["sinusoidal", "learned", "none", "alibi", "vo-rope"],
         Field(description="how places are told apart; the last two, by distance, serve beyond the lengths trained on"),
     ] = "sinusoidal"
     activation: Annotated[
         Literal["relu", "gelu"], Field(description="between the two maps of the feed-forward network")
     ] = "relu"
-    tied: Annotated[
+    tie_embeddings: Annotated[
         Literal["none", "output", "all"],
         Field(description="what shares its weights: nothing, output and target embedding, or source embedding too"),
     ] = "none"
@@ -58,10 +58,10 @@ class BlocksConfig(Section):
             raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
-        if self.positions == "rotary-values" and self.d_k % 2:
+        if self.positions == "vo-rope" and self.d_k % 2:
             raise ValueError(
                 f"model.d_model={self.d_model} / model.num_heads={self.num_heads} must be even with "
-                "model.positions='rotary-values', which turns pairs of numbers"
+                "model.positions='vo-rope', which turns pairs of numbers"
             )
         return self
 
@@ -77,16 +77,16 @@ class TransformerConfig(BlocksConfig):
     family: Literal["transformer"] = "transformer"
     num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
     num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
-    stretch: Annotated[
-        float, Field(ge=1, le=100, description="rotary-values: in training, places lie up to this far apart")
+    position_stretch: Annotated[
+        float, Field(ge=1, le=100, description="vo-rope: in training, places lie up to this far apart")
     ] = 1.0
 
     @model_validator(mode="after")
     def _places_can_be_stretched(self) -> "TransformerConfig":
-        if self.stretch > 1 and self.positions != "rotary-values":
+        if self.position_stretch > 1 and self.positions != "vo-rope":
             raise ValueError(
-                f"model.stretch={self.stretch} must be 1 with model.positions={self.positions!r}, which ignores it; "
-                "'rotary-values' does not"
+                f"model.position_stretch={self.position_stretch} must be 1 with model.positions={self.positions!r}, which ignores it; "
+                "'vo-rope' does not"
             )
         return self
 
@@ -98,7 +98,7 @@ class DecoderOnlyConfig(BlocksConfig):
     num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
 
 
-class RecurrentConfig(Section):
+class GRUConfig(Section):
     """The GRU encoder-decoder with additive attention of Bahdanau et al. 2015."""
 
     family: Literal["gru"] = "gru"
@@ -110,7 +110,7 @@ class RecurrentConfig(Section):
     mask_padding: Annotated[bool, Field(description="keep the encoder from running over PAD")] = True
 
 
-ModelConfig = TransformerConfig | DecoderOnlyConfig | RecurrentConfig
+ModelConfig = TransformerConfig | DecoderOnlyConfig | GRUConfig
 
 
 class TrainingConfig(Section):
@@ -118,7 +118,7 @@ class TrainingConfig(Section):
 
     steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimiser updates")] = 1000
     batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences in a batch")] = 64
-    accumulate: Annotated[
+    gradient_accumulation_steps: Annotated[
         int, Field(ge=1, le=256, description="batches an update, as if they were one large one, in less memory")
     ] = 1
     training_sequences: Annotated[
@@ -135,7 +135,7 @@ class TrainingConfig(Section):
         float, Field(ge=0, le=1, description="adamw: share of every matrix taken off at each update, × learning rate")
     ] = 0.0
     learning_rate: Annotated[float, Field(gt=0, le=1, description="highest learning rate")] = 0.003
-    matrix_learning_rate: Annotated[
+    muon_learning_rate: Annotated[
         float, Field(ge=0, le=1, description="muon: the same for the layers' matrices; all else has learning_rate")
     ] = 0.0
     schedule: Annotated[
@@ -149,7 +149,7 @@ class TrainingConfig(Section):
     label_smoothing: Annotated[
         float, Field(ge=0, le=0.99, description="share of each target spread over all tokens, in training only")
     ] = 0.0
-    teacher_forcing: Annotated[
+    teacher_forcing_ratio: Annotated[
         float, Field(ge=0, le=1, description="share of decoder inputs that are true; the rest the model's own choices")
     ] = 1.0
     teacher_forcing_schedule: Annotated[
@@ -167,7 +167,7 @@ class TrainingConfig(Section):
     @property
     def sequences_per_step(self) -> int:
         """Sequences that one update learns from."""
-        return self.batch_size * self.accumulate
+        return self.batch_size * self.gradient_accumulation_steps
 
     @model_validator(mode="after")
     def _warmup_fits(self) -> "TrainingConfig":
@@ -197,13 +197,13 @@ class TrainingConfig(Section):
 
     @model_validator(mode="after")
     def _matrices_have_an_optimizer(self) -> "TrainingConfig":
-        if self.optimizer == "muon" and not self.matrix_learning_rate:
+        if self.optimizer == "muon" and not self.muon_learning_rate:
             raise ValueError(
-                "training.matrix_learning_rate=0.0 must be above 0 with training.optimizer='muon', such as 0.02"
+                "training.muon_learning_rate=0.0 must be above 0 with training.optimizer='muon', such as 0.02"
             )
-        if self.matrix_learning_rate and self.optimizer != "muon":
+        if self.muon_learning_rate and self.optimizer != "muon":
             raise ValueError(
-                f"training.matrix_learning_rate={self.matrix_learning_rate} must be 0 with "
+                f"training.muon_learning_rate={self.muon_learning_rate} must be 0 with "
                 f"training.optimizer={self.optimizer!r}, which ignores it; 'muon' does not"
             )
         return self

@@ -2,11 +2,11 @@
 
 import torch
 
-from core.config.sections import DecoderOnlyConfig, ModelConfig, RecurrentConfig
+from core.config.sections import DecoderOnlyConfig, GRUConfig, ModelConfig
 from core.models.attention import AttentionMaps
 from core.models.decoder_only import DecoderOnly
+from core.models.gru import GRUSeq2Seq
 from core.models.initialisation import initialise
-from core.models.recurrent import Recurrent
 from core.models.seq2seq import Seq2Seq
 from core.models.transformer import Transformer
 from core.tasks import Task
@@ -48,8 +48,8 @@ def count_parameters(model: torch.nn.Module) -> int:
 
 def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
     sides = {"src_vocab_size": len(task.src_vocab), "tgt_vocab_size": len(task.tgt_vocab)}
-    if isinstance(config, RecurrentConfig):
-        return Recurrent(
+    if isinstance(config, GRUConfig):
+        return GRUSeq2Seq(
             **sides,
             d_embedding=config.d_embedding,
             d_hidden=config.d_hidden,
@@ -68,10 +68,10 @@ def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None
         "norm": config.norm,
         "positions": config.positions,
         "activation": config.activation,
-        "tied": config.tied,
+        "tie_embeddings": config.tie_embeddings,
         "generator": generator,
     }
     if isinstance(config, DecoderOnlyConfig):
         return DecoderOnly(**sides, **blocks, num_layers=config.num_layers)
     depths = {"num_encoder_layers": config.num_encoder_layers, "num_decoder_layers": config.num_decoder_layers}
-    return Transformer(**sides, **blocks, **depths, stretch=config.stretch)
+    return Transformer(**sides, **blocks, **depths, position_stretch=config.position_stretch)

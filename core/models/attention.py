@@ -168,7 +168,7 @@ class MultiHeadAttention(nn.Module):
         if rotation is not None:
             heads = rotation.turned_back(heads)
         if edit is not None:
-            heads = edit.knocked_out(heads)
+            heads = edit.ablated(heads)
         output = self.w_o(heads.transpose(1, 2).flatten(2))  # (B, Tq, D)
         return output, weights.detach() if need_weights else None
 
@@ -233,5 +233,5 @@ class AdditiveAttention(nn.Module):
             weights = edit.forced(weights[:, None, None], mask[:, None, None])[:, 0, 0]  # one head, one query
         context = (weights[:, None] @ value).squeeze(1)
         if edit is not None:
-            context = edit.knocked_out(context[:, None, None])[:, 0, 0]
+            context = edit.ablated(context[:, None, None])[:, 0, 0]
         return context, weights

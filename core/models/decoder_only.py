@@ -3,13 +3,13 @@
 import torch
 from torch import nn
 
-from core.models.embeddings import Output, Positions, Tied, embeddings
-from core.models.heads import NO_EDITS, HeadEdits, heads_of
+from core.models.embeddings import Output, Positions, TieEmbeddings, embeddings
+from core.models.heads import NO_INTERVENTIONS, Interventions, heads_of
 from core.models.layers import Activation, DecoderLayer, LayerCache, Norm
 from core.models.positions import Rotation, alibi_bias, alibi_slopes, rotation_speeds
-from core.models.seq2seq import Decoding, Memory, Seq2Seq
+from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.models.transformer import TransformerCache, causal_mask
-from core.vocab import PAD_ID
+from core.text.vocab import PAD_ID
 
 
 class DecoderOnly(Seq2Seq):
@@ -45,7 +45,7 @@ class DecoderOnly(Seq2Seq):
         norm: Norm = "post",
         positions: Positions = "sinusoidal",
         activation: Activation = "relu",
-        tied: Tied = "none",
+        tie_embeddings: TieEmbeddings = "none",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class DecoderOnly(Seq2Seq):
         self.src_embedding, self.tgt_embedding = embeddings(
             src_vocab_size=src_vocab_size,
             tgt_vocab_size=tgt_vocab_size,
-            tied=tied,
+            tie_embeddings=tie_embeddings,
             positions=positions,
             max_seq_len=2 * max_seq_len,  # a source and a target
             **common,
@@ -62,13 +62,15 @@ class DecoderOnly(Seq2Seq):
         layer = common | {"num_heads": num_heads, "d_ff": d_ff, "norm": norm, "activation": activation}
         self.layers = nn.ModuleList(DecoderLayer(**layer, has_encoder=False) for _ in range(num_layers))
         self.norm = nn.LayerNorm(d_model) if norm == "pre" else nn.Identity()
-        self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
+        self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tie_embeddings != "none")
         self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
-        speeds = rotation_speeds(d_model // num_heads) if positions == "rotary-values" else None
+        speeds = rotation_speeds(d_model // num_heads) if positions == "vo-rope" else None
         self.register_buffer("speeds", speeds, persistent=False)
         self.heads = heads_of("decoder", (layer.self_attention for layer in self.layers))
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+    def encode(
+        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
+    ) -> Memory:
         """Read a source as the beginning of what is to be written; see ``Seq2Seq.encode``. It keeps no maps."""
         self._check_length(src.shape[1])
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
@@ -76,10 +78,10 @@ class DecoderOnly(Seq2Seq):
         places = torch.arange(src.shape[1], device=src.device)[None]
         causal = causal_mask(src.shape[1], device=src.device)
         visible = mask if causal is None else mask & causal
-        edits = edits.checked(self.heads)
+        interventions = interventions.checked(self.heads)
         where = {"bias": self._bias(places, places), "rotation": self._rotation(places)}
-        x, layers, _ = self._read(embed(src), self._new_cache(), visible, edits, **where)
-        return Memory(x, mask, past=TransformerCache(layers), edits=edits)
+        x, layers, _ = self._read(embed(src), self._new_cache(), visible, interventions, **where)
+        return Memory(x, mask, past=TransformerCache(layers), interventions=interventions)
 
     def decode(
         self,
@@ -88,7 +90,7 @@ class DecoderOnly(Seq2Seq):
         cache: TransformerCache | None = None,
         *,
         need_weights: bool = False,
-    ) -> Decoding:
+    ) -> DecoderOutput:
         """Read the next target tokens; see ``Seq2Seq.decode``.
 
         Decoder maps are (L, B, H, T, S + past + T): the columns are those of the source and then of the target.
@@ -103,17 +105,17 @@ class DecoderOnly(Seq2Seq):
         where = {"bias": self._bias(new, torch.cat([read, written], dim=1)), "rotation": self._rotation(new)}
         x = self.tgt_embedding(tgt_in, start=starts + past)
         visible = self._visible(memory, length, past)
-        x, layers, weights = self._read(x, cache.layers, visible, memory.edits, need_weights, **where)
+        x, layers, weights = self._read(x, cache.layers, visible, memory.interventions, need_weights, **where)
         decoder_weights = torch.stack(weights) if need_weights else None
         logits = self.output(x, self.tgt_embedding)
-        return Decoding(logits, TransformerCache(layers, past + length), decoder_weights=decoder_weights)
+        return DecoderOutput(logits, TransformerCache(layers, past + length), decoder_weights=decoder_weights)
 
     def _read(
         self,
         x: torch.Tensor,
         cache: tuple[LayerCache, ...],
         mask: torch.Tensor,
-        edits: HeadEdits,
+        interventions: Interventions,
         need_weights: bool = False,
         **where: torch.Tensor | Rotation | None,
     ) -> tuple[torch.Tensor, tuple[LayerCache, ...], list[torch.Tensor | None]]:
@@ -121,7 +123,12 @@ class DecoderOnly(Seq2Seq):
         caches, weights = [], []
         for number, (layer, layer_cache) in enumerate(zip(self.layers, cache, strict=True), start=1):
             x, layer_cache, layer_weights, _ = layer(
-                x, layer_cache, tgt_mask=mask, **where, edits=edits.of_layer(number), need_weights=need_weights
+                x,
+                layer_cache,
+                tgt_mask=mask,
+                **where,
+                interventions=interventions.of_layer(number),
+                need_weights=need_weights,
             )
             caches.append(layer_cache)
             weights.append(layer_weights)

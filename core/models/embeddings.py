@@ -10,8 +10,8 @@ from torch import nn
 from core.models.dropout import Dropout
 from core.models.positions import sinusoidal_positions
 
-Positions = Literal["sinusoidal", "learned", "none", "alibi", "rotary-values"]
-Tied = Literal["none", "output", "all"]
+Positions = Literal["sinusoidal", "learned", "none", "alibi", "vo-rope"]
+TieEmbeddings = Literal["none", "output", "all"]
 
 
 class Embedding(nn.Module):
@@ -62,7 +62,7 @@ class Embedding(nn.Module):
 
 
 def embeddings(
-    *, src_vocab_size: int, tgt_vocab_size: int, tied: Tied, positions: Positions, **common: Any
+    *, src_vocab_size: int, tgt_vocab_size: int, tie_embeddings: TieEmbeddings, positions: Positions, **common: Any
 ) -> tuple[Embedding | None, Embedding]:
     """Return the source's embedding, None where it shares the target's, and the target's.
 
@@ -74,10 +74,10 @@ def embeddings(
     """
     added = positions if positions in ("sinusoidal", "learned") else "none"
     target = Embedding(vocab_size=tgt_vocab_size, positions=added, **common)
-    if tied != "all":
+    if tie_embeddings != "all":
         return Embedding(vocab_size=src_vocab_size, positions=added, **common), target
     if src_vocab_size != tgt_vocab_size:
-        raise ValueError(f"tied='all' needs one vocabulary, not {src_vocab_size} and {tgt_vocab_size} tokens")
+        raise ValueError(f"tie_embeddings='all' needs one vocabulary, not {src_vocab_size} and {tgt_vocab_size} tokens")
     return None, target
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from core.errors import InputError
+from core.storage.errors import InputError
 
 Block = Literal["encoder", "decoder", "cross"]
 Ablation = Literal["zero", "mean"]
@@ -121,7 +121,7 @@ class AttentionEdit:
             weights[:, head - 1] = (F.one_hot(columns, weights.shape[3]) * real).to(weights.dtype)
         return weights
 
-    def knocked_out(self, heads: torch.Tensor) -> torch.Tensor:
+    def ablated(self, heads: torch.Tensor) -> torch.Tensor:
         """Return the outputs of all heads, (B, H, Tq, K), with others in place of those of knocked-out heads."""
         if self.kept is not None:
             self.kept.append(heads.detach())
@@ -138,18 +138,18 @@ UNEDITED: LayerEdits = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
-class HeadEdits:
+class Interventions:
     """What is done to a model's heads while it reads and writes.
 
     Attributes:
-        knocked_out: heads whose output is replaced.
-        means: what replaces it, (K,) float a head, such as ``core.analysis.knock_out.head_means`` returns; None stands
+        ablated: heads whose output is replaced.
+        means: what replaces it, (K,) float a head, such as ``core.interpret.ablation.head_means`` returns; None stands
             for zeros.
         forced: cross-attention heads that look where a pattern says.
         kept: where the outputs of all heads are put, (B, H, T, K) a call, by block and layer; None keeps none.
     """
 
-    knocked_out: tuple[Head, ...] = ()
+    ablated: tuple[Head, ...] = ()
     means: Mapping[Head, torch.Tensor] | None = None
     forced: tuple[tuple[Head, Pattern], ...] = ()
     kept: dict[tuple[Block, int], list[torch.Tensor]] | None = field(default=None, repr=False)
@@ -159,20 +159,20 @@ class HeadEdits:
         cls,
         heads: Sequence[Head],
         *,
-        knock_out: Iterable[str] = (),
+        ablate: Iterable[str] = (),
         force: Iterable[str] = (),
         means: Mapping[Head, torch.Tensor] | None = None,
-    ) -> "HeadEdits":
+    ) -> "Interventions":
         """Read what is to be done to a model that has these heads.
 
         Args:
-            knock_out: names of heads (``cross.2.1``), of layers (``cross.2``) or of blocks (``cross``).
+            ablate: names of heads (``cross.2.1``), of layers (``cross.2``) or of blocks (``cross``).
             force: heads and their patterns, ``cross.2.1=anti-diagonal``.
 
         Raises:
             InputError: something of it cannot be done; the message says what can.
         """
-        chosen = [head for name in knock_out for head in _named(name, heads)]
+        chosen = [head for name in ablate for head in _named(name, heads)]
         forced = tuple(_read_force(text) for text in force)
         return cls(tuple(dict.fromkeys(chosen)), means, forced).checked(heads)
 
@@ -182,23 +182,23 @@ class HeadEdits:
         return "zero" if self.means is None else "mean"
 
     def __str__(self) -> str:
-        out = [f"{', '.join(map(str, self.knocked_out))} knocked out ({self.ablation})"] if self.knocked_out else []
+        out = [f"{', '.join(map(str, self.ablated))} knocked out ({self.ablation})"] if self.ablated else []
         return "; ".join(out + [f"{head} forced to {pattern}" for head, pattern in self.forced])
 
-    def checked(self, heads: Sequence[Head]) -> "HeadEdits":
+    def checked(self, heads: Sequence[Head]) -> "Interventions":
         """Return this, if it can be done to a model that has these heads.
 
         Raises:
             InputError: the model lacks a head, one is no cross-attention head but forced, or is to do two things.
         """
         forced = [head for head, _ in self.forced]
-        for head in (*self.knocked_out, *forced):
+        for head in (*self.ablated, *forced):
             if head not in heads:
                 raise InputError(f"head={head} is not in this model, which has {_in_words(heads)}")
         for number, head in enumerate(forced):
             if head.block != "cross":
                 raise InputError(f"head={head} cannot be forced; only heads of cross-attention can")
-            if head in forced[:number] or head in self.knocked_out:
+            if head in forced[:number] or head in self.ablated:
                 raise InputError(f"head={head} is to do two things; it can be knocked out, or forced to one pattern")
         return self
 
@@ -209,20 +209,24 @@ class HeadEdits:
             number: of the layer, from 1.
             past: steps made before.
         """
-        if not self.knocked_out and not self.forced and self.kept is None:
+        if not self.ablated and not self.forced and self.kept is None:
             return UNEDITED
-        edits = {block: self._of(block, number, past) for block in BLOCKS}
-        return {block: edit for block, edit in edits.items() if edit.patterns or edit.outputs or edit.kept is not None}
+        interventions = {block: self._of(block, number, past) for block in BLOCKS}
+        return {
+            block: edit
+            for block, edit in interventions.items()
+            if edit.patterns or edit.outputs or edit.kept is not None
+        }
 
     def _of(self, block: Block, layer: int, past: int) -> AttentionEdit:
         here = (block, layer)
         patterns = {head.head: pattern for head, pattern in self.forced if (head.block, head.layer) == here}
-        out = [head for head in self.knocked_out if (head.block, head.layer) == here]
+        out = [head for head in self.ablated if (head.block, head.layer) == here]
         outputs = {head.head: 0.0 if self.means is None else self.means[head] for head in out}
         return AttentionEdit(patterns, outputs, past, None if self.kept is None else self.kept.setdefault(here, []))
 
 
-NO_EDITS = HeadEdits()
+NO_INTERVENTIONS = Interventions()
 
 
 def heads_of(block: Block, attention: Iterable[nn.Module]) -> tuple[Head, ...]:
@@ -239,12 +243,12 @@ def _named(name: str, heads: Sequence[Head]) -> list[Head]:
     name = name.strip()
     if not re.fullmatch(rf"{_BLOCK}(\.{_NUMBER}){{0,2}}", name):
         raise InputError(
-            f"knock_out={name!r:.60} is not a head (cross.2.1), a layer (cross.2) or a block "
+            f"ablate={name!r:.60} is not a head (cross.2.1), a layer (cross.2) or a block "
             f"({', '.join(BLOCKS)}); layers and heads are numbered from 1"
         )
     named = [head for head in heads if f"{head}.".startswith(f"{name}.")]
     if not named:
-        raise InputError(f"knock_out={name} is not in this model, which has {_in_words(heads)}")
+        raise InputError(f"ablate={name} is not in this model, which has {_in_words(heads)}")
     return named
 
 

@@ -81,7 +81,7 @@ class EncoderLayer(Layer):
         *,
         bias: torch.Tensor | None = None,
         rotation: Rotation | None = None,
-        edits: LayerEdits = UNEDITED,
+        interventions: LayerEdits = UNEDITED,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Map source states (B, S, D) to the same shape; also the weights (B, H, S, S) if asked.
@@ -90,7 +90,7 @@ class EncoderLayer(Layer):
             mask: (B, 1, 1, S) bool, True where the source is not PAD.
             bias: float, broadcastable to (B, H, S, S), added to the attention scores.
             rotation: of the places of the states.
-            edits: what is done to this layer's heads.
+            interventions: what is done to this layer's heads.
         """
         asked = self.asked(x, self.norm_attention)
         attended, weights = self.self_attention(
@@ -99,7 +99,7 @@ class EncoderLayer(Layer):
             mask,
             bias=bias,
             rotation=rotation,
-            edit=edits.get("encoder"),
+            edit=interventions.get("encoder"),
             need_weights=need_weights,
         )
         x = self.added(x, attended, self.norm_attention)
@@ -182,7 +182,7 @@ class DecoderLayer(Layer):
         src_mask: torch.Tensor | None = None,
         bias: torch.Tensor | None = None,
         rotation: Rotation | None = None,
-        edits: LayerEdits = UNEDITED,
+        interventions: LayerEdits = UNEDITED,
         need_weights: bool = False,
     ) -> tuple[torch.Tensor, LayerCache, torch.Tensor | None, torch.Tensor | None]:
         """Map the states of the next T target tokens, (B, T, D), to the same shape.
@@ -194,7 +194,7 @@ class DecoderLayer(Layer):
             src_mask: (B, 1, 1, S) bool, True where the source is not PAD; None where there is no encoder.
             bias: float, broadcastable to (B, H, T, past + T), added to the scores of the self-attention.
             rotation: of the places of the T tokens, for the self-attention.
-            edits: what is done to this layer's heads.
+            interventions: what is done to this layer's heads.
 
         Returns:
             States (B, T, D), the cache with the new tokens in it, and the self-attention weights
@@ -208,14 +208,14 @@ class DecoderLayer(Layer):
             tgt_mask,
             bias=bias,
             rotation=rotation,
-            edit=edits.get("decoder"),
+            edit=interventions.get("decoder"),
             need_weights=need_weights,
         )
         x, cross_weights = self.added(x, attended, self.norm_self), None
         if self.cross_attention is not None:
             asked = self.asked(x, self.norm_cross)
             attended, cross_weights = self.cross_attention(
-                asked, cache.memory, src_mask, edit=edits.get("cross"), need_weights=need_weights
+                asked, cache.memory, src_mask, edit=interventions.get("cross"), need_weights=need_weights
             )
             x = self.added(x, attended, self.norm_cross)
         widened = self.feed_forward(self.asked(x, self.norm_feed_forward))

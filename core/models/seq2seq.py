@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from core.models.attention import AttentionMaps
-from core.models.heads import NO_EDITS, Head, HeadEdits
+from core.models.heads import NO_INTERVENTIONS, Head, Interventions
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Memory:
         weights: (L, B, H, S, S) float, the encoder's attention, or None.
         final: (L, B, D) float, where each recurrent layer ended, or None.
         past: what a decoder that read the source itself goes on from, or None.
-        edits: what was done to the heads that read the source, and is to be done to those that write.
+        interventions: what was done to the heads that read the source, and is to be done to those that write.
         stride: how far apart the places of neighbouring tokens are, (B, 1) float; None for 1.
     """
 
@@ -30,7 +30,7 @@ class Memory:
     weights: torch.Tensor | None = None
     final: torch.Tensor | None = None
     past: "Cache | None" = None
-    edits: HeadEdits = NO_EDITS
+    interventions: Interventions = NO_INTERVENTIONS
     stride: torch.Tensor | None = None
 
     def rows(self, index: torch.Tensor) -> "Memory":
@@ -38,7 +38,7 @@ class Memory:
         weights, final = (None if each is None else each[:, index] for each in (self.weights, self.final))
         past = None if self.past is None else self.past.rows(index)
         stride = None if self.stride is None else self.stride[index]
-        return Memory(self.states[index], self.mask[index], weights, final, past, self.edits, stride)
+        return Memory(self.states[index], self.mask[index], weights, final, past, self.interventions, stride)
 
 
 class Cache(Protocol):
@@ -55,7 +55,7 @@ class Cache(Protocol):
 
 
 @dataclass(frozen=True)
-class Decoding:
+class DecoderOutput:
     """What the decoder made of some target tokens.
 
     Attributes:
@@ -88,11 +88,13 @@ class Seq2Seq(nn.Module, ABC):
         return next(iter(self.parameters()), torch.empty(0)).device
 
     @abstractmethod
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+    def encode(
+        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
+    ) -> Memory:
         """Read a source (B, S) int64.
 
         Args:
-            edits: what is done to heads, now and in whatever is decoded from this memory.
+            interventions: what is done to heads, now and in whatever is decoded from this memory.
 
         Raises:
             ValueError: the source is longer than the model can read.
@@ -102,7 +104,7 @@ class Seq2Seq(nn.Module, ABC):
     @abstractmethod
     def decode(
         self, tgt_in: torch.Tensor, memory: Memory, cache: Cache | None = None, *, need_weights: bool = False
-    ) -> Decoding:
+    ) -> DecoderOutput:
         """Read the next target tokens (B, T) int64 and score what follows each of them.
 
         One call with all tokens (teacher forcing) equals many calls with one token each and the cache handed on.
@@ -112,7 +114,12 @@ class Seq2Seq(nn.Module, ABC):
         """
 
     def forward(
-        self, src: torch.Tensor, tgt_in: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS
+        self,
+        src: torch.Tensor,
+        tgt_in: torch.Tensor,
+        *,
+        need_weights: bool = False,
+        interventions: Interventions = NO_INTERVENTIONS,
     ) -> tuple[torch.Tensor, AttentionMaps | None]:
         """Score every next token under teacher forcing.
 
@@ -120,12 +127,12 @@ class Seq2Seq(nn.Module, ABC):
             src: (B, S) int64.
             tgt_in: (B, T) int64, BOS first.
             need_weights: also return the attention maps.
-            edits: what is done to heads meanwhile.
+            interventions: what is done to heads meanwhile.
 
         Returns:
             (B, T, V) logits, and the maps of all layers and heads or None.
         """
-        memory = self.encode(src, need_weights=need_weights, edits=edits)
+        memory = self.encode(src, need_weights=need_weights, interventions=interventions)
         decoding = self.decode(tgt_in, memory, need_weights=need_weights)
         maps = AttentionMaps(memory.weights, decoding.decoder_weights, decoding.cross_weights)
         return decoding.logits, maps if need_weights else None

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from core.models.embeddings import Output, Positions, Tied, embeddings
-from core.models.heads import NO_EDITS, HeadEdits, heads_of
+from core.models.embeddings import Output, Positions, TieEmbeddings, embeddings
+from core.models.heads import NO_INTERVENTIONS, Interventions, heads_of
 from core.models.layers import Activation, DecoderLayer, EncoderLayer, LayerCache, Norm
 from core.models.positions import Rotation, alibi_bias, alibi_slopes, rotation_speeds
-from core.models.seq2seq import Decoding, Memory, Seq2Seq
-from core.vocab import PAD_ID
+from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.text.vocab import PAD_ID
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Transformer(Seq2Seq):
         dropout: share zeroed on embeddings, attention weights and sublayer outputs in training.
         norm: layer norm behind each sublayer ("post", the paper's) or before it ("pre"), then also behind each stack.
         positions: added to the embeddings ("sinusoidal", "learned"), a bias on self-attention by distance ("alibi"),
-            turns of what it gathers by distance ("rotary-values"), or none at all.
+            turns of what it gathers by distance ("vo-rope"), or none at all.
         activation: of the feed-forward networks.
-        tied: "output" gives the output projection the target embedding's weights, "all" the source embedding too.
-        stretch: above 1, and with rotary values, the n-th token of a sequence that is trained on stands at n × s and
+        tie_embeddings: "output" gives the output projection the target embedding's weights, "all" the source embedding too.
+        position_stretch: above 1, and with rotary values, the n-th token of a sequence that is trained on stands at n × s and
             not at n, on both sides, with s from 1 to this, drawn for each sequence. So distances are met that only
             longer inputs have: the idea of randomised positions (Ruoss et al. 2023), evenly spaced. Outside training
             s is 1.
@@ -70,18 +70,18 @@ class Transformer(Seq2Seq):
         norm: Norm = "post",
         positions: Positions = "sinusoidal",
         activation: Activation = "relu",
-        tied: Tied = "none",
-        stretch: float = 1.0,
+        tie_embeddings: TieEmbeddings = "none",
+        position_stretch: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.max_seq_len = max_seq_len
-        self.stretch, self.generator = stretch, generator
+        self.position_stretch, self.generator = position_stretch, generator
         common = {"d_model": d_model, "dropout": dropout, "generator": generator}
         self.src_embedding, self.tgt_embedding = embeddings(
             src_vocab_size=src_vocab_size,
             tgt_vocab_size=tgt_vocab_size,
-            tied=tied,
+            tie_embeddings=tie_embeddings,
             positions=positions,
             max_seq_len=max_seq_len,
             **common,
@@ -93,9 +93,9 @@ class Transformer(Seq2Seq):
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(d_model) if norm == "pre" else nn.Identity() for _ in range(2)
         )
-        self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tied != "none")
+        self.output = Output(d_model=d_model, vocab_size=tgt_vocab_size, is_tied=tie_embeddings != "none")
         self.register_buffer("slopes", alibi_slopes(num_heads) if positions == "alibi" else None, persistent=False)
-        speeds = rotation_speeds(d_model // num_heads) if positions == "rotary-values" else None
+        speeds = rotation_speeds(d_model // num_heads) if positions == "vo-rope" else None
         self.register_buffer("speeds", speeds, persistent=False)
         self.heads = (
             *heads_of("encoder", (layer.self_attention for layer in self.encoder_layers)),
@@ -103,20 +103,27 @@ class Transformer(Seq2Seq):
             *heads_of("cross", (layer.cross_attention for layer in self.decoder_layers)),
         )
 
-    def encode(self, src: torch.Tensor, *, need_weights: bool = False, edits: HeadEdits = NO_EDITS) -> Memory:
+    def encode(
+        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
+    ) -> Memory:
         """Read a source; see ``Seq2Seq.encode``."""
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._drawn_stride(src.shape[0])
         x, bias, rotation = embed(src), self._bias(src.shape[1]), self._rotation(src.shape[1], stride)
-        edits, weights = edits.checked(self.heads), []
+        interventions, weights = interventions.checked(self.heads), []
         for number, layer in enumerate(self.encoder_layers, start=1):
             x, layer_weights = layer(
-                x, mask, bias=bias, rotation=rotation, edits=edits.of_layer(number), need_weights=need_weights
+                x,
+                mask,
+                bias=bias,
+                rotation=rotation,
+                interventions=interventions.of_layer(number),
+                need_weights=need_weights,
             )
             weights.append(layer_weights)
         kept = torch.stack(weights) if need_weights else None
-        return Memory(self.encoder_norm(x), mask, kept, edits=edits, stride=stride)
+        return Memory(self.encoder_norm(x), mask, kept, interventions=interventions, stride=stride)
 
     def decode(
         self,
@@ -125,7 +132,7 @@ class Transformer(Seq2Seq):
         cache: TransformerCache | None = None,
         *,
         need_weights: bool = False,
-    ) -> Decoding:
+    ) -> DecoderOutput:
         """Read the next target tokens; see ``Seq2Seq.decode``."""
         if cache is None:
             cache = TransformerCache(tuple(layer.new_cache(memory.states) for layer in self.decoder_layers))
@@ -139,14 +146,16 @@ class Transformer(Seq2Seq):
         x = self.tgt_embedding(tgt_in, start=past)
         caches, self_weights, cross_weights = [], [], []
         for number, (layer, layer_cache) in enumerate(zip(self.decoder_layers, cache.layers, strict=True), start=1):
-            edits = memory.edits.of_layer(number, past=past)
-            x, layer_cache, of_self, of_cross = layer(x, layer_cache, **visible, edits=edits, need_weights=need_weights)
+            interventions = memory.interventions.of_layer(number, past=past)
+            x, layer_cache, of_self, of_cross = layer(
+                x, layer_cache, **visible, interventions=interventions, need_weights=need_weights
+            )
             caches.append(layer_cache)
             self_weights.append(of_self)
             cross_weights.append(of_cross)
         stacked = (torch.stack(self_weights), torch.stack(cross_weights)) if need_weights else (None, None)
         logits = self.output(self.decoder_norm(x), self.tgt_embedding)
-        return Decoding(logits, TransformerCache(tuple(caches), past + length), *stacked)
+        return DecoderOutput(logits, TransformerCache(tuple(caches), past + length), *stacked)
 
     def _bias(self, length: int, *, past: int = 0) -> torch.Tensor | None:
         """Return what distance adds to the self-attention of ``length`` tokens behind ``past`` ones, if anything."""
@@ -164,10 +173,10 @@ class Transformer(Seq2Seq):
 
     def _drawn_stride(self, sequences: int) -> torch.Tensor | None:
         """Draw, in training, how far apart neighbours are in each sequence, (B, 1) float; None where it is always 1."""
-        if not self.training or self.stretch == 1:
+        if not self.training or self.position_stretch == 1:
             return None
         share = torch.rand(sequences, 1, generator=self.generator, device=self.device)
-        return 1 + share * (self.stretch - 1)
+        return 1 + share * (self.position_stretch - 1)
 
 
 def causal_mask(length: int, *, past: int = 0, device: torch.device | None = None) -> torch.Tensor | None:

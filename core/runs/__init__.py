@@ -1,5 +1,25 @@
-"""Runs while they live: trained in threads, waiting their turn, watched, limited, and seen by whom they are for."""
+"""A run on disk: its folder and name, and what a training leaves there: weights, figures, snapshots of attention."""
 
-from core.runs.registry import Progress, Runs
+from core.runs.folder import (
+    ACTIVE,
+    DEFAULT_ROOT,
+    RunError,
+    RunFolder,
+    RunInfo,
+    Status,
+    check_resumable,
+    list_runs,
+    sweep,
+)
 
-__all__ = ["Progress", "Runs"]
+__all__ = [
+    "ACTIVE",
+    "DEFAULT_ROOT",
+    "RunError",
+    "RunFolder",
+    "RunInfo",
+    "Status",
+    "check_resumable",
+    "list_runs",
+    "sweep",
+]

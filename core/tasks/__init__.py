@@ -1,7 +1,7 @@
 """What there is to learn: one module a family of tasks."""
 
-from core.config.pair_sections import OwnPairsConfig, PronunciationsConfig
-from core.config.task_sections import (
+from core.config.pairs import OwnPairsConfig, PronunciationsConfig
+from core.config.tasks import (
     AdditionConfig,
     NumbersConfig,
     NumberWordsConfig,

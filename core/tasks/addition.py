@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 import torch
 
-from core.config.task_sections import span
-from core.errors import InputError
+from core.config.tasks import span
+from core.storage.errors import InputError
 from core.tasks.drawing import draw_numbers, draw_split, framed, pushed_left
 from core.tasks.splits import Split, split_mask
 from core.tasks.task import DRAWN_PER_KEPT, Batch, Task, first_distinct
-from core.tasks.typed import check_length, check_not_empty, shortened
-from core.vocab import PAD_ID, Vocab
+from core.text.task_input import check_length, check_not_empty, shortened
+from core.text.vocab import PAD_ID, Vocab
 
 PLUS = "+"
 MOST_DIGITS = 15  # of a number drawn: a random share has no more

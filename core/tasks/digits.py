@@ -1,7 +1,7 @@
 """Sequences of digits: ``4 8 2 9`` becomes ``9 2 8 4``."""
 
 from core.tasks.symbols import SymbolTask
-from core.vocab import Vocab
+from core.text.vocab import Vocab
 
 _EXAMPLES = ("4 8 2 9", "1 2 3", "1 1 1 1", "9 8 7 6 5 4 3 2 1 0")
 _BINARY_EXAMPLES = ("1 1 0 1 0 0 0", "0 1 1", "1 1 1 1", "1 0 0 0 1 1 0 1 0 1 1 1")

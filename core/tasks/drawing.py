@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from core.tasks.splits import SHARES, Split, split_mask
-from core.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 def draw_split(

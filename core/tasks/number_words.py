@@ -7,13 +7,13 @@ from itertools import islice
 
 import torch
 
-from core.errors import InputError
-from core.optional import needed
+from core.storage.errors import InputError
+from core.storage.optional_imports import require_package
 from core.tasks.drawing import draw_numbers, draw_split, framed, padded
 from core.tasks.splits import Split, split_mask
 from core.tasks.task import Batch, Task
-from core.tasks.typed import check_length, check_not_empty, shortened
-from core.vocab import Vocab
+from core.text.task_input import check_length, check_not_empty, shortened
+from core.text.vocab import Vocab
 
 CODES = {"english": "en", "french": "fr", "german": "de", "spanish": "es"}
 JOINED = "##"  # before a part of a word that is written right behind the part before it, as in WordPiece
@@ -115,7 +115,7 @@ def words_of(number: int, language: str) -> tuple[str, ...]:
 
     English words stand alone. Others keep what joins them: the hyphen before a word, ``##`` before a part of one.
     """
-    text = needed("num2words", purpose="translating numbers").num2words(number, lang=CODES[language])
+    text = require_package("num2words", purpose="translating numbers").num2words(number, lang=CODES[language])
     if language == "english":
         return tuple(re.split("[ -]", text.replace(",", "")))
     if language == "german":

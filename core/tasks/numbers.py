@@ -1,7 +1,7 @@
 """Sequences of numbers: ``5 12 7`` becomes ``7 12 5``."""
 
 from core.tasks.symbols import SymbolTask
-from core.vocab import Vocab
+from core.text.vocab import Vocab
 
 SYMBOLS = tuple(str(number) for number in range(1, 18))
 

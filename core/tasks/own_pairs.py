@@ -1,4 +1,4 @@
-"""Pairs that somebody brought, as ``core.pair_files`` keeps them."""
+"""Pairs that somebody brought, as ``core.tasks.ingest`` keeps them."""
 
 from array import array
 from collections.abc import Iterator
@@ -9,11 +9,11 @@ from pathlib import Path
 import torch
 
 from core.config import ConfigError
-from core.files.kept_pairs import PairsError, path_of
+from core.storage.kept_pairs import PairsError, path_of
 from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
 from core.tasks.pairs import Pairs
-from core.tasks.tokens import TokenKind, text_of, tokens_of
-from core.vocab import UNK_ID, Vocab
+from core.text.tokenizers import TokenKind, text_of, tokens_of
+from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
 

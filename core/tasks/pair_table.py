@@ -10,7 +10,7 @@ import torch
 from core.tasks.drawing import framed
 from core.tasks.splits import Split
 from core.tasks.task import Batch
-from core.vocab import PAD_ID
+from core.text.vocab import PAD_ID
 
 _GOLDEN = 0x1E3779B97F4A7C15
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")

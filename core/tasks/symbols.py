@@ -8,8 +8,8 @@ from core.tasks.drawing import draw_split, framed
 from core.tasks.splits import Split, split_mask
 from core.tasks.task import DRAWN_PER_KEPT, Batch, Task, first_distinct
 from core.tasks.transforms import BY_KIND, gathered, source_places
-from core.tasks.typed import check_length, check_not_empty
-from core.vocab import PAD_ID, Vocab
+from core.text.task_input import check_length, check_not_empty
+from core.text.vocab import PAD_ID, Vocab
 
 
 class SymbolTask(Task):

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import torch
 
-from core.config.task_sections import span
+from core.config.tasks import span
 from core.tasks.splits import Split
-from core.vocab import PAD_ID, Vocab
+from core.text.vocab import PAD_ID, Vocab
 
 NO_SOURCE = -1
 DRAWN_PER_KEPT = 50  # to find held-out inputs of one length: one in ten is, and short ones are few
@@ -91,7 +91,7 @@ class Task(Protocol):
         length_unit: what an input's length counts.
         any_length: whether ``of_length`` draws inputs of any length, those beyond ``lengths`` too.
         rate_names: what to call the shares of answers and of tokens that are wrong, where inputs may have several right
-            answers (``core.metrics.error_rates``); None where exact match says it all.
+            answers (``core.evaluation.error_rates``); None where exact match says it all.
     """
 
     src_vocab: Vocab

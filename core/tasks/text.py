@@ -9,8 +9,8 @@ import torch
 from core.tasks.drawing import framed, padded
 from core.tasks.splits import Split, split_mask
 from core.tasks.task import Batch, Task
-from core.tasks.typed import check_length
-from core.vocab import PAD_ID, Vocab
+from core.text.task_input import check_length
+from core.text.vocab import PAD_ID, Vocab
 
 TEXT = Path(__file__).parent / "texts" / "job-to-lamentations.txt"
 PROMPTED_SHARE = 0.25  # of the lines in training: the others are written from nothing

@@ -3,7 +3,7 @@
 import torch
 
 from core.tasks.task import NO_SOURCE
-from core.vocab import PAD_ID
+from core.text.vocab import PAD_ID
 
 BY_KIND = (
     "sort",

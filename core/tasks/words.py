@@ -3,7 +3,7 @@
 import torch
 
 from core.tasks.symbols import SymbolTask
-from core.vocab import PAD_ID, UNK_ID, Vocab
+from core.text.vocab import PAD_ID, UNK_ID, Vocab
 
 _LIST = (
     "the a cat dog bird fox mouse horse tree house river garden man woman child sat ran saw found chased liked "

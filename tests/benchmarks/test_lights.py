@@ -10,9 +10,9 @@ from statistics import median
 import pytest
 
 from core.config import load_preset
-from core.runs import Runs
-from core.runs.visitors import VisitorRuns
-from tests.core.watching import wait_for
+from core.server import Runs
+from core.server.access import VisitorRuns
+from tests.support.watching import wait_for
 from ui.doctor_panel import Doctor
 
 SECONDS = 8.0  # of a stretch with lights, or without

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.metrics.lengths import length_curve
-from core.training import new_state, train
+from core.evaluation.by_length import length_curve
+from core.teaching.bugs import new_state
+from core.training.loop import train
 
 LONGER, LONGEST = range(41, 101), range(41, 501)
 pytestmark = pytest.mark.slow
@@ -17,7 +18,7 @@ def figures_of(seed: int) -> dict[str, float]:
     """Train reverse-long to its end; its figures at lengths a little above those trained on, and far above."""
     torch.set_num_threads(1)
     state = new_state(load_preset("reverse-long").with_changes({"training.seed": seed}))
-    for _ in train(state, with_snapshots=False):
+    for _ in train(state):
         pass
     state.model.eval()
     near = length_curve(state.model, state.task, lengths=LONGER).points

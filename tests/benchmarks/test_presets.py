@@ -7,15 +7,16 @@ from operator import itemgetter
 import pytest
 import torch
 
-from core.analysis import best_of_layer, measure_heads
-from core.analysis.knock_out import knock_out_grid
 from core.config import load_preset
-from core.evaluation import evaluate
-from core.inspection import inspect
+from core.evaluation.accuracy import evaluate
+from core.interpret import best_of_layer, measure_heads
+from core.interpret.ablation import ablation_grid
+from core.interpret.inspection import inspect
 from core.models import count_parameters
-from core.report import measure
+from core.reports.report import measure
 from core.tasks import fixed_pairs
-from core.training import TrainingState, new_state, train
+from core.teaching.bugs import new_state
+from core.training.loop import TrainingState, train
 
 MAX_SECONDS = 600
 pytestmark = pytest.mark.slow
@@ -64,7 +65,7 @@ def test_a_head_of_digits_reversal_finds_the_true_token_and_is_missed() -> None:
         state = trained("digits-reversal", seed)
         pairs = fixed_pairs(state.task, 1_000, split="test")
         scores = measure_heads(state.model, state.task, pairs)
-        cells = [cell for cell in knock_out_grid(state.model, pairs) if cell.head]
+        cells = [cell for cell in ablation_grid(state.model, pairs) if cell.head]
         worth = {(cell.block, cell.layer, cell.head): -cell.change for cell in cells}
         aligned = [head for head in scores.itertuples() if head.aer_produced <= 0.01]
         name, lost = max(
@@ -90,7 +91,7 @@ def test_sentences_are_learned_from_8000_of_them(preset: str, least: float) -> N
 
 
 def test_numbers_as_told_never_stop_though_the_loss_looks_fine() -> None:
-    state = trained("numbers-reversal-as-told")
+    state = trained("numbers-reversal-as-reported")
     measured = measure(state.model, state.task, fixed_pairs(state.task, 10_000, split="test"))
     output = inspect(state.model, state.task, "5 12 7 3 9 11").output
     print(f"\nloss {measured.evaluation.loss:.4f}, ended {measured.stopped:.2%}; 5 12 7 3 9 11 → {' '.join(output)}")
@@ -100,7 +101,7 @@ def test_numbers_as_told_never_stop_though_the_loss_looks_fine() -> None:
 
 
 def test_the_gru_as_told_is_right_in_a_batch_and_wrong_alone() -> None:
-    state = trained("words-reversal-gru-as-told")
+    state = trained("words-reversal-gru-as-reported")
     pairs = fixed_pairs(state.task, 1_000, split="test")
     measured, padded = measure(state.model, state.task, pairs), evaluate(state.model, pairs)
     print(f"\nexact match in a padded batch {padded.exact_match:.2%}, alone {measured.exact_alone:.2%}")

@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.evaluation import evaluate, exact_match_alone
-from core.metrics.bleu import bleu_of
-from core.metrics.ngram import MAX_ORDER, NGram
+from core.evaluation.accuracy import evaluate, exact_match_alone
+from core.evaluation.bleu import bleu_of
+from core.evaluation.ngram import MAX_ORDER, NGram
 from core.models import count_parameters
 from core.tasks import Batch, fixed_pairs
-from core.training import TrainingState, new_state, train
+from core.teaching.bugs import new_state
+from core.training.loop import TrainingState, train
 
 MAX_SECONDS = 600
 pytestmark = pytest.mark.slow

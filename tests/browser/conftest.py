@@ -7,11 +7,13 @@ import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from core.config import load_preset
-from core.run_folder import RunFolder, recording
-from core.run_folder.history import History
-from core.run_folder.recording import train_recorded
-from core.runs import Runs
-from core.training import Event, TrainingState, new_state
+from core.runs import RunFolder
+from core.runs import recorder as recording
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.teaching.bugs import new_state
+from core.training.history import History
+from core.training.loop import Event, TrainingState
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS
 from tests.serving import address, runs
 

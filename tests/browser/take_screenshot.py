@@ -7,9 +7,9 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 import app
-from core.run_folder import DEFAULT_ROOT
-from core.runs import Runs
-from core.runs.visitors import VisitorRuns
+from core.runs import DEFAULT_ROOT
+from core.server import Runs
+from core.server.access import VisitorRuns
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.serving import SHIPPED
 from ui.page import build_page

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.analysis.knock_out import KnockedOut, cells_of
+from core.interpret.ablation import AblatedHead, cells_of
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
-from ui import head_worths
+from ui import head_importance
 
 pytestmark = [
     pytest.mark.browser,
@@ -65,13 +65,13 @@ def test_a_head_is_knocked_out_measured_shared_and_put_back(page: Page, reload: 
 def test_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.MonkeyPatch):
     made = []
 
-    def slowly(path, model, pairs, **settings) -> Iterator[KnockedOut]:
+    def slowly(path, model, pairs, **settings) -> Iterator[AblatedHead]:
         for block, layer, head in cells_of(model.heads):
             time.sleep(0.3)
             made.append((block, layer, head))
-            yield KnockedOut(block=block, layer=layer, head=head, exact_match=0.5, intact=1.0)
+            yield AblatedHead(block=block, layer=layer, head=head, exact_match=0.5, intact=1.0)
 
-    monkeypatch.setattr(head_worths, "remembered_grid", slowly)
+    monkeypatch.setattr(head_importance, "remembered_grid", slowly)
     page.get_by_role("radio", name="its mean").check()
     expect(page).to_have_url(re.compile("ablation=mean"), timeout=10_000)
     page.get_by_role("button", name="Measure all heads").click()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.lessons import Lesson, lesson_names, load_lesson
-from core.runs import Runs
+from core.server import Runs
+from core.teaching.lessons import Lesson, lesson_names, load_lesson
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
 from ui import lessons_tab
 

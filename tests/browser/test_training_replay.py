@@ -7,9 +7,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.config import load_preset
-from core.runs import Runs
+from core.server import Runs
 from tests.browser.chromium import CHROMIUM, PHONE, open_tab
-from tests.core.watching import wait_for
+from tests.support.watching import wait_for
 
 pytestmark = [
     pytest.mark.browser,

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
-from core.checkpoint import save_state, save_weights
 from core.config import preset_to_yaml
-from core.run_folder import RunFolder, recording
-from core.run_folder.history import History
-from core.run_folder.recording import continued_state, copy_of_weights, train_recorded
-from core.runs import Runs
-from core.training import Event
+from core.runs import RunFolder
+from core.runs import recorder as recording
+from core.runs.recorder import continued_state, copy_of_weights, train_recorded
+from core.server import Runs
+from core.training.checkpoint import save_state, save_weights
+from core.training.history import History
+from core.training.loop import Event
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -4,8 +4,8 @@ import hashlib
 import json
 from pathlib import Path
 
-from core.files.tensor_file import read_tensors
-from core.run_folder import RunFolder
+from core.runs import RunFolder
+from core.storage.tensor_file import read_tensors
 
 _TIMES = {"seconds"}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from core.files.tensor_file import packed
+from core.storage.tensor_file import packed
 
 
 class _Runs:

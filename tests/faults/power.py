@@ -3,7 +3,7 @@
 from itertools import combinations
 from pathlib import Path
 
-from core.files.tensor_file import previous_of
+from core.storage.tensor_file import previous_of
 
 
 class _Disk:

@@ -6,11 +6,11 @@ import random
 
 from safetensors.torch import save
 
-from core.files.tensor_file import CheckpointError, previous_of, read_header, read_tensors, unpacked
-from core.run_folder import RunFolder
-from core.run_folder.history import History
-from core.run_folder.recording import continued_state, load_best, train_recorded
-from core.training import new_state
+from core.runs import RunFolder
+from core.runs.recorder import continued_state, load_best, train_recorded
+from core.storage.tensor_file import CheckpointError, previous_of, read_header, read_tensors, unpacked
+from core.teaching.bugs import new_state
+from core.training.history import History
 
 MUTATIONS = 4_000
 CONTROLS = 400

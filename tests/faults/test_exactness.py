@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from core import training
-from core.checkpoint import load_state
 from core.config import Preset, load_preset, preset_names
-from core.decoding import decode
-from core.files.tensor_file import read_tensors, write_tensors
-from core.run_folder import RunFolder
-from core.run_folder.history import History
-from core.run_folder.recording import continued_state, train_recorded
-from core.runs.live import LiveRun
-from core.runs.right_of_way import RightOfWay
+from core.generation import generate
+from core.runs import RunFolder
+from core.runs.recorder import continued_state, load_state, train_recorded
+from core.server.inference_priority import InferencePriority
+from core.server.live import LiveRun
+from core.storage.tensor_file import read_tensors, write_tensors
 from core.tasks import fixed_pairs
-from core.training import StepEvent, new_state
+from core.teaching.bugs import new_state
+from core.training import loop as training
+from core.training.history import History
+from core.training.loop import StepEvent
 from tests.faults.children import processes, train_on
 from tests.faults.fingerprints import fingerprint
 
@@ -38,14 +38,18 @@ def go_on(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: Fals
 
 @pytest.fixture
 def often(monkeypatch) -> None:
-    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
 
 
 @pytest.fixture(params=["transformer", "gru"])
 def preset(request, tiny, tiny_gru) -> Preset:
     """Two epochs and a bit of a fixed set, two batches an update, with dropout."""
     chosen = {"transformer": tiny.with_changes({"model.dropout": 0.1}), "gru": tiny_gru}[request.param]
-    changes = {"training.training_sequences": 64, "training.accumulate": 2, "training.optimizer": "adamw"}
+    changes = {
+        "training.training_sequences": 64,
+        "training.gradient_accumulation_steps": 2,
+        "training.optimizer": "adamw",
+    }
     return chosen.with_changes(changes | {"training.steps": 12, "training.evaluate_every": 4})
 
 
@@ -81,8 +85,8 @@ def test_the_same_seed_gives_the_same_run_in_fresh_processes(root, row):
 def answers(live: LiveRun) -> bool:
     """Decode with the latest weights, as the page does."""
     state = new_state(live.preset)
-    state.model.load_state_dict(live.published[1])
-    return decode(state.model.eval(), fixed_pairs(state.task, 2, split="test").src, max_steps=4) is not None
+    state.model.load_state_dict(live.latest_weights[1])
+    return generate(state.model.eval(), fixed_pairs(state.task, 2, split="test").src, max_steps=4) is not None
 
 
 def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(root, tiny, tiny_gru, row):
@@ -90,7 +94,9 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
     presets = {
         "a": tiny.with_changes(longer | {"model.dropout": 0.2}),
         "b": tiny_gru.with_changes(longer),
-        "c": tiny.with_changes(longer | {"model.dropout": 0.1, "training.seed": 5, "training.teacher_forcing": 0.5}),
+        "c": tiny.with_changes(
+            longer | {"model.dropout": 0.1, "training.seed": 5, "training.teacher_forcing_ratio": 0.5}
+        ),
     }
     alone = {}
     for name, preset in presets.items():
@@ -108,14 +114,14 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
         lives.append(LiveRun(folder, preset, folder.lock()))
-    training_threads = [threading.Thread(target=live.train, args=(1, RightOfWay())) for live in lives]
+    training_threads = [threading.Thread(target=live.train, args=(1, InferencePriority())) for live in lives]
     disturber = threading.Thread(target=reseed)
     for thread in (disturber, *training_threads):
         thread.start()
     try:
         while decodes < DECODES or any(thread.is_alive() for thread in training_threads):
             for live in lives:
-                decodes += live.published is not None and answers(live)
+                decodes += live.latest_weights is not None and answers(live)
     finally:
         over.set()
         for thread in (disturber, *training_threads):

@@ -4,14 +4,15 @@ import errno
 
 import pytest
 
-from core.checkpoint import load_state, save_weights
-from core.exchange.imports import import_run
-from core.files.atomic import write_atomically
-from core.files.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
-from core.run_folder import RunError, RunFolder, list_runs
-from core.run_folder.history import History
-from core.run_folder.recording import Recorder, continued_state, train_recorded
-from core.training import EvaluationEvent, new_state, train
+from core.runs import RunError, RunFolder, list_runs
+from core.runs.imports import import_run
+from core.runs.recorder import Recorder, continued_state, load_state, train_recorded
+from core.storage.atomic import write_atomically
+from core.storage.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
+from core.teaching.bugs import new_state
+from core.training.checkpoint import save_weights
+from core.training.history import History
+from core.training.loop import EvaluationEvent, train
 from tests.faults.disk import Disk
 from tests.faults.fingerprints import fingerprint
 from tests.faults.power import after_power_cuts
@@ -21,8 +22,8 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 
 def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder, list[str], str]:
     """Train a run, with the disk failing at the save in its middle: the run, its notices and its last error."""
-    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_SAVES", 0.0)
-    monkeypatch.setattr("core.run_folder.recording.SECONDS_BETWEEN_FLUSHES", 60.0)
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 60.0)
     folder = RunFolder.create(root, preset, name=name)
     state, history, notices = new_state(preset), History(8), []
     recorder = Recorder(folder, state, history)

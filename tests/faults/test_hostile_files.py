@@ -6,10 +6,10 @@ import time
 import pytest
 
 from core.config import preset_to_yaml
-from core.exchange.imports import import_run
-from core.files.tensor_file import CheckpointError, packed
-from core.run_folder.recording import copy_of_weights
-from core.training import new_state
+from core.runs.imports import import_run
+from core.runs.recorder import copy_of_weights
+from core.storage.tensor_file import CheckpointError, packed
+from core.teaching.bugs import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 
 SECONDS, MEGABYTES = 1.0, 100.0  # of processor time: other processes may be busy

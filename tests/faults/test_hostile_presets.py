@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from core import config
 from core.config import ConfigError, Preset, load_preset, parse_preset, preset_names, preset_to_yaml, read_preset
-from core.description import memory_of
 from core.models import parameters_of
 from core.tasks import build_task
+from core.training.model_summary import memory_of
 
 SECONDS = 0.5  # of processor time: other processes may be busy
 GENERATED = 3_000

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from core.checkpoint import load_state, load_weights
-from core.files.tensor_file import is_intact, previous_of
-from core.run_folder import RunFolder
-from core.training import new_state
+from core.runs import RunFolder
+from core.runs.recorder import load_state
+from core.storage.tensor_file import is_intact, previous_of
+from core.teaching.bugs import new_state
+from core.training.checkpoint import load_weights
 from tests.faults.children import processes, save_without_end, train_on
 from tests.faults.fingerprints import fingerprint
 

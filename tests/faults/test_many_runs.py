@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from core.config import Preset, load_preset
-from core.errors import LabError
-from core.runs import Runs
-from core.runs.limits import PUBLIC
-from core.runs.visitors import Visitor, VisitorRuns
-from core.training import StepEvent, new_state, train
+from core.server import Runs
+from core.server.access import Visitor, VisitorRuns
+from core.server.limits import PUBLIC
+from core.storage.errors import LabError
+from core.teaching.bugs import new_state
+from core.training.loop import StepEvent, train
 
 ASKED, WAITING, CYCLES = 10, 4, 50
 SHARE = 0.9  # of the speed of two bare trainings

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.core import test_structure as structure
+from tests.structure import test_structure as structure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -1,7 +1,8 @@
 """Imported by the process that all others come from: what PyTorch loads when it is first needed, is loaded here."""
 
 from core.config import load_preset
-from core.training import new_state, train
+from core.teaching.bugs import new_state
+from core.training.loop import train
 from tests.faults import children
 
 for _ in zip(range(2), train(new_state(load_preset("tiny").with_changes({"model.d_model": 8}))), strict=False):

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.comparison import Comparison
 from core.config import load_preset
-from core.errors import InputError
-from core.run_folder import DEFAULT_ROOT, RunFolder
-from core.run_folder.history import History
-from core.run_folder.recording import train_recorded
-from core.runs import Runs
-from core.training import new_state
+from core.reports.comparison import Comparison
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.storage.errors import InputError
+from core.teaching.bugs import new_state
+from core.training.history import History
 from tests.serving import SHIPPED
 from ui import compare_tab
 from ui.compare_tab import Comparer

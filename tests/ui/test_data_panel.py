@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from core.config import load_preset
-from core.pair_files import Desk
-from core.runs import Runs
-from core.runs.limits import LAPTOP
-from core.runs.visitors import VisitorRuns
+from core.server import Runs
+from core.server.access import VisitorRuns
+from core.server.limits import LAPTOP
 from core.tasks import pronunciations
+from core.tasks.ingest import Desk
 from ui.data_panel import MAX_PASTED, looked_at, opened_draft
 from ui.preset_form import Draft, timed
 from ui.settings_form import all_settings

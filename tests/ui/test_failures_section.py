@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from core.run_folder import DEFAULT_ROOT, RunFolder
-from core.runs import Runs
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.server import Runs
 from tests.serving import SHIPPED
 from ui import failures_section
 from ui.failures_section import INPUTS, Finder, Inputs
@@ -27,7 +27,7 @@ def test_a_model_without_errors_says_so_and_how_to_see_some(finder: Finder):
     *before, (ticket, message, view, button, cancel) = finder.found(SHIPPED, "few")
     assert before[0][2]["progress"]["run"] == SHIPPED
     assert (ticket, message["text"], button["interactive"], cancel["interactive"]) == (None, "", True, False)
-    step = finder.runs.published(SHIPPED).step
+    step = finder.runs.loaded(SHIPPED).step
     said = f"0 wrong answers to 300 held-out inputs, by {SHIPPED} after {step:,} steps, decoding greedily."
     assert view["summary"] == said
     assert "longer than trained on" in view["advice"]
@@ -38,7 +38,7 @@ def test_longer_inputs_fail_in_groups_whose_examples_can_be_typed(finder: Finder
     assert view["wrong"] > 900
     assert "inputs longer than those it was trained on" in view["summary"]
     assert json.loads(json.dumps(view)) == view
-    task = finder.runs.published(SHIPPED).task
+    task = finder.runs.loaded(SHIPPED).task
     for groups in view["groupings"].values():
         assert sum(group["count"] for group in groups) == view["wrong"]
         for example in groups[0]["examples"]:

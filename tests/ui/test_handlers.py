@@ -6,9 +6,9 @@ import gradio as gr
 import pytest
 
 from core.config import ConfigError, load_preset, preset_names
-from core.errors import LabError
-from core.runs import Runs
-from core.runs.limits import LAPTOP
+from core.server import Runs
+from core.server.limits import LAPTOP
+from core.storage.errors import LabError
 from tests.serving import SHIPPED
 from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
 from ui.errors import shown
@@ -155,11 +155,11 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
 
 
 def test_one_table_for_two_vocabularies_is_refused_under_its_control():
-    settings, filled = form_of("number-words-french", tied="all")
+    settings, filled = form_of("number-words-french", tie_embeddings="all")
     summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
     assert summary["problem"]
     wrong = [each for each, hint in zip(settings, hints, strict=True) if hint["info"].startswith("✗")]
-    assert [each.key for each in wrong] == ["model.tied"]
+    assert [each.key for each in wrong] == ["model.tie_embeddings"]
 
 
 def test_the_form_tells_what_was_changed():

@@ -7,15 +7,15 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from core.analysis.knock_out import cells_of, read_edits
-from core.errors import InputError
-from core.inspection import inspect
+from core.interpret.ablation import cells_of, read_edits
+from core.interpret.inspection import inspect
 from core.models.heads import Head
-from core.run_folder import DEFAULT_ROOT, RunFolder
-from core.runs import Runs
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.server import Runs
+from core.storage.errors import InputError
 from tests.serving import SHIPPED
-from ui import decode_tab, head_edits, head_worths, heads_panel, page
-from ui.head_edits import ALL_HEADS, AskedEdits
+from ui import decode_tab, head_importance, heads_panel, interventions, page
+from ui.interventions import ALL_HEADS, RequestedInterventions
 from ui.views import Seen
 
 HEADS = tuple(Head(block, layer, head) for block in ("encoder", "cross") for layer in (1, 2) for head in (1, 2))
@@ -25,16 +25,16 @@ GRU = (Head("cross", 1, 1),)
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     """A lab of its own with the shipped run, not measured, and quickly measured."""
-    monkeypatch.setattr(head_worths, "SEQUENCES", 8)
+    monkeypatch.setattr(head_importance, "SEQUENCES", 8)
     folder = shutil.copytree(DEFAULT_ROOT / SHIPPED, tmp_path / "runs" / SHIPPED)
-    (folder / "knock_out.json").unlink(missing_ok=True)
+    (folder / "ablate.json").unlink(missing_ok=True)
     runs = Runs(tmp_path / "runs")
     yield runs
     runs.close()
 
 
 def pressed(*names: str, heads: tuple[Head, ...] = HEADS) -> tuple[str, ...]:
-    asked = AskedEdits("some")
+    asked = RequestedInterventions("some")
     for name in names:
         asked = asked.toggled(name, heads)
     return asked.without
@@ -70,17 +70,17 @@ def test_a_lone_head_is_named_itself():
 
 
 def test_a_forced_head_is_let_go_and_forced_anew():
-    asked = AskedEdits("some", without=("cross.1.1",)).forced("cross.2.1", "diagonal", HEADS)
+    asked = RequestedInterventions("some", without=("cross.1.1",)).forced("cross.2.1", "diagonal", HEADS)
     assert str(asked) == "without cross.1.1 (zero); with cross.2.1 forced to diagonal"
     assert asked.forced("cross.2.1", "position 3", HEADS).force == ("cross.2.1=position 3",)
     assert asked.forced("cross.2.1", None, HEADS).force == ()
-    assert asked.restored() == AskedEdits("some")
+    assert asked.restored() == RequestedInterventions("some")
 
 
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        (lambda asked: asked.toggled("cross.9", HEADS), "knock_out=cross.9 is not in this model"),
+        (lambda asked: asked.toggled("cross.9", HEADS), "ablate=cross.9 is not in this model"),
         (lambda asked: asked.toggled("<b>", HEADS), "is not a head"),
         (lambda asked: asked.toggled("cross.2.2", HEADS), "head=cross.2.2 is to do two things"),
         (lambda asked: asked.toggled("cross", HEADS), "head=cross.2.2 is to do two things"),
@@ -92,7 +92,7 @@ def test_a_forced_head_is_let_go_and_forced_anew():
 )
 def test_what_cannot_be_done_is_refused(change, part: str):
     with pytest.raises(InputError, match=part):
-        change(AskedEdits("some", without=("cross.1.1",), force=("cross.2.2=diagonal",)))
+        change(RequestedInterventions("some", without=("cross.1.1",), force=("cross.2.2=diagonal",)))
 
 
 def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
@@ -101,7 +101,7 @@ def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
     same, said = heads_panel.force(runs, SHIPPED, asked, "cross.1.2", "diagonal", 1)
     assert said["problem"]
     assert "head=cross.1.2 is to do two things" in said["text"]
-    assert not isinstance(same, AskedEdits)
+    assert not isinstance(same, RequestedInterventions)
     assert heads_panel.force(runs, SHIPPED, asked, "cross.2.1", "position", 3.0)[0].force == ("cross.2.1=position 3",)
     for position in (None, -1, 1.5):
         assert heads_panel.force(runs, SHIPPED, asked, "cross.2.1", "position", position)[1]["problem"]
@@ -113,17 +113,17 @@ def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
 
 @pytest.mark.parametrize("ablation", ["zero", "mean"])
 def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs: Runs, ablation: str):
-    asked = AskedEdits(SHIPPED, without=("cross.1.2",), force=("cross.2.1=diagonal",), ablation=ablation)
+    asked = RequestedInterventions(SHIPPED, without=("cross.1.2",), force=("cross.2.1=diagonal",), ablation=ablation)
     shown = page._answer(runs, SHIPPED, "4829", asked)
     seen: Seen = shown[0]
-    published = runs.published(SHIPPED)
-    edits = read_edits(published.model, published.task, knock_out=asked.without, force=asked.force, ablation=ablation)
-    expected = inspect(published.model, published.task, "4829", edits=edits)
+    loaded = runs.loaded(SHIPPED)
+    interventions = read_edits(loaded.model, loaded.task, ablate=asked.without, force=asked.force, ablation=ablation)
+    expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert seen.inspection.output == expected.output
     assert seen.inspection.steps == expected.steps
     _, edited, line, _ = heads_panel.decode_shown(seen, asked)
     assert shown.count(line) == 2  # in both tabs
-    assert edited["edits"] == {"out": ["cross.1.2"], "forced": {"cross.2.1": "diagonal"}}
+    assert edited["interventions"] == {"out": ["cross.1.2"], "forced": {"cross.2.1": "diagonal"}}
     intact, without = line["rows"]
     assert (intact["label"], intact["output"], intact["correct"]) == ("with all heads", list("9284"), True)
     assert without["label"] == f"without cross.1.2 ({ablation}); with cross.2.1 forced to diagonal"
@@ -134,18 +134,18 @@ def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs
 def test_a_decode_with_all_heads_has_nothing_to_be_compared_with(runs: Runs):
     seen: Seen = page._answer(runs, SHIPPED, "4829")[0]
     _, edited, *lines = heads_panel.decode_shown(seen, seen.asked)
-    assert (edited["edits"], lines) == ({"out": [], "forced": {}}, [None, None])
+    assert (edited["interventions"], lines) == ({"out": [], "forced": {}}, [None, None])
 
 
 def test_edits_do_not_outlive_their_run(runs: Runs):
-    asked = AskedEdits("another", without=("cross.1.2",), ablation="mean")
+    asked = RequestedInterventions("another", without=("cross.1.2",), ablation="mean")
     kept, problem = heads_panel.checked(runs, SHIPPED, asked)
-    assert (kept, problem) == (AskedEdits(SHIPPED, ablation="mean"), "")
-    assert heads_panel.checked(runs, None, asked) == (AskedEdits(None, ablation="mean"), "")
+    assert (kept, problem) == (RequestedInterventions(SHIPPED, ablation="mean"), "")
+    assert heads_panel.checked(runs, None, asked) == (RequestedInterventions(None, ablation="mean"), "")
 
 
 def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
-    asked = AskedEdits(SHIPPED, without=("cross.1.2",))
+    asked = RequestedInterventions(SHIPPED, without=("cross.1.2",))
     _, shown = decode_tab.compare(runs, SHIPPED, asked, "4829", "", *decode_tab._defaults())
     assert shown["heading"] == "Side by side: 4 8 2 9, without cross.1.2 (zero)"
     assert not shown["rows"][0]["correct"]
@@ -157,13 +157,13 @@ def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
 @pytest.mark.parametrize(
     "asked",
     [
-        AskedEdits(SHIPPED),
-        AskedEdits(SHIPPED, without=("cross.1.2", "cross.2"), ablation="mean"),
-        AskedEdits(SHIPPED, force=("cross.2.1=anti-diagonal", "cross.2.2=position 3")),
+        RequestedInterventions(SHIPPED),
+        RequestedInterventions(SHIPPED, without=("cross.1.2", "cross.2"), ablation="mean"),
+        RequestedInterventions(SHIPPED, force=("cross.2.1=anti-diagonal", "cross.2.2=position 3")),
     ],
     ids=str,
 )
-def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: AskedEdits):
+def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: RequestedInterventions):
     address = page._answer(runs, SHIPPED, "4829", asked)[-1]
     query = {name: value[0] for name, value in parse_qs(address).items()}
     assert page._open(runs, query)[3] == asked
@@ -172,7 +172,7 @@ def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: Asked
 @pytest.mark.parametrize(
     ("query", "part"),
     [
-        ({"without": "cross.9.1"}, "knock_out=cross.9.1 is not in this model"),
+        ({"without": "cross.9.1"}, "ablate=cross.9.1 is not in this model"),
         ({"without": "<img src=x>"}, "is not a head"),
         ({"without": "cross," * 5000 + "x"}, "is not a head"),  # it is cut off
         ({"force": "cross.1.1"}, "must be HEAD=PATTERN"),
@@ -184,7 +184,7 @@ def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: Asked
     ids=lambda value: str(value)[:40],
 )
 def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(runs: Runs, query: dict, part: str):
-    asked = head_edits.from_query(query, SHIPPED)
+    asked = interventions.from_query(query, SHIPPED)
     _, problem = heads_panel.checked(runs, SHIPPED, asked)
     assert part in problem
     assert bool(problem) == bool(part)
@@ -197,8 +197,8 @@ def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(
 
 
 def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh: Runs):
-    heads = head_edits.heads_in(fresh.preset(SHIPPED))
-    before = head_worths.remembered(fresh, SHIPPED, "zero")
+    heads = interventions.heads_in(fresh.preset(SHIPPED))
+    before = head_importance.remembered(fresh, SHIPPED, "zero")
     assert figures(before) == [None] * 30
     values = [value for value, _ in heads_panel.measure(fresh, SHIPPED, ALL_HEADS)]
     assert [value["measured"] for value in values] == list(range(31))
@@ -208,27 +208,27 @@ def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh:
         assert set(known[value["measured"] :]) <= {None}
     grid, *_ = heads_panel.run_shown(fresh, SHIPPED, ALL_HEADS)
     assert figures(grid["value"]) == figures(values[-1])
-    step = fresh.published(SHIPPED).step
+    step = fresh.loaded(SHIPPED).step
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
     assert grid["value"]["note"] == ""
     names = [cell["name"] for row in grid["value"]["rows"] for cell in row["cells"]]
     assert names == [f"{b}.{layer}.{head}" if head else f"{b}.{layer}" for b, layer, head in cells_of(heads)]
-    assert figures(head_worths.remembered(fresh, SHIPPED, "mean")) == [None] * 30
+    assert figures(head_importance.remembered(fresh, SHIPPED, "mean")) == [None] * 30
 
 
 def test_measuring_may_be_broken_off_between_heads_and_then_keeps_nothing(fresh: Runs):
     measuring = heads_panel.measure(fresh, SHIPPED, ALL_HEADS)
     assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
-    assert not RunFolder(fresh.root, SHIPPED).knock_out.exists()
-    assert figures(head_worths.remembered(fresh, SHIPPED, "zero")) == [None] * 30
+    assert not RunFolder(fresh.root, SHIPPED).ablate.exists()
+    assert figures(head_importance.remembered(fresh, SHIPPED, "zero")) == [None] * 30
 
 
 def test_figures_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     list(heads_panel.measure(fresh, SHIPPED, ALL_HEADS))
-    monkeypatch.setattr(head_worths, "_step_now", lambda runs, run: 1200)
-    value = head_worths.remembered(fresh, SHIPPED, "zero")
-    assert value["step"] == fresh.published(SHIPPED).step
+    monkeypatch.setattr(head_importance, "_step_now", lambda runs, run: 1200)
+    value = head_importance.remembered(fresh, SHIPPED, "zero")
+    assert value["step"] == fresh.loaded(SHIPPED).step
     assert "after step 1200 now; measure again" in value["note"]
 
 

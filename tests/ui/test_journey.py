@@ -43,7 +43,7 @@ def test_a_program_can_do_what_the_page_does(client: Client):
     assert without["output"] != without["expected"]
     forced = client.predict(SHIPPED, "4 8 2 9", "cross", 1, "", "cross.1.2=position 0", api_name="/attention")["heads"]
     assert [row[0] for row in forced[1]["weights"]] == [1] * len(forced[1]["weights"])
-    worth = client.predict(run, api_name="/knock_out")
+    worth = client.predict(run, api_name="/ablate")
     assert (worth["sequences"], worth["ablation"], len(worth["without"])) == (500, "zero", 9)
     report = client.predict(run, api_name="/report")
     assert report["markdown"].startswith(f"# Report: {run}\n\n**{report['summary']}**")
@@ -72,9 +72,9 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/decode", (SHIPPED, "1", {"kind": "guess"}), "is not one of greedy, beam, sample"),
         ("/decode", (SHIPPED, "1", {}, "x"), "prefix: 'x' at position 1"),
         ("/attention", (SHIPPED, "1 2 3", "cross", 7), "layer=7"),
-        ("/decode", (SHIPPED, "1", {}, "", "cross.9"), "knock_out=cross.9 is not in this model"),
+        ("/decode", (SHIPPED, "1", {}, "", "cross.9"), "ablate=cross.9 is not in this model"),
         ("/attention", (SHIPPED, "1", "cross", 1, "", "cross.1.1"), "must be HEAD=PATTERN"),
-        ("/knock_out", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
+        ("/ablate", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
         ("/stop", (SHIPPED,), "is not training"),
         ("/resume", (SHIPPED,), "finished"),
         ("/report", ("../../x",), "is not a name"),
@@ -90,5 +90,5 @@ def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tup
 
 def test_only_the_actions_are_public(client: Client):
     named = client.view_api(return_format="dict")["named_endpoints"]
-    actions = "list_runs train stop resume progress decode attention report compare knock_out"
+    actions = "list_runs train stop resume progress decode attention report compare ablate"
     assert set(named) == {f"/{name}" for name in actions.split()}

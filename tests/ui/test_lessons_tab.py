@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from core.doctor import Examination
-from core.lessons import lesson_names
-from core.runs import Runs
-from core.runs.visitors import VisitorRuns
-from core.training import new_state
+from core.server import Runs
+from core.server.access import VisitorRuns
+from core.teaching.bugs import new_state
+from core.teaching.doctor import Examination
+from core.teaching.lessons import lesson_names
 from ui.doctor_panel import Doctor
 from ui.lessons_tab import begin_pair, lesson
 
@@ -36,7 +36,7 @@ def test_what_is_no_lesson_is_told(request_):
 
 
 def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
-    monkeypatch.setattr("core.runs.slots.TrainingSlots._fill", lambda slots: None)  # they wait in the queue
+    monkeypatch.setattr("core.server.workers.WorkerPool._fill", lambda slots: None)  # they wait in the queue
     runs = VisitorRuns(Runs(root))
     message, current = begin_pair(runs, "no-residual")
     assert current == "no-residual-broken"
@@ -69,7 +69,7 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
     runs = SimpleNamespace(
         info=lambda name: SimpleNamespace(status=run.status),
         preset=lambda name: tiny,
-        published=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model),
+        loaded=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model),
         history=lambda name: None,
     )
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from core.config import Preset
-from core.probes import Snapshot
-from core.runs import Runs
-from tests.core.watching import wait_until
+from core.interpret.snapshots import Snapshot
+from core.server import Runs
 from tests.serving import SHIPPED
+from tests.support.watching import wait_until
 from tests.ui.packed import unpacked
 from ui import decode_tab
 from ui.attention_tab import attention_of

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from core.config import Preset
-from core.runs import Runs
-from core.runs.limits import LAPTOP
-from tests.core.watching import wait_until
+from core.server import Runs
+from core.server.limits import LAPTOP
+from tests.support.watching import wait_until
 from tests.ui.packed import unpacked
 from ui import attention_tab, maps, page, preset_form, train_tab
 from ui.preset_form import Draft, form_base
@@ -79,7 +79,7 @@ def test_the_form_has_a_control_for_every_setting_and_gives_the_preset_back(tiny
         controls = {each.key: control(each) for each in settings if each.applies_to(tiny_gru)}
     assert isinstance(controls["model.mask_padding"], gr.Checkbox)
     assert isinstance(controls["training.optimizer"], gr.Radio)
-    assert isinstance(controls["training.teacher_forcing"], gr.Number)
+    assert isinstance(controls["training.teacher_forcing_ratio"], gr.Number)
     assert "model.d_model" not in controls
     assert preset_form.preset_in(settings, *filled) == tiny_gru
 

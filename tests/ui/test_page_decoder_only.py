@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from core.config import Preset
-from core.runs import Runs
-from tests.core.watching import wait_until
+from core.server import Runs
+from tests.support.watching import wait_until
 from tests.ui.packed import unpacked
 from ui import page
 from ui.maps import replay

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from core.report import REPORT_FILES
-from core.run_folder import DEFAULT_ROOT, RunFolder
-from core.runs import Runs
+from core.reports.report import REPORT_FILES
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.server import Runs
 from tests.serving import SHIPPED
 from ui import report_tab
 

@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from core.run_folder import DEFAULT_ROOT, RunFolder
-from core.runs import Runs
-from core.runs.limits import PUBLIC
-from core.runs.visitors import Visitor, VisitorRuns
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.server import Runs
+from core.server.access import Visitor, VisitorRuns
+from core.server.limits import PUBLIC
 from tests.serving import SHIPPED
 from ui import run_menu, train_tab
 from ui.components import ASSETS

@@ -5,11 +5,11 @@ from urllib.parse import parse_qs
 import pytest
 
 from core.config import ConfigError
-from core.decoding import GREEDY, Beam, Sample, Strategy
-from core.runs import Runs
+from core.generation import GREEDY, Beam, Sample, Strategy
+from core.server import Runs
 from tests.serving import SHIPPED
 from ui import decode_tab, page, strategy_form
-from ui.head_edits import ALL_HEADS
+from ui.interventions import ALL_HEADS
 
 
 def filled(strategy: Strategy) -> list:

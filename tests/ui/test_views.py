@@ -2,7 +2,7 @@
 
 import torch
 
-from core.inspection import inspect
+from core.interpret.inspection import inspect
 from core.models import build_model
 from core.tasks import build_task
 from ui.views import Seen, viewer_value

@@ -1,6 +1,6 @@
 // What a model gets right without each of its heads: a button a head and a layer, which knocks it out and puts it back.
 // Value: { run, intact, sequences, step, measured, total, seconds_left, note, rows: [{ label, cells: [{ name, label,
-// exact_match }] }] }; figures that are not measured yet are null. Beside it: edits { out, forced }, and measuring.
+// exact_match }] }] }; figures that are not measured yet are null. Beside it: interventions { out, forced }, and measuring.
 // Event: 'toggle' {name}.
 
 const buttons = new Map(); // by name; made once a model, so that figures and presses do not take the keyboard's place
@@ -48,7 +48,7 @@ function makeRow({ label, cells }) {
 }
 
 function fill(button, cell, intact) {
-  const { out, forced } = props.edits ?? { out: [], forced: {} };
+  const { out, forced } = props.interventions ?? { out: [], forced: {} };
   const pressed = isOut(cell.name, out);
   const pattern = forced[cell.name];
   const known = cell.exact_match != null;
@@ -68,7 +68,7 @@ function fill(button, cell, intact) {
 /** The figure that says most: of what is out, else of the head that costs most. */
 function sayWorth(value, cells) {
   const measured = cells.filter((cell) => cell.exact_match != null);
-  const out = props.edits?.out ?? [];
+  const out = props.interventions?.out ?? [];
   const chosen = out.length === 1 ? measured.find((cell) => cell.name === out[0]) : null;
   const heads = measured.filter((cell) => cell.label !== "all");
   const least = heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]);
@@ -111,4 +111,4 @@ function show() {
 }
 
 show();
-watch(["value", "edits", "measuring"], show);
+watch(["value", "interventions", "measuring"], show);

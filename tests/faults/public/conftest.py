@@ -11,9 +11,9 @@ import pytest
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import app
-from core.run_folder import DEFAULT_ROOT
-from core.runs import Runs
-from core.runs.limits import PUBLIC
+from core.runs import DEFAULT_ROOT
+from core.server import Runs
+from core.server.limits import PUBLIC
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 from ui.visitors import Presence

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from core.run_folder import RunFolder
+from core.runs import RunFolder
 from tests.browser.chromium import CHROMIUM, FLAGS, open_tab
 from tests.faults.public.test_operations import Server, start
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from benchmarks.page_load.load import Pings, Times, Trainings, visit
+from benchmarks.page_load.served import SHIPPED, Page, Served, served
 from core.config import load_preset, preset_to_yaml
-from core.run_folder.recording import copy_of_weights
-from core.training import new_state
+from core.runs.recorder import copy_of_weights
+from core.teaching.bugs import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 from tests.faults.public.session import Session
 from tests.faults.public.test_uploads import opened
-from ui.benchmarks.load import Pings, Times, Trainings, visit
-from ui.benchmarks.served import SHIPPED, Page, Served, served
 
 SECONDS = 10.0
 # The most that is drawn at once: 16 batches, to be dealt out by length; and sentences made in advance.

@@ -12,8 +12,8 @@ import pytest
 import torch
 from playwright.sync_api import Page, expect, sync_playwright
 
-from core.files.tensor_file import previous_of
-from core.run_folder import RunFolder
+from core.runs import RunFolder
+from core.storage.tensor_file import previous_of
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
@@ -144,7 +144,7 @@ def test_a_full_disk_is_told_and_gone_when_there_is_room(run, monkeypatch, row):
         return (full if is_written else genuine)(path, mode, *rest, **named)
 
     monkeypatch.setattr(Path, "open", opened)
-    for module in ("core.run_folder.folder", "core.files.tensor_file"):
+    for module in ("core.runs.folder", "core.storage.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
     took = run.seconds_to_read("could not be saved", "the disk is full", "Delete runs")
     monkeypatch.undo()

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from core.run_folder import DEFAULT_ROOT, RunFolder
+from core.runs import DEFAULT_ROOT, RunFolder
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 

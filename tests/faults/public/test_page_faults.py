@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-import core.files.atomic
-import core.run_folder.recording
-import core.training
-from core.run_folder import RunFolder
+import core.runs.recorder
+import core.storage.atomic
+import core.training.loop
+from core.runs import RunFolder
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
@@ -74,7 +74,7 @@ def seen_within(session: Session, run: str, *parts: str, seconds: float = 8.0) -
 
 def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the training of the bad run raise a while after its beginning."""
-    genuine = core.run_folder.recording.train
+    genuine = core.runs.recorder.train
 
     def train(state):
         for count, event in enumerate(genuine(state)):
@@ -82,7 +82,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise error
             yield event
 
-    monkeypatch.setattr(core.run_folder.recording, "train", train)
+    monkeypatch.setattr(core.runs.recorder, "train", train)
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def _trains(live) -> bool:
 
 def test_a_full_disk_is_told_while_the_run_goes_on(visitor, public, monkeypatch, row):
     run = started(visitor)
-    genuine = core.files.atomic.write_atomically
+    genuine = core.storage.atomic.write_atomically
 
     def full(path, data, **named):
         if run in str(path):
             raise OSError(errno.ENOSPC, "No space left on device")
         return genuine(path, data, **named)
 
-    for module in ("core.files.atomic", "core.run_folder.folder", "core.files.tensor_file"):
+    for module in ("core.storage.atomic", "core.runs.folder", "core.storage.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
     said = seen_within(visitor, run, "could not be saved", "the disk is full", "Delete runs", seconds=20)
     assert said["status"] == "training"
@@ -208,6 +208,6 @@ def test_a_full_disk_starts_no_run_and_says_so(visitor, monkeypatch, row):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("core.run_folder.folder.write_atomically", full)
+    monkeypatch.setattr("core.runs.folder.write_atomically", full)
     assert "the disk is full" in json.dumps(visitor.call("train", "tiny", {}))
     row("F1", "a run is started on a full disk", "1 call", "told")

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from core.config import Preset, load_preset, preset_to_yaml
-from core.run_folder import RunFolder
-from core.runs.ownership import Ownership, owner_of, write_ownership
+from core.runs import RunFolder
+from core.server.ownership import Ownership, owner_of, write_ownership
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.faults.public.conftest import Public
 from tests.serving import SHIPPED

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from gradio_client import Client
 
-from core.run_folder import RunFolder
+from core.runs import RunFolder
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED

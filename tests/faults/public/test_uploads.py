@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 
-from core.runs.limits import MEGABYTE
+from core.server.limits import MEGABYTE
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED

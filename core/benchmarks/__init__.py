@@ -1,1 +1,0 @@
-"""What ``python -m core bench`` measures, a module a subject; those of the page are in ui/benchmarks/."""

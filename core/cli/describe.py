@@ -1,0 +1,96 @@
+"""``describe``: what a preset's model is made of, and the memory that training it takes."""
+
+import argparse
+import json
+from dataclasses import asdict
+
+from core.cli.train import preset_of
+from core.config import SPECIAL_TOKENS, Preset
+from core.interpret.shape_trace import trace_shapes
+from core.models import count_parameters, outline_model
+from core.storage.errors import InputError
+from core.tasks import build_task
+from core.training.model_summary import memory_of, parameters_by_part, shapes_of
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print parameters by part, every tensor's shape by name, and memory by batch and length."""
+    preset = preset_of(options)
+    batches, lengths = _sizes(options, preset)
+    model = outline_model(preset.model, build_task(preset.task))
+    parts, shapes = parameters_by_part(model), shapes_of(model)
+    memory = {
+        batch: {length: memory_of(preset, batch_size=batch, length=length) for length in lengths} for batch in batches
+    }
+    print(f"{preset.name}: {_about(preset)}\n\n{count_parameters(model):,} parameters, by part")
+    for part, count in parts.items():
+        print(f"  {part:24} {count:12,}")
+    print("\ntensors")
+    for name, shape in shapes.items():
+        print(f"  {name:56} {' × '.join(map(str, shape))}")
+    if options.shapes:
+        print("\n".join(_way(preset)))
+    one = memory[batches[0]][lengths[0]]
+    fixed = one.total - one.activations
+    print(f"\nmemory to train, MB: weights, gradients and Adam's two moments {_mb(fixed)}, and activations")
+    print(f"  {'batch':>8}" + "".join(f"{f'{length} tokens':>14}" for length in lengths))
+    for batch in batches:
+        print(f"  {batch:8}" + "".join(f"{_mb(memory[batch][length].activations):>14}" for length in lengths))
+    if options.json:
+        print(
+            json.dumps(
+                _as_json(preset, parts, shapes, memory) | {"flow": [asdict(each) for each in trace_shapes(preset)]}
+            )
+        )
+    return 0
+
+
+def _way(preset: Preset) -> list[str]:
+    """Write the tensors of a real batch on their way through the model, in order, a line each."""
+    lines = ["", f"a batch of {preset.training.batch_size} on its way: what comes out of each module, in order"]
+    for stage in trace_shapes(preset):
+        shapes = "   ".join(f"{name} {' × '.join(map(str, shape))}".strip() for name, shape in stage.shapes.items())
+        times = f"   ({stage.calls} times)" if stage.calls > 1 else ""
+        lines.append(f"  {stage.name:48} {stage.kind:20} {shapes}{times}")
+    return lines
+
+
+def _about(preset: Preset) -> str:
+    return f"{preset.description} {preset.broken}".strip()
+
+
+def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list[int]]:
+    """Return the batch sizes and lengths to work memory out for: asked for, or the preset's own and larger ones."""
+    longest = preset.model.max_seq_len
+    for name, value, most in (("batch-size", options.batch_size, 4096), ("length", options.length, longest)):
+        if value is not None and not 1 <= value <= most:
+            raise InputError(f"--{name}={value} must be from 1 to {most}")
+    own = max(preset.task.longest_source, preset.task.longest_answer) + SPECIAL_TOKENS
+    batches = [options.batch_size] if options.batch_size else sorted({1, 8, preset.training.batch_size})
+    lengths = [options.length] if options.length else sorted({own, (own + longest) // 2, longest})
+    return batches, lengths
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f}"
+
+
+def _as_json(preset: Preset, parts: dict, shapes: dict, memory: dict) -> dict:
+    return {
+        "preset": preset.name,
+        "parameters": sum(parts.values()),
+        "parts": parts,
+        "shapes": shapes,
+        "memory_bytes": [
+            {
+                "batch_size": batch,
+                "length": length,
+                "weights": each.weights,
+                "gradients": each.gradients,
+                "optimizer": each.optimizer,
+                "activations": each.activations,
+            }
+            for batch, by_length in memory.items()
+            for length, each in by_length.items()
+        ],
+    }

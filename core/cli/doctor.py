@@ -1,0 +1,91 @@
+"""``doctor``: examine a run or a preset, and say in words what was found; or every bug, and every preset."""
+
+import argparse
+import json
+from typing import Any
+
+from core.cli import doctor_benchmark
+from core.cli.doctor_benchmark import Verdict
+from core.cli.train import preset_of
+from core.config.bugs import BUG_FACTS
+from core.runs import DEFAULT_ROOT
+from core.runs.load import SavedRuns, training_state_of
+from core.storage.errors import InputError
+from core.teaching.doctor import Examination, examine_preset, examine_state
+
+MARKS = {"green": "ok   ", "amber": "odd  ", "red": "WRONG"}
+MAX_STEPS = 100_000
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what was found, a line a check, or a table of bugs and verdicts."""
+    if not 0 <= options.steps <= MAX_STEPS:
+        raise InputError(f"--steps={options.steps} must be from 0 to {MAX_STEPS}")
+    if options.all_bugs:
+        return _all_bugs(options)
+    if (options.run is None) == (options.preset is None):
+        raise InputError("doctor needs one of --run NAME, --preset NAME and --all-bugs")
+    if options.run:
+        runs = SavedRuns(options.checkpoints or DEFAULT_ROOT)
+        loaded = runs.loaded(options.run)
+        found = examine_state(options.run, training_state_of(loaded), runs.history(options.run))
+    else:
+        found = examine_preset(preset_of(options), steps=options.steps)
+    print("\n".join(lines_of(found)))
+    if options.json:
+        print(json.dumps(found.as_data()))
+    return 0
+
+
+def lines_of(found: Examination) -> list[str]:
+    """Write an examination for people."""
+    named = ", ".join(BUG_FACTS[bug].title for bug in found.bugs)
+    verdict = f"diagnosis: {named}" if named else f"no bug named, {len(found.alarms)} lights not green"
+    return [
+        *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in found.findings),
+        f"{found.name}, after {found.step} updates: {verdict} ({found.seconds:.1f} s)",
+    ]
+
+
+def _all_bugs(options: argparse.Namespace) -> int:
+    """Examine every bug in every family that can have it, and every preset; 1 if one verdict is wrong."""
+    steps = options.steps
+    parts = {
+        "bugs, untrained": doctor_benchmark.of_bugs(0),
+        "presets, untrained": doctor_benchmark.of_untrained_presets(),
+    }
+    if steps:
+        parts[f"bugs, after {steps} updates"] = doctor_benchmark.of_bugs(steps)
+        parts["presets, trained"] = doctor_benchmark.of_trained_presets(options.checkpoints or DEFAULT_ROOT, steps)
+    found = {part: [_shown(each) for each in of_part] for part, of_part in parts.items()}
+    print("\n" + "\n".join(_sum(part, of_part) for part, of_part in found.items()))
+    if options.json:
+        print(json.dumps({"steps": steps, "parts": {part: [_data(each) for each in found[part]] for part in found}}))
+    return 0 if all(each.is_right for of_part in found.values() for each in of_part) else 1
+
+
+def _shown(verdict: Verdict) -> Verdict:
+    """Print a verdict as soon as there is one."""
+    found = verdict.found
+    lights = "; ".join(f"{each.light}: {each.check}" for each in found.alarms) or "all green"
+    print(
+        f"{'right' if verdict.is_right else 'MISSED':7} {verdict.truth or '–':24} {verdict.subject:36} "
+        f"{found.step:6} updates  {found.seconds:4.1f} s  named {', '.join(found.bugs) or '–':24} {lights}",
+        flush=True,
+    )
+    return verdict
+
+
+def _sum(part: str, of_part: list[Verdict]) -> str:
+    broken, good = ([each for each in of_part if (each.truth is None) is is_good] for is_good in (False, True))
+    named, alarms = sum(each.is_right for each in broken), sum(not each.is_right for each in good)
+    slowest = max(of_part, key=lambda each: each.found.seconds)
+    return (
+        f"{part + ':':26} {named} of {len(broken)} that are broken named, {alarms} false alarms for {len(good)} good "
+        f"ones; the slowest took {slowest.found.seconds:.1f} s ({slowest.subject})"
+    )
+
+
+def _data(verdict: Verdict) -> dict[str, Any]:
+    said = {"subject": verdict.subject, "truth": verdict.truth, "right": verdict.is_right}
+    return said | verdict.found.as_data()

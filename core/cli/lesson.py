@@ -1,0 +1,71 @@
+"""``lesson``: train the pair of a lesson, right and broken, and keep what is to be seen of it."""
+
+import argparse
+import json
+import sys
+
+import torch
+from tqdm import tqdm
+
+from core.storage.atomic import write_atomically
+from core.storage.errors import InputError
+from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, Lesson, lesson_names, load_lesson, measure_pair
+
+FIGURES = (
+    ("training loss", "train_loss", "{:.4f}"),
+    ("validation loss", "validation_loss", "{:.4f}"),
+    ("teacher-forced tokens", "token_accuracy", "{:.1%}"),
+    ("exact match", "exact_match", "{:.1%}"),
+    ("exact match, alone", "exact_match_alone", "{:.1%}"),
+    ("90 % exact at step", "step_of_90_percent", "{}"),
+    ("answer", "answer", "{}"),
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train one lesson or all, and write each one's results into its folder, or list the lessons."""
+    if options.name is None:
+        print("\n".join(f"{name:24} {load_lesson(name).title}" for name in lesson_names()))
+        return 0
+    names = lesson_names() if options.name == "all" else [options.name]
+    lessons = [load_lesson(name) for name in names]
+    out = options.out or LESSON_FOLDER
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out={out} is a file; it must be a folder")
+    torch.set_num_threads(1)
+    known: dict = {}
+    for lesson in lessons:
+        results = _measured(lesson, known)
+        place = out / lesson.name / RESULTS_FILE
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, (json.dumps(results, separators=(",", ":")) + "\n").encode())
+        print("\n".join(_lines(lesson, results)), flush=True)
+        if options.json:
+            print(json.dumps(results))
+    return 0
+
+
+def _measured(lesson: Lesson, known: dict) -> dict:
+    bar: dict[str, tqdm] = {}
+
+    def watch(side: str, step: int, steps: int) -> None:
+        if side not in bar:
+            bar[side] = tqdm(total=steps, desc=f"{lesson.name}, {side}", unit="step", file=sys.stderr, mininterval=2)
+        bar[side].update(1)
+
+    try:
+        return measure_pair(lesson, watch=watch, known=known)
+    finally:
+        for each in bar.values():
+            each.close()
+
+
+def _lines(lesson: Lesson, results: dict) -> list[str]:
+    """Write the figures of both sides in two columns, and what the doctor says of them."""
+    lines = [f"{lesson.title} ({lesson.name}), {results['seconds']} s", f"  {'':22} {'right':>28} {'broken':>28}"]
+    for label, figure, written in FIGURES:
+        values = [results[side]["figures"][figure] for side in ("right", "broken")]
+        texts = ["–" if value is None else written.format(value)[:28] for value in values]
+        lines.append(f"  {label:22} {texts[0]:>28} {texts[1]:>28}")
+    named = [", ".join(results[side]["doctor"]["bugs"]) or "nothing" for side in ("right", "broken")]
+    return [*lines, f"  {'the doctor names':22} {named[0]:>28} {named[1]:>28}"]

@@ -1,0 +1,36 @@
+"""``perplexity``: how well a run foresees held-out text, beside a model of counts that learned the same text."""
+
+import argparse
+import json
+import math
+
+from core.evaluation.accuracy import evaluate
+from core.evaluation.ngram import MAX_ORDER, NGram
+from core.runs import DEFAULT_ROOT
+from core.runs.load import SavedRuns
+from core.storage.errors import InputError
+from core.tasks import fixed_pairs
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the perplexity per token, EOS counted, of the run and of n-grams up to an order on the same test lines."""
+    if not 1 <= options.order <= MAX_ORDER:
+        raise InputError(f"--order={options.order} must be from 1 to {MAX_ORDER}")
+    loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+    task, summary = loaded.task, loaded.preset.task.summary
+    known, held_out = task.lines("train"), task.lines("test")
+    if not known:
+        raise InputError(f"run={options.run[:60]!r} has the task to {summary}, which is not modelling text")
+    own = evaluate(loaded.model, fixed_pairs(task, len(held_out), split="test"))
+    tokens = sum(len(line) + 1 for line in held_out)
+    print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}: {summary}")
+    print(f"{len(held_out):,} held-out lines of {tokens:,} tokens, EOS counted; learned from {len(known):,} lines")
+    print(f"the run         {own.perplexity:9.4f}  per token, {own.loss:.4f} nats")
+    losses = {}
+    for order in range(1, options.order + 1):
+        losses[order] = NGram(known, order=order, num_tokens=len(task.tgt_vocab.symbols) + 1).loss(held_out)
+        print(f"{order}-grams         {math.exp(losses[order]):9.4f}  per token, {losses[order]:.4f} nats")
+    if options.json:
+        ngrams = {str(order): math.exp(loss) for order, loss in losses.items()}
+        print(json.dumps({"run": loaded.run, "lines": len(held_out), "perplexity": own.perplexity, "ngrams": ngrams}))
+    return 0

@@ -1,0 +1,28 @@
+"""``report``: measure a run and write what was found."""
+
+import argparse
+import json
+from pathlib import Path
+
+from core.cli.evaluate import check_sequences
+from core.reports.report import REPORT_FILES, write_report
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs.load import SavedRuns
+from core.storage.errors import InputError
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the report into the run's folder, or where asked to, and print its first sentence."""
+    check_sequences(options.sequences)
+    root = options.checkpoints or DEFAULT_ROOT
+    folder: Path = options.out or RunFolder(root, options.run).report
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out={folder} is a file; it must be a folder")
+    report = write_report(SavedRuns(root), options.run, sequences=options.sequences)
+    report.save(folder)
+    print(report.summary)
+    print(f"written: {folder / 'report.html'}, report.md and {len(report.pictures)} pictures beside it")
+    if options.json:
+        files = [name for name in REPORT_FILES if (folder / name).is_file()]
+        print(json.dumps({**report.figures, "folder": str(folder), "files": files}))
+    return 0

@@ -1,1 +1,0 @@
-"""Runs that go out and come in: as one file, as a package with all it needs, over the Hugging Face Hub, as ONNX."""

@@ -1,0 +1,1 @@
+"""What is written about runs: reports, comparisons, figures."""

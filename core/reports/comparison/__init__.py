@@ -1,0 +1,32 @@
+"""Runs of one task compared on the same held-out items: who wins how often, by how much, and what differs in them."""
+
+from core.reports.comparison.comparable import (
+    MAX_RUNS,
+    Group,
+    check_comparable,
+    groups_of,
+    held_out_key,
+    settings_that_differ,
+)
+from core.reports.comparison.measuring import Comparison, Duel, Measurements, Progress, band_over, compare
+from core.reports.comparison.wording import as_data, cautions, duel_in_words, p_in_words, points_in_words
+
+__all__ = [
+    "MAX_RUNS",
+    "Comparison",
+    "Duel",
+    "Group",
+    "Measurements",
+    "Progress",
+    "as_data",
+    "band_over",
+    "cautions",
+    "check_comparable",
+    "compare",
+    "duel_in_words",
+    "groups_of",
+    "held_out_key",
+    "p_in_words",
+    "points_in_words",
+    "settings_that_differ",
+]

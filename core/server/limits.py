@@ -1,0 +1,156 @@
+"""How much of the machine visitors may use: one table of limits, lax on a laptop and strict in public."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from core.config import ConfigError, Preset
+from core.models import parameters_of
+from core.tasks import build_task
+from core.text.validation import validate_text
+from core.training.model_summary import memory_of
+
+NO_LIMIT = "none"
+PREFIX = "ATTENTION_LAB_"
+MEGABYTE = 1_000_000
+
+
+def _or_none(value: Any) -> Any:
+    return None if value == NO_LIMIT else value
+
+
+Count = Annotated[int, Field(ge=1)]
+Limit = Annotated[int | None, Field(ge=1), BeforeValidator(_or_none)]
+
+
+class Limits(BaseModel):
+    """What there is to limit; None is no limit. A field is also a flag and an environment variable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    max_runs: Count = Field(2, description="runs that train at once; others wait")
+    max_waiting: Limit = Field(100, description="runs that wait, of all visitors")
+    max_training_each: Limit = Field(None, description="runs of one visitor that train at once")
+    max_waiting_each: Limit = Field(None, description="runs of one visitor that train or wait")
+    max_kept_each: Limit = Field(None, description="runs of one visitor that are kept")
+    max_steps: Limit = Field(None, description="training.steps of a run")
+    max_sequences: Limit = Field(
+        None, description="sequences a step: training.batch_size × training.gradient_accumulation_steps"
+    )
+    max_parameters: Limit = Field(None, description="parameters of a model")
+    max_memory_mb: Limit = Field(None, description="memory that training a run takes, estimated, in MB")
+    max_minutes: Limit = Field(None, description="minutes a run trains before it is stopped, and kept")
+    max_disk_mb: Limit = Field(None, description="disk for all runs, in MB; the oldest go first")
+    max_disk_mb_each: Limit = Field(None, description="disk for the runs of one visitor, in MB")
+    max_upload_mb: Count = Field(50, description="size of an uploaded file, in MB")
+    max_pairs: Limit = Field(None, description="pairs of somebody's own that are taken in at once")
+    max_uploads_mb_each: Limit = Field(None, description="uploads of one visitor in an hour, in MB")
+    max_uploads_mb: Limit = Field(None, description="uploads of all visitors in an hour, in MB")
+    max_input: Count = Field(2_000, description="characters of an input")
+    idle_minutes: Limit = Field(None, description="minutes without a visitor before their runs in training are stopped")
+    keep_hours: Limit = Field(None, description="hours before a run that is neither shared nor in use is deleted")
+
+    def check(self, preset: Preset) -> None:
+        """Refuse a preset that asks for too much.
+
+        Raises:
+            ConfigError: naming every key, its value and the limit.
+        """
+        training, problems = preset.training, []
+        for key, value, most in (
+            ("training.steps", training.steps, self.max_steps),
+            (
+                "training.batch_size × training.gradient_accumulation_steps",
+                training.sequences_per_step,
+                self.max_sequences,
+            ),
+        ):
+            if most is not None and value > most:
+                problems.append((key, f"{key}={value:,} is more than this server allows: at most {most:,}"))
+        problems += self._problems_of_size(preset)
+        if problems:
+            raise ConfigError(problems)
+
+    def check_size(self, preset: Preset) -> None:
+        """Refuse a preset whose model is too large; ConfigError as for ``check``."""
+        if problems := self._problems_of_size(preset):
+            raise ConfigError(problems)
+
+    def text(self, field: str, text: Any) -> str:
+        """Return a typed text; InputError if it is none, or too long."""
+        return validate_text(field, text, most=self.max_input)
+
+    def _problems_of_size(self, preset: Preset) -> list[tuple[str, str]]:
+        if self.max_parameters is None and self.max_memory_mb is None:
+            return []
+        parameters = parameters_of(preset.model, build_task(preset.task))
+        if self.max_parameters is not None and parameters > self.max_parameters:
+            said = f"model={parameters:,} parameters is more than this server allows: at most {self.max_parameters:,}"
+            return [("model", said)]
+        megabytes = _megabytes_to_train(preset)
+        if self.max_memory_mb is not None and megabytes > self.max_memory_mb:
+            said = f"training.batch_size={preset.training.batch_size} takes about {megabytes:,} MB of memory"
+            said += f" with this model; this server allows at most {self.max_memory_mb:,} MB"
+            return [("training.batch_size", said)]
+        return []
+
+
+LAPTOP = Limits()
+PUBLIC = Limits(
+    max_waiting=20,
+    max_training_each=1,
+    max_waiting_each=3,
+    max_kept_each=20,
+    max_steps=20_000,
+    max_sequences=512,
+    max_parameters=2_000_000,
+    max_memory_mb=1_000,
+    max_minutes=60,
+    max_disk_mb=5_000,
+    max_disk_mb_each=500,
+    max_upload_mb=50,
+    max_pairs=100_000,
+    max_uploads_mb_each=200,
+    max_uploads_mb=2_000,
+    max_input=500,
+    idle_minutes=30,
+    keep_hours=72,
+)
+
+
+def limits_from(flags: Mapping[str, Any], environment: Mapping[str, str], *, public: bool) -> Limits:
+    """Return the limits that hold: a flag goes before a variable, and a variable before what is usual.
+
+    Args:
+        flags: values by field; None where a flag was not given.
+
+    Raises:
+        ConfigError: a value is not a whole number above 0, or "none" where that is possible.
+    """
+    given = PUBLIC.model_dump() if public else LAPTOP.model_dump()
+    for name in Limits.model_fields:
+        if (value := environment.get(PREFIX + name.upper())) is not None:
+            given[name] = value
+        if flags.get(name) is not None:
+            given[name] = flags[name]
+    try:
+        return Limits.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(
+            [
+                (str(name), f"{name}={given[name]!r} is no limit: give a whole number above 0{_or_no_limit(name)}")
+                for name in sorted({detail["loc"][0] for detail in error.errors()})
+            ]
+        ) from error
+
+
+def _or_no_limit(name: str) -> str:
+    return "" if Limits.model_fields[name].annotation is int else f', or "{NO_LIMIT}"'
+
+
+@lru_cache(256)
+def _megabytes_to_train(preset: Preset) -> int:
+    longest = min(max(preset.task.longest_source, preset.task.longest_answer) + 2, preset.model.max_seq_len)
+    return memory_of(preset, batch_size=preset.training.batch_size, length=longest).total // MEGABYTE

@@ -1,0 +1,1 @@
+"""Learn from broken models: the bugs, the doctor that finds them, and the lessons about them."""

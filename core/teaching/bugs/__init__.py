@@ -1,0 +1,53 @@
+"""Bugs to be looked at, each a small object that breaks one part of a run from outside.
+
+Models, tasks and the loss know nothing of them. A run is built through ``bug_of(preset)``, which without a bug hands
+everything back as it came.
+"""
+
+from core.config import Preset
+from core.config.bugs import BugName
+from core.teaching.bugs.bug import Bug
+from core.teaching.bugs.data_bugs import LearningRateTooHigh, NoEosInTargets, PadInTheLoss, TargetsNotShifted
+from core.teaching.bugs.model_bugs import (
+    EncoderOverPad,
+    HeadsAlike,
+    NoCausalMask,
+    NoEmbeddingScaling,
+    NoPositions,
+    NoResidual,
+    NoScoreScaling,
+    PadAttendedTo,
+    SelfPlottedAsCross,
+    SoftmaxOverQueries,
+)
+from core.training import loop
+
+__all__ = ["BUGS", "Bug", "bug_of", "new_state"]
+
+BUGS: dict[BugName | None, Bug] = {
+    None: Bug(),
+    "no-causal-mask": NoCausalMask(),
+    "targets-not-shifted": TargetsNotShifted(),
+    "pad-attended-to": PadAttendedTo(),
+    "pad-in-the-loss": PadInTheLoss(),
+    "no-positions": NoPositions(),
+    "no-score-scaling": NoScoreScaling(),
+    "no-embedding-scaling": NoEmbeddingScaling(),
+    "softmax-over-queries": SoftmaxOverQueries(),
+    "no-residual": NoResidual(),
+    "no-eos-in-targets": NoEosInTargets(),
+    "encoder-over-pad": EncoderOverPad(),
+    "learning-rate-too-high": LearningRateTooHigh(),
+    "heads-alike": HeadsAlike(),
+    "self-plotted-as-cross": SelfPlottedAsCross(),
+}
+
+
+def bug_of(preset: Preset) -> Bug:
+    """Return the bug that a preset names, or the one that changes nothing."""
+    return BUGS[preset.bug]
+
+
+def new_state(preset: Preset, *, device: str = "cpu") -> loop.TrainingState:
+    """Prepare a run with the bug that its preset names, if any; see ``core.training.loop.new_state``."""
+    return loop.new_state(preset, device=device, modification=bug_of(preset))

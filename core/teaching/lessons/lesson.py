@@ -1,0 +1,74 @@
+"""A lesson: a folder with a text, a broken preset, and the results of training it beside the right one."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core.config import PRESET_FOLDER, Preset, read_preset
+from core.config.bugs import BUG_FACTS
+from core.storage.errors import InputError
+
+LESSON_FOLDER = PRESET_FOLDER / "lessons"
+TEXT_FILE, PRESET_FILE, RESULTS_FILE = "lesson.md", "preset.yaml", "results.json"
+SECTIONS = ("Predict", "What happens", "What gives it away", "The fix")
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson.
+
+    Attributes:
+        name: of its folder and of the bug that it is about.
+        text: Markdown by section; see ``SECTIONS``.
+        broken: the preset with the bug.
+        results: what ``measuring.measure_pair`` returned, or None before.
+    """
+
+    name: str
+    text: dict[str, str]
+    broken: Preset
+    results: dict[str, Any] | None
+
+    @property
+    def title(self) -> str:
+        """What the bug is called."""
+        return BUG_FACTS[self.broken.bug].title
+
+    @property
+    def right(self) -> Preset:
+        """The same preset without the bug."""
+        said = {"name": f"{self.name}-right", "description": f"The lesson {self.name}, without the bug."}
+        return self.broken.with_bug(None).model_copy(update=said)
+
+
+def lesson_names(folder: Path = LESSON_FOLDER) -> list[str]:
+    """Return the names of the lessons, in the order in which the bugs are listed."""
+    return [name for name in BUG_FACTS if (folder / name / TEXT_FILE).is_file()]
+
+
+def load_lesson(name: str, *, folder: Path = LESSON_FOLDER) -> Lesson:
+    """Read a lesson by its name, which may come from a visitor: it cannot leave the folder.
+
+    Raises:
+        InputError: there is no such lesson.
+        ConfigError: its preset is not a valid one.
+    """
+    names = lesson_names(folder)
+    if name not in names:
+        raise InputError(f"lesson={name[:60]!r} is not one of {', '.join(names)}")
+    place = folder / name
+    results = place / RESULTS_FILE
+    return Lesson(
+        name,
+        _sections((place / TEXT_FILE).read_text(encoding="utf-8")),
+        read_preset((place / PRESET_FILE).read_bytes(), name=name),
+        json.loads(results.read_text(encoding="utf-8")) if results.is_file() else None,
+    )
+
+
+def _sections(text: str) -> dict[str, str]:
+    """Split Markdown at its second-level headings."""
+    _, *parts = re.split(r"^## (.+)\n", text, flags=re.MULTILINE)
+    return {heading.strip(): body.strip() for heading, body in zip(parts[::2], parts[1::2], strict=True)}

@@ -1,0 +1,29 @@
+"""What a run computes on: the CPU, an Nvidia GPU (cuda) or an Apple one (mps)."""
+
+import torch
+
+from core.storage.errors import InputError
+
+
+def best_device() -> str:
+    """Return the fastest kind of device that this machine has."""
+    return next(kind for kind in ("cuda", "mps", "cpu") if _is_available(kind))
+
+
+def device_named(name: str) -> str:
+    """Return the device that ``--device`` names; ``auto`` is the fastest.
+
+    Raises:
+        InputError: this machine has none of that kind.
+    """
+    if name == "auto":
+        return best_device()
+    if not _is_available(name):
+        raise InputError(f"--device={name}: PyTorch finds no such device on this machine; use auto or cpu")
+    return name
+
+
+def _is_available(kind: str) -> bool:
+    if kind == "mps":
+        return torch.backends.mps.is_available()
+    return kind == "cpu" or torch.cuda.is_available()

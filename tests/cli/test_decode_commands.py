@@ -1,0 +1,213 @@
+"""Strategies on the command line: what they print, what they refuse, and how fast they are."""
+
+import json
+
+import pytest
+import torch
+
+from core.__main__ import main
+from core.cli.strategy_options import SETTINGS, option, strategy_of
+from core.evaluation.accuracy import evaluate, exact_match_alone
+from core.generation import Beam, Sample, generate, strategy_class
+from core.models.heads import Interventions
+from core.server import Runs
+from core.tasks import fixed_pairs
+
+
+@pytest.fixture
+def lab(trained, capsys):
+    """Run a command on the trained run: (exit code, standard output, standard error)."""
+
+    def run(command: str, *arguments: str) -> tuple[int, str, str]:
+        code = main(["--checkpoints", str(trained), command, "--run", "done", *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def last_json(output: str) -> dict:
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def test_a_beam_search_prints_its_best_with_scores(lab, trained):
+    options = ("--strategy", "beam", "--beam-size", "4", "--length-penalty", "0.5", "--n-best", "3")
+    code, output, _ = lab("decode", "4829", *options, "--json")
+    assert code == 0
+    said = last_json(output)
+    assert said["strategy"] == {
+        "kind": "beam",
+        "beam_size": 4,
+        "length_penalty": 0.5,
+        "n_best": 3,
+        "repetition_penalty": 1.0,
+    }
+    assert len(said["n_best"]) == 3
+    assert said["n_best"][0]["output"] == said["output"]
+    scores = [answer["score"] for answer in said["n_best"]]
+    assert scores == sorted(scores, reverse=True)
+    for place, answer in enumerate(said["n_best"], start=1):
+        line = f"best    {place}  {answer['output']}  score {answer['score']:.4f}, log P {answer['log_prob']:.4f}"
+        assert line in output
+    loaded = Runs(trained).loaded("done")
+    src = torch.tensor([[1, 7, 11, 5, 12, 2]])
+    strategy = Beam(length_penalty=0.5, n_best=3)
+    search = generate(loaded.model, src, max_steps=loaded.model.max_seq_len, strategy=strategy).search
+    assert scores == pytest.approx([each.score for each in search.hypotheses(0)], abs=1e-5)
+
+
+def test_sampling_takes_its_settings_and_repeats_with_its_seed(lab):
+    settings = ("--temperature", "2.5", "--top-k", "9", "--top-p", "0.95", "--repetition-penalty", "1.2")
+    outputs = []
+    for seed in ("1", "1", "2", "3"):
+        code, output, _ = lab("decode", "4829", "--strategy", "sample", *settings, "--seed", seed, "--json")
+        assert code == 0
+        said = last_json(output)
+        outputs.append(said["steps"])
+        assert said["n_best"] == []
+        assert said["strategy"]["temperature"] == 2.5
+        assert all(0 < step["probability"] <= 1 for step in said["steps"])
+    assert outputs[0] == outputs[1]
+    assert outputs[0] not in outputs[2:]
+    assert "strategy  sample, repetition penalty 1.2, temperature 2.5, top k 9, top p 0.95, seed 3" in output
+
+
+def test_a_prefix_is_written_first_and_marked(lab):
+    code, output, _ = lab("decode", "4829", "--prefix", "7 7", "--json")
+    assert code == 0
+    said = last_json(output)
+    assert said["output"].startswith("7 7")
+    assert [step["forced"] for step in said["steps"][:3]] == [True, True, False]
+    assert output.count("% forced  of  ") == 2
+
+
+def test_evaluate_measures_the_strategy_asked_for(lab, trained):
+    loaded = Runs(trained).loaded("done")
+    pairs = fixed_pairs(loaded.task, 40, split="test")
+    code, output, _ = lab("evaluate", "--sequences", "40", "--strategy", "sample", "--temperature", "0.5", "--json")
+    assert code == 0
+    said = last_json(output)
+    strategy = Sample(temperature=0.5)
+    assert said["strategy"] == strategy.model_dump()
+    assert said["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
+    assert said["exact_match_alone"] == exact_match_alone(loaded.model, pairs, strategy=strategy)
+    assert "written by      sample" in output
+    assert "written by" not in lab("evaluate", "--sequences", "40")[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--strategy best", "--strategy='best' is not one of greedy, beam, sample"),
+        ("--strategy beam --beam-size 0", "--beam-size=0 should be greater than or equal to 1"),
+        ("--strategy beam --beam-size 33", "--beam-size=33 should be less than or equal to 32"),
+        ("--strategy beam --beam-size 2.5", "--beam-size=2.5 should be a valid integer"),
+        ("--strategy beam --beam-size four", "--beam-size='four' should be a valid integer"),
+        ("--strategy beam --n-best 9", "--n-best=9 must not be above --beam-size=4"),
+        ("--strategy beam --n-best 0", "--n-best=0 should be greater than or equal to 1"),
+        ("--strategy beam --length-penalty -1", "--length-penalty=-1 should be greater than or equal to 0"),
+        ("--strategy beam --length-penalty .nan", "--length-penalty=nan should be a finite number"),
+        ("--strategy sample --temperature 0", "--temperature=0 should be greater than or equal to 0.001"),
+        ("--strategy sample --temperature hot", "--temperature='hot' should be a valid number"),
+        ("--strategy sample --top-k -1", "--top-k=-1 should be greater than or equal to 0"),
+        ("--strategy sample --top-p 0", "--top-p=0 should be greater than 0"),
+        ("--strategy sample --top-p 1.5", "--top-p=1.5 should be less than or equal to 1"),
+        ("--strategy sample --seed -1", "--seed=-1 should be greater than or equal to 0"),
+        ("--repetition-penalty 0.5", "--repetition-penalty=0.5 should be greater than or equal to 1"),
+        ("--beam-size 4", "--beam-size=4 is not a setting of greedy, which has --repetition-penalty"),
+        (
+            "--strategy beam --seed 1",
+            "--seed=1 is not a setting of beam, which has --beam-size, --len",
+        ),
+        ("--strategy sample --n-best 2", "--n-best=2 is not a setting of sample, which has"),
+        (f"--seed {'9' * 5000}", "--seed='999"),
+    ],
+    ids=lambda value: value[:40],
+)
+@pytest.mark.parametrize("command", [["decode", "4829"], ["evaluate", "--sequences", "10"]], ids=lambda given: given[0])
+def test_options_that_do_not_fit_are_refused_in_one_line(lab, command, options, message):
+    code, output, errors = lab(*command, *options.split())
+    assert code == 2
+    assert errors.startswith(f"error: {message}")
+    assert len(errors.splitlines()) == 1
+    assert output == ""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("9 x", "prefix: 'x' at position 2 is not one of 0 1 2 3 4 5 6 7 8 9"),
+        ("<EOS>", "prefix: '<' at position 1 is not one of"),
+        ("1" * 16, "prefix has 16 tokens, 17 with EOS; this model writes 16"),
+    ],
+)
+def test_a_prefix_that_is_no_answer_is_refused(lab, prefix, message):
+    code, output, errors = lab("decode", "4829", "--prefix", prefix)
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"error: {message}")
+    assert len(errors.splitlines()) == 1
+
+
+# --- heads ------------------------------------------------------------------------------------------------------
+
+
+def test_heads_are_knocked_out_and_forced_and_the_answer_says_so(lab, trained):
+    options = ("--ablate", "encoder.1", "--ablate", "cross.1.1", "--pattern", "cross.1.2=position 3")
+    code, output, _ = lab("decode", "4829", *options, "--json")
+    assert code == 0
+    said = last_json(output)
+    assert said["ablate"] == ["encoder.1.1", "encoder.1.2", "cross.1.1"]
+    assert (said["ablation"], said["force"]) == ("zero", {"cross.1.2": "position 3"})
+    words = "encoder.1.1, encoder.1.2, cross.1.1 knocked out (zero); cross.1.2 forced to position 3"
+    assert f"heads     {words}\n" in output
+    model = Runs(trained).loaded("done").model
+    interventions = Interventions.parse(model.heads, ablate=options[1:4:2], force=options[5:])
+    src = torch.tensor([[1, 7, 11, 5, 12, 2]])
+    decoded = generate(model, src, max_steps=model.max_seq_len, interventions=interventions)
+    assert [step["probability"] for step in said["steps"]] == pytest.approx(decoded.log_probs[0].exp().tolist())
+
+
+def test_a_mean_may_stand_in_for_a_head(lab):
+    steps = []
+    for ablation in ("zero", "mean"):
+        code, output, _ = lab("decode", "4829", "--ablate", "cross.1.1", "--ablate-with", ablation, "--json")
+        assert code == 0
+        assert f"heads     cross.1.1 knocked out ({ablation})\n" in output
+        steps.append([step["probability"] for step in last_json(output)["steps"]])
+    assert steps[0] != steps[1]
+
+
+def test_nothing_is_said_of_heads_that_nothing_is_done_to(lab):
+    _, output, _ = lab("decode", "4829", "--json")
+    assert "heads     " not in output
+    assert [last_json(output)[name] for name in ("ablate", "ablation", "force")] == [[], None, {}]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            "--ablate cross.2.1",
+            "ablate=cross.2.1 is not in this model, which has encoder.1.1 to encoder.1.2, dec",
+        ),
+        ("--ablate head", "ablate='head' is not a head (cross.2.1), a layer (cross.2) or a block"),
+        ("--pattern cross.1.1=up", "pattern='up' is not one of diagonal, anti-diagonal, position K"),
+        ("--pattern encoder.1.1=diagonal", "head=encoder.1.1 cannot be forced; only heads of cross-attention can"),
+        ("--ablate cross --pattern cross.1.1=diagonal", "head=cross.1.1 is to do two things; it can be knocked out"),
+        ("--ablation mean", "--ablate-with=mean is about heads that are knocked out, so it needs --ablate"),
+    ],
+)
+def test_what_cannot_be_done_to_heads_is_refused_in_one_line(lab, options, message):
+    code, output, errors = lab("decode", "4829", *options.split())
+    assert (code, output) == (2, "")
+    assert errors.startswith(f"error: {message}")
+    assert len(errors.splitlines()) == 1
+
+
+def test_there_is_an_option_for_every_setting(lab, capsys):
+    known = {name for kind in ("greedy", "beam", "sample") for name in strategy_class(kind).model_fields} - {"kind"}
+    assert known == set(SETTINGS)
+    assert callable(strategy_of)
+    with pytest.raises(SystemExit):
+        main(["decode", "--help"])
+    usage = capsys.readouterr().out
+    assert all(option(name) in usage for name in known)

@@ -1,0 +1,122 @@
+"""Several seeds at once: one run each, mean and standard deviation of those that finished, and nothing half-begun."""
+
+import json
+import signal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.__main__ import main
+from core.evaluation.spread import spread_of
+from core.runs import RunFolder
+from core.training import loop as training
+
+QUICK = ["--set", "training.steps=6", "--set", "training.warmup_steps=2", "--set", "training.evaluate_every=3"]
+SMALL = ["--set", "training.validation_sequences=8", "--set", "training.batch_size=8", "--set", "model.d_model=16"]
+
+
+@pytest.fixture
+def seeds(root, capsys):
+    """Train seeds below a folder of its own: (exit code, standard output, standard error)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["--checkpoints", str(root), "train", "--preset", "tiny", *QUICK, *SMALL, *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_spread_of_known_values():
+    assert (spread_of([2, 4, 4, 4, 5, 5, 7, 9]).mean, spread_of([2, 4, 4, 4, 5, 5, 7, 9]).n) == (5, 8)
+    assert spread_of([2, 4, 4, 4, 5, 5, 7, 9]).sd == pytest.approx((32 / 7) ** 0.5)
+    assert spread_of([0.5]).sd is None
+    with pytest.raises(ValueError, match="no values"):
+        spread_of([])
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=9), st.floats(-5, 5))
+def test_a_shift_moves_the_mean_and_not_the_spread(values, shift):
+    before, after = spread_of(values), spread_of([value + shift for value in values])
+    assert after.mean == pytest.approx(before.mean + shift, abs=1e-9)
+    assert after.sd == pytest.approx(before.sd, abs=1e-6)
+
+
+def test_a_run_a_seed_and_what_they_have_in_common_at_the_end(seeds, root):
+    code, output, _ = seeds("--seeds", "3", "--run", "mine", "--seed", "4", "--json")
+    assert code == 0
+    assert sorted(folder.name for folder in root.iterdir()) == ["mine-seed-4", "mine-seed-5", "mine-seed-6"]
+    assert RunFolder(root, "mine-seed-6").preset().training.seed == 6
+    said = json.loads(output.strip().splitlines()[-1])
+    assert (said["group"], said["status"], [run["run"] for run in said["runs"]]) == (
+        "mine",
+        "finished",
+        ["mine-seed-4", "mine-seed-5", "mine-seed-6"],
+    )
+    losses = [run["loss"] for run in said["runs"]]
+    assert len(set(losses)) == 3
+    assert said["loss"] == {
+        "n": 3,
+        "mean": pytest.approx(sum(losses) / 3),
+        "sd": pytest.approx(spread_of(losses).sd),
+    }
+    assert "(mean ± standard deviation, 3 seeds)" in output
+
+
+def test_a_seed_gives_what_it_gives_alone(seeds):
+    together = json.loads(seeds("--seeds", "2", "--json")[1].strip().splitlines()[-1])
+    assert [run["run"] for run in together["runs"]] == ["tiny-seed-0", "tiny-seed-1"]  # named after the preset
+    alone = json.loads(seeds("--seed", "1", "--json")[1].strip().splitlines()[-1])
+    assert together["runs"][1]["loss"] == alone["loss"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--seeds", "0"], "--seeds=0 must be from 1 to 100"),
+        (["--seeds", "101"], "--seeds=101 must be from 1 to 100"),
+        (["--seeds", "2", "--run", "x" * 45], "is not a name"),
+        (["--seeds", "2", "--run", "mine"], "run='mine-seed-1' exists already; choose another name with --run"),
+    ],
+)
+def test_what_cannot_be_trained_to_the_end_is_not_begun(seeds, root, tiny, arguments, reason):
+    RunFolder.create(root, tiny, name="mine-seed-1")
+    code, _, errors = seeds(*arguments)
+    assert code == 2
+    assert reason in errors
+    assert [folder.name for folder in root.iterdir()] == ["mine-seed-1"]
+
+
+def test_ctrl_c_ends_the_run_in_training_and_begins_no_other(seeds, root, monkeypatch):
+    import core.cli.train as command
+
+    genuine = command._show
+
+    def interrupted(event, *rest) -> None:
+        if event.step == 4:
+            signal.raise_signal(signal.SIGINT)
+        genuine(event, *rest)
+
+    monkeypatch.setattr(command, "_show", interrupted)
+    code, output, errors = seeds("--seeds", "3", "--run", "mine", "--json")
+    assert code == 0
+    said = json.loads(output.strip().splitlines()[-1])
+    assert (said["status"], len(said["runs"])) == ("stopped", 1)
+    assert "loss" not in said  # no run finished, so there is no mean
+    assert "stopped: 2 of 3 seeds not begun" in errors
+    assert [folder.name for folder in root.iterdir()] == ["mine-seed-0"]
+
+
+def test_a_seed_that_fails_is_left_out_of_the_mean_and_said_so(seeds, monkeypatch):
+    genuine, calls = training.clip_gradients, []
+
+    def once_broken(parameters, max_norm):
+        calls.append(1)
+        return float("nan") if len(calls) == 1 else genuine(parameters, max_norm)
+
+    monkeypatch.setattr("core.training.loop.clip_gradients", once_broken)
+    code, output, _ = seeds("--seeds", "3", "--json")
+    assert code == 1
+    said = json.loads(output.strip().splitlines()[-1])
+    assert [run["status"] for run in said["runs"]] == ["failed", "finished", "finished"]
+    assert (said["status"], said["loss"]["n"]) == ("failed", 2)

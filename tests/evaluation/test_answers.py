@@ -1,0 +1,92 @@
+"""What a model answers is told item by item: every kind of answer, whatever the order and the parts."""
+
+import pytest
+import torch
+from pandas.testing import assert_frame_equal
+
+from core.evaluation import answers
+from core.evaluation.accuracy import evaluate, exact_match_alone
+from core.evaluation.answers import answer_parts, answer_table, joined
+from core.tasks import Batch, build_task, fixed_pairs
+from core.teaching.bugs import new_state
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+
+ZERO = 3  # id of the digit 0
+
+
+def ids(text: str) -> list[int]:
+    return [ZERO + int(digit) for digit in text]
+
+
+@pytest.fixture
+def task(tiny):
+    return build_task(tiny.task)
+
+
+@pytest.fixture
+def pairs(task) -> Batch:
+    """4829, 123 and 4820 with their reversals, padded to one width."""
+    rows = [("4829", "9284"), ("123", "321"), ("4820", "0284")]
+    src, tgt = (
+        torch.tensor([[BOS_ID, *ids(row[side]), EOS_ID, *[PAD_ID] * (4 - len(row[side]))] for row in rows])
+        for side in (0, 1)
+    )
+    return Batch(src, tgt)
+
+
+def test_every_row_says_what_was_written_and_how_it_is_wrong(scripted, task, pairs):
+    written = {"4829": [*ids("928"), EOS_ID], "123": [*ids("321"), EOS_ID], "4820": [*ids("02844"), EOS_ID]}
+
+    def model(src):
+        rows = [written["".join(str(index - ZERO) for index in row if index >= ZERO)] for row in src.tolist()]
+        return torch.tensor([row + [PAD_ID] * (6 - len(row)) for row in rows])
+
+    table = answer_table(scripted(model), task, pairs)
+    assert table.index.tolist() == [0, 1, 2]
+    assert table.input.tolist() == [list("4829"), list("123"), list("4820")]
+    assert table.output.tolist() == [list("928"), list("321"), list("02844")]
+    assert table.reference.tolist() == [list("9284"), list("321"), list("0284")]
+    assert table.kind.tolist() == ["stopped early", "exact", "stopped late"]
+    assert table.is_exact.tolist() == [False, True, False]
+    assert table.length.tolist() == [4, 3, 4]
+    assert table.tokens.tolist() == [5, 4, 5]
+    assert table.right.tolist() == [3, 4, 4]
+    assert table.stopped.all()
+
+
+def test_an_answer_without_end_is_no_right_answer(scripted, task, pairs):
+    table = answer_table(scripted(lambda src: torch.full((len(src), 9), ZERO), max_seq_len=9), task, pairs)
+    assert table.kind.tolist() == ["never stopped"] * 3
+    assert table.right.tolist() == [0, 0, 1]  # 4820 reversed begins with a 0
+    assert [len(output) for output in table.output] == [9, 9, 9]
+
+
+def test_the_parts_are_the_table_whatever_their_size_and_figures_agree_with_evaluation(tiny, task, monkeypatch):
+    model, items = new_state(tiny).model, fixed_pairs(task, 24, split="test")
+    whole = answer_table(model, task, items)
+    monkeypatch.setattr(answers, "TOKENS_AT_ONCE", 50)
+    parts = list(answer_parts(model, task, items))
+    assert len(parts) > 6
+    assert max(map(len, parts)) == 50 // model.max_seq_len + 1
+    assert_frame_equal(joined(parts), whole, rtol=1e-4)
+    assert whole.is_exact.mean() == exact_match_alone(model, items)
+    figures = evaluate(model, items)
+    assert whole.right_fed.sum() / whole.tokens.sum() == pytest.approx(figures.token_accuracy)
+    assert whole.loss.sum() / whole.tokens.sum() == pytest.approx(figures.loss)
+
+
+def test_a_model_is_left_in_its_mode_also_between_the_parts(tiny, task):
+    model = new_state(tiny).model.train()
+    parts = answer_parts(model, task, fixed_pairs(task, 20, split="test"))
+    next(parts)
+    assert model.training
+    assert torch.is_grad_enabled()
+
+
+def test_a_reference_without_eos_counts_as_one_that_has_it(tiny, scripted, task, pairs):
+    bare = Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
+
+    def model(src):
+        return torch.cat([src[:, 1:-1].flip(1), torch.full((len(src), 1), EOS_ID)], dim=1)
+
+    assert answer_table(scripted(model), task, bare).is_exact.all()

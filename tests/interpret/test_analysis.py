@@ -1,0 +1,145 @@
+"""The expected-pattern score: full marks for the true pattern, the uniform share for no pattern at all."""
+
+import pytest
+import torch
+
+from core.generation import GenerationResult
+from core.interpret import (
+    HeadScore,
+    best_of_layer,
+    frame_labels,
+    gold_alignment,
+    gold_cells,
+    score_decoded,
+    step_labels,
+)
+from core.tasks.digits import Digits
+from core.text.vocab import PAD_ID
+from tests.support.handmade import decode_of, framed_pairs, pointing, tokens_of
+
+LAYERS, H, WIDTH = 2, 3, 7
+TASK = Digits(transform="reverse", min_length=2, max_length=5)
+PAIRS = framed_pairs("123", "45454")
+TOKENS = tokens_of("321", "45454", width=6)
+PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]  # at EOS and behind it: somewhere else
+
+
+def perfect() -> torch.Tensor:
+    return pointing(PERFECT, keys=WIDTH, layers=LAYERS, heads=H)
+
+
+def scored(weights: torch.Tensor, *, tokens: torch.Tensor = TOKENS, task: Digits = TASK) -> list[HeadScore]:
+    return score_decoded(task, PAIRS, decode_of(tokens, cross=weights))
+
+
+def columns(task: Digits, steps: int) -> list[list[list[int]]]:
+    """The true columns of each step of each pair."""
+    return [[cells.nonzero().flatten().tolist() for cells in row] for row in gold_alignment(task, PAIRS, steps=steps)]
+
+
+def test_the_true_map_runs_backwards_and_ends_before_the_end():
+    assert columns(TASK, 6) == [[[3], [2], [1], [], [], []], [[5], [4], [3], [2], [1], []]]
+    assert columns(TASK, 2) == [[[3], [2]], [[5], [4]]]
+
+
+@pytest.mark.parametrize(
+    ("transform", "expected"),
+    [
+        ("copy", [[1], [2], [3], [4], [5]]),
+        ("sort", [[1, 3, 5], [1, 3, 5], [1, 3, 5], [2, 4], [2, 4]]),  # any four for each four
+        ("deduplicate", [[1, 3, 5], [2, 4], [], [], []]),
+    ],
+)
+def test_the_true_map_has_all_the_places_a_token_may_come_from(transform, expected):
+    task = Digits(transform=transform, min_length=2, max_length=5)
+    assert columns(task, 5)[1] == expected
+    sources = task.sources(list("45454"))
+    assert gold_cells(sources, steps=5) == [(step, column) for step, row in enumerate(expected) for column in row]
+
+
+def test_a_perfect_map_scores_one_in_every_head():
+    scores = scored(perfect())
+    assert [(score.layer, score.head) for score in scores] == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
+    for score in scores:
+        assert (score.share, score.hits) == (1.0, 1.0)
+        # three steps among 5 tokens, five among 7
+        assert score.uniform == pytest.approx((3 / 5 + 5 / 7) / 8)
+
+
+def test_a_map_shifted_by_one_scores_zero():
+    for score in scored(perfect().roll(1, dims=-1)):
+        assert (score.share, score.hits) == (0.0, 0.0)
+
+
+def test_a_uniform_map_scores_the_uniform_share():
+    real = (PAIRS.src != PAD_ID).float()
+    weights = (real / real.sum(1, keepdim=True))[None, :, None, None].expand(LAYERS, 2, H, 6, WIDTH)
+    for score in scored(weights):
+        assert score.share == pytest.approx(score.uniform, abs=1e-6)
+        assert score.hits == pytest.approx(score.uniform, abs=1e-6)
+
+
+def test_where_several_places_are_true_looking_at_any_of_them_is_right():
+    sort = Digits(transform="sort", min_length=2, max_length=5)
+    weights = pointing([[1, 2, 3, 0, 0, 0], [5, 1, 3, 4, 2, 0]], keys=WIDTH)  # not in the order of the input
+    weights[0, 1, 0, 0] = torch.tensor([0, 0.4, 0, 0.3, 0, 0.3, 0])
+    (score,) = scored(weights, task=sort)
+    assert (score.share, score.hits) == (1.0, 1.0)
+    assert score.uniform == pytest.approx((3 / 5 + 3 * 3 / 7 + 2 * 2 / 7) / 8)
+
+
+def test_each_head_gets_its_own_score():
+    weights = perfect()
+    weights[1, :, 2] = weights[1, :, 2].roll(1, dims=-1)
+    weights[0, 1, 0] = weights[0, 1, 0].roll(1, dims=-1)  # one head, in the longer sequence only
+    shares = {(score.layer, score.head): score.share for score in scored(weights)}
+    assert shares == {(1, 1): 3 / 8, (1, 2): 1.0, (1, 3): 1.0, (2, 1): 1.0, (2, 2): 1.0, (2, 3): 0.0}
+
+
+def test_rows_of_the_end_and_of_padding_do_not_count():
+    garbage = perfect()
+    garbage[:, 0, :, 3:] = 0.77
+    garbage[:, 1, :, 5:] = 9.0
+    assert all((score.share, score.hits) == (1.0, 1.0) for score in scored(garbage))
+
+
+def test_steps_never_made_do_not_count():
+    """The second sequence stopped after two tokens: three steps with a source were never made."""
+    weights = perfect()
+    weights[:, 1, :, 3:] = 0
+    for score in scored(weights, tokens=tokens_of("321", "45", width=6)):
+        assert (score.share, score.hits) == (1.0, 1.0)
+        assert score.uniform == pytest.approx((3 / 5 + 3 / 7) / 6)
+
+
+def test_a_model_that_reads_its_source_is_compared_with_looking_at_all_it_has_read():
+    weights = torch.cat([perfect(), torch.zeros(LAYERS, 2, H, 6, 6)], dim=-1)
+    for score in score_decoded(TASK, PAIRS, decode_of(TOKENS, decoder=weights)):
+        assert (score.share, score.hits) == (1.0, 1.0)
+        shares = [1 / (5 + written) for written in (1, 2, 3)] + [1 / (7 + written) for written in (1, 2, 3, 4, 5)]
+        assert score.uniform == pytest.approx(sum(shares) / 8)
+
+
+def test_a_decode_without_maps_has_no_scores():
+    assert score_decoded(TASK, PAIRS, decode_of(TOKENS)) == []
+    assert score_decoded(TASK, PAIRS, GenerationResult(TOKENS, TOKENS[..., None], torch.ones(2, 6, 1), None)) == []
+
+
+def test_maps_without_a_true_cell_have_no_scores():
+    ended = tokens_of("", "", width=6)
+    decoded = decode_of(ended, cross=perfect())
+    assert score_decoded(TASK, PAIRS, decoded) != []  # the one step has a source, though it wrote EOS
+    nothing = Digits(transform="reverse", min_length=2, max_length=5)
+    nothing.alignment = lambda symbols: [-1] * len(symbols)
+    assert score_decoded(nothing, PAIRS, decoded) == []
+
+
+def test_the_best_head_of_a_layer_is_the_one_with_the_largest_share():
+    scores = [HeadScore(layer, head, share, 0.0, 0.1) for layer, head, share in ((1, 1, 0.9), (2, 1, 0.2), (2, 2, 0.4))]
+    assert best_of_layer(scores, 2) == scores[2]
+    assert best_of_layer(scores, 1) == scores[0]
+
+
+def test_rows_are_named_by_what_was_produced_and_what_was_read():
+    assert step_labels(["9", "2", "<EOS>"]) == (["9", "2", "<EOS>"], ["<BOS>", "9", "2"])
+    assert frame_labels(["4", "8"]) == ["<BOS>", "4", "8", "<EOS>"]

@@ -1,0 +1,264 @@
+"""What heads are worth: measured as evaluation measures, by hand-made means, and kept with the run."""
+
+import json
+import logging
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.evaluation.accuracy import count_exact, evaluate
+from core.generation import GREEDY, generate
+from core.interpret import ablation as ablate
+from core.interpret.ablation import (
+    AblationGrid,
+    ablation_grid,
+    ablation_table,
+    cells_of,
+    head_means,
+    latest_grid,
+    load_grid,
+    read_ablation,
+    read_edits,
+    remembered_grid,
+)
+from core.models.heads import Head, Interventions
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs.load import LoadedRun
+from core.server import Runs
+from core.storage.errors import InputError
+from core.tasks import Batch, build_task, fixed_pairs
+from core.text.vocab import BOS_ID, PAD_ID
+from tests.support.writers import decoder_only, gru, transformer
+
+WRITERS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only}
+
+
+@pytest.fixture(scope="module")
+def shipped() -> LoadedRun:
+    """A model that has learned to reverse."""
+    return Runs(DEFAULT_ROOT).loaded("digits-reversal-shipped")
+
+
+@pytest.fixture
+def pairs(tiny) -> Batch:
+    """Sources with what the random Transformer answers to them, so that it has something to lose."""
+    src = fixed_pairs(build_task(tiny.task), 24, split="test").src
+    return Batch(src, torch.nn.functional.pad(generate(transformer(), src, max_steps=8).tokens, (1, 0), value=BOS_ID))
+
+
+# --- the grid ---------------------------------------------------------------------------------------------------
+
+
+def test_each_head_is_knocked_out_alone_and_then_its_layer(shipped):
+    cells = cells_of(shipped.model.heads)
+    assert cells[:6] == [("encoder", 1, head) for head in (1, 2, 3, 4, 0)] + [("encoder", 2, 1)]
+    assert len(cells) == 24 + 6
+    assert cells_of(gru().heads) == [("cross", 1, 1), ("cross", 1, 0)]
+    assert cells_of(decoder_only().heads)[2] == ("decoder", 1, 0)
+
+
+@pytest.mark.parametrize("ablation", ["zero", "mean"])
+def test_a_cell_is_exact_match_without_these_heads(shipped, ablation):
+    model, pairs = shipped.model, fixed_pairs(shipped.task, 40, split="test")
+    cells = list(ablation_grid(model, pairs, ablation=ablation))
+    assert [(cell.block, cell.layer, cell.head) for cell in cells] == cells_of(model.heads)
+    assert {cell.intact for cell in cells} == {evaluate(model, pairs).exact_match}
+    means = head_means(model, pairs) if ablation == "mean" else None
+    for cell in cells[4::5]:  # the layers
+        interventions = Interventions.parse(model.heads, ablate=[f"{cell.block}.{cell.layer}"], means=means)
+        exact = count_exact(model, pairs, GREEDY, max_steps=model.max_seq_len, interventions=interventions)
+        assert cell.exact_match == exact / 40
+        assert cell.change == cell.exact_match - cell.intact
+    table = ablation_table(cells)
+    assert list(table.columns) == ["block", "layer", "head", "exact_match", "change"]
+    assert len(table) == 30
+    assert table.iloc[20].to_dict() == {
+        "block": "cross",
+        "layer": 1,
+        "head": 1,
+        "exact_match": cells[20].exact_match,
+        "change": cells[20].change,
+    }
+
+
+def test_some_cross_head_of_a_trained_model_costs_far_more_than_the_median_head(shipped):
+    table = ablation_table(ablation_grid(shipped.model, fixed_pairs(shipped.task, 100, split="test")))
+    heads = table[table["head"] > 0]
+    assert heads.change.median() > -0.05
+    assert heads[heads.block == "cross"].change.min() < -0.3
+    assert table[(table.block == "cross") & (table["head"] == 0)].change.min() < -0.9
+
+
+def test_whoever_reads_a_grid_may_stop_and_nothing_is_left_changed(shipped):
+    model, pairs = shipped.model, fixed_pairs(shipped.task, 4, split="test")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    grid = ablation_grid(model.train(), pairs)
+    try:
+        next(grid)
+        assert torch.is_grad_enabled()
+        assert model.training
+        grid.close()
+    finally:
+        model.eval()
+    assert_close(dict(model.state_dict()), before, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("measure", [lambda *given: next(ablation_grid(*given)), head_means])
+def test_no_pairs_are_refused(pairs, measure):
+    with pytest.raises(ValueError, match="no sequences"):
+        measure(transformer(), pairs[:0])
+
+
+def test_a_table_of_nothing_has_its_columns():
+    assert list(ablation_table([]).columns) == ["block", "layer", "head", "exact_match", "change"]
+
+
+# --- means ------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_the_mean_of_a_first_encoder_head_is_that_of_weights_times_values(pairs):
+    model = transformer()
+    _, maps = model(pairs.src, pairs.tgt_in, need_weights=True)
+    _, value = model.encoder_layers[0].self_attention.keys_values(model.src_embedding(pairs.src))
+    outputs = (maps.encoder[0] @ value)[:, 1][pairs.src != PAD_ID]
+    assert_close(head_means(model, pairs)[Head("encoder", 1, 2)], outputs.mean(dim=0), atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_the_mean_of_the_grus_head_is_its_mean_context_over_the_steps_that_write(pairs):
+    model = gru()
+    _, maps = model(pairs.src, pairs.tgt_in, need_weights=True)
+    contexts = (maps.cross[0, :, 0] @ model.encode(pairs.src).states)[pairs.tgt_out != PAD_ID]
+    assert_close(head_means(model, pairs)[Head("cross", 1, 1)], contexts.mean(dim=0), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_means_depend_neither_on_padding_nor_on_how_many_are_read_at_once(monkeypatch, pairs, name):
+    model = WRITERS[name]()
+    expected = head_means(model, pairs)
+    assert set(expected) == set(model.heads)
+    wide = Batch(*(torch.nn.functional.pad(rows, (0, 2), value=PAD_ID) for rows in (pairs.src, pairs.tgt)))
+    monkeypatch.setattr(ablate, "MEAN_CHUNK", 7)
+    for head, mean in head_means(model, wide).items():
+        assert_close(mean, expected[head], atol=1e-5, rtol=1e-5)
+
+
+def test_the_means_that_edits_need_are_those_of_held_out_inputs_and_taken_once(monkeypatch, tiny):
+    model, task, head = transformer(), build_task(tiny.task), Head("cross", 1, 2)
+    expected = head_means(model, fixed_pairs(task, ablate.MEAN_SEQUENCES, split="test"))
+    interventions = read_edits(model, task, ablate=["cross.1.2"], force=["cross.1.1=diagonal"], ablation="mean")
+    assert (interventions.ablated, interventions.ablation) == ((head,), "mean")
+    assert_close(interventions.means[head], expected[head], atol=0, rtol=0)
+    monkeypatch.setattr(ablate, "head_means", lambda *given: pytest.fail("taken again"))
+    assert read_edits(model, task, ablate=["cross"], ablation="mean").means is interventions.means
+    assert read_edits(transformer(), task, ablate=["cross"]).means is None
+    assert read_edits(transformer(), task, ablation="mean").means is None  # nothing is knocked out
+
+
+def test_an_ablation_is_zero_or_mean():
+    assert [read_ablation(text) for text in ("zero", "mean")] == ["zero", "mean"]
+    with pytest.raises(InputError, match="ablation='median' is not one of zero, mean"):
+        read_ablation("median")
+
+
+# --- kept with the run ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(root):
+    folder = RunFolder(root, "some")
+    folder.path.mkdir(parents=True)
+    return folder.ablate
+
+
+def read(path, pairs, **settings) -> list:
+    return list(remembered_grid(path, transformer(), pairs, **{"step": 5} | settings))
+
+
+def forbid_measuring(monkeypatch) -> None:
+    monkeypatch.setattr(ablate, "ablation_grid", lambda *given, **settings: pytest.fail("measured again"))
+
+
+def test_a_grid_is_measured_once(monkeypatch, path, pairs):
+    zero, mean = (read(path, pairs, ablation=ablation) for ablation in ("zero", "mean"))
+    fewer = read(path, pairs[:10])
+    assert len({str(each) for each in (zero, mean, fewer)}) == 3
+    assert zero[0].intact > 0
+    forbid_measuring(monkeypatch)
+    assert read(path, pairs) == zero
+    assert read(path, pairs, ablation="mean") == mean
+    assert read(path, pairs[:10]) == fewer
+
+
+def test_a_grid_that_was_not_read_to_its_end_is_not_kept(path, pairs):
+    grid = remembered_grid(path, transformer(), pairs, step=5)
+    next(grid)
+    grid.close()
+    assert not path.exists()
+
+
+def test_grids_of_other_weights_are_forgotten(path, pairs):
+    read(path, pairs)
+    read(path, pairs, step=6, ablation="mean")
+    assert load_grid(path, transformer().heads, step=5, sequences=24, ablation="zero") is None
+    assert load_grid(path, transformer().heads, step=6, sequences=24, ablation="mean").step == 6
+    assert load_grid(path, gru().heads, step=6, sequences=24, ablation="mean") is None
+    assert [AblationGrid(**grid).step for grid in json.loads(path.read_bytes())["grids"]] == [6]
+
+
+def test_the_latest_grid_is_of_whatever_step_and_of_the_most_sequences(path, pairs):
+    heads = transformer().heads
+    assert latest_grid(path, heads, ablation="zero") is None
+    for sequences in (5, 24, 10):
+        read(path, pairs[:sequences], step=7)
+    assert (latest_grid(path, heads, ablation="zero").sequences, latest_grid(path, heads, ablation="zero").step) == (
+        24,
+        7,
+    )
+    assert latest_grid(path, heads, ablation="mean") is None
+    assert latest_grid(path, gru().heads, ablation="zero") is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[1, 2]",
+        lambda text: text.replace("knock-out-1", "knock-out-2"),
+        lambda text: text.replace('"intact": 0', '"intact": 7'),
+        lambda text: text.replace('"exact_match": ', '"exact_match": NaN, "was": '),
+        lambda text: text.replace('"block": "cross"', '"block": "crossed"'),
+    ],
+    ids=range(7),
+)
+def test_a_damaged_file_is_told_of_and_replaced(caplog, path, pairs, damage):
+    expected = read(path, pairs)
+    text = path.read_text()
+    assert damage(text) != text
+    path.write_text(damage(text))
+    with caplog.at_level(logging.WARNING):
+        assert read(path, pairs) == expected
+    assert "ablate.json is left out" in caplog.text
+    assert path.read_text() == text
+
+
+def test_cells_of_another_model_are_measured_anew(path, pairs):
+    expected = read(path, pairs)
+    known = json.loads(path.read_bytes())
+    known["grids"][0]["cells"].pop()
+    path.write_text(json.dumps(known))
+    assert read(path, pairs) == expected
+
+
+def test_a_disk_that_takes_nothing_keeps_nobody_from_reading(monkeypatch, caplog, path, pairs):
+    def full(path, data):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(ablate, "write_atomically", full)
+    with caplog.at_level(logging.WARNING):
+        assert len(read(path, pairs)) == len(cells_of(transformer().heads))
+    assert "No space left on device" in caplog.text
+    assert not path.exists()

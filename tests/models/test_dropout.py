@@ -1,0 +1,85 @@
+"""Dropout: off in evaluation, and drawn from the run's own generator only."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.models.dropout import Dropout
+from core.models.transformer import Transformer
+from core.text.vocab import BOS_ID, PAD_ID
+
+V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 2, 32, 12
+SIZES = {
+    "src_vocab_size": V,
+    "tgt_vocab_size": V,
+    "d_model": D,
+    "num_heads": H,
+    "num_encoder_layers": LAYERS,
+    "num_decoder_layers": LAYERS,
+    "d_ff": FF,
+    "max_seq_len": LONGEST,
+}
+
+
+def sequences(lengths: list[int], width: int) -> torch.Tensor:
+    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    rows = torch.randint(3, V, (len(lengths), width))
+    rows[:, 0] = BOS_ID
+    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
+
+
+def with_dropout(seed: int) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(**SIZES, dropout=0.3, generator=torch.Generator().manual_seed(seed))
+
+
+def test_dropout_is_off_in_evaluation_and_on_in_training():
+    model, src, tgt = with_dropout(1), sequences([5], 5), sequences([4], 4)
+    without = Transformer(**SIZES)
+    without.load_state_dict(model.state_dict())
+    model.eval()
+    assert_close(model(src, tgt)[0], without(src, tgt)[0], atol=0, rtol=0)
+    model.train()
+    assert not torch.equal(model(src, tgt)[0], model(src, tgt)[0])
+
+
+def test_dropout_draws_from_its_own_generator_only():
+    src, tgt = sequences([5], 5), sequences([4], 4)
+    first, second, other = with_dropout(1), with_dropout(1), with_dropout(2)
+    state = torch.get_rng_state()
+    logits = first(src, tgt)[0]
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(99)
+    assert torch.equal(second(src, tgt)[0], logits)
+    assert not torch.equal(other(src, tgt)[0], logits)
+
+
+@pytest.mark.parametrize("count", [100_000, 100_001, 100_003])
+@pytest.mark.parametrize("share", [0.25, 0.1, 1e-3])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(share, count):
+    dropped = Dropout(share, torch.Generator().manual_seed(0))(torch.ones(count))
+    assert dropped.shape == (count,)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    spread = (share * (1 - share) / count) ** 0.5
+    assert (dropped == 0).float().mean().item() == pytest.approx(share, abs=4 * spread)
+
+
+def test_numbers_side_by_side_are_dropped_independently():
+    gone = Dropout(0.25, torch.Generator().manual_seed(0))(torch.ones(400_000)) == 0
+    for apart in range(1, 9):  # four are drawn of the same bits
+        both = (gone[apart:] & gone[:-apart]).float().mean().item()
+        assert both == pytest.approx(0.25**2, abs=0.002)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_a_share_of_dropout_outside_zero_to_one_is_refused(share):
+    with pytest.raises(ValueError, match=f"dropout={share}"):
+        Dropout(share)
+
+
+def test_what_is_dropped_does_not_depend_on_how_the_input_lies_in_memory():
+    ones = torch.ones(3, 4, 5)
+    lying = ones.movedim(-1, 0).contiguous().movedim(0, -1)
+    assert lying.stride() != ones.stride()
+    dropped = [Dropout(0.5, torch.Generator().manual_seed(0))(each) for each in (ones, lying)]
+    assert torch.equal(*dropped)

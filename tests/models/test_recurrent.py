@@ -1,0 +1,279 @@
+"""The GRU model: its layers are PyTorch's GRU, its attention the paper's, and padding changes nothing."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from core.evaluation.accuracy import is_exact, sequence_loss
+from core.generation import generate
+from core.models import build_model, count_parameters, parameters_of
+from core.models.attention import AdditiveAttention
+from core.models.gru import GRUSeq2Seq
+from core.tasks import build_task
+from core.teaching.bugs import new_state
+from core.text.vocab import BOS_ID, PAD_ID
+
+V, E, D, LAYERS, LONGEST = 13, 6, 8, 2, 12
+SIZES = {
+    "src_vocab_size": V,
+    "tgt_vocab_size": V,
+    "d_embedding": E,
+    "d_hidden": D,
+    "num_layers": LAYERS,
+    "max_seq_len": LONGEST,
+}
+LENGTHS = [5, 9, 1, 3]
+
+
+@pytest.fixture
+def model() -> GRUSeq2Seq:
+    return GRUSeq2Seq(**SIZES).eval()
+
+
+def sequences(lengths: list[int], width: int) -> torch.Tensor:
+    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    rows = torch.randint(3, V, (len(lengths), width))
+    rows[:, 0] = BOS_ID
+    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
+
+
+# --- the same as PyTorch's and the paper's ----------------------------------------------------------------------
+
+
+@torch.no_grad()
+def reference_encoder(model: GRUSeq2Seq) -> nn.GRU:
+    """PyTorch's stacked GRU with our weights."""
+    stacked = nn.GRU(E, D, LAYERS, batch_first=True)
+    for number, layer in enumerate(model.encoder.layers):
+        for name, weight in layer.named_parameters():
+            stacked.get_parameter(name.replace("l0", f"l{number}")).copy_(weight)
+    return stacked
+
+
+def test_the_encoder_equals_pytorchs_stacked_gru_on_packed_sequences(model):
+    src = sequences(LENGTHS, max(LENGTHS))
+    memory = model.encode(src)
+    embedded = model.src_embedding.tokens(src) * math.sqrt(E)
+    packed = nn.utils.rnn.pack_padded_sequence(embedded, torch.tensor(LENGTHS), True, enforce_sorted=False)
+    outputs, final = reference_encoder(model)(packed)
+    outputs, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True)
+    real = src != PAD_ID
+    assert_close(memory.states[real], outputs[real], atol=1e-6, rtol=0)
+    assert_close(memory.final, final, atol=1e-6, rtol=0)
+
+
+def oracle_cell(cell: nn.GRUCell, x: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
+    """Cho et al. 2014, eq. 5-8, with the reset gate behind the recurrent product, as PyTorch has it."""
+    from_x = (cell.weight_ih @ x + cell.bias_ih).chunk(3)
+    from_h = (cell.weight_hh @ h + cell.bias_hh).chunk(3)
+    reset, update = (from_x[0] + from_h[0]).sigmoid(), (from_x[1] + from_h[1]).sigmoid()
+    return (1 - update) * (from_x[2] + reset * from_h[2]).tanh() + update * h
+
+
+def oracle_logits(model: GRUSeq2Seq, src: torch.Tensor, tgt_in: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """One sequence without PAD, one step and one key at a time: logits (T, V) and weights (T, S)."""
+    states, hidden = reference_encoder(model)(model.src_embedding.tokens(src) * math.sqrt(E))
+    attention, hidden, logits, rows = model.decoder.attention, list(hidden), [], []
+    for token in tgt_in:
+        scores = [attention.v.weight[0] @ (attention.w_h(h) + attention.w_s(hidden[-1])).tanh() for h in states]
+        weights = torch.stack(scores).softmax(dim=0)
+        context = sum(weight * h for weight, h in zip(weights, states, strict=True))
+        x = torch.cat([model.tgt_embedding.tokens(token) * math.sqrt(E), context])
+        for number, cell in enumerate(model.decoder.layers):
+            x = hidden[number] = oracle_cell(cell, x, hidden[number])
+        logits.append(model.output(x))
+        rows.append(weights)
+    return torch.stack(logits), torch.stack(rows)
+
+
+@torch.no_grad()
+def test_logits_and_weights_equal_the_equations_one_at_a_time(model):
+    src, tgt = sequences(LENGTHS, max(LENGTHS)), sequences([7] * 4, 7)
+    logits, maps = model(src, tgt, need_weights=True)
+    for row, length in enumerate(LENGTHS):
+        expected, weights = oracle_logits(model, src[row, :length], tgt[row])
+        assert_close(logits[row], expected, atol=1e-5, rtol=0)
+        assert_close(maps.cross[0, row, 0, :, :length], weights, atol=1e-5, rtol=0)
+
+
+def test_additive_attention_over_nothing_gives_zeros_and_finite_gradients():
+    attention, states = AdditiveAttention(d_hidden=D), torch.randn(2, 4, D, requires_grad=True)
+    mask = torch.tensor([[True, True, False, False], [False] * 4])
+    context, weights = attention(torch.randn(2, D), attention.keys_values(states), mask)
+    assert_close(weights.sum(dim=1), torch.tensor([1.0, 0.0]))
+    assert (weights[~mask] == 0).all()
+    assert (context[1] == 0).all()
+    context.sum().backward()
+    assert states.grad.isfinite().all()
+    assert (states.grad[~mask] == 0).all()
+
+
+# --- padding ----------------------------------------------------------------------------------------------------
+
+
+def difference_alone_and_in_a_batch(model: GRUSeq2Seq) -> float:
+    """The largest difference that a batch makes to a sequence's states and logits."""
+    src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
+    memory, (logits, _) = model.encode(src), model(src, tgt)
+    differences = []
+    for row, length in enumerate(LENGTHS):
+        alone = model.encode(src[row : row + 1, :length])
+        differences += [
+            alone.states[0] - memory.states[row, :length],
+            alone.final[:, 0] - memory.final[:, row],
+            model(src[row : row + 1, :length], tgt[row : row + 1])[0][0] - logits[row],
+        ]
+    return max(difference.abs().max().item() for difference in differences)
+
+
+def test_a_sequence_has_the_same_states_and_logits_alone_and_in_any_batch(model):
+    assert difference_alone_and_in_a_batch(model) < 1e-6
+
+
+def test_without_the_mask_the_encoder_runs_over_padding_and_the_batch_shows():
+    model = GRUSeq2Seq(**SIZES, mask_padding=False).eval()
+    assert difference_alone_and_in_a_batch(model) > 1e-2
+    src, tgt = sequences([5, 5], 5), sequences([4, 4], 4)
+    right = GRUSeq2Seq(**SIZES).eval()
+    right.load_state_dict(model.state_dict())
+    assert_close(model(src, tgt)[0], right(src, tgt)[0], atol=0, rtol=0)  # without PAD there is no mistake to make
+
+
+def test_maps_are_of_cross_attention_alone_sum_to_one_and_leave_out_padding(model):
+    src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
+    _, maps = model(src, tgt, need_weights=True)
+    assert maps.encoder is None
+    assert maps.decoder is None
+    assert maps.cross.shape == (1, 4, 1, 7, LONGEST)
+    assert not maps.cross.requires_grad
+    assert_close(maps.cross.sum(-1), torch.ones(1, 4, 1, 7))
+    assert (maps.cross[0, :, 0].transpose(1, 2)[src == PAD_ID] == 0).all()
+    assert model(src, tgt)[1] is None
+
+
+def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
+    logits, maps = model(torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3), need_weights=True)
+    logits.sum().backward()
+    assert logits.isfinite().all()
+    assert (maps.cross == 0).all()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+# --- steps ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuts", [range(1, 9), [4, 5], []], ids=["one by one", "in chunks", "at once"])
+def test_steps_with_the_cache_equal_one_call(model, cuts):
+    src, tgt = sequences([6, 4], 6), sequences([9, 9], 9)
+    logits, maps = model(src, tgt, need_weights=True)
+    memory, cache, parts = model.encode(src), None, []
+    for chunk in tgt.tensor_split(list(cuts), dim=1):
+        parts.append(model.decode(chunk, memory, cache, need_weights=True))
+        cache = parts[-1].cache
+    assert_close(torch.cat([part.logits for part in parts], dim=1), logits, atol=1e-6, rtol=0)
+    assert_close(torch.cat([part.cross_weights for part in parts], dim=3), maps.cross, atol=1e-6, rtol=0)
+
+
+def test_the_source_is_projected_once_however_many_steps(model, monkeypatch):
+    calls, keys_values = [], model.decoder.attention.keys_values
+    monkeypatch.setattr(
+        model.decoder.attention, "keys_values", lambda states: calls.append(states) or keys_values(states)
+    )
+    generate(model, sequences([6, 4], 6), max_steps=5)
+    assert len(calls) == 1
+
+
+def test_sequences_longer_than_the_longest_raise(model):
+    just, beyond = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
+    with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens.*max_seq_len={LONGEST}"):
+        model.encode(beyond)
+    memory = model.encode(just)
+    cache = model.decode(just, memory).cache
+    with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens"):
+        model.decode(just[:, :1], memory, cache)
+
+
+def test_future_targets_do_not_change_earlier_logits(model):
+    src, tgt = sequences([7, 5], 7), sequences([10, 10], 10)
+    changed = tgt.clone()
+    changed[:, 6:] = (changed[:, 6:] - 2) % (V - 3) + 3
+    logits, other = model(src, tgt)[0], model(src, changed)[0]
+    assert_close(other[:, :6], logits[:, :6], atol=0, rtol=0)
+    assert not torch.allclose(other[:, 6:], logits[:, 6:], atol=1e-4)
+
+
+# --- weights ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("num_layers", [1, 3])
+def test_the_number_of_parameters_follows_the_formula(tiny_gru, num_layers):
+    config = tiny_gru.with_changes({"model.num_layers": num_layers}).model
+    embedding, hidden, task = config.d_embedding, config.d_hidden, build_task(tiny_gru.task)
+    expected = 2 * V * embedding  # both embeddings
+    for first in (embedding, embedding + hidden):  # a layer of three gates on each side, then the layers above it
+        expected += sum(3 * hidden * (width + hidden + 2) for width in [first, *[hidden] * (num_layers - 1)])
+    expected += 2 * hidden**2 + hidden  # W_h, W_s and v
+    expected += (hidden + 1) * V  # output projection
+    assert parameters_of(config, task) == expected
+    assert count_parameters(build_model(config, task, torch.Generator())) == expected
+
+
+def test_initial_weights_come_from_the_generator_alone_and_recurrent_ones_are_orthogonal(tiny_gru):
+    task, models = build_task(tiny_gru.task), []
+    for seed in (7, 7, 8):
+        torch.manual_seed(len(models))
+        models.append(build_model(tiny_gru.model, task, torch.Generator().manual_seed(seed)))
+    first, second, other = models
+    assert_close(dict(first.state_dict()), dict(second.state_dict()), atol=0, rtol=0)
+    for name, parameter in first.named_parameters():
+        if "bias" in name:
+            assert (parameter == 0).all(), name
+            continue
+        assert not torch.equal(parameter, other.get_parameter(name)), name
+        for gate in parameter.chunk(3) if "weight_hh" in name else ():
+            assert_close(gate @ gate.T, torch.eye(len(gate)), atol=1e-5, rtol=0)
+
+
+def test_an_untrained_model_is_about_as_good_as_guessing_and_every_parameter_gets_a_gradient(tiny_gru):
+    state = new_state(tiny_gru)
+    batch = state.task.sample(32, split="train", generator=state.generator)
+    loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+    loss.backward()
+    assert abs(loss.item() - math.log(V)) < 0.5
+    for name, parameter in state.model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 1e-8, name
+
+
+def test_dropout_draws_from_its_own_generator_only_and_is_off_in_evaluation():
+    src, tgt = sequences([5, 3], 5), sequences([4, 4], 4)
+    first, second, other = (
+        GRUSeq2Seq(**SIZES, dropout=0.3, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)
+    )
+    for model in (second, other):
+        model.load_state_dict(first.state_dict())
+    before = torch.get_rng_state()
+    logits, _ = first(src, tgt)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(99)
+    assert torch.equal(second(src, tgt)[0], logits)
+    assert not torch.equal(other(src, tgt)[0], logits)
+    assert_close(first.eval()(src, tgt)[0], second.eval()(src, tgt)[0], atol=0, rtol=0)
+    assert_close(first(src, tgt)[0], first(src, tgt)[0], atol=0, rtol=0)
+
+
+def test_a_tiny_model_overfits_one_small_batch(tiny_gru):
+    state = new_state(tiny_gru.with_changes({"model.dropout": 0.0, "model.d_hidden": 24}))
+    batch = state.task.sample(8, split="train", generator=state.generator)
+    optimizer = torch.optim.Adam(state.model.parameters(), lr=0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+        loss.backward()
+        optimizer.step()
+    decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])
+    assert loss.item() < 0.02
+    assert is_exact(decoded.tokens, batch.tgt_out).all()

@@ -1,0 +1,243 @@
+"""The Transformer equals PyTorch's layers with copied weights, is causal, and does not see padding."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from core.config import load_preset, preset_names
+from core.evaluation.accuracy import is_exact, sequence_loss
+from core.generation import generate
+from core.models import build_model, count_parameters, parameters_of
+from core.models.embeddings import Embedding, sinusoidal_positions
+from core.models.transformer import Transformer
+from core.tasks import build_task
+from core.teaching.bugs import new_state
+from core.text.vocab import BOS_ID, PAD_ID
+
+V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 2, 32, 12
+CLOSE = {"atol": 1e-5, "rtol": 1e-4}
+SIZES = {
+    "src_vocab_size": V,
+    "tgt_vocab_size": V,
+    "d_model": D,
+    "num_heads": H,
+    "num_encoder_layers": LAYERS,
+    "num_decoder_layers": LAYERS,
+    "d_ff": FF,
+    "max_seq_len": LONGEST,
+}
+
+
+@pytest.fixture
+def model() -> Transformer:
+    return Transformer(**SIZES).eval()
+
+
+def sequences(lengths: list[int], width: int) -> torch.Tensor:
+    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    rows = torch.randint(3, V, (len(lengths), width))
+    rows[:, 0] = BOS_ID
+    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
+
+
+def oracle_positions(length: int, width: int) -> torch.Tensor:
+    """The formula of section 3.5, one number at a time in double precision."""
+    return torch.tensor(
+        [
+            [
+                (math.sin, math.cos)[column % 2](place / 10000 ** ((column - column % 2) / width))
+                for column in range(width)
+            ]
+            for place in range(length)
+        ],
+        dtype=torch.float64,
+    )
+
+
+# --- positions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("length", "width"), [(1, 2), (64, 64), (512, 10)])
+def test_positions_follow_the_formula_in_double_precision(length, width):
+    assert_close(sinusoidal_positions(length, width).double(), oracle_positions(length, width), atol=1e-7, rtol=0)
+
+
+def test_even_dimensions_are_sines_and_odd_ones_cosines():
+    at_zero = sinusoidal_positions(1, 6)[0]
+    assert at_zero.tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_embedding_scales_tokens_adds_positions_and_starts_where_told():
+    embedding = Embedding(vocab_size=V, d_model=D, max_seq_len=8, dropout=0.0, generator=None)
+    ids = torch.tensor([[5, 5, 7]])
+    expected = embedding.tokens.weight[ids] * 4.0 + oracle_positions(8, D)[2:5].float()
+    assert_close(embedding(ids, start=2), expected, atol=1e-6, rtol=0)
+
+
+def test_positions_beyond_the_longest_sequence_raise(model):
+    just, beyond = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
+    model(just, just)
+    with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens.*max_seq_len={LONGEST}"):
+        model.encode(beyond)
+    memory = model.encode(just)
+    with pytest.raises(ValueError, match=f"max_seq_len={LONGEST}"):
+        model.decode(beyond, memory)
+    cache = model.decode(just, memory).cache
+    with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens"):
+        model.decode(just[:, :1], memory, cache)
+
+
+# --- what a token may see ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_future_targets_do_not_change_earlier_logits(model, need_weights):
+    src, tgt = sequences([7, 5], 7), sequences([10, 10], 10)
+    logits, _ = model(src, tgt, need_weights=need_weights)
+    for place in range(1, 10):
+        changed = tgt.clone()
+        changed[:, place:] = (changed[:, place:] - 2) % (V - 3) + 3
+        other, _ = model(src, changed, need_weights=need_weights)
+        assert_close(other[:, :place], logits[:, :place], atol=1e-6, rtol=0)
+        assert not torch.allclose(other[:, place], logits[:, place], atol=1e-4)
+
+
+def test_past_targets_and_every_source_token_do_change_later_logits(model):
+    src, tgt = sequences([5], 5), sequences([4], 4)
+    logits, _ = model(src, tgt)
+    for place in range(1, 5):
+        other_src = src.clone()
+        other_src[0, place] = 3 + (src[0, place] - 2) % (V - 3)
+        assert not torch.allclose(model(other_src, tgt)[0], logits, atol=1e-4)
+    other_tgt = tgt.clone()
+    other_tgt[0, 1] = 3 + (tgt[0, 1] - 2) % (V - 3)
+    assert not torch.allclose(model(src, other_tgt)[0][0, 3], logits[0, 3], atol=1e-4)
+
+
+def test_extra_padding_of_source_and_target_changes_nothing(model):
+    src, tgt = sequences([6, 4], 6), sequences([5, 5], 5)
+    logits, maps = model(src, tgt, need_weights=True)
+    wide_src = nn.functional.pad(src, (0, 4), value=PAD_ID)
+    wide_tgt = nn.functional.pad(tgt, (0, 3), value=PAD_ID)
+    wide_logits, wide_maps = model(wide_src, wide_tgt, need_weights=True)
+    assert_close(wide_logits[:, :5], logits, atol=1e-5, rtol=0)
+    assert_close(wide_maps.cross[..., :5, :6], maps.cross, atol=1e-5, rtol=0)
+    assert (wide_maps.cross[..., 6:] == 0).all()
+    assert (wide_maps.encoder[..., 6:] == 0).all()
+    assert_close(wide_maps.decoder[..., :5, :5], maps.decoder, atol=1e-5, rtol=0)
+
+
+def test_a_batch_equals_its_rows_one_by_one(model):
+    lengths = [3, 9, 6]
+    src, tgt = sequences(lengths, 9), sequences([7, 7, 7], 7)
+    logits, _ = model(src, tgt)
+    for row, length in enumerate(lengths):
+        alone, _ = model(src[row : row + 1, :length], tgt[row : row + 1])
+        assert_close(alone[0], logits[row], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("src_length", "tgt_length"), [(1, 1), (1, LONGEST), (LONGEST, 1), (LONGEST, LONGEST), (6, 7)])
+def test_cached_steps_equal_teacher_forcing_in_logits_and_maps(model, src_length, tgt_length):
+    src = sequences([src_length, max(1, src_length - 2)], src_length)
+    tgt = sequences([tgt_length, tgt_length], tgt_length)
+    logits, maps = model(src, tgt, need_weights=True)
+    memory, cache = model.encode(src, need_weights=True), None
+    assert_close(memory.weights, maps.encoder, atol=1e-6, rtol=0)
+    for place in range(tgt_length):
+        step = model.decode(tgt[:, place : place + 1], memory, cache, need_weights=True)
+        cache = step.cache
+        assert_close(step.logits[:, 0], logits[:, place], atol=1e-5, rtol=0)
+        assert_close(step.decoder_weights[..., 0, :], maps.decoder[..., place, : place + 1], atol=1e-5, rtol=0)
+        assert_close(step.cross_weights[..., 0, :], maps.cross[..., place, :], atol=1e-5, rtol=0)
+
+
+def test_cached_chunks_of_several_tokens_equal_teacher_forcing(model):
+    src, tgt = sequences([6, 4], 6), sequences([9, 9], 9)
+    logits, _ = model(src, tgt)
+    memory, cache, parts = model.encode(src), None, []
+    for start, end in ((0, 4), (4, 5), (5, 9)):
+        step = model.decode(tgt[:, start:end], memory, cache)
+        cache = step.cache
+        parts.append(step.logits)
+    assert_close(torch.cat(parts, 1), logits, atol=1e-5, rtol=0)
+
+
+def test_maps_have_their_shapes_and_rows_that_sum_to_one(model):
+    src, tgt = sequences([6, 4], 6), sequences([5, 5], 5)
+    _, maps = model(src, tgt, need_weights=True)
+    assert maps.encoder.shape == (LAYERS, 2, H, 6, 6)
+    assert maps.decoder.shape == (LAYERS, 2, H, 5, 5)
+    assert maps.cross.shape == (LAYERS, 2, H, 5, 6)
+    for weights in (maps.encoder, maps.decoder, maps.cross):
+        assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]), atol=1e-5, rtol=0)
+        assert not weights.requires_grad
+    assert (maps.decoder.triu(1) == 0).all()
+
+
+def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
+    logits, _ = model(torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3))
+    logits.sum().backward()
+    assert logits.isfinite().all()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+# --- the models of the presets ----------------------------------------------------------------------------------
+
+
+def test_the_model_of_digits_reversal_has_exactly_169933_parameters():
+    preset = load_preset("digits-reversal")
+    task = build_task(preset.task)
+    model = build_model(preset.model, task, torch.Generator().manual_seed(0))
+    assert count_parameters(model) == 169_933
+    assert parameters_of(preset.model, task) == 169_933
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_every_preset_builds_a_model_that_starts_out_about_as_good_as_guessing(name):
+    preset = load_preset(name)
+    state = new_state(preset)
+    batch = state.task.sample(4, split="train", generator=state.generator)
+    loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+    # Logits that vary by σ cost about σ² / 2 more than even ones; those of base vary most.
+    assert abs(loss.item() - math.log(len(state.task.tgt_vocab))) < 1.5
+    assert parameters_of(preset.model, state.task) == count_parameters(state.model)
+
+
+def test_initial_weights_come_from_the_generator_alone(tiny):
+    task = build_task(tiny.task)
+    torch.manual_seed(1)
+    first = build_model(tiny.model, task, torch.Generator().manual_seed(7))
+    torch.manual_seed(2)
+    second = build_model(tiny.model, task, torch.Generator().manual_seed(7))
+    other = build_model(tiny.model, task, torch.Generator().manual_seed(8))
+    assert_close(dict(first.state_dict()), dict(second.state_dict()), atol=0, rtol=0)
+    for name, parameter in first.named_parameters():
+        if parameter.dim() > 1:
+            assert not torch.equal(parameter, other.get_parameter(name)), name
+
+
+def test_every_parameter_gets_a_gradient(tiny):
+    state = new_state(tiny)
+    batch = state.task.sample(32, split="train", generator=state.generator)
+    sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out).backward()
+    for name, parameter in state.model.named_parameters():
+        assert parameter.grad is not None, name
+        if not name.endswith("w_k.bias"):  # adds the same to all scores of a row, which softmax does not notice
+            assert parameter.grad.abs().max() > 1e-8, name
+
+
+def test_a_tiny_model_overfits_one_small_batch(tiny):
+    state = new_state(tiny)
+    batch = state.task.sample(8, split="train", generator=state.generator)
+    optimizer = torch.optim.Adam(state.model.parameters(), lr=0.01)
+    for _ in range(150):
+        optimizer.zero_grad()
+        loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+        loss.backward()
+        optimizer.step()
+    decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])
+    assert loss.item() < 0.02
+    assert is_exact(decoded.tokens, batch.tgt_out).all()

@@ -1,0 +1,168 @@
+"""A whole report: its parts, its files, and that any text in it stays text."""
+
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from core.evaluation.accuracy import evaluate
+from core.reports.report import REPORT_FILES, Report, write_report
+from core.reports.report.numerals import percent
+from core.reports.report.rendering import as_html, plain, table
+from core.runs import RunFolder
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.tasks import fixed_pairs
+from core.teaching.bugs import new_state
+from core.training.history import History
+from tests.support.watching import wait_for
+
+
+@pytest.mark.parametrize(
+    ("share", "written"),
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        (1.0, "100 %"),
+        (0.5, "50.0 %"),
+        (0.137, "13.7 %"),
+        (0.9996, "99.96 %"),
+        (0.99996, "> 99.99 %"),
+        (0.99949, "99.9 %"),
+        (0.0001, "< 0.1 %"),
+    ],
+)
+def test_percentages_are_never_rounded_to_all_or_none(share, written):
+    assert percent(share) == written.replace(" ", "\N{NO-BREAK SPACE}")
+
+
+class Text(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+nasty = st.text(alphabet=st.sampled_from("ab1 .-+=>#|<&;!`*_[]()\\~\n\"':/\N{NO-BREAK SPACE}"), max_size=25)
+
+
+@given(text=nasty)
+@example("~~~ x")
+@example("``` x")
+@example("1. x")
+@example("    x")
+def test_any_text_stays_text_in_a_paragraph_a_list_and_a_table(text):
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    flat = re.sub(r"[ \n]+", " ", text.strip())
+    for markdown, tags in (
+        (plain(text), {"p"}),
+        (f"- {plain(text)}", {"ul", "li"}),
+        (table([["a"], [text]]), {"table", "thead", "tr", "th", "tbody", "td"}),
+    ):
+        seen = Text()
+        seen.feed(parser.render(markdown))
+        assert set(seen.tags) <= tags
+        assert flat.strip() in seen.text
+
+
+def test_a_page_holds_its_pictures_and_no_strangers_html():
+    markdown = f"# {plain('<script>alert(1)</script>')}\n\n![chart](a.png)\n"
+    page = as_html(markdown, title="</title><script>", pictures={"a.png": b"\x89PNG"})
+    assert "<script" not in page
+    assert 'src="data:image/png;base64,iVBORw=="' in page
+    assert "alert(1)" in page
+
+
+# --- the whole ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["tiny", "tiny_gru"])
+def written(request, tmp_path_factory) -> tuple[Report, RunFolder]:
+    """The report of a run that made all its 8 steps, and so learned nothing."""
+    preset = request.getfixturevalue(request.param).with_changes({"training.training_sequences": 40})
+    root = tmp_path_factory.mktemp("checkpoints")
+    folder = RunFolder.create(root, preset, name="short")
+    lock = folder.lock()
+    train_recorded(folder, new_state(preset), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    lock.release()
+    return write_report(Runs(root), "short", sequences=50), folder
+
+
+@pytest.fixture
+def reported(written, root) -> tuple[Report, RunFolder]:
+    """The same, in a folder that the test may change."""
+    report, folder = written
+    shutil.copytree(folder.path.parent, root)
+    return report, RunFolder(root, "short")
+
+
+def test_a_report_has_all_its_parts_as_markdown_and_as_one_page(reported):
+    report, folder = reported
+    assert sorted(report.pictures) == ["accuracy.png", "accuracy_by_length.png", "attention_heatmap.png", "loss.png"]
+    assert all(picture.startswith(b"\x89PNG") for picture in report.pictures.values())
+    assert report.summary.startswith(("This model does not do its task", "This model mostly fails"))
+    for part in (
+        "## What stands out",
+        "## The run",
+        "| seed | 0 |",
+        "| parameters | ",
+        "| training sequences seen | 64, 1.6 times a set of 40 |",
+        "| preset | tiny |",
+        "| task | reverse 2–5 digits |",
+        "## Exact match by length",
+        "| symbols in the input | inputs | exact match | tokens right |",
+        "| 10 | 100 | ",
+        "## Failures by kind",
+        "### Does the attention help?",
+    ):
+        assert part in report.markdown, part
+    assert (
+        len(re.findall(r"- \*\*(?:no )?match\*\*\\\n  Input: .+\\\n  Output: .+\\\n  Reference: .+", report.markdown))
+        >= 10
+    )
+    assert report.html.count("data:image/png") == 4
+    for outside in ("http", 'src="loss', "<script"):
+        assert outside not in report.html
+    report.save(folder.report)
+    assert sorted(path.name for path in folder.report.iterdir()) == sorted(REPORT_FILES)
+    assert (folder.report / "report.md").read_text() == report.markdown
+
+
+def test_a_report_tells_the_loss_of_its_own_weights_on_the_training_set(reported):
+    report, folder = reported
+    loaded = Runs(folder.path.parent).loaded("short")
+    loss = evaluate(loaded.model, fixed_pairs(loaded.task, 40, split="train")).loss
+    assert f"| loss of the same weights on training sequences | {loss:.4f} |" in report.markdown
+
+
+def test_a_run_whose_figures_are_lost_is_reported_on_without_them(reported):
+    _, folder = reported
+    folder.metrics.unlink()
+    report = write_report(Runs(folder.path.parent), "short", sequences=50)
+    assert "There are no figures of its training." in report.markdown
+    assert "loss.png" not in report.pictures
+
+
+def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
+    name = runs.start(tiny.with_changes({"training.steps": 100_000, "training.evaluate_every": 50}))
+    wait_for(lambda: runs.progress(name).info.step > 20)
+    report = write_report(runs, name, sequences=20)
+    assert report.figures["weights"] == "latest"
+    seen = int(re.search(r"training sequences seen \| ([\d,]+) ", report.markdown)[1].replace(",", ""))
+    assert seen >= 20 * tiny.training.batch_size
+    assert re.search(r"Its training is not finished: [\d,]+ of 100,000 steps are made\.\n", report.markdown)
+
+
+def test_reports_of_the_same_weights_are_the_same(reported, root):
+    report, _ = reported
+    assert write_report(Runs(root), "short", sequences=50).markdown == report.markdown

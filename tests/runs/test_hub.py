@@ -1,0 +1,88 @@
+"""Runs go to a hub and come back, by way of a server on this machine that answers as the Hub does."""
+
+import json
+
+import pytest
+from torch.testing import assert_close
+
+from core.__main__ import main
+from core.runs import RunFolder
+from core.runs.hub import HubError, pull, push
+from core.runs.package import WEIGHTS, packed_run
+from core.server import Runs
+from core.storage import kept_pairs
+from core.storage.tensor_file import CheckpointError
+from tests.runs.test_packages import own  # noqa: F401 - a fixture
+from tests.support.hub_stub import serving
+
+constants = pytest.importorskip("huggingface_hub.constants")
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    with serving() as hub:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which the page is
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+        monkeypatch.setenv("HF_TOKEN", "hf_told")
+        yield hub
+
+
+def test_a_run_goes_there_and_comes_back_the_same(hub, trained, root, capsys):
+    assert main(["--checkpoints", str(trained), "push", "--run", "done", "me/reverse", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said == {"run": "done", "repo": "me/reverse", "address": f"{hub.address}/me/reverse"}
+    sent, packed = hub.files["me/reverse"], packed_run(RunFolder(trained, "done"))
+    assert {name for name in sent if sent[name] != packed[name]} <= {WEIGHTS}  # metadata may stand in another order
+    assert sent.keys() == packed.keys()
+    assert hub.private["me/reverse"] is True
+    assert "Bearer hf_told" in hub.tokens
+    assert main(["--checkpoints", str(root), "pull", "me/reverse", "--run", "back"]) == 0
+    old, new = Runs(trained).loaded("done"), Runs(root).loaded("back")
+    assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
+    assert new.preset == old.preset
+
+
+def test_own_pairs_go_only_if_that_is_asked_for(hub, own, root, capsys):  # noqa: F811
+    command = ["--checkpoints", str(own.path.parent), "push", "--run", "own", "me/own"]
+    assert main(command) == 2
+    assert "learned own pairs" in capsys.readouterr().err
+    assert hub.files == {}
+    assert main([*command, "--with-data", "--public"]) == 0
+    assert hub.private["me/own"] is False
+    kept_pairs._known.clear()
+    assert pull(root, "me/own").preset().task.own_data == own.preset().task.own_data
+
+
+def test_what_is_there_is_checked_as_any_file_of_a_stranger(hub, trained, root):
+    push(RunFolder(trained, "done"), "me/x")
+    damaged = bytearray(hub.files["me/x"][WEIGHTS])
+    damaged[-5] ^= 1
+    hub.files["me/x"][WEIGHTS] = bytes(damaged)
+    with pytest.raises(CheckpointError, match="damaged"):
+        pull(root, "me/x")
+    hub.files["me/x"] = {"pytorch_model.bin": b"x"}
+    with pytest.raises(CheckpointError, match=f"the package has no {WEIGHTS}"):
+        pull(root, "me/x")
+    assert ("GET", "/me/x/resolve/main/pytorch_model.bin") not in hub.asked
+
+
+@pytest.mark.parametrize("repo", ["", "alone", "../x/y", "a/b/c", "a b/c", "https://x/y"])
+def test_a_repository_is_named_by_somebody_and_a_name(trained, root, repo, capsys):
+    assert main(["--checkpoints", str(root), "pull", "--", repo]) == 2
+    assert "must look like somebody/name" in capsys.readouterr().err
+
+
+def test_a_repository_that_is_not_there_is_said_in_a_line(hub, root, capsys):
+    assert main(["--checkpoints", str(root), "pull", "me/nothing"]) == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1
+    assert "repo='me/nothing'" in error
+
+
+def test_a_hub_that_does_not_answer_is_said_in_a_line(hub, trained, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(HubError, match="repo='me/x'"):
+        push(RunFolder(trained, "done"), "me/x")

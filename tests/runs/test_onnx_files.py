@@ -1,0 +1,98 @@
+"""A model as an ONNX file: the same logits, the same greedy answers, its vocabularies with it."""
+
+import json
+
+import pytest
+import torch
+
+from core.__main__ import main
+from core.generation import generate
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs.onnx_export import export_onnx, greedy_with
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.storage.errors import InputError
+from core.tasks import fixed_pairs
+from core.teaching.bugs import new_state
+from core.text.vocab import until_eos
+from core.training.history import History
+from tests.serving import SHIPPED
+
+REASON = "pip install -r requirements-onnx.txt"
+onnxruntime = pytest.importorskip("onnxruntime", reason=REASON)
+pytest.importorskip("onnxscript", reason=REASON)
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """The shipped model, in ONNX's runtime."""
+    out = tmp_path_factory.mktemp("onnx") / "shipped.onnx"
+    assert main(["export", "--run", SHIPPED, "--out", str(out)]) == 0
+    return onnxruntime.InferenceSession(str(out))
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return Runs(DEFAULT_ROOT).loaded(SHIPPED)
+
+
+def test_a_thousand_inputs_are_answered_alike(session, shipped):
+    pairs = fixed_pairs(shipped.task, 1_000, split="test")
+    ours = [until_eos(row) for row in generate(shipped.model, pairs.src, max_steps=12).tokens.tolist()]
+    theirs = greedy_with(session, pairs.src, max_steps=12)
+    assert len(pairs) == 1_000
+    assert theirs == ours
+
+
+@pytest.mark.parametrize(("rows", "source", "answer"), [(1, 2, 2), (1, 5, 9), (4, 9, 3), (2, 20, 20)])
+def test_logits_are_the_same_at_every_size(session, shipped, rows, source, answer):
+    src = torch.randint(3, 13, (rows, source))
+    src[:, -1] = 2
+    src[0, source // 2 + 1 :] = 0  # PAD behind the first
+    tgt_in = torch.randint(3, 13, (rows, answer))
+    with torch.no_grad():
+        expected = shipped.model(src, tgt_in)[0]
+    (found,) = session.run(["logits"], {"src": src.numpy(), "tgt_in": tgt_in.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=0)
+
+
+def test_the_file_tells_its_tokens_and_its_preset(session, shipped):
+    said = session.get_modelmeta().custom_metadata_map
+    facts = json.loads(said["attention-lab"])
+    assert tuple(facts["source_tokens"]) == shipped.task.src_vocab.tokens
+    assert facts["ids"] == {"pad": 0, "bos": 1, "eos": 2}
+    assert facts["max_seq_len"] == shipped.model.max_seq_len
+    assert "family: digits" in said["preset"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model.norm": "pre", "model.positions": "learned", "model.tie_embeddings": "all"},
+        {"model.positions": "alibi", "model.activation": "gelu"},
+        {"model.positions": "vo-rope", "model.position_stretch": 2.0},
+        {"model.positions": "none", "model.family": "decoder-only"},
+    ],
+    ids=str,
+)
+def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
+    preset = tiny.with_changes(changes)
+    folder = RunFolder.create(tmp_path, preset, name="kind")
+    steps = preset.training.steps
+    train_recorded(folder, new_state(preset), History(steps), should_stop=lambda: False, on_event=lambda event: None)
+    export_onnx(folder, tmp_path / "m.onnx")
+    loaded = Runs(tmp_path).loaded(folder.name)
+    pairs = fixed_pairs(loaded.task, 1_000, split="test")
+    ours = [until_eos(row) for row in generate(loaded.model, pairs.src, max_steps=8).tokens.tolist()]
+    ours = [[index for index in row if index] for row in ours]
+    assert greedy_with(onnxruntime.InferenceSession(str(tmp_path / "m.onnx")), pairs.src, max_steps=8) == ours
+
+
+def test_a_gru_is_refused_and_nothing_is_overwritten(tiny_gru, tmp_path):
+    folder = RunFolder.create(tmp_path, tiny_gru, name="gru")
+    with pytest.raises(InputError, match=r"model.family='gru' cannot be exported to ONNX; transformer and"):
+        export_onnx(folder, tmp_path / "m.onnx")
+    (tmp_path / "x.onnx").write_text("mine")
+    assert main(["export", "--run", SHIPPED, "--out", str(tmp_path / "x.onnx")]) == 2
+    assert (tmp_path / "x.onnx").read_text() == "mine"

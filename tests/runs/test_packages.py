@@ -1,0 +1,146 @@
+"""A run goes out whole, as a zip or a folder, and comes in again; what is no sound package makes no run."""
+
+import json
+import os
+import zipfile
+
+import pytest
+import yaml
+from torch.testing import assert_close
+
+from core.__main__ import main
+from core.runs import RunFolder
+from core.runs.package import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.server.limits import LAPTOP, PUBLIC
+from core.storage import kept_pairs
+from core.storage.errors import LabError
+from core.storage.tensor_file import CheckpointError
+from core.tasks.ingest import Brought, prepared
+from core.teaching.bugs import new_state
+from core.training.history import History
+
+SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 4, "training.warmup_steps": 0}
+
+
+@pytest.fixture(scope="module")
+def files(trained) -> dict[str, bytes]:
+    return packed_run(RunFolder(trained, "done"))
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory) -> RunFolder:
+    """A finished run of own pairs, whose original file is gone."""
+    place = tmp_path_factory.mktemp("own")
+    (place / "p.tsv").write_text("".join(f"{number}\t{number % 7} x\n" for number in range(100, 160)))
+    _, preset = prepared(Brought(place / "p.tsv"), place / "kept", kinds=("character", "symbol"), name="own")
+    preset = preset.with_changes(SMALL)
+    folder = RunFolder.create(place / "runs", preset, name="own")
+    train_recorded(folder, new_state(preset), History(4), should_stop=lambda: False, on_event=lambda event: None)
+    os.remove(place / "kept")
+    return folder
+
+
+def zipped(path, files: dict[str, bytes]):
+    write_zip(files, path)
+    return path
+
+
+@pytest.mark.parametrize("out", ["whole.zip", "whole"])
+def test_what_went_out_whole_is_a_run_again_with_the_same_model(trained, root, tmp_path, out):
+    export = ["--checkpoints", str(trained), "export", "--run", "done", "--whole", "--out", str(tmp_path / out)]
+    assert main(export) == 0
+    assert main(["--checkpoints", str(root), "import", str(tmp_path / out), "--run", "theirs"]) == 0
+    old, new = Runs(trained).loaded("done"), Runs(root).loaded("theirs")
+    assert new.preset == old.preset
+    assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
+    assert main(export) == 2
+
+
+def test_own_pairs_go_with_their_run(own: RunFolder, root, tmp_path):
+    package = zipped(tmp_path / "own.zip", packed_run(own))
+    kept_pairs._known.clear()
+    folder = import_any(root, package, name="theirs")
+    assert (folder.path / "pairs.tsv").read_bytes() == (own.path / "pairs.tsv").read_bytes()
+    assert Runs(root).loaded("theirs").task.references(list("103")) == [["5", "x"]]
+
+
+def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, tmp_path):
+    files = packed_run(own)
+    for pairs, message in (
+        (None, "the pairs with this SHA-256 are not here"),
+        (files["pairs.tsv"] + b"1\t2\n", "the pairs with this SHA-256 are not here"),
+        (b"no pair\n", "the pairs, line 1: it is no pair"),
+        (b"a\tb\n\xff\tb\n", "the pairs, line 2: byte 0xFF"),
+        (b"a\tb\tlearn\n", "the pairs, line 1: it is no pair"),
+        (b"", "is empty"),
+    ):
+        given = {name: content for name, content in files.items() if name != "pairs.tsv"}
+        given |= {} if pairs is None else {"pairs.tsv": pairs}
+        package = zipped(tmp_path / "other.zip", given)
+        kept_pairs._known.clear()
+        with pytest.raises(LabError, match=message):
+            import_any(root, package)
+    assert not root.exists() or os.listdir(root) == []
+
+
+def test_a_package_says_what_it_is(files, trained):
+    card = files[CARD].decode()
+    front, _, body = card.removeprefix("---\n").partition("\n---\n")
+    assert yaml.safe_load(front) == {
+        "library_name": "attention-lab",
+        "tags": ["attention-lab", "seq2seq", "transformer"],
+    }
+    preset, info = RunFolder(trained, "done").preset(), RunFolder(trained, "done").info()
+    assert f"{info.parameters:,} parameters" in body
+    assert preset.description in body
+    tokens = json.loads(files[VOCABULARY])
+    task = Runs(trained).loaded("done").task
+    assert (tokens["source"], tokens["target"]) == (list(task.src_vocab.tokens), list(task.tgt_vocab.tokens))
+
+
+def test_the_same_run_makes_the_same_zip(files, tmp_path):
+    one, other = (zipped(tmp_path / name, files).read_bytes() for name in ("one.zip", "other.zip"))
+    assert one == other
+
+
+def test_a_file_that_swells_is_not_read_to_its_end(files, root, tmp_path):
+    package = zipped(tmp_path / "bomb.zip", files | {WEIGHTS: b"\0" * 50_000_000})
+    assert package.stat().st_size < 200_000
+    with pytest.raises(CheckpointError, match=r"model.safetensors has more than 1,000,000 bytes"):
+        import_any(root, package, max_bytes=1_000_000)
+
+
+def test_names_that_lead_out_of_the_package_are_never_looked_at(files, root, tmp_path):
+    package = zipped(tmp_path / "out.zip", files | {"../../evil": b"x", "/evil": b"x"})
+    folder = import_any(root, package)
+    assert sorted(os.listdir(folder.path)) == ["best.safetensors", "preset.yaml", "run.json"]
+    assert not list(tmp_path.parent.rglob("evil"))
+
+
+def test_other_zips_folders_and_damaged_packages_are_refused(files, root, tmp_path):
+    with zipfile.ZipFile(tmp_path / "model.pt", "w") as file:
+        file.writestr("data.pkl", b"x")
+    (tmp_path / "folder").mkdir()
+    damaged = bytearray(zipped(tmp_path / "whole.zip", files).read_bytes())
+    damaged[200:260] = bytes(60)
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+    for name, message in (
+        ("model.pt", "a zip archive, as PyTorch's .pt files are"),
+        ("folder", f"the package has no {WEIGHTS}"),
+        ("damaged.zip", "cannot be read"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            import_any(root, tmp_path / name)
+    assert not root.exists() or os.listdir(root) == []
+
+
+def test_the_page_takes_packages_in_within_its_limits(own: RunFolder, root, tmp_path):
+    package = zipped(tmp_path / "own.zip", packed_run(own))
+    runs = Runs(root, limits=LAPTOP.model_copy(update={"max_pairs": 59}))
+    with pytest.raises(LabError, match="the data has more than 59 pairs"):
+        runs.take_in(package, max_bytes=10_000_000)
+    assert runs.names() == []
+    name = Runs(root, limits=PUBLIC).take_in(package, max_bytes=10_000_000, owner="anna")
+    assert runs.ownership(name).owner == "anna"

@@ -1,0 +1,200 @@
+"""What is kept of a training, and that a stopped one goes on as if it had never stopped."""
+
+import json
+from pathlib import Path
+
+import pytest
+from torch.testing import assert_close
+
+from core.interpret.snapshots import Snapshot
+from core.runs import RunFolder, RunInfo
+from core.runs.recorder import Recorder, continued_state, copy_of_weights, load_state, train_recorded
+from core.runs.replay import Replay
+from core.teaching.bugs import new_state
+from core.training.checkpoint import load_weights
+from core.training.history import History
+from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
+
+
+def record(folder: RunFolder, *, stop_after: int | None = None, on_event=lambda event: None) -> RunInfo:
+    """Train from where the folder is, stopping after a step if told so."""
+    state = continued_state(folder)
+    history = History.load(folder.metrics, state.preset.training.steps)
+    history.rewind(state.step, evaluated_step=state.evaluated_step)
+    return train_recorded(
+        folder,
+        state,
+        history,
+        should_stop=lambda: stop_after is not None and state.step >= stop_after,
+        on_event=on_event,
+    )
+
+
+def lines(path: Path) -> list[dict]:
+    return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda row: (row["step"], len(row)))
+
+
+@pytest.fixture
+def folder(root, tiny) -> RunFolder:
+    return RunFolder.create(root, tiny.with_changes({"model.dropout": 0.2}), name="a")
+
+
+@pytest.fixture
+def straight(root, folder) -> RunFolder:
+    """The same training in another folder, never stopped."""
+    other = RunFolder.create(root, folder.preset(), name="straight")
+    record(other)
+    return other
+
+
+def snapshots(folder: RunFolder) -> list[Snapshot]:
+    return Replay.load(folder.replay, folder.preset().training.evaluate_every).snapshots()
+
+
+def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
+    assert lines(one.metrics) == lines(other.metrics)
+    preset = one.preset()
+    first, second = load_state(one.last, preset), load_state(other.last, preset)
+    assert_close(copy_of_weights(first.model), copy_of_weights(second.model), atol=0, rtol=0)
+    best, other_best = new_state(preset).model, new_state(preset).model
+    assert load_weights(one.best, best) == load_weights(other.best, other_best)
+    assert_close(copy_of_weights(best), copy_of_weights(other_best), atol=0, rtol=0)
+    assert snapshots(one) == snapshots(other) != []
+    ignored = {"created", "seconds"}
+    assert one.info().model_dump(exclude=ignored) == other.info().model_dump(exclude=ignored)
+
+
+def test_a_finished_run_has_all_its_figures_and_weights(folder):
+    info = record(folder)
+    assert info == folder.info()
+    assert (info.status, info.step, info.message, info.sequences_seen) == ("finished", 8, "", 64)
+    rows = lines(folder.metrics)
+    assert [row["step"] for row in rows if "loss" in row] == list(range(1, 9))
+    evaluations = [row for row in rows if "validation_loss" in row]
+    assert [row["step"] for row in evaluations] == [0, 4, 8]
+    best = min(evaluations, key=lambda row: row["validation_loss"])
+    facts = load_weights(folder.best, new_state(folder.preset()).model)
+    assert facts["step"] == info.best_step == best["step"]
+    assert facts["validation_loss"] == pytest.approx(best["validation_loss"], rel=1e-5)
+    assert info.exact_match == pytest.approx(evaluations[-1]["exact_match"], rel=1e-5)
+    assert info.parameters == sum(
+        tensor.numel() for tensor in copy_of_weights(new_state(folder.preset()).model).values()
+    )
+    assert load_state(folder.last, folder.preset()).step == 8
+    assert [each.step for each in snapshots(folder)] == [0, 4, 8]
+
+
+def test_the_best_weights_are_those_of_the_best_evaluation(root, tiny):
+    restless = {"training.learning_rate": 1.0, "training.schedule": "constant", "training.evaluate_every": 1}
+    folder = RunFolder.create(root, tiny.with_changes(restless), name="a")
+    state = new_state(folder.preset())
+    kept = {}
+    history = History(8)
+
+    def keep(event) -> None:
+        if isinstance(event, EvaluationEvent) and event.is_best:
+            kept.update(copy_of_weights(state.model))
+
+    train_recorded(folder, state, history, should_stop=lambda: False, on_event=keep)
+    model = new_state(folder.preset()).model
+    facts = load_weights(folder.best, model)
+    assert facts["step"] == folder.info().best_step < 8
+    assert_close(copy_of_weights(model), kept, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("stops", [[1], [3], [4], [5], [8], [2, 4, 7]])
+def test_a_stopped_and_resumed_run_ends_as_one_that_never_stopped(folder, straight, stops):
+    for stop in stops:
+        info = record(folder, stop_after=stop)
+        assert (info.status, info.step) == ("stopped", stop)
+    assert record(folder).status == "finished"
+    assert_ends_alike(folder, straight)
+
+
+def test_a_run_killed_between_saves_goes_on_without_gap_or_duplicate(folder, straight, monkeypatch):
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
+    state = new_state(folder.preset())
+    recorder = Recorder(folder, state, History(8))
+    for event in train(state):
+        recorder.keep(event)
+        if event.step == 6:
+            break  # nothing is told that it ended
+    with folder.metrics.open("a") as file:
+        file.write('{"step": 7, "lo')  # and the last line was being written
+    assert folder.info().status == "interrupted"
+    assert load_state(folder.last, folder.preset()).step == 4
+    assert [row["step"] for row in lines_before_the_tear(folder.metrics) if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    assert record(folder).status == "finished"
+    assert_ends_alike(folder, straight)
+
+
+def lines_before_the_tear(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()[:-1]]
+
+
+def test_a_run_killed_before_its_first_save_starts_anew(folder, straight):
+    state = new_state(folder.preset())
+    recorder = Recorder(folder, state, History(8))
+    for event in train(state):
+        recorder.keep(event)
+        if event.step == 3:
+            break
+    assert not folder.last.exists()
+    assert record(folder).status == "finished"
+    assert_ends_alike(folder, straight)
+
+
+def test_events_are_told_after_they_were_kept(folder):
+    seen = []
+    record(folder, on_event=seen.append)
+    assert [type(event) for event in seen].count(StepEvent) == 8
+    assert seen[-1] == EndEvent(8, "finished")
+    assert [type(event) for event in seen].count(EvaluationEvent) == 3
+
+
+@pytest.mark.parametrize("at", [0, 3])
+def test_an_exception_leaves_the_run_marked_failed_and_is_raised(folder, at):
+    def explode(event) -> None:
+        if event.step == at:
+            raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        record(folder, on_event=explode)
+    info = folder.info()
+    assert (info.status, info.message) == ("failed", "MemoryError: no room")
+    assert record(folder).status == "finished"
+
+
+def test_a_diverged_run_is_failed_and_says_where(folder, monkeypatch):
+    monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
+    info = record(folder)
+    assert info.status == "failed"
+    assert info.message.startswith("step 1: loss=")
+    assert folder.last.exists()
+
+
+def test_figures_reach_the_file_while_training_goes_on(folder, monkeypatch):
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    counts = []
+    record(folder, on_event=lambda event: counts.append(len(lines(folder.metrics))))
+    assert counts[3:5] == [4, 5]
+    assert folder.info().status == "finished"
+
+
+def test_status_says_training_meanwhile(folder):
+    statuses = set()
+    lock = folder.lock()
+    record(folder, on_event=lambda event: statuses.add(folder.info().status) if event.step < 8 else None)
+    lock.release()
+    assert statuses == {"training"}
+
+
+def test_a_copy_of_weights_does_not_change_with_training(tiny):
+    state = new_state(tiny)
+    copy = copy_of_weights(state.model)
+    again = copy_of_weights(state.model)
+    list(train(state))
+    assert_close(copy, again, atol=0, rtol=0)
+    with pytest.raises(AssertionError):
+        assert_close(copy, copy_of_weights(state.model), atol=0, rtol=0)

@@ -1,0 +1,229 @@
+"""A run whose newest files are damaged, or whose disk is full, goes on, and says so."""
+
+import errno
+import os
+
+import pytest
+from torch.testing import assert_close
+
+from core.config import read_preset
+from core.runs import RunError, RunFolder, sweep
+from core.runs.recorder import (
+    Recorder,
+    continued_state,
+    copy_of_weights,
+    kept_preset,
+    load_best,
+    load_state,
+    train_recorded,
+)
+from core.server import Runs
+from core.storage.error_messages import explain_error
+from core.storage.tensor_file import CheckpointError, previous_of, read_tensors
+from core.teaching.bugs import new_state
+from core.training.history import History
+from core.training.loop import EvaluationEvent, train
+
+
+def go_on(folder: RunFolder, *, stop_after: int | None = None):
+    state = continued_state(folder)
+    history = History.load(folder.metrics, state.preset.training.steps)
+    history.rewind(state.step, evaluated_step=state.evaluated_step)
+    should_stop = (lambda: state.step >= stop_after) if stop_after else (lambda: False)
+    return train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
+
+
+@pytest.fixture
+def folder(root, tiny) -> RunFolder:
+    """A run of 8 steps that was saved after 3 and after 6, then stopped."""
+    folder = RunFolder.create(root, tiny.with_changes({"model.dropout": 0.2}), name="a")
+    for stop in (3, 6):
+        go_on(folder, stop_after=stop)
+    return folder
+
+
+def damage(path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_bit(root, tiny, folder):
+    damage(folder.last)
+    state = continued_state(folder)
+    assert state.step == 3
+    assert state.notice == (
+        "last.safetensors is damaged: its content does not match its checksum; the one saved before it is used"
+    )
+    info = go_on(folder)
+    assert (info.status, info.message) == ("finished", state.notice)
+    straight = RunFolder.create(root, folder.preset(), name="straight")
+    go_on(straight)
+    ends = [copy_of_weights(load_state(each.last, each.preset()).model) for each in (folder, straight)]
+    assert_close(*ends, atol=0, rtol=0)
+    figures = [History.load(each.metrics, 8) for each in (folder, straight)]
+    assert figures[0].points() == figures[1].points()
+    assert figures[0].evaluations() == figures[1].evaluations()
+
+
+def test_a_run_without_any_good_state_is_not_begun_anew(folder):
+    for path in (folder.last, previous_of(folder.last)):
+        damage(path)
+    with pytest.raises(
+        CheckpointError, match=r"last\.safetensors is damaged.*nor can .*last\.previous\.safetensors is"
+    ):
+        continued_state(folder)
+
+
+def test_a_run_whose_last_state_is_gone_goes_on_from_the_one_before(folder):
+    folder.last.unlink()
+    assert continued_state(folder).step == 3
+
+
+def test_answers_come_from_the_best_before_and_the_run_says_so(folder):
+    assert read_tensors(folder.best)[1]["step"] == 4
+    damage(folder.best)
+    loaded = Runs(folder.path.parent).loaded("a")
+    assert loaded.step == 0
+    assert "best.safetensors is damaged" in folder.info().message
+    said = folder.info().message
+    load_best(folder, new_state(folder.preset()).model)
+    assert folder.info().message == said  # once
+
+
+def test_the_best_weights_bring_their_preset(folder):
+    facts = read_tensors(folder.best)[1]
+    assert read_preset(facts["preset"], name="x") == folder.preset()
+
+
+def test_a_deleted_preset_is_written_again_by_who_trains_the_run(folder, monkeypatch):
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    preset = folder.preset()
+    state = continued_state(folder)
+    recorder = Recorder(folder, state, History(8))
+    (folder.path / "preset.yaml").unlink()
+    recorder.keep(next(train(state)))
+    assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
+    assert "preset.yaml was deleted meanwhile; it was written again" in state.notice
+
+
+def test_a_deleted_preset_is_read_from_the_best_weights_written_again_and_told_once(folder):
+    preset = folder.preset()
+    (folder.path / "preset.yaml").unlink()
+    assert kept_preset(folder) == preset
+    assert folder.has_preset()
+    assert folder.info().message.count("preset.yaml was deleted") == 1
+    (folder.path / "preset.yaml").unlink()
+    damage(folder.best)
+    with pytest.raises(RunError, match="no such run"):
+        kept_preset(folder)
+
+
+# --- a disk that is full -----------------------------------------------------------------------------------------
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(root, tiny, monkeypatch):
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
+    folder = RunFolder.create(root, tiny, name="a")
+    state, notices = new_state(tiny), []
+    recorder = Recorder(folder, state, History(8))
+    for event in train(state):
+        with monkeypatch.context() as broken:
+            if isinstance(event, EvaluationEvent) and event.step == 4:
+                broken.setattr("os.fsync", full)
+            recorder.keep(event)
+        notices.append((event.step, state.notice))
+    said = "step 4 could not be saved (OSError: No space left on device); what is saved is step 0"
+    assert (4, f"{said}; {explain_error(OSError(errno.ENOSPC, ''))}") in notices
+    assert notices[-1] == (8, "")
+    assert (folder.info().status, folder.info().message) == ("finished", "")
+    assert load_state(folder.last, tiny).step == 8
+
+
+def test_a_run_that_cannot_be_saved_at_its_end_fails_by_name_and_keeps_what_there_was(folder, monkeypatch):
+    before = folder.last.read_bytes()
+    with monkeypatch.context() as broken:
+        broken.setattr("core.runs.recorder.save_state", full)
+        with pytest.raises(RunError, match=r"step 8 could not be saved \(OSError: No space left on device\)"):
+            go_on(folder)
+    assert folder.info().status == "failed"
+    assert folder.info().message.startswith("step 8 could not be saved")
+    assert folder.last.read_bytes() == before
+    assert go_on(folder).status == "finished"
+
+
+def test_figures_of_which_a_part_was_written_are_written_once(folder, monkeypatch):
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 60.0)
+    state, history = new_state(folder.preset()), History(8)
+    recorder = Recorder(folder, state, history)
+    for event in train(state):
+        if event.step == 2:  # half a line is on disk, and then there is no more room
+            recorder._lines.append("half")
+            recorder.folder.metrics.open("a").write('{"step": 2, "lo')
+            recorder._figures_are_whole = False
+        recorder.keep(event)
+    assert History.load(folder.metrics, 8).points() == history.points()
+    assert "half" not in folder.metrics.read_text()
+
+
+def test_an_error_is_raised_even_where_it_cannot_be_written_down(folder, monkeypatch):
+    def explode(event) -> None:
+        monkeypatch.setattr("os.fsync", full)
+        raise MemoryError("no room")
+
+    with pytest.raises(MemoryError, match="no room"):
+        train_recorded(folder, continued_state(folder), History(8), should_stop=lambda: False, on_event=explode)
+
+
+# --- what crashes leave ------------------------------------------------------------------------------------------
+
+
+def test_what_a_crash_left_is_swept_by_the_next_who_trains_the_run_and_nothing_else(folder):
+    for name in (".last.safetensors.0123abcd.tmp", ".run.json.0123abcd.tmp", ".best.previous.safetensors.00000000.tmp"):
+        (folder.path / name).write_bytes(b"torn")
+    others = [".ablate.json.0123abcd.tmp", ".last.safetensors.tmp", "notes.tmp"]  # of others, or of no one here
+    for name in others:
+        (folder.path / name).write_bytes(b"x")
+    before = set(os.listdir(folder.path))
+    folder.lock().release()
+    assert before - set(os.listdir(folder.path)) == {
+        ".last.safetensors.0123abcd.tmp",
+        ".run.json.0123abcd.tmp",
+        ".best.previous.safetensors.00000000.tmp",
+    }
+
+
+def test_a_sweep_takes_old_drafts_and_temporaries_and_leaves_young_ones(root, folder):
+    for name in (".b.0123abcd.new", ".c.0123abcd.new", ".d.new"):
+        (root / name).mkdir()
+    for name in (".run.json.0123abcd.tmp", ".ablate.json.0123abcd.tmp", ".ablate.json.11111111.tmp"):
+        (folder.path / name).write_bytes(b"")
+    old = [root / ".b.0123abcd.new", root / ".d.new", folder.path / ".ablate.json.0123abcd.tmp"]
+    for path in old:
+        os.utime(path, (1e9, 1e9))
+    sweep(root)
+    assert not any(path.exists() for path in old)
+    assert (root / ".c.0123abcd.new").exists()
+    assert (folder.path / ".ablate.json.11111111.tmp").exists()
+    sweep(root / "nowhere")
+    assert folder.info().status == "stopped"
+
+
+def test_two_who_make_a_run_of_one_name_do_not_take_each_other_s_draft(root, tiny, monkeypatch):
+    from core.storage.atomic import write_atomically
+
+    def write_and_let_the_other_finish(path, data):
+        monkeypatch.undo()
+        RunFolder.create(root, tiny, name="a")
+        write_atomically(path, data)
+
+    monkeypatch.setattr("core.runs.folder.write_atomically", write_and_let_the_other_finish)
+    with pytest.raises(RunError, match="run='a' exists already"):
+        RunFolder.create(root, tiny.with_changes({"training.seed": 1}), name="a")
+    assert RunFolder(root, "a").preset() == tiny
+    assert os.listdir(root) == ["a"]

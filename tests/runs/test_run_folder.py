@@ -1,0 +1,185 @@
+"""A run's folder: safe names, whole or not at all, and a status that is true even after a crash."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from core.runs import RunError, RunFolder, RunInfo, check_resumable, list_runs
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BAD_NAMES = ["../x", "..", ".", "", "a/b", "/etc", "A", "a b", "a_b", "-a", "a" * 49, "ä", "a\n", "a\0", ".hidden"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+def test_a_name_that_could_leave_the_folder_or_confuse_is_refused(root, name):
+    with pytest.raises(RunError, match="is not a name: use a-z, 0-9 and -, at most 48 characters"):
+        RunFolder(root, name)
+
+
+def test_a_huge_name_does_not_make_a_huge_message(root):
+    with pytest.raises(RunError) as caught:
+        RunFolder(root, "a" * 1_000_000)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("name", ["a", "0", "a-b-3", "a" * 48])
+def test_good_names_make_a_folder_below_the_root(root, tiny, name):
+    folder = RunFolder.create(root, tiny, name=name)
+    assert folder.path == root / name
+    assert folder.exists()
+
+
+def test_a_new_run_has_its_preset_and_its_status(root, tiny):
+    folder = RunFolder.create(root, tiny, name="new")
+    assert folder.preset() == tiny
+    info = folder.written_info()
+    assert (info.status, info.step, info.shipped, info.best_step) == ("queued", 0, False, None)
+    assert sorted(os.listdir(folder.path)) == ["preset.yaml", "run.json"]
+    assert os.listdir(root) == ["new"]
+
+
+def test_made_up_names_are_valid_and_free(root, tiny):
+    names = [RunFolder.create(root, tiny).name for _ in range(5)]
+    assert len(set(names)) == 5
+    for name in names:
+        assert RunFolder(root, name).exists()
+
+
+def test_made_up_names_do_not_run_out(root, tiny, monkeypatch):
+    monkeypatch.setattr("core.runs.names._ADJECTIVES", "calm")
+    monkeypatch.setattr("core.runs.names._NOUNS", "owl")
+    names = {RunFolder.create(root, tiny).name for _ in range(12)}
+    assert len(names) == 12
+    assert "calm-owl" in names
+
+
+def test_an_existing_name_is_refused_and_the_run_left_alone(root, tiny):
+    folder = RunFolder.create(root, tiny, name="mine")
+    with pytest.raises(RunError, match="run='mine' exists already"):
+        RunFolder.create(root, tiny.with_changes({"training.seed": 1}), name="mine")
+    assert folder.preset() == tiny
+
+
+@pytest.mark.parametrize("failing", ["os.fsync", "os.replace", "pathlib.Path.rename"])
+def test_a_run_that_cannot_be_written_leaves_nothing_behind(root, tiny, monkeypatch, failing):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(failing, full)
+        with pytest.raises(OSError, match="No space"):
+            RunFolder.create(root, tiny, name="new")
+    assert os.listdir(root) == []
+    assert RunFolder.create(root, tiny, name="new").exists()
+
+
+def test_info_comes_back_as_written(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a")
+    info = RunInfo(status="stopped", message="m", parameters=5, step=3, best_step=2, exact_match=0.5, seconds=1.5)
+    folder.write_info(info)
+    assert folder.info() == info
+
+
+def test_what_is_missing_or_damaged_is_named(root, tiny):
+    nowhere = RunFolder(root, "nowhere")
+    for read in (nowhere.info, nowhere.preset, nowhere.written_info):
+        with pytest.raises(RunError, match="run='nowhere': there is no such run"):
+            read()
+    assert not nowhere.exists()
+    folder = RunFolder.create(root, tiny, name="torn")
+    for text in ("", "{", '{"format": "attention-lab-run-9", "status": "stopped"}', '{"status": "dreaming"}'):
+        (folder.path / "run.json").write_text(text)
+        with pytest.raises(RunError, match=r"run='torn': run\.json is damaged"):
+            folder.info()
+    (folder.path / "preset.yaml").write_text("task: [")
+    with pytest.raises(RunError, match=r"run='torn': preset\.yaml is damaged: not valid YAML"):
+        folder.preset()
+
+
+# --- who trains it ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["queued", "training", "stopping"])
+def test_a_run_that_nobody_trains_any_more_was_interrupted(root, tiny, status):
+    folder = RunFolder.create(root, tiny, name="a", status=status)
+    assert folder.info().status == "interrupted"
+    lock = folder.lock()
+    assert folder.info().status == status
+    lock.release()
+    assert folder.info().status == "interrupted"
+
+
+@pytest.mark.parametrize("status", ["stopped", "finished", "failed"])
+def test_a_run_that_has_ended_keeps_its_status(root, tiny, status):
+    assert RunFolder.create(root, tiny, name="a", status=status).info().status == status
+
+
+def test_a_lock_is_held_once(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a")
+    lock = folder.lock()
+    with pytest.raises(RunError, match="run='a' is being trained already"):
+        RunFolder(root, "a").lock()
+    lock.release()
+    RunFolder(root, "a").lock().release()
+
+
+def test_a_dead_process_leaves_its_run_interrupted_and_free(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a", status="training")
+    script = (
+        "import sys; from pathlib import Path; from core.runs import RunFolder\n"
+        "lock = RunFolder(Path(sys.argv[1]), 'a').lock(); print('locked', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(root)],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "locked\n"
+        assert folder.info().status == "training"
+        with pytest.raises(RunError, match="being trained already"):
+            folder.lock()
+        with pytest.raises(RunError, match="run='a' is training already"):
+            check_resumable(folder)
+    finally:
+        process.kill()
+        process.communicate()
+    assert folder.info().status == "interrupted"
+    check_resumable(folder)
+    folder.lock().release()
+
+
+@pytest.mark.parametrize("status", ["stopped", "failed", "interrupted"])
+def test_a_run_with_steps_left_may_be_resumed(root, tiny, status):
+    check_resumable(RunFolder.create(root, tiny, name="a", status=status))
+
+
+def test_a_finished_or_shipped_run_may_not_be_resumed(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a", status="finished")
+    with pytest.raises(RunError, match="run='a' has finished all its 8 steps"):
+        check_resumable(folder)
+    folder.write_info(RunInfo(status="stopped", shipped=True))
+    with pytest.raises(RunError, match="has finished"):
+        check_resumable(folder)
+
+
+# --- the list ---------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first_and_nothing_else_is(root, tiny):
+    assert list_runs(root) == []
+    for age, name in enumerate(["newest", "middle", "oldest"]):
+        folder = RunFolder.create(root, tiny, name=name)
+        os.utime(folder.path / "preset.yaml", (1e9 - age, 1e9 - age))
+        folder.write_info(RunInfo(status="stopped"))  # a later change does not make a run newer
+    (root / "file").write_text("x")
+    (root / "empty").mkdir()
+    (root / "Not-A-Name").mkdir()
+    (root / ".draft.new").mkdir()
+    assert [folder.name for folder in list_runs(root)] == ["newest", "middle", "oldest"]

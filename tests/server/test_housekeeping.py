@@ -1,0 +1,104 @@
+"""What nobody needs any more ends and goes, and nothing else."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from core.runs import RunFolder
+from core.server import Runs
+from core.server.cleanup import Cleanup
+from core.server.ownership import Ownership, write_ownership
+from tests.support.watching import ENDLESS, wait_for, wait_until
+
+AWAY = {"anna": 3600.0, "ben": 0.0, None: 3600.0}  # seconds
+
+
+def tidied(runs: Runs) -> None:
+    Cleanup(runs, lambda owner: AWAY[owner]).tidy()
+
+
+def kept(root: Path, preset, name: str, *, hours: float = 0.0, owner: str | None = "anna", **told) -> None:
+    """A run on disk of some age and owner."""
+    folder = RunFolder.create(root, preset, name=name, status="stopped")
+    folder.write_info(folder.info().model_copy(update={"shipped": told.pop("shipped", False)}))
+    write_ownership(folder, Ownership(owner=owner, **told))
+    (folder.path / "weights").write_bytes(bytes(400_000))
+    at = time.time() - 3600 * hours
+    os.utime(folder.path / "run.json", (at, at))
+
+
+def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make, tiny):
+    runs = make(idle_minutes=30)
+    for owner in ("anna", "ben"):
+        runs.start(tiny.with_changes(ENDLESS), name=owner, owner=owner)
+    wait_for(lambda: runs.info("anna").step > 0)
+    runs.start(tiny.with_changes(ENDLESS), name="waits", owner="anna")
+    tidied(runs)
+    info = wait_until(runs, "anna", "stopped")
+    wait_for(lambda: "nobody was here for 30 minutes; press Resume" in runs.info("anna").message)
+    assert info.step > 0
+    assert "nobody was here" in runs.info("waits").message
+    assert runs.info("ben").status == "training"
+    runs.resume("anna")
+    wait_for(lambda: runs.info("anna").step > info.step)
+
+
+def test_a_run_is_stopped_when_it_has_trained_long_enough(make, tiny, monkeypatch):
+    runs = make(max_minutes=1)
+    runs.start(tiny.with_changes(ENDLESS), name="a")
+    wait_for(lambda: runs.info("a").step > 0)
+    tidied(runs)
+    assert runs.info("a").status == "training"
+    runs.active()[0].began -= 61
+    tidied(runs)
+    wait_until(runs, "a", "stopped")
+    wait_for(lambda: "stopped after 1 minutes" in runs.info("a").message)
+
+
+def test_old_runs_go_but_none_that_is_in_use_shared_shipped_or_nobodys(make, tiny, root):
+    runs = make(keep_hours=24)
+    kept(root, tiny, "old", hours=25)
+    kept(root, tiny, "young", hours=23)
+    kept(root, tiny, "of-who-is-here", hours=25, owner="ben")
+    kept(root, tiny, "shared", hours=25, shared=True)
+    kept(root, tiny, "gift", hours=25, shipped=True)
+    kept(root, tiny, "nobodys", hours=25, owner=None)
+    runs.start(tiny.with_changes(ENDLESS), name="trains", owner="anna")
+    os.utime(root / "trains" / "run.json", (0, 0))
+    tidied(runs)
+    assert set(runs.names()) == {"young", "of-who-is-here", "shared", "gift", "nobodys", "trains"}
+
+
+def test_when_the_disk_is_full_the_oldest_go_and_no_more_than_needed(make, tiny, root):
+    runs = make(max_disk_mb=1)
+    for age in (1, 4, 2, 3):
+        kept(root, tiny, f"{age}-hours", hours=age)
+    kept(root, tiny, "shared", hours=9, shared=True)
+    tidied(runs)
+    assert set(runs.names()) == {"1-hours", "shared"}
+    tidied(runs)
+    assert set(runs.names()) == {"1-hours", "shared"}
+
+
+def test_without_limits_nothing_goes(make, tiny, root):
+    kept(root, tiny, "old", hours=10_000)
+    runs = make()
+    tidied(runs)
+    assert runs.names() == ["old"]
+
+
+def test_a_run_that_cannot_be_deleted_keeps_no_other_from_going(make, tiny, root, monkeypatch: pytest.MonkeyPatch):
+    runs, genuine = make(keep_hours=24), Runs.delete
+    for name in ("first", "second"):
+        kept(root, tiny, name, hours=25)
+
+    def delete(self, name):
+        if name == "first":
+            raise OSError("the disk reports an error")
+        genuine(self, name)
+
+    monkeypatch.setattr(Runs, "delete", delete)
+    tidied(runs)
+    assert runs.names() == ["first"]

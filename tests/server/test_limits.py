@@ -1,0 +1,97 @@
+"""What may be asked for: strict in public, lax on a laptop, and changed by flags and variables."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from core.config import ConfigError, load_preset, preset_names
+from core.server.limits import LAPTOP, PUBLIC, Limits, limits_from
+from core.storage.errors import InputError
+
+
+def test_in_public_everything_has_a_limit_and_no_limit_is_laxer_than_on_a_laptop():
+    for name in Limits.model_fields:
+        lax, strict = getattr(LAPTOP, name), getattr(PUBLIC, name)
+        assert strict is not None, name
+        assert lax is None or strict <= lax, name
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_a_laptop_trains_every_preset(name):
+    LAPTOP.check(load_preset(name))
+
+
+@pytest.mark.parametrize("name", ["digits-reversal", "digits-reversal-gru", "words-reversal-gru", "addition"])
+def test_the_presets_that_people_begin_with_train_in_public(name):
+    PUBLIC.check(load_preset(name))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"training.steps": 20_001}, "training.steps=20,001 is more than this server allows: at most 20,000"),
+        ({"training.batch_size": 513}, "training.batch_size × training.gradient_accumulation_steps=513"),
+        (
+            {"training.batch_size": 300, "training.gradient_accumulation_steps": 2},
+            "gradient_accumulation_steps=600 is more than",
+        ),
+        ({"model.d_model": 512, "model.d_ff": 2048}, "parameters is more than this server allows: at most 2,000,000"),
+        ({"model.d_model": 1024, "training.steps": 1_000_000}, "training.steps=1,000,000"),
+    ],
+)
+def test_what_asks_for_too_much_is_refused_with_key_value_and_limit(changes, said):
+    preset = load_preset("digits-reversal").with_changes(changes)
+    LAPTOP.check(preset)
+    with pytest.raises(ConfigError, match=said):
+        PUBLIC.check(preset)
+
+
+def test_memory_is_estimated_before_anything_is_allocated():
+    preset = load_preset("digits-reversal").with_changes({"training.batch_size": 512})
+    with pytest.raises(ConfigError, match=r"batch_size=512 takes about \d+ MB of memory .* at most 10 MB"):
+        PUBLIC.model_copy(update={"max_memory_mb": 10}).check(preset)
+
+
+def test_a_flag_goes_before_a_variable_and_a_variable_before_what_is_usual():
+    environment = {"ATTENTION_LAB_MAX_STEPS": "300", "ATTENTION_LAB_MAX_RUNS": "3", "ATTENTION_LAB_KEEP_HOURS": "none"}
+    limits = limits_from({"max_steps": "500", "max_runs": None}, environment, public=True)
+    assert (limits.max_steps, limits.max_runs, limits.keep_hours) == (500, 3, None)
+    assert limits.max_parameters == PUBLIC.max_parameters
+    assert limits_from({}, {}, public=False) == LAPTOP
+    assert limits_from({}, {}, public=True) == PUBLIC
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", "nan", "1e3"])
+def test_a_value_that_is_no_limit_is_named(value):
+    with pytest.raises(ConfigError, match=rf'max_steps={value!r} is no limit: .* or "none"'):
+        limits_from({"max_steps": value}, {}, public=True)
+    with pytest.raises(ConfigError, match="max_runs='none' is no limit: give a whole number above 0"):
+        limits_from({"max_runs": "none"}, {}, public=True)
+
+
+def test_a_limit_that_does_not_exist_is_an_error():
+    with pytest.raises(ValidationError):
+        Limits(max_stepz=3)
+
+
+@pytest.mark.parametrize("text", [None, 3, [], "x" * 501, "a\x00b", "\ud800", "\x1b[31m"], ids=repr)
+def test_a_typed_text_is_text_of_bounded_length(text):
+    with pytest.raises(InputError, match=r"^input "):
+        PUBLIC.text("input", text)
+
+
+def test_ordinary_text_is_left_as_it_is():
+    for text in ("", "4 8 2 9", "a\tb\nc", "ünïcødé 语言 🔬", "\u202eabc"):
+        assert PUBLIC.text("input", text) == text
+
+
+def test_readme_lists_every_limit_as_it_is():
+    def told(value: int | None) -> str:
+        return "none" if value is None else f"{value:,}"
+
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+    for name, field in Limits.model_fields.items():
+        flag, variable = f"--{name.replace('_', '-')}", f"ATTENTION_LAB_{name.upper()}"
+        usual = f"{told(getattr(LAPTOP, name))} | {told(getattr(PUBLIC, name))}"
+        assert f"| {field.description} | `{flag}` `{variable}` | {usual} |" in readme

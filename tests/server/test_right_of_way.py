@@ -1,0 +1,91 @@
+"""Answers go first, one by one, and trainings go on all the same."""
+
+import threading
+import time
+
+import pytest
+
+from core.server.inference_priority import LONGEST_WAIT, InferencePriority
+from tests.support.watching import wait_until
+
+
+@pytest.fixture
+def right() -> InferencePriority:
+    return InferencePriority()
+
+
+def seconds_waited(right: InferencePriority) -> float:
+    begun = time.monotonic()
+    right.give_way()
+    return time.monotonic() - begun
+
+
+def test_nobody_waits_where_no_answer_is_made(right):
+    assert min(seconds_waited(right) for _ in range(20)) < LONGEST_WAIT / 50
+
+
+def test_an_update_waits_for_the_longest_time_and_no_longer(right):
+    with right.answering():
+        assert seconds_waited(right) >= LONGEST_WAIT
+        assert min(seconds_waited(right) for _ in range(3)) < 2 * LONGEST_WAIT
+
+
+def test_it_waits_for_all_answers_and_for_those_that_fail(right):
+    with right.answering():
+        with pytest.raises(ZeroDivisionError), right.answering():
+            raise ZeroDivisionError
+        assert seconds_waited(right) >= LONGEST_WAIT
+    assert min(seconds_waited(right) for _ in range(20)) < LONGEST_WAIT / 50
+
+
+def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
+    monkeypatch.setattr("core.server.inference_priority.LONGEST_WAIT", 60.0)
+    began, go = threading.Event(), threading.Event()
+
+    def answer() -> None:
+        with right.answering():
+            began.set()
+            go.wait()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    began.wait()
+    threading.Timer(0.05, go.set).start()
+    assert seconds_waited(right) < 30
+    thread.join()
+
+
+def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatch):
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def answer(seconds: float) -> None:
+        nonlocal at_once, most
+        with right.answering():
+            with lock:
+                at_once += 1
+                most = max(most, at_once)
+            time.sleep(seconds)
+            with lock:
+                at_once -= 1
+
+    def all_at_once(seconds: float) -> int:
+        nonlocal most
+        most = 0
+        threads = [threading.Thread(target=answer, args=(seconds,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return most
+
+    assert all_at_once(0.005) == 1
+    monkeypatch.setattr("core.server.inference_priority.LONGEST_TURN", 0.05)
+    assert all_at_once(0.5) == 4
+
+
+def test_runs_wait_between_updates_and_still_come_to_their_end(runs, tiny):
+    with runs.inference_priority.answering():
+        begun = time.monotonic()
+        name = runs.start(tiny)
+        assert wait_until(runs, name, "finished", "failed").status == "finished"
+    assert time.monotonic() - begun >= tiny.training.steps * LONGEST_WAIT

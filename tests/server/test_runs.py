@@ -1,0 +1,229 @@
+"""Runs in threads: they start, wait, stop, resume and are watched, and none disturbs another."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.generation import generate
+from core.interpret.inspection import inspect
+from core.runs import RunError, RunFolder, RunInfo
+from core.runs.recorder import copy_of_weights, load_state, train_recorded
+from core.server import Progress
+from core.tasks import fixed_pairs
+from core.teaching.bugs import new_state
+from core.training.history import History
+from core.training.loop import train
+from tests.support.watching import ENDLESS, rows, wait_for, wait_until
+
+
+def trained_alone(root: Path, preset) -> RunFolder:
+    """The same training without threads."""
+    folder = RunFolder.create(root, preset, name="alone")
+    history = History(preset.training.steps)
+    train_recorded(folder, new_state(preset), history, should_stop=lambda: False, on_event=lambda event: None)
+    return folder
+
+
+# --- from start to end ------------------------------------------------------------------------------------------
+
+
+def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
+    name = runs.start(tiny, name="first")
+    assert name == "first"
+    info = wait_until(runs, name, "finished", "failed")
+    assert (info.status, info.step, info.sequences_seen) == ("finished", 8, 64)
+    assert runs.history(name).points()["step"] == list(range(1, 9))
+    assert runs.history(name).evaluations()["step"] == [0, 4, 8]
+    assert runs.preset(name) == tiny
+    assert runs.progress(name) == Progress(info, 8)
+    loaded = runs.loaded(name)
+    assert (loaded.run, loaded.kind, loaded.step) == (name, "best", info.best_step)
+    assert not loaded.model.training
+
+
+def test_a_run_of_a_gru_is_trained_published_and_looked_into_like_any_other(runs, tiny_gru):
+    runs.start(tiny_gru, name="recurrent")
+    assert wait_until(runs, "recurrent", "finished", "failed").status == "finished"
+    loaded = runs.loaded("recurrent")
+    seen = inspect(loaded.model, loaded.task, "4829")
+    assert (seen.maps.encoder, seen.maps.decoder) == (None, None)
+    assert seen.maps.cross.shape == (1, 1, 1, len(seen.steps), 6)
+    assert [(score.layer, score.head) for score in seen.scores] == [(1, 1)]
+
+
+def test_the_thread_and_the_lock_go_with_the_run(runs, tiny, root):
+    runs.start(tiny, name="a")
+    wait_until(runs, "a", "finished")
+    wait_for(lambda: not any(thread.name == "train a" for thread in threading.enumerate()))
+    RunFolder(root, "a").lock().release()
+
+
+def test_a_name_taken_is_refused(runs, tiny):
+    runs.start(tiny, name="a")
+    with pytest.raises(RunError, match="exists already"):
+        runs.start(tiny, name="a")
+
+
+def test_a_run_that_does_not_exist_is_named(runs):
+    for call in (runs.info, runs.preset, runs.history, runs.progress, runs.loaded, runs.resume):
+        with pytest.raises(RunError, match="run='nobody': there is no such run"):
+            call("nobody")
+    with pytest.raises(RunError, match="is not training here"):
+        runs.stop("nobody")
+    with pytest.raises(RunError, match="is not a name"):
+        runs.info("../etc")
+
+
+def test_watching_a_run_changes_none_of_its_results(make, root, tiny, monkeypatch):
+    monkeypatch.setattr("core.server.live.SECONDS_BETWEEN_COPIES", 0.0)
+    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 60, "training.evaluate_every": 10})
+    alone = trained_alone(root, preset)
+    runs = make()
+    runs.start(preset, name="watched")
+    seen = set()
+    while runs.info("watched").status in ("queued", "training"):
+        torch.manual_seed(0)
+        try:
+            loaded = runs.loaded("watched")
+        except RunError:
+            continue  # no weights yet
+        seen.add(loaded.step)
+        pairs = fixed_pairs(loaded.task, 4, split="test")
+        generate(loaded.model, pairs.src, max_steps=6, need_weights=True)
+        with torch.no_grad():
+            loaded.model.output.weight.zero_()  # it is a copy: this cannot hurt
+    assert len(seen) > 1
+    assert rows(RunFolder(root, "watched").metrics) == rows(alone.metrics)
+
+
+def test_two_runs_side_by_side_give_what_each_gives_alone(make, root, tiny):
+    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 40})
+    alone = trained_alone(root, preset)
+    runs = make(max_runs=2)
+    for name in ("a", "b"):
+        runs.start(preset, name=name)
+    for name in ("a", "b"):
+        wait_until(runs, name, "finished")
+        assert rows(RunFolder(root, name).metrics) == rows(alone.metrics)
+
+
+# --- watching ---------------------------------------------------------------------------------------------------
+
+
+def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
+    runs.start(tiny.with_changes(ENDLESS), name="live")
+    wait_for(lambda: runs.history("live").evaluations()["step"][:1] == [0])
+    wait_for(lambda: runs.info("live").step > 25)  # well behind its first evaluation, so there are weights
+    wait_for(lambda: runs.loaded("live").step > 0)
+    first = runs.loaded("live")
+    assert first.kind == "latest"
+    weights = copy_of_weights(first.model)
+    wait_for(lambda: runs.loaded("live").step > first.step)
+    later = runs.loaded("live")
+    assert later.model is not first.model
+    assert_close(copy_of_weights(first.model), weights, atol=0, rtol=0)
+    assert not torch.equal(later.model.output.weight, first.model.output.weight)
+    progress = runs.progress("live")
+    assert (progress.info.status, progress.steps, progress.place) == ("training", 5_000, None)
+    wait_for(lambda: runs.progress("live").steps_per_second is not None)
+    progress = runs.progress("live")
+    expected = (5_000 - progress.info.step) / progress.steps_per_second
+    assert progress.seconds_left == pytest.approx(expected)
+
+
+def test_published_weights_are_those_of_the_step_they_name(make, tiny, monkeypatch):
+    monkeypatch.setattr("core.server.live.SECONDS_BETWEEN_COPIES", 1e9)  # at evaluations only
+    preset = tiny.with_changes(ENDLESS | {"training.evaluate_every": 5, "training.batch_size": 2})
+    runs = make()
+    runs.start(preset, name="live")
+    wait_for(lambda: runs.info("live").step >= 20)
+    loaded = runs.loaded("live")
+    runs.stop("live")
+    again = new_state(preset)
+    for _ in train(again):
+        if again.step == loaded.step:
+            break
+    assert loaded.step >= 15
+    assert_close(copy_of_weights(loaded.model), copy_of_weights(again.model), atol=0, rtol=0)
+
+
+def test_the_same_weights_are_built_into_a_model_once(runs, tiny):
+    runs.start(tiny, name="a")
+    wait_until(runs, "a", "finished")
+    wait_for(lambda: runs.loaded("a") is runs.loaded("a"))
+
+
+# --- stop and resume --------------------------------------------------------------------------------------------
+
+
+def test_a_stopped_run_stops_within_seconds_and_keeps_its_work(runs, tiny, root):
+    runs.start(tiny.with_changes(ENDLESS), name="a")
+    wait_for(lambda: runs.info("a").step > 5)
+    started = time.monotonic()
+    runs.stop("a")
+    assert runs.info("a").status in ("stopping", "stopped")
+    info = wait_until(runs, "a", "stopped")
+    assert time.monotonic() - started < 2.0
+    assert info.step > 5
+    assert load_state(RunFolder(root, "a").last, runs.preset("a")).step == info.step
+    assert runs.history("a").points()["step"][-1] == info.step
+    with pytest.raises(RunError, match="is not training here"):
+        runs.stop("a")
+
+
+def test_a_resumed_run_ends_as_one_that_never_stopped(make, root, tiny):
+    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 150, "training.evaluate_every": 10})
+    alone = trained_alone(root, preset)
+    runs = make()
+    runs.start(preset, name="a")
+    steps = []
+    for target in (5, 60):
+        wait_for(lambda target=target: runs.info("a").step >= target)
+        runs.stop("a")
+        steps.append(wait_until(runs, "a", "stopped").step)
+        runs.resume("a")
+    wait_until(runs, "a", "finished")
+    assert 5 <= steps[0] < steps[1] < 150
+    folder = RunFolder(root, "a")
+    assert rows(folder.metrics) == rows(alone.metrics)
+    last, expected = (load_state(one.last, preset).model for one in (folder, alone))
+    assert_close(copy_of_weights(last), copy_of_weights(expected), atol=0, rtol=0)
+    assert runs.history("a").points()["step"] == list(range(1, 151))
+
+
+def test_an_interrupted_run_can_be_resumed_by_another_process(runs, tiny, root):
+    RunFolder.create(root, tiny, name="a", status="training")
+    assert runs.info("a").status == "interrupted"
+    runs.resume("a")
+    assert wait_until(runs, "a", "finished").step == 8
+
+
+def test_finished_and_shipped_runs_cannot_be_resumed(runs, tiny, root):
+    runs.start(tiny, name="done")
+    wait_until(runs, "done", "finished")
+    wait_for(lambda: "done" not in {thread.name.removeprefix("train ") for thread in threading.enumerate()})
+    with pytest.raises(RunError, match="has finished all its 8 steps"):
+        runs.resume("done")
+    RunFolder.create(root, tiny, name="gift").write_info(RunInfo(status="stopped", shipped=True))
+    with pytest.raises(RunError, match="has finished"):
+        runs.resume("gift")
+
+
+def test_a_training_run_cannot_be_resumed(runs, tiny):
+    runs.start(tiny.with_changes(ENDLESS), name="a")
+    with pytest.raises(RunError, match=r"run='a' is (queued|training) already"):
+        runs.resume("a")
+
+
+def test_closing_stops_and_saves_all_runs(make, tiny, root):
+    runs = make(max_runs=1)
+    for name in ("a", "b"):
+        runs.start(tiny.with_changes(ENDLESS), name=name)
+    wait_for(lambda: runs.info("a").step > 0)
+    runs.close()
+    assert [RunFolder(root, name).info().status for name in ("a", "b")] == ["stopped", "stopped"]
+    assert RunFolder(root, "a").last.exists()

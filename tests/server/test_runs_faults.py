@@ -1,0 +1,170 @@
+"""What goes wrong under a run: its owner reads the cause and the cure, its work is kept, other runs go on."""
+
+import errno
+import os
+import shutil
+
+import pytest
+
+import core.runs.recorder
+from core.config import Preset
+from core.runs import RunError, RunFolder
+from core.server import Runs
+from core.storage.error_messages import explain_error
+from tests.support.watching import ENDLESS, wait_for, wait_until
+
+BAD = 13  # the seed of the run that something happens to
+
+
+@pytest.fixture
+def bad(tiny: Preset) -> Preset:
+    return tiny.with_changes(ENDLESS | {"training.seed": BAD})
+
+
+def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the training of the bad run raise at its tenth event."""
+    genuine = core.runs.recorder.train
+
+    def train(state):
+        for count, event in enumerate(genuine(state)):
+            if state.preset.training.seed == BAD and count == 10:
+                raise error
+            yield event
+
+    monkeypatch.setattr("core.runs.recorder.train", train)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full; what was saved before is kept. Delete"),
+        (PermissionError(errno.EACCES, "Permission denied"), "cannot be written to; what was saved"),
+        (OSError(errno.EROFS, "Read-only file system"), "cannot be written to; what was saved"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "was deleted meanwhile. Train it anew"),
+        (MemoryError(), "not enough memory; what was saved before is kept. Try a smaller model"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero. This is a fault of the program"),
+        (RunError("run='a': last.safetensors is damaged"), "run='a': last.safetensors is damaged"),
+    ],
+)
+def test_a_failure_is_told_with_its_cause_and_what_to_do(error, said):
+    assert said in explain_error(error)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), MemoryError(), ZeroDivisionError("oops")])
+def test_a_run_that_fails_says_why_and_the_one_beside_it_goes_on(make, tiny, bad, monkeypatch, error):
+    failing_with(error, monkeypatch)
+    runs: Runs = make(max_runs=2)
+    runs.start(tiny.with_changes(ENDLESS), name="good")
+    runs.start(bad, name="bad")
+    info = wait_until(runs, "bad", "failed")
+    assert info.message == explain_error(error)
+    step = runs.info("good").step
+    wait_for(lambda: runs.info("good").step > step)
+
+
+def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(make, bad, root, monkeypatch):
+    failing_with(MemoryError(), monkeypatch)
+    genuine = RunFolder.write_info
+
+    def write_info(self, info):
+        if info.status == "failed":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        genuine(self, info)
+
+    monkeypatch.setattr(RunFolder, "write_info", write_info)
+    runs: Runs = make()
+    runs.start(bad, name="bad")
+    info = wait_until(runs, "bad", "failed")
+    wait_for(lambda: not runs.active())
+    assert info.message == explain_error(MemoryError())
+    assert RunFolder(root, "bad").info().status == "interrupted"  # all that its file can tell
+    assert runs.info("bad").status == "failed"
+    monkeypatch.undo()
+    runs.resume("bad")
+    wait_for(lambda: runs.info("bad").step > 0)
+
+
+def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is_deleted(make, bad, root):
+    runs: Runs = make()
+    runs.start(bad, name="bad")
+    wait_for(lambda: runs.info("bad").step > 25)
+    shutil.rmtree(RunFolder(root, "bad").path)
+    wait_for(lambda: "could not be saved (FileNotFoundError" in runs.info("bad").message, seconds=5)
+    assert runs.info("bad").status == "training"
+    runs.stop("bad")
+    info = wait_until(runs, "bad", "failed")
+    wait_for(lambda: not runs.active())
+    assert "was deleted meanwhile. Train it anew" in info.message
+    assert runs.names() == ["bad"]
+    assert runs.loaded("bad").step > 0
+    with pytest.raises(RunError, match="no such run"):
+        runs.resume("bad")
+    runs.delete("bad")
+    assert runs.names() == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_run_in_a_folder_that_cannot_be_written_is_refused(make, tiny, root):
+    root.mkdir()
+    root.chmod(0o500)
+    with pytest.raises(RunError, match="cannot be written to"):
+        make().start(tiny, name="a")
+
+
+def test_a_run_on_a_full_disk_is_refused(make, tiny, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("core.runs.folder.write_atomically", full)
+    with pytest.raises(RunError, match="cannot be started: the disk is full"):
+        make().start(tiny, name="a")
+
+
+# --- deleting ---------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_run_is_gone_with_all_its_files(runs: Runs, tiny, root):
+    runs.start(tiny, name="a")
+    wait_until(runs, "a", "finished")
+    wait_for(lambda: not runs.active())
+    runs.delete("a")
+    assert runs.names() == []
+    assert list(root.iterdir()) == []
+    with pytest.raises(RunError, match="no such run"):
+        runs.info("a")
+
+
+def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
+    runs.start(tiny.with_changes(ENDLESS), name="a")
+    with pytest.raises(RunError, match="is being trained already"):
+        runs.delete("a")
+    folder = RunFolder.create(root, tiny, name="gift", status="stopped")
+    folder.write_info(folder.info().model_copy(update={"shipped": True}))
+    with pytest.raises(RunError, match="came with the program"):
+        runs.delete("gift")
+    assert set(runs.names()) == {"a", "gift"}
+
+
+# --- whose it is ------------------------------------------------------------------------------------------------
+
+
+def test_whose_a_run_is_stays_known_and_training_does_not_forget_that_it_is_shared(make, tiny, root):
+    runs: Runs = make()
+    runs.start(tiny.with_changes({"training.steps": 200}), name="a", owner="anna")
+    runs.start(tiny, name="b")
+    runs.share("a", True)
+    wait_until(runs, "a", "finished")
+    again: Runs = make()
+    assert (again.ownership("a").owner, again.ownership("a").shared) == ("anna", True)
+    assert (again.ownership("b").owner, again.ownership("b").shared) == (None, False)
+    again.share("a", False)
+    assert (again.ownership("a").owner, again.ownership("a").shared) == ("anna", False)
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"owner": 3}', b'{"owner": "eve", "admin": true}'])
+def test_a_run_of_which_it_is_not_known_whose_it_is_is_nobodys(runs: Runs, tiny, root, damage):
+    folder = RunFolder.create(root, tiny, name="a", status="stopped")
+    (folder.path / "access.json").write_bytes(damage)
+    assert runs.ownership("a").owner is None
+    assert not runs.ownership("a").shared

@@ -1,0 +1,156 @@
+"""Runs that wait, fail, or belong to another process, and the list of them all."""
+
+import os
+import threading
+
+import pytest
+
+import core.runs.recorder
+from core.runs import RunError, RunFolder, RunInfo
+from core.runs.recorder import Recorder
+from core.teaching.bugs import new_state
+from core.training.history import History
+from core.training.loop import train
+from tests.support.watching import ENDLESS, wait_for, wait_until
+
+# --- the queue --------------------------------------------------------------------------------------------------
+
+
+def test_runs_beyond_the_limit_wait_and_start_in_order(make, tiny):
+    runs = make(max_runs=1)
+    for name in ("a", "b", "c"):
+        runs.start(tiny.with_changes(ENDLESS), name=name)
+    wait_until(runs, "a", "training")
+    assert [runs.progress(name).place for name in ("a", "b", "c")] == [None, 1, 2]
+    assert [runs.info(name).status for name in ("b", "c")] == ["queued", "queued"]
+    with pytest.raises(RunError, match="run='b' has no weights yet; it is queued"):
+        runs.loaded("b")
+    runs.stop("a")
+    wait_until(runs, "b", "training")
+    assert [runs.progress(name).place for name in ("b", "c")] == [None, 1]
+    assert runs.info("a").status == "stopped"
+
+
+def test_a_waiting_run_stops_at_once_and_the_others_move_up(make, tiny, root):
+    runs = make(max_runs=1)
+    for name in ("a", "b", "c"):
+        runs.start(tiny.with_changes(ENDLESS), name=name)
+    runs.stop("b")
+    assert runs.info("b").status == "stopped"
+    assert runs.progress("c").place == 1
+    assert RunFolder(root, "b").info().step == 0
+    RunFolder(root, "b").lock().release()
+    runs.resume("b")
+    assert runs.progress("b").place == 2
+
+
+def test_no_more_runs_train_at_once_than_allowed(make, tiny):
+    runs = make(max_runs=2)
+    names = [runs.start(tiny.with_changes(ENDLESS)) for _ in range(4)]
+    wait_for(lambda: sum(runs.info(name).step > 0 for name in names) == 2)
+    assert sum(thread.name.startswith("train ") for thread in threading.enumerate()) == 2
+
+
+# --- failures ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make, tiny, monkeypatch):
+    genuine = core.runs.recorder.train
+
+    def failing(state):
+        if state.preset.training.seed == 13:
+            raise RuntimeError("the disk is full")
+        return genuine(state)
+
+    monkeypatch.setattr("core.runs.recorder.train", failing)
+    runs = make(max_runs=1)
+    runs.start(tiny.with_changes({"training.seed": 13}), name="bad")
+    runs.start(tiny, name="good")
+    info = wait_until(runs, "bad", "failed")
+    assert info.message.startswith("RuntimeError: the disk is full. This is a fault of the program")
+    assert wait_until(runs, "good", "finished").step == 8
+    monkeypatch.undo()
+    runs.resume("bad")
+    assert wait_until(runs, "bad", "finished").step == 8
+
+
+def test_a_run_whose_saved_state_is_damaged_fails_and_says_so(runs, tiny, root):
+    folder = RunFolder.create(root, tiny, name="a", status="stopped")
+    folder.last.write_bytes(b"damaged")
+    runs.resume("a")
+    wait_for(lambda: runs.info("a").status not in ("queued", "training"))
+    assert runs.info("a").status == "failed"
+    assert "last.safetensors cannot be read" in runs.info("a").message
+
+
+def test_damaged_best_weights_are_named(runs, tiny, root):
+    folder = RunFolder.create(root, tiny, name="a", status="stopped")
+    folder.best.write_bytes(b"damaged")
+    with pytest.raises(RunError, match=r"run='a': best.safetensors cannot be read"):
+        runs.loaded("a")
+
+
+def test_a_torn_last_line_of_figures_is_left_out(runs, tiny, root):
+    runs.start(tiny, name="a")
+    wait_until(runs, "a", "finished")
+    wait_for(lambda: runs.info("a").status == "finished")
+    with RunFolder(root, "a").metrics.open("a") as file:
+        file.write('{"step": 9, "lo')
+    assert runs.history("a").points()["step"] == list(range(1, 9))
+
+
+def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs, tiny, root, monkeypatch):
+    folder = RunFolder.create(root, tiny, name="a")
+    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    state = new_state(tiny)
+    recorder = Recorder(folder, state, History(8))
+    for event in train(state):
+        recorder.keep(event)
+        if event.step == 6:
+            break  # killed: nothing is saved, but figures were written
+    assert runs.info("a").status == "interrupted"
+    assert runs.history("a").points()["step"] == [1, 2, 3, 4, 5, 6]
+    runs.resume("a")
+    wait_until(runs, "a", "finished")
+    assert runs.history("a").points()["step"] == list(range(1, 9))
+    assert runs.history("a").evaluations()["step"] == [0, 4, 8]
+
+
+# --- several processes ------------------------------------------------------------------------------------------
+
+
+def test_another_process_sees_a_run_train_and_cannot_take_it(make, tiny, root):
+    first, second = make(), make()
+    first.start(tiny.with_changes(ENDLESS), name="a")
+    wait_for(lambda: first.info("a").step > 0)
+    wait_until(second, "a", "training")
+    with pytest.raises(RunError, match="run='a' is training already"):
+        second.resume("a")
+    with pytest.raises(RunError, match="is not training here"):
+        second.stop("a")
+    assert second.names() == ["a"]
+    first.stop("a")
+    wait_until(first, "a", "stopped")
+    wait_for(lambda: second.info("a").status == "stopped")
+    second.resume("a")
+    wait_until(second, "a", "training")
+
+
+# --- the list ---------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first_shipped_last_and_damaged_not_at_all(runs, tiny, root):
+    for age, name in enumerate(["newest", "gift", "older", "torn", "odd", "robbed"]):
+        folder = RunFolder.create(root, tiny, name=name, status="stopped")
+        os.utime(folder.path / "preset.yaml", (1e9 - age, 1e9 - age))
+    RunFolder(root, "gift").write_info(RunInfo(status="finished", shipped=True))
+    (root / "torn" / "run.json").write_text("{")
+    (root / "odd" / "preset.yaml").write_text("{}")
+    (root / "robbed" / "preset.yaml").unlink()
+    assert runs.names() == ["newest", "older", "gift"]
+
+
+def test_an_empty_or_missing_folder_lists_nothing(runs, root):
+    assert runs.names() == []
+    root.mkdir()
+    assert runs.names() == []

@@ -1,0 +1,224 @@
+"""What one visitor may see and do with the runs of others: nothing, unless they are shared or shipped."""
+
+import inspect
+
+import pytest
+
+from core.config import ConfigError
+from core.runs import RunError, RunFolder
+from core.runs.export import export_run
+from core.server import Runs
+from core.server.access import Visitor, VisitorRuns
+from core.server.limits import PUBLIC
+from core.storage.tensor_file import CheckpointError
+from core.tasks.ingest import Brought, prepared
+from tests.support.watching import ENDLESS, wait_for, wait_until
+
+ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
+LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared")
+DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
+ABOUT_THE_VISITOR = {"bring", "names", "is_mine", "start", "take_in", "has_visitors"}
+OF_THE_SERVER = {"active", "counts", "close", "listed", "ownership"}  # not for visitors
+
+
+class Lab:
+    """Runs, and whoever asks for them just now."""
+
+    def __init__(self, runs: Runs) -> None:
+        self.all, self.asks = runs, ANNA
+        self.runs = VisitorRuns(runs, lambda: self.asks)
+
+    def by(self, visitor: Visitor) -> VisitorRuns:
+        self.asks = visitor
+        return self.runs
+
+
+@pytest.fixture
+def lab(make) -> Lab:
+    return Lab(make(**PUBLIC.model_dump() | {"max_training_each": None}))
+
+
+@pytest.fixture
+def annas(lab: Lab, tiny) -> str:
+    """A finished run of Anna's."""
+    name = lab.by(ANNA).start(tiny)
+    wait_until(lab.all, name, "finished")
+    wait_for(lambda: not lab.all.active())
+    return name
+
+
+def refusal(action, *arguments) -> str:
+    with pytest.raises(RunError) as refused:
+        action(*arguments)
+    return str(refused.value)
+
+
+def test_every_method_is_either_checked_here_or_not_for_visitors():
+    def public(of: type) -> set[str]:
+        return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")}
+
+    assert public(VisitorRuns) == {*LOOKING, *DOING, *ABOUT_THE_VISITOR}
+    assert public(Runs) - public(VisitorRuns) == OF_THE_SERVER
+
+
+@pytest.mark.parametrize("who", [BEN, STRANGER, Visitor(None, returning=False)], ids=str)
+def test_a_private_run_is_refused_in_the_words_of_one_that_does_not_exist(lab: Lab, annas: str, who: Visitor):
+    runs = lab.by(who)
+    for name, arguments in {**dict.fromkeys(LOOKING, ()), **DOING}.items():
+        method = getattr(runs, name)
+        missing = refusal(method, "nobodys-run", *arguments)
+        assert refusal(method, annas, *arguments) == missing.replace("nobodys-run", annas), name
+        assert "there is no such run" in missing
+    assert runs.names() == []
+    assert not runs.is_mine(annas)
+    assert lab.by(ANNA).names() == [annas]
+    assert RunFolder(lab.all.root, annas).exists()
+
+
+def test_a_shared_run_can_be_looked_at_by_all_and_changed_by_its_owner_only(lab: Lab, annas: str):
+    lab.by(ANNA).share(annas, True)
+    runs = lab.by(BEN)
+    assert runs.names() == []  # he has no link to it yet
+    runs.info(annas)
+    assert runs.names() == [annas]
+    for name in LOOKING:
+        getattr(runs, name)(annas)
+    for name, arguments in DOING.items():
+        assert "is not yours" in refusal(getattr(runs, name), annas, *arguments)
+    lab.by(ANNA).share(annas, False)
+    assert lab.by(BEN).names() == []
+    assert "no such run" in refusal(runs.info, annas)
+
+
+def test_a_shipped_run_is_everybodys_to_look_at_and_nobodys_to_change(lab: Lab, tiny):
+    folder = RunFolder.create(lab.all.root, tiny, name="gift", status="finished")
+    folder.write_info(folder.info().model_copy(update={"shipped": True}))
+    for who in (ANNA, STRANGER):
+        assert lab.by(who).names() == ["gift"]
+        for name, arguments in DOING.items():
+            assert "is not yours" in refusal(getattr(lab.runs, name), "gift", *arguments)
+
+
+def test_a_run_that_belongs_to_nobody_is_for_nobody(lab: Lab, tiny):
+    RunFolder.create(lab.all.root, tiny, name="from-the-command-line", status="stopped")
+    for who in (ANNA, STRANGER, Visitor(None, returning=False)):
+        assert lab.by(who).names() == []
+        assert "no such run" in refusal(lab.runs.info, "from-the-command-line")
+
+
+def test_who_is_somebody_else_next_time_starts_nothing(lab: Lab, tiny):
+    for who in (STRANGER, Visitor(None, returning=False)):
+        assert "sent no cookie" in refusal(lab.by(who).start, tiny)
+    assert lab.all.names() == []
+
+
+def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab, annas: str, tmp_path):
+    file = tmp_path / "run.safetensors"
+    export_run(lab.by(ANNA).folder(annas), file)
+    name = lab.by(BEN).take_in(file)
+    assert lab.runs.names() == [name]
+    assert lab.runs.loaded(name).step == lab.all.loaded(annas).step
+    assert "no such run" in refusal(lab.by(ANNA).info, name)
+    assert "sent no cookie" in refusal(lab.by(STRANGER).take_in, file)
+    before = set(lab.all.root.iterdir())
+    lab.all.limits = lab.all.limits.model_copy(update={"max_parameters": 1_000})
+    with pytest.raises(ConfigError, match="at most 1,000"):
+        lab.by(BEN).take_in(file)
+    lab.runs.limits = lab.all.limits.model_copy(update={"max_upload_mb": 0})
+    with pytest.raises(CheckpointError, match="at most 0 are read"):
+        lab.by(BEN).take_in(file)
+    assert set(lab.all.root.iterdir()) == before
+
+
+def test_names_cannot_be_guessed(lab: Lab, tiny):
+    names = [lab.by(ANNA).start(tiny), lab.by(BEN).start(tiny)]
+    secrets = [name.rpartition("-")[2] for name in names]
+    assert secrets[0] != secrets[1]
+    assert all(36 ** len(secret) > 2**120 for secret in secrets)
+
+
+def test_where_there_is_one_person_everything_is_theirs(make, tiny):
+    runs = make()
+    mine = VisitorRuns(runs)
+    name = mine.start(tiny)
+    assert len(name) < 20
+    RunFolder.create(runs.root, tiny, name="another", status="stopped")
+    assert set(mine.names()) == {name, "another"}
+    mine.delete("another")
+    assert not mine.has_visitors
+
+
+# --- limits -----------------------------------------------------------------------------------------------------
+
+
+def limited(make, **limits: int | None) -> Lab:
+    return Lab(make(**PUBLIC.model_dump() | {"max_runs": 1} | limits))
+
+
+def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make, tiny):
+    lab, preset = limited(make, max_waiting_each=2), tiny.with_changes(ENDLESS)
+    for _ in range(2):
+        lab.by(ANNA).start(preset)
+    assert "2 of your runs train or wait, and at most 2 may" in refusal(lab.runs.start, preset)
+    lab.by(BEN).start(preset)
+
+
+def test_the_queue_has_an_end(make, tiny):
+    lab, preset = limited(make, max_waiting=2), tiny.with_changes(ENDLESS)
+    for number in range(3):
+        lab.by(Visitor(f"v{number}")).start(preset)
+    assert "2 runs wait already" in refusal(lab.by(BEN).start, preset)
+
+
+def test_visitors_take_turns(make, tiny):
+    lab, preset = limited(make), tiny.with_changes(ENDLESS)
+    _, second, third = (lab.by(ANNA).start(preset) for _ in range(3))
+    bens = lab.by(BEN).start(preset)
+    assert lab.by(BEN).progress(bens).place == 1
+    assert [lab.by(ANNA).progress(name).place for name in (second, third)] == [2, 3]
+
+
+def test_so_many_runs_are_kept_and_then_one_must_go(make, tiny, root):
+    lab = limited(make, max_kept_each=2)
+    for _ in range(2):
+        name = lab.by(ANNA).start(tiny)
+        wait_until(lab.all, name, "finished")
+    assert "2 of your runs are kept, and at most 2 are" in refusal(lab.runs.start, tiny)
+    wait_for(lambda: not lab.all.active())
+    lab.runs.delete(name)
+    lab.runs.start(tiny)
+
+
+@pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_each", "your runs take 1 MB"), ("max_disk_mb", "all runs")])
+def test_disk_is_bounded(make, tiny, limit, said):
+    lab = limited(make, **{limit: 1})
+    name = lab.by(ANNA).start(tiny)
+    wait_until(lab.all, name, "finished")
+    (RunFolder(lab.all.root, name).path / "large").write_bytes(bytes(1_000_000))
+    assert said in refusal(lab.runs.start, tiny)
+
+
+def test_what_is_too_large_is_refused_when_it_is_resumed_too(make, tiny):
+    lab = limited(make, max_steps=10)
+    folder = RunFolder.create(lab.all.root, tiny.with_changes({"training.steps": 11}), name="a", status="stopped")
+    (folder.path / "access.json").write_text('{"owner": "anna", "shared": false}')
+    with pytest.raises(ValueError, match=r"training.steps=11 .* at most 10"):
+        lab.by(ANNA).resume("a")
+
+
+def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, tiny, tmp_path):
+    (tmp_path / "p.tsv").write_text("".join(f"{number}\t{number}\n" for number in range(100, 160)))
+    found, preset = prepared(Brought(tmp_path / "p.tsv"), tmp_path / "kept", kinds=("character", "symbol"), name="own")
+    small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
+    preset = preset.with_changes(small)
+    with pytest.raises(ConfigError, match="is not data that you brought"):
+        lab.by(ANNA).start(preset)
+    lab.by(ANNA).bring(found.sha256)
+    name = lab.by(ANNA).start(preset)
+    wait_until(lab.all, name, "finished")
+    lab.by(ANNA).share(name, True)
+    assert lab.by(BEN).loaded(name).task.table
+    with pytest.raises(ConfigError, match="is not data that you brought"):
+        lab.by(BEN).start(preset)
+    lab.runs._brought.clear()
+    assert lab.by(ANNA).start(preset) != name  # a run of hers has it

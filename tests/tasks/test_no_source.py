@@ -1,0 +1,113 @@
+"""Answers whose tokens come from nowhere certain: nothing to score, and nothing that breaks for it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.__main__ import main
+from core.config import Preset
+from core.generation import generate
+from core.interpret import gold_alignment, gold_cells, head_table, score_decoded, step_table
+from core.interpret.inspection import inspect
+from core.models import build_model
+from core.reports.report import measure, write_report
+from core.reports.report.attention_answers import answers
+from core.runs import RunFolder
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.tasks import build_task
+from core.tasks.digits import Digits
+from core.teaching.bugs import new_state
+from core.training.history import History
+from tests.support.handmade import decode_of
+
+
+class Half(Digits):
+    """Copies digits; only those at even places say where they come from."""
+
+    def alignment(self, symbols: Sequence[str]) -> list[int]:
+        return [-1 if place % 2 else place for place in range(len(symbols))]
+
+    def answer(self, symbols: Sequence[str]) -> list[str]:
+        return list(symbols)
+
+
+HALF = Half(transform="copy", min_length=3, max_length=4)
+
+
+@pytest.fixture(scope="module")
+def adding(tiny) -> Preset:
+    return tiny.with_changes({"task.family": "addition", "task.max_digits": 2})
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory, adding) -> Path:
+    """A folder with one finished run of a task without any true source, ``sums``."""
+    root = tmp_path_factory.mktemp("added")
+    folder = RunFolder.create(root, adding, name="sums")
+    train_recorded(folder, new_state(adding), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    return root
+
+
+def test_tokens_without_a_source_have_no_column_and_no_cell():
+    pairs = HALF.sample(20, split="test", generator=torch.Generator().manual_seed(0))
+    for row, cells in zip(pairs.src, gold_alignment(HALF, pairs, steps=5), strict=True):
+        assert cells.nonzero().tolist() == [[0, 1], [2, 3]], row
+    assert HALF.sources(["4", "4", "4"]) == [[0], [], [2]]
+    assert gold_cells([[], [2], [], [0, 1]], steps=4) == [(1, 3), (3, 1), (3, 2)]
+    assert gold_cells([[], [2], [], [0]], steps=3) == [(1, 3)]
+    assert gold_cells([[], []], steps=2) == []
+
+
+def test_tokens_without_a_source_do_not_count_in_scores():
+    pairs = HALF.sample(10, split="test", generator=torch.Generator().manual_seed(0))
+    weights = gold_alignment(HALF, pairs, steps=5).float()[None, :, None]  # nowhere at the other steps
+    decoded = decode_of(pairs.tgt_out, cross=weights)
+    (score,) = score_decoded(HALF, pairs, decoded)
+    assert (score.share, score.hits) == (1, 1)
+    table = head_table(HALF, pairs, decoded)
+    assert table[["share_produced", "aer_produced", "share_read"]].to_numpy().tolist() == [[1, 0, 0]]
+
+
+def test_a_task_without_any_source_is_not_scored(adding):
+    task = build_task(adding.task)
+    model = build_model(adding.model, task, torch.Generator().manual_seed(0)).eval()
+    pairs = task.sample(8, split="test", generator=torch.Generator().manual_seed(0))
+    decoded = generate(model, pairs.src, max_steps=5, need_weights=True)
+    assert score_decoded(task, pairs, decoded) == []
+    heads = head_table(task, pairs, decoded)
+    of_truth = [f"{name}_{token}" for name in ("share", "uniform", "aer") for token in ("produced", "read")]
+    assert heads[of_truth].isna().all(axis=None)
+    assert heads.entropy.between(0, 1).all()
+    one = pairs[:1].trimmed()
+    table = step_table(task, one, generate(model, one.src, max_steps=5, need_weights=True))
+    assert (table.true_column == -1).all()
+    assert (table.share == 0).all()
+    assert (table.source_length == one.src.shape[1] - 2).all()
+    measured = measure(model, task, pairs)
+    assert not measured.steps.empty
+    assert measured.head_scores() == answers(measured) == []
+
+
+def test_an_input_is_looked_into_all_the_same(added):
+    loaded = Runs(added).loaded("sums")
+    seen = inspect(loaded.model, loaded.task, "27 + 58")
+    assert seen.sources == [[], []]
+    assert seen.scores == []
+
+
+def test_a_report_says_why_it_judges_no_head(added):
+    report = write_report(Runs(added), "sums", sequences=30)
+    assert "Its task does not say which input token a token of the answer comes from" in report.markdown
+    assert "add two numbers of up to 2 digits" in report.markdown
+    assert "attention_heatmap.png" not in report.pictures
+    assert "nan" not in report.markdown
+
+
+def test_the_command_line_says_nothing_of_true_sources(added, capsys):
+    assert main(["--checkpoints", str(added), "evaluate", "--run", "sums", "--sequences", "50"]) == 0
+    printed = capsys.readouterr().out
+    assert "exact match" in printed
+    assert "true source" not in printed

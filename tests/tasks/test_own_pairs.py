@@ -1,0 +1,252 @@
+"""A preset of somebody's own pairs: divided by source, the same every time, and kept with every run of it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.__main__ import main
+from core.config import ConfigError, load_preset_file, preset_to_yaml, read_preset
+from core.interpret.inspection import inspect
+from core.runs import RunFolder
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.storage import kept_pairs
+from core.tasks import build_task, fixed_pairs
+from core.tasks.ingest import Brought, Desk, prepared
+from core.tasks.ingest.staging import HELD_FILES
+from core.tasks.pair_table import SPLITS
+from core.teaching.bugs import new_state
+from core.training.history import History
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SYMBOLS = ("character", "symbol")
+TINY = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 6, "training.evaluate_every": 3}
+TINY |= {"training.warmup_steps": 0}
+
+
+def pair(number: int) -> tuple[str, str]:
+    """Letters for digits, and the digits: 204 is cae."""
+    digits = str(number)
+    return "".join("abcdefghij"[int(digit)] for digit in digits), " ".join(digits)
+
+
+def written(path, numbers=range(100, 400), extra=()):
+    path.write_text("".join(f"{source}\t{answer}\n" for source, answer in [*map(pair, numbers), *extra]))
+    return path
+
+
+@pytest.fixture
+def brought(tmp_path):
+    """A preset of 300 pairs, one of whose sources has two answers, and the file in which they are kept."""
+    source = written(tmp_path / "numbers.tsv", extra=[("bcd", "one two three")])
+    found, preset = prepared(Brought(source), tmp_path / "own.pairs.tsv", kinds=SYMBOLS, name="own")
+    assert (found.pairs, found.sources) == (301, 300)
+    return preset.with_changes(TINY)
+
+
+def sources(task, split: str) -> list[str]:
+    pairs = task.all_pairs(split)
+    return ["".join(task.src_vocab.decode(pairs.table.src.row(row))) for row in pairs.rows.tolist()]
+
+
+# --- the task ------------------------------------------------------------------------------------------------------
+
+
+def test_no_source_stands_in_two_parts_and_a_tenth_is_in_each_of_the_small_ones(brought):
+    task = build_task(brought.task)
+    parts = {split: set(sources(task, split)) for split in SPLITS}
+    assert {split: len(part) for split, part in parts.items()} == {"train": 240, "validation": 30, "test": 30}
+    assert len(set.union(*parts.values())) == 300
+
+
+def test_pairs_come_back_as_they_went_in(brought):
+    task = build_task(brought.task)
+    batch = fixed_pairs(task, 1_000, split="test")
+    assert len(batch) == 30
+    for source in sources(task, "test"):
+        expected = [" ".join(str("abcdefghij".index(letter)) for letter in source)]
+        expected += ["one two three"] * (source == "bcd")
+        assert [task.text(answer) for answer in task.references(list(source))] == expected
+    assert task.typed(task.read("cae")) == "cae"
+
+
+def test_another_seed_divides_otherwise_and_the_same_seed_the_same(brought):
+    other = brought.with_changes({"task.split_seed": 1})
+    assert set(sources(build_task(brought.task), "test")) != set(sources(build_task(other.task), "test"))
+    assert sources(build_task(brought.task), "test") == sources(build_task(brought.task), "test")
+
+
+def test_a_test_file_is_the_test_part(tmp_path):
+    test = written(tmp_path / "test.tsv", range(500, 520))
+    brought = Brought(written(tmp_path / "train.tsv"), test=test)
+    _, preset = prepared(brought, tmp_path / "both.tsv", kinds=SYMBOLS, name="own")
+    task = build_task(preset.task)
+    assert sorted(sources(task, "test")) == sorted(pair(number)[0] for number in range(500, 520))
+    assert len(sources(task, "train")) + len(sources(task, "validation")) == 300
+
+
+def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path):
+    rare = [(f"{letter}a", "1") for letter in "klmnop"]  # each once: some of them are held out
+    _, preset = prepared(Brought(written(tmp_path / "n.tsv", extra=rare)), tmp_path / "n", kinds=SYMBOLS, name="own")
+    learned = {letter for source in sources(build_task(preset.task), "train") for letter in source}
+    assert set(build_task(preset.task).src_vocab.symbols) == learned
+    twice = build_task(preset.with_changes({"task.min_count": 2}).task)
+    assert not set("klmnop") & set(twice.src_vocab.symbols)
+    assert twice.src_vocab.decode(twice.src_vocab.encode(["k"])) == ["<UNK>"]
+    strict = build_task(preset.with_changes({"task.unknown": "refuse"}).task)
+    assert set("klmnop") <= set(strict.src_vocab.symbols)
+    assert not strict.src_vocab.has_unk
+    with pytest.raises(ConfigError, match=r"task.min_count=2 must be 1 with task.unknown='refuse'"):
+        preset.with_changes({"task.unknown": "refuse", "task.min_count": 2})
+
+
+def test_longer_pairs_are_left_out_and_nothing_left_is_refused(tmp_path):
+    path = written(tmp_path / "n.tsv", extra=[("a" * 40, "0 0")])
+    _, preset = prepared(Brought(path), tmp_path / "n", kinds=SYMBOLS, name="own")
+    assert preset.task.longest_source == 40
+    shorter = preset.with_changes({"task.longest_source": 3})
+    assert build_task(shorter.task).table.widths[0] == 3
+    with pytest.raises(ConfigError, match=r"no pair is left for train with task.longest_source=2"):
+        build_task(preset.with_changes({"task.longest_source": 2}).task)
+    with pytest.raises(ConfigError, match=r"task.longest_source=40 with BOS and EOS needs 42 positions"):
+        preset.with_changes({"model.max_seq_len": 41})
+
+
+# --- runs ----------------------------------------------------------------------------------------------------------
+
+
+def train(folder: RunFolder, preset, steps: int | None = None) -> None:
+    events = []
+    stop = (lambda: len(events) >= steps) if steps else (lambda: False)
+    train_recorded(folder, new_state(preset), History(6), should_stop=stop, on_event=events.append)
+
+
+def test_a_run_keeps_its_pairs_and_needs_no_others(tmp_path, brought):
+    folder = RunFolder.create(tmp_path / "runs", brought, name="kept")
+    train(folder, brought)
+    os.remove(tmp_path / "own.pairs.tsv")
+    kept_pairs._known.clear()
+    loaded = Runs(tmp_path / "runs").loaded("kept")
+    seen = inspect(loaded.model, loaded.task, sources(loaded.task, "test")[0])
+    assert seen.expected
+    assert main(["--checkpoints", str(tmp_path / "runs"), "evaluate", "--run", "kept", "--sequences", "20"]) == 0
+    again = RunFolder.create(tmp_path / "runs", brought, name="again")
+    assert (again.path / kept_pairs.FILE).read_bytes() == (folder.path / kept_pairs.FILE).read_bytes()
+
+
+def test_a_stopped_run_goes_on_with_the_same_pairs(tmp_path, brought):
+    straight, stopped = (RunFolder.create(tmp_path / "runs", brought, name=name) for name in ("straight", "stopped"))
+    train(straight, brought)
+    train(stopped, brought, steps=4)
+    kept_pairs._known.clear()
+    assert main(["--checkpoints", str(tmp_path / "runs"), "resume", "--run", "stopped"]) == 0
+    finished = Runs(tmp_path / "runs")
+    one, other = (finished.loaded(name).model.state_dict() for name in ("straight", "stopped"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_preset_without_its_pairs_is_refused_by_field(tmp_path, brought):
+    alone = brought.with_changes({"task.data": "0" * 64})
+    message = "task.data=000000000000…: the pairs with this SHA-256 are not here"
+    with pytest.raises(ConfigError, match=message):
+        build_task(alone.task)
+    with pytest.raises(kept_pairs.PairsError, match=message):
+        RunFolder.create(tmp_path / "runs", alone, name="none")
+    assert not (tmp_path / "runs" / "none").exists()
+
+
+def test_pairs_that_were_changed_are_not_taken_for_those_that_were_meant(tmp_path, brought):
+    folder = RunFolder.create(tmp_path / "runs", brought, name="changed")
+    os.remove(tmp_path / "own.pairs.tsv")
+    with (folder.path / kept_pairs.FILE).open("a") as file:
+        file.write("abc\t9 9 9\n")
+    kept_pairs._known.clear()
+    with pytest.raises(ConfigError, match="are not here"):
+        build_task(folder.preset().with_changes({"task.split_seed": 5}).task)
+
+
+def test_a_preset_file_has_its_pairs_beside_it(tmp_path, brought):
+    away = tmp_path / "away"
+    away.mkdir()
+    (away / "mine.yaml").write_text(preset_to_yaml(brought))
+    shutil.move(tmp_path / "own.pairs.tsv", away / "mine.pairs.tsv")
+    kept_pairs._known.clear()
+    preset = load_preset_file(away / "mine.yaml")
+    assert preset == brought
+    assert read_preset(preset_to_yaml(preset), name="x") == brought
+    assert len(build_task(preset.task).table) == 301
+
+
+# --- the command and the desk --------------------------------------------------------------------------------------
+
+
+def test_the_command_looks_writes_and_what_it_wrote_trains(tmp_path, capsys):
+    source, out = written(tmp_path / "numbers.tsv"), tmp_path / "mine.yaml"
+    assert main(["data", str(source), "--tokens", "character,symbol", "--out", str(out), "--json"]) == 0
+    said = capsys.readouterr().out
+    assert "different sources              300" in said
+    assert '"sources": 300' in said.splitlines()[-1]
+    settings = [part for key, value in TINY.items() for part in ("--set", f"{key}={value}")]
+    run = ["--checkpoints", str(tmp_path / "runs"), "train", "--preset", str(out), "--run", "mine", *settings]
+    assert main(run) == 0
+    assert (tmp_path / "runs" / "mine" / "pairs.tsv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--tokens", "letters"], "--tokens='letters' must be one of character, word, symbol"),
+        (["--out", "x.txt"], "--out=x.txt must end with .yaml"),
+        (["--name", "Not A Name"], "name='Not A Name'"),
+        (["--format", "jsonl"], "rows left out: 300, the first: line 1: it is no JSON"),
+    ],
+)
+def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options, problem):
+    source = written(tmp_path / "numbers.tsv")
+    assert main(["data", str(source), "--out", str(tmp_path / "out.yaml"), *options]) == 2
+    error = capsys.readouterr().err
+    with pytest.raises(AssertionError, match=problem):
+        raise AssertionError(error)
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "out.yaml").exists()
+
+
+def test_the_desk_holds_a_few_and_drops_the_oldest(tmp_path):
+    desk, source = Desk(), written(tmp_path / "numbers.tsv", range(100, 115))
+    presets = [desk.lay_out(Brought(source), kinds=SYMBOLS)[1] for _ in range(HELD_FILES + 1)]
+    assert presets[0] == presets[-1]
+    assert len(list(desk._held)) == HELD_FILES
+    assert all(path.exists() for _, path in desk._held)
+
+
+@pytest.mark.slow
+def test_a_million_pairs_load_in_half_a_minute_and_a_gigabyte(tmp_path):
+    resource = pytest.importorskip("resource")
+    with (tmp_path / "many.tsv").open("w") as file:
+        file.writelines("\t".join(pair(number * 9_973 % 99_999_989)) + "\n" for number in range(1_000_000))
+    code = """
+import resource, sys
+from pathlib import Path
+from core.tasks.ingest import Brought, prepared
+from core.tasks import build_task, fixed_pairs
+
+folder = Path(sys.argv[1])
+found, preset = prepared(Brought(folder / "many.tsv"), folder / "kept", kinds=("character", "symbol"), name="many")
+assert len(build_task(preset.task).table) == 1_000_000
+assert len(fixed_pairs(build_task(preset.task), 1_000, split="test")) == 1_000
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    megabytes = int(said) / 1_000
+    print(f"\na million pairs: {seconds:.1f} s of one core, {megabytes:.0f} MB")
+    assert seconds < 30
+    assert megabytes < 1_000

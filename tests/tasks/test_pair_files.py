@@ -1,0 +1,220 @@
+"""Pairs out of files of any kind: what is kept, what is left out and why, and what cannot be used at all."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.storage.errors import InputError
+from core.tasks.ingest import Row, histogram, in_words, read_pairs, taken_in
+from core.tasks.ingest.text_lines import MAX_LINE_BYTES, lines_of
+
+GOOD = [(f"s{number}", f"t{number % 3}") for number in range(12)]
+CHARACTERS = ("character", "character")
+
+
+def rows_of(tmp_path, content: str | bytes, name: str = "pairs.tsv", **settings) -> list[Row]:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return list(read_pairs(path, **settings))
+
+
+def taken(tmp_path, content: str | bytes, *, kinds=CHARACTERS, test: str = "", **settings):
+    rows, test_rows = rows_of(tmp_path, content), rows_of(tmp_path, test) if test else ()
+    return taken_in(rows, tmp_path / "out.tsv", kinds=kinds, test_rows=test_rows, **settings)
+
+
+def kept(tmp_path) -> list[list[str]]:
+    return [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
+
+
+def tsv(pairs) -> str:
+    return "".join(f"{source}\t{target}\n" for source, target in pairs)
+
+
+# --- kinds of files ------------------------------------------------------------------------------------------------
+
+
+def test_all_kinds_of_files_hold_the_same_pairs(tmp_path):
+    pairs = [("a b", "c"), ('say "hi", you', "x, y"), ("é", "ß")]
+    quoted = "".join('"{}","{}"\n'.format(*(side.replace('"', '""') for side in pair)) for pair in pairs)
+    objects = "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
+    lists = "".join(json.dumps(pair) + "\n\n" for pair in pairs)
+    (tmp_path / "answers").write_text("".join(f"{target}\n" for _, target in pairs))
+    for rows in (
+        rows_of(tmp_path, tsv(pairs)),
+        rows_of(tmp_path, "source\ttarget\n" + tsv(pairs)),
+        rows_of(tmp_path, quoted, "pairs.csv"),
+        rows_of(tmp_path, objects, "pairs.jsonl"),
+        rows_of(tmp_path, lists, "pairs", kind="jsonl"),
+        rows_of(tmp_path, "".join(f"{source}\n" for source, _ in pairs), "plain", targets=tmp_path / "answers"),
+    ):
+        assert [(row.source, row.target) for row in rows] == pairs
+        assert not any(row.problem for row in rows)
+
+
+def test_a_quoted_field_may_go_over_lines_and_is_one_line_then(tmp_path):
+    (row,) = rows_of(tmp_path, '"one\ntwo",three\n', "pairs.csv")
+    assert (row.line, row.source, row.target) == (2, "one two", "three")
+
+
+def test_lines_that_do_not_answer_each_other_are_refused(tmp_path):
+    (tmp_path / "answers").write_text("1\n2\n3\n")
+    with pytest.raises(InputError, match="'answers' has more lines than 'plain', which has 2: line must answer line"):
+        rows_of(tmp_path, "a\nb\n", "plain", targets=tmp_path / "answers")
+
+
+def test_a_file_of_no_known_kind_says_which_are(tmp_path):
+    with pytest.raises(InputError, match=r"'pairs.xlsx' must end with .tsv, .txt, .csv, .jsonl, .ndjson"):
+        rows_of(tmp_path, "x", "pairs.xlsx")
+    with pytest.raises(InputError, match=r"'nowhere.tsv' cannot be read: No such file"):
+        list(read_pairs(tmp_path / "nowhere.tsv"))
+
+
+# --- rows that cannot be used --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "line", "problem"),
+    [
+        (b"a\tb\nonly one\n", "p.tsv", 2, "it has 1 column, and must look like source<TAB>target"),
+        (b"a\tb\na\tb\tc\td\n", "p.tsv", 2, "it has 4 columns"),
+        (b"a\tb\nb\xe9b\xe9\tc\n", "p.tsv", 2, "byte 0xE9 at column 2 is not UTF-8"),
+        (b"a\tb\nx\0y\tc\n", "p.tsv", 2, r"character U\+0000 at column 2 is no text"),
+        (b"a\tb\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\ty\n", "p.tsv", 2, "it has more than 65,536 bytes"),
+        (b"a,b\nx,y,z\n", "p.csv", 2, "it has 3 columns, and must look like source,target"),
+        (b'a,b\nx,"y" z\n', "p.csv", 2, "it is no CSV"),
+        (b'["a", "b"]\n{"source": "a"}\n', "p.jsonl", 2, "it must look like"),
+        (b'["a", "b"]\n["a", 3]\n', "p.jsonl", 2, "it must look like"),
+        (b'["a", "b"]\n["a", \n', "p.jsonl", 2, "it is no JSON"),
+        (b'["a", "b"]\n' + b"[" * 60_000 + b"\n", "p.jsonl", 2, "it is no JSON"),
+    ],
+    ids=lambda value: value[:20] if isinstance(value, bytes) else str(value)[:20],
+)
+def test_a_bad_row_is_told_with_its_line_and_spoils_no_other(tmp_path, content, name, line, problem):
+    rows = rows_of(tmp_path, content + (content.splitlines(keepends=True)[0]), name)
+    bad = [row for row in rows if row.problem]
+    assert [row.line for row in bad] == [line]
+    with pytest.raises(AssertionError, match=problem):
+        raise AssertionError(str(bad[0].problem))
+    assert len(rows) == 3
+
+
+def test_a_line_of_ten_megabytes_is_passed_over(tmp_path):
+    path = tmp_path / "long"
+    path.write_bytes(b"a\tb\n" + b"x" * 10_000_000 + b"\nc\td\n")
+    lines = list(lines_of(path))
+    assert [line.number for line in lines] == [1, 2, 3]
+    assert (lines[1].problem.kind, lines[2].text) == ("line too long", "c\td")
+
+
+@pytest.mark.parametrize("size", [MAX_LINE_BYTES, MAX_LINE_BYTES + 1, MAX_LINE_BYTES + 2, 2 * MAX_LINE_BYTES + 4])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_lines_about_as_long_as_may_be_are_counted_right(tmp_path, size, end):
+    path = tmp_path / "long"
+    path.write_bytes(b"x" * size + end + (b"y" if end else b""))
+    lines = list(lines_of(path))
+    assert len(lines) == (2 if end else 1)
+    assert bool(lines[0].problem) == (size > MAX_LINE_BYTES)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n \r\n", b"\xef\xbb\xbf"])
+def test_an_empty_file_is_called_empty(tmp_path, content):
+    with pytest.raises(InputError, match=r"'pairs.tsv' is empty"):
+        taken(tmp_path, content)
+
+
+def test_utf_16_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"'pairs.tsv' is UTF-16; save it as UTF-8"):
+        taken(tmp_path, "a\tb\n".encode("utf-16"))
+
+
+# --- what is kept --------------------------------------------------------------------------------------------------
+
+
+def test_marks_line_ends_and_forms_of_one_letter_make_no_difference(tmp_path):
+    plain = taken(tmp_path, tsv([*GOOD, ("café", "x")]))
+    marked = b"\xef\xbb\xbf" + tsv([*GOOD, ("cafe\u0301", "x")]).replace("\n", "\r\n").encode()
+    assert taken(tmp_path, marked).sha256 == plain.sha256
+
+
+def test_emoji_and_writing_from_right_to_left_are_kept(tmp_path):
+    found = taken(tmp_path, tsv([*GOOD, ("👍🏽", "שלום"), ("مرحبا", "👩‍🔬")]))
+    assert kept(tmp_path)[-2:] == [["👍🏽", "שלום"], ["مرحبا", "👩‍🔬"]]
+    assert not found.problems
+    assert found.source_tokens["👍"] == 1
+
+
+def test_the_same_pair_is_kept_once_and_several_answers_are_all_kept(tmp_path):
+    found = taken(tmp_path, tsv([*GOOD, *GOOD, ("s1", "other")]))
+    assert (found.pairs, found.sources, found.duplicates, found.several) == (13, 12, 12, 1)
+    assert kept(tmp_path) == [list(pair) for pair in [*GOOD, ("s1", "other")]]
+
+
+def test_spaces_between_symbols_do_not_make_another_source(tmp_path):
+    found = taken(tmp_path, tsv([*GOOD, ("a  b", "x"), ("a b ", "x")]), kinds=("symbol", "symbol"))
+    assert found.duplicates == 1
+
+
+def test_what_is_too_long_empty_or_reserved_is_left_out_and_counted(tmp_path):
+    bad = [("x" * 9, "y"), ("", "y"), ("y", " "), ("<PAD> z", "y")]
+    found = taken(tmp_path, tsv([*GOOD, *bad]), kinds=("symbol", "character"), max_tokens=8)
+    assert dict(found.skipped) == {"one side empty": 2, "reserved token": 1}
+    found = taken(tmp_path, tsv([*GOOD, *bad[:1]]), max_tokens=8)
+    assert dict(found.skipped) == {"too long": 1}
+    assert str(found.problems[0]) == "line 13: its source has 9 tokens, more than 8"
+
+
+def test_nothing_but_one_pair_again_and_again_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"learn from: 1, and at least 10 .*; rows that say .*: 499"):
+        taken(tmp_path, tsv([("a", "b")] * 500))
+
+
+def test_nothing_but_bad_rows_tells_the_first(tmp_path):
+    with pytest.raises(InputError, match="rows left out: 40, the first: line 1: it has 1 column"):
+        taken(tmp_path, "no tab here\n" * 40)
+
+
+def test_more_pairs_than_may_be_are_refused(tmp_path):
+    with pytest.raises(InputError, match="has more than 11 pairs"):
+        taken(tmp_path, tsv(GOOD), max_pairs=11)
+    assert taken(tmp_path, tsv(GOOD), max_pairs=12).pairs == 12
+
+
+# --- a test file ---------------------------------------------------------------------------------------------------
+
+
+def test_sources_of_the_test_file_are_not_learned_from(tmp_path):
+    found = taken(tmp_path, tsv([*GOOD, ("shared", "1"), ("shared", "2")]), test=tsv([("shared", "1"), ("new", "3")]))
+    assert (found.pairs, found.test_pairs, found.overlaps) == (14, 2, 2)
+    assert kept(tmp_path)[:2] == [["shared", "1", "test"], ["new", "3", "test"]]
+    assert all(len(line) == 2 for line in kept(tmp_path)[2:])
+
+
+def test_a_test_file_that_is_the_training_file_is_refused(tmp_path):
+    with pytest.raises(InputError, match="all 12 pairs to learn from have a source that is in the test file too"):
+        taken(tmp_path, tsv(GOOD), test=tsv(GOOD))
+
+
+def test_a_bad_row_of_the_test_file_says_that_it_is_there(tmp_path):
+    found = taken(tmp_path, tsv(GOOD), test=tsv([("x", "1")]) + "bad\n")
+    assert str(found.problems[0]).startswith("test file, line 2: it has 1 column")
+
+
+# --- telling -------------------------------------------------------------------------------------------------------
+
+
+@given(lengths=st.dictionaries(st.integers(1, 300), st.integers(1, 9), min_size=1))
+def test_a_histogram_counts_everything_once_in_few_bars(lengths):
+    bars = histogram(lengths)
+    assert sum(count for _, count in bars) == sum(lengths.values())
+    assert len(bars) <= 13
+    assert bars[0][0].split("–")[0] == str(min(lengths))
+    assert bars[-1][0].split("–")[-1] == str(max(lengths))
+
+
+def test_what_was_found_is_told(tmp_path):
+    said = "\n".join(in_words(taken(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
+    for part in ("pairs                          13", "2 rows, left out", "left out: not two columns", "line 16", "␣"):
+        assert part in said

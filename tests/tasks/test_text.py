@@ -1,0 +1,165 @@
+"""Text: lines held out for good, begun or written from nothing, measured by how likely they are found."""
+
+import json
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.__main__ import main
+from core.config import ConfigError, load_preset
+from core.config.tasks import TextConfig
+from core.evaluation.accuracy import evaluate
+from core.evaluation.ngram import NGram
+from core.interpret.inspection import inspect
+from core.reports.report import write_report
+from core.runs import RunFolder
+from core.runs.recorder import train_recorded
+from core.server import Runs
+from core.storage.errors import InputError
+from core.tasks import build_task, fixed_pairs
+from core.tasks.text import PROMPTED_SHARE, TEXT, Text
+from core.teaching.bugs import new_state
+from core.text.vocab import EOS_ID
+from core.training.history import History
+
+TASK = Text(max_length=64, longest_prompt=12)
+SPLITS = ("train", "validation", "test")
+
+
+def drawn(count: int, split: str, seed: int = 0) -> list[tuple[str, str]]:
+    """Draw pairs as text."""
+    batch = TASK.sample(count, split=split, generator=torch.Generator().manual_seed(seed))
+    assert batch.src.shape == (count, 14)
+    assert batch.tgt.shape == (count, 66)
+    return [
+        tuple(TASK.text(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in pair)
+        for pair in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True)
+    ]
+
+
+def lines(split: str) -> set[str]:
+    return {TASK.text(TASK.tgt_vocab.decode(line)) for line in TASK.lines(split)}
+
+
+@pytest.fixture(scope="module")
+def writing(tiny):
+    return tiny.with_changes({"task.family": "text", "task.max_length": 16, "model.max_seq_len": 20})
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory, writing):
+    """A folder with one finished run that models text, ``lines``."""
+    root = tmp_path_factory.mktemp("written")
+    folder = RunFolder.create(root, writing, name="lines")
+    train_recorded(folder, new_state(writing), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    return root
+
+
+def test_every_line_of_the_text_is_in_exactly_one_split():
+    parts = [lines(split) for split in SPLITS]
+    assert sum(len(part) for part in parts) == len(set.union(*parts))
+    assert set.union(*parts) == {line[:64].rstrip() for line in TEXT.read_text().splitlines()}
+    assert len(parts[0]) / len(set.union(*parts)) == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_what_is_drawn_are_lines_of_the_split_begun_only_in_training(split):
+    pairs = drawn(2_000, split)
+    known = lines(split)
+    assert {prompt + rest for prompt, rest in pairs} <= known
+    assert all(rest for _, rest in pairs)
+    prompts = [len(prompt) for prompt, _ in pairs]
+    if split == "train":
+        assert sum(length > 0 for length in prompts) / 2_000 == pytest.approx(PROMPTED_SHARE, abs=0.03)
+        assert set(prompts) == set(range(13))
+    else:
+        assert set(prompts) == {0}
+
+
+def test_the_same_generator_gives_the_same_lines_and_a_fixed_set_holds_each_once():
+    assert drawn(20, "train", seed=3) == drawn(20, "train", seed=3) != drawn(20, "train", seed=4)
+    held_out = TASK.lines("test")
+    pairs = fixed_pairs(TASK, len(held_out), split="test")
+    assert len(pairs) == len(held_out)
+    assert sorted(row[1 : row.index(EOS_ID)] for row in pairs.tgt.tolist()) == sorted(held_out)
+
+
+def test_the_beginning_of_a_line_is_read_as_it_is():
+    assert TASK.read("The LORD is ") == list("The LORD is ")
+    assert TASK.read("\n") == TASK.read("") == []
+    assert TASK.answer(list("The")) == TASK.alignment(list("The")) == []
+    assert TASK.note([]) == "many lines are as good, so there is none to compare with"
+    assert "longer than any sequence it was trained on (0–12 tokens)" in TASK.note(TASK.read("The LORD is my shepherd"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("naïve", "'ï' at position 3 is not one of"), ("a\nb", r"'\\n' at position 2"), ("a" * 2_001, "at most 2000")],
+    ids=lambda value: value[:8],
+)
+def test_what_the_text_does_not_have_is_refused_and_named(text, message):
+    with pytest.raises(InputError, match=message):
+        TASK.read(text)
+
+
+@given(text=st.text(max_size=20))
+def test_any_text_is_read_or_refused(text):
+    try:
+        assert "".join(TASK.read(text)) == text.strip("\r\n")
+    except InputError as error:
+        assert str(error)  # noqa: PT017 - no error at all is as good
+
+
+def test_lines_too_long_for_the_model_are_refused():
+    with pytest.raises(ConfigError, match=r"task\.max_length=200 with BOS and EOS needs 202 positions, more than"):
+        load_preset("psalms").with_changes({"task.max_length": 200})
+
+
+def test_the_command_measures_the_run_and_the_n_grams_on_the_same_lines(written, writing, capsys):
+    assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "2", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    task = build_task(writing.task)
+    held_out = task.lines("test")
+    bigrams = NGram(task.lines("train"), order=2, num_tokens=len(task.tgt_vocab.symbols) + 1)
+    own = evaluate(Runs(written).loaded("lines").model, fixed_pairs(task, len(held_out), split="test"))
+    assert said["lines"] == len(held_out)
+    assert said["ngrams"]["2"] == pytest.approx(math.exp(bigrams.loss(held_out)))
+    assert said["perplexity"] == pytest.approx(own.perplexity)
+    assert said["ngrams"]["2"] < said["ngrams"]["1"] < 30
+
+
+def test_the_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, capsys):
+    folder = RunFolder.create(tmp_path, tiny, name="digits")
+    train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    assert main(["--checkpoints", str(tmp_path), "perplexity", "--run", "digits"]) == 2
+    assert "run='digits' has the task to reverse 2–5 digits, which is not modelling text" in capsys.readouterr().err
+    assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "13"]) == 2
+    assert "--order=13 must be from 1 to 12" in capsys.readouterr().err
+
+
+def test_no_answer_is_called_right_or_wrong_where_many_are_good(written, capsys):
+    runs = Runs(written)
+    loaded = runs.loaded("lines")
+    seen = inspect(loaded.model, loaded.task, "")
+    assert seen.symbols == seen.scores == []
+    assert seen.expected is seen.correct is None
+    assert "many lines are as good" in seen.note
+    report = write_report(runs, "lines", sequences=20)
+    assert report.summary.startswith("This model's task has many good answers to an input")
+    assert "nan" not in report.markdown
+    assert main(["--checkpoints", str(written), "evaluate", "--run", "lines", "--sequences", "20"]) == 0
+    assert "many answers are as good as the reference" in capsys.readouterr().out
+    assert main(["--checkpoints", str(written), "decode", "--run", "lines", "", "--json"]) == 0
+    output = capsys.readouterr().out
+    assert "wrong" not in output
+    assert json.loads(output.splitlines()[-1])["correct"] is None
+
+
+@pytest.mark.parametrize("length", [16, 64, 250])
+def test_there_are_as_many_lines_as_the_preset_counts_on(length):
+    config = TextConfig(max_length=length)
+    task = build_task(config)
+    assert sum(len(task.lines(split)) for split in ("train", "validation", "test")) >= config.num_distinct

@@ -1,0 +1,96 @@
+"""Lessons: each has its text and its results, and the command trains its pair."""
+
+import json
+
+import pytest
+
+from core.__main__ import main
+from core.config.bugs import BUG_FACTS
+from core.storage.errors import InputError
+from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, SECTIONS, lesson_names, load_lesson
+from core.teaching.lessons.lesson import PRESET_FILE, TEXT_FILE
+
+MAX_BYTES = 60_000
+MAX_SECONDS = 120
+
+
+def of(name: str, side: str) -> dict:
+    return load_lesson(name).results[side]
+
+
+def figures(name: str) -> tuple[dict, dict]:
+    return of(name, "right")["figures"], of(name, "broken")["figures"]
+
+
+def test_every_bug_has_its_lesson():
+    assert lesson_names() == list(BUG_FACTS)
+    assert {each.name for each in LESSON_FOLDER.iterdir()} == set(BUG_FACTS)
+
+
+@pytest.mark.parametrize("name", lesson_names())
+def test_a_lesson_is_complete_and_small(name):
+    lesson = load_lesson(name)
+    assert tuple(lesson.text) == SECTIONS
+    assert all(lesson.text.values())
+    assert lesson.broken.bug == name
+    assert lesson.right.bug is None
+    assert lesson.right.changed_from(lesson.broken) == {"bug": (name, None)}
+    assert (LESSON_FOLDER / name / RESULTS_FILE).stat().st_size < MAX_BYTES
+    assert lesson.results["seconds"] < MAX_SECONDS
+    assert sorted(each.name for each in (LESSON_FOLDER / name).iterdir()) == [TEXT_FILE, PRESET_FILE, RESULTS_FILE]
+
+
+@pytest.mark.parametrize("name", lesson_names())
+def test_the_results_are_of_the_pair_as_it_is_now(name):
+    lesson = load_lesson(name)
+    for side, preset in (("right", lesson.right), ("broken", lesson.broken)):
+        assert lesson.results[side]["bug"] == preset.bug
+        assert lesson.results[side]["figures"]["steps"] == preset.training.steps
+        assert lesson.results[side]["evaluations"]["step"][1] == preset.training.evaluate_every
+
+
+@pytest.mark.parametrize("name", lesson_names())
+def test_the_doctor_named_the_bug_and_found_nothing_in_the_right_run(name):
+    assert of(name, "broken")["doctor"]["bugs"] == [name]
+    assert of(name, "right")["doctor"]["bugs"] == []
+    assert {each["light"] for each in of(name, "right")["doctor"]["findings"]} == {"green"}
+
+
+@pytest.mark.parametrize("name", lesson_names())
+def test_the_right_run_solves_the_task(name):
+    right, _ = figures(name)
+    assert right["exact_match"] > 0.99
+    assert right["exact_match_alone"] == right["exact_match"]
+    assert right["answer"] == right["expected"]
+
+
+def test_a_lesson_that_is_not_there_is_refused(capsys):
+    with pytest.raises(InputError, match="not one of"):
+        load_lesson("../../etc")
+    assert main(["lesson", "nothing"]) == 2
+    assert "no-causal-mask" in capsys.readouterr().err
+
+
+def test_the_command_lists_the_lessons(capsys):
+    assert main(["lesson"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(BUG_FACTS)
+
+
+def test_the_command_trains_a_pair_and_writes_what_ships(tmp_path, monkeypatch, capsys, tiny):
+    from core.teaching.lessons import lesson as lessons
+
+    folder = tmp_path / "lessons"
+    place = folder / "no-residual"
+    place.mkdir(parents=True)
+    (place / TEXT_FILE).write_text("# x\n\n## Predict\n\nWhat?\n")
+    (place / PRESET_FILE).write_text(
+        "description: d\nbug: no-residual\ntask: {family: digits, min_length: 2, max_length: 5}\n"
+        "model: {family: transformer, d_model: 8, num_heads: 2, d_ff: 8, max_seq_len: 12}\n"
+        "training: {steps: 4, warmup_steps: 1, batch_size: 4, evaluate_every: 2, validation_sequences: 8}\n"
+    )
+    monkeypatch.setattr("core.cli.lesson.load_lesson", lambda name: lessons.load_lesson(name, folder=folder))
+    assert main(["lesson", "no-residual", "--out", str(folder), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told == json.loads((place / RESULTS_FILE).read_text())
+    assert told["broken"]["evaluations"]["step"] == [0, 2, 4]
+    assert told["broken"]["doctor"]["bugs"] == ["no-residual"]

@@ -1,0 +1,150 @@
+"""Adam by hand, weight decay where it belongs, and gradients no longer than allowed."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.config import ConfigError
+from core.config.sections import TrainingConfig
+from core.evaluation.accuracy import sequence_loss
+from core.teaching.bugs import new_state
+from core.training.loop import StepEvent, train
+from core.training.muon import Muon
+from core.training.optimizers import Adam, build_optimizer, clip_gradients
+
+
+def config(**changes) -> TrainingConfig:
+    return TrainingConfig(**({"steps": 10, "warmup_steps": 4, "learning_rate": 0.8} | changes))
+
+
+def parameters(*gradients: list[float]) -> list[torch.nn.Parameter]:
+    made = []
+    for gradient in gradients:
+        parameter = torch.nn.Parameter(torch.zeros(len(gradient)))
+        parameter.grad = torch.tensor(gradient)
+        made.append(parameter)
+    return made
+
+
+def test_long_gradients_are_scaled_together_and_keep_their_direction():
+    made = parameters([3.0, 0.0], [0.0, 4.0])
+    assert clip_gradients(made, 1.0) == pytest.approx(5.0)
+    assert_close(made[0].grad, torch.tensor([0.6, 0.0]), atol=1e-5, rtol=0)
+    assert_close(made[1].grad, torch.tensor([0.0, 0.8]), atol=1e-5, rtol=0)
+
+
+def test_short_gradients_are_left_alone():
+    made = parameters([0.3, 0.4])
+    assert clip_gradients(made, 1.0) == pytest.approx(0.5)
+    assert_close(made[0].grad, torch.tensor([0.3, 0.4]), atol=0, rtol=0)
+
+
+def test_a_gradient_that_is_not_finite_shows_in_the_norm_and_in_itself_only():
+    made = parameters([1.0], [math.nan])
+    assert not math.isfinite(clip_gradients(made, 0.5))
+    assert made[0].grad == 1.0
+
+
+def test_clipping_is_pytorchs():
+    mine, theirs = parameters([3.0, -1.0], [0.0, 4.0]), parameters([3.0, -1.0], [0.0, 4.0])
+    assert clip_gradients(mine, 1.0) == torch.nn.utils.clip_grad_norm_(theirs, 1.0).item()
+    for one, other in zip(mine, theirs, strict=True):
+        assert torch.equal(one.grad, other.grad)
+
+
+# --- Adam -------------------------------------------------------------------------------------------------------
+
+
+def trained(preset, optimizer_of) -> dict[str, torch.Tensor]:
+    """Weights after 100 updates in double precision, in which rounding cannot hide a mistake."""
+    state = new_state(preset)
+    model = state.model.double().eval()
+    optimizer = optimizer_of(model.parameters())
+    for step in range(100):
+        batch = state.task.sample(8, split="train", generator=state.generator)
+        optimizer.zero_grad()
+        sequence_loss(model(batch.src, batch.tgt_in)[0], batch.tgt_out).backward()
+        optimizer.param_groups[0]["lr"] = 0.01 * (100 - step) / 100
+        optimizer.step()
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_adam_by_hand_is_pytorchs_adam_over_100_steps(tiny, tiny_gru, family):
+    preset = tiny if family == "transformer" else tiny_gru
+    by_hand = trained(preset, lambda parameters: Adam(parameters, lr=0.01))
+    reference = trained(preset, lambda parameters: torch.optim.Adam(parameters, lr=0.01))
+    start = new_state(preset).model.state_dict()
+    assert_close(by_hand, reference, atol=1e-6, rtol=0)
+    assert any((by_hand[name] - start[name]).abs().max() > 0.1 for name in start)
+
+
+def test_the_first_update_of_adam_is_as_long_as_the_learning_rate_whatever_the_gradient():
+    made = parameters([1e-3, -1e3])
+    Adam(made, lr=0.1).step()
+    assert_close(made[0].detach(), torch.tensor([-0.1, 0.1]), atol=1e-5, rtol=0)
+
+
+def test_adam_leaves_parameters_without_a_gradient_alone_and_keeps_nothing_but_tensors():
+    made = [*parameters([1.0, 2.0]), torch.nn.Parameter(torch.ones(3))]
+    optimizer = Adam(made, lr=0.1)
+    optimizer.step()
+    optimizer.step()
+    assert (made[1] == 1).all()
+    assert set(optimizer.state) == {made[0]}
+    assert all(isinstance(value, torch.Tensor) for value in optimizer.state[made[0]].values())
+    assert optimizer.state[made[0]]["step"] == 2
+
+
+def test_the_preset_names_the_optimiser():
+    model = torch.nn.Linear(1, 1)
+    assert type(build_optimizer(config(), model)) is torch.optim.Adam
+    assert type(build_optimizer(config(optimizer="adamw"), model)) is torch.optim.AdamW
+    assert type(build_optimizer(config(optimizer="muon", muon_learning_rate=0.02), model)) is Muon
+    by_hand = build_optimizer(config(optimizer="adam-by-hand"), model)
+    assert type(by_hand) is Adam
+    assert by_hand.param_groups[0]["lr"] == 0.8
+
+
+# --- weight decay -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_weight_decay_falls_on_matrices_and_leaves_biases_and_norms_alone(tiny, tiny_gru, family):
+    preset = tiny if family == "transformer" else tiny_gru
+    state = new_state(preset.with_changes({"training.optimizer": "adamw", "training.weight_decay": 0.1}))
+    names = {id(parameter): name for name, parameter in state.model.named_parameters()}
+    decayed, others = ({names[id(each)] for each in group["params"]} for group in state.optimizer.param_groups)
+    assert [group["weight_decay"] for group in state.optimizer.param_groups] == [0.1, 0.0]
+    assert decayed | others == set(names.values())
+    assert others == {name for name in names.values() if "norm" in name or "bias" in name}
+    assert {"src_embedding.tokens.weight", "output.weight"} <= decayed
+
+
+def test_decay_takes_its_share_off_the_weights_whatever_the_gradient():
+    settings = config(optimizer="adamw", weight_decay=0.1, warmup_steps=0)
+    matrix, bias = torch.nn.Parameter(torch.ones(2, 2)), torch.nn.Parameter(torch.ones(2))
+    optimizer = build_optimizer(settings, torch.nn.ParameterList([matrix, bias]))
+    for parameter in (matrix, bias):
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    assert_close(matrix.detach(), torch.full((2, 2), 1 - 0.8 * 0.1))
+    assert (bias == 1).all()
+
+
+def test_adamw_without_decay_is_adam(tiny):
+    losses = []
+    for optimizer in ("adam", "adamw"):
+        events = train(new_state(tiny.with_changes({"training.optimizer": optimizer})))
+        losses.append([event.loss for event in events if isinstance(event, StepEvent)])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adam-by-hand"])
+def test_decay_is_refused_where_it_would_do_nothing(tiny, optimizer):
+    with pytest.raises(
+        ConfigError, match=rf"training.weight_decay=0.1 must be 0 with training.optimizer='{optimizer}'"
+    ):
+        tiny.with_changes({"training.optimizer": optimizer, "training.weight_decay": 0.1})

@@ -1,0 +1,255 @@
+"""Two processes that train one run together make the updates that one makes alone, and end together."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.config import Preset, load_preset, preset_to_yaml
+from core.runs.recorder import load_state
+from core.teaching.bugs import new_state
+from core.training.checkpoint import save_state
+from core.training.distributed import Workers, joined
+from core.training.loop import EndEvent, train
+from tests.support.together import prepared, start_two, told
+
+OPTIONS = {
+    "fresh": {"training.batch_size": 9},  # five rows and four
+    "fresh-by-length": {"training.group_by_length": True},
+    "epochs": {"training.training_sequences": 20, "training.batch_size": 7, "training.label_smoothing": 0.1},
+    "epochs-by-length": {"training.training_sequences": 20, "training.group_by_length": True},
+    "muon": {"training.optimizer": "muon", "training.muon_learning_rate": 0.02},
+    "accumulated": {
+        "training.gradient_accumulation_steps": 3,
+        "training.batch_size": 5,
+        "training.max_gradient_norm": 0.1,
+    },
+}
+ALIKE = {
+    "transformer": tuple(OPTIONS),
+    "gru": ("fresh", "epochs-by-length", "muon", "accumulated"),
+    "decoder-only": ("fresh-by-length",),
+}
+FAMILY_OF = {f"{family}-{option}": family for family, options in ALIKE.items() for option in options}
+NAMES = list(FAMILY_OF)
+WITH_DROPOUT = ("transformer-dropout", "gru-dropout")
+STEPS = 4
+
+
+@dataclass(frozen=True)
+class Together:
+    """What two processes made of every case."""
+
+    folder: Path
+    presets: dict[str, Preset]
+
+    def figures(self, name: str, rank: int = 0) -> list[list[float]]:
+        """Return losses and gradient norms by step."""
+        return json.loads((self.folder / f"{name}.{rank}.json").read_text())
+
+    def state(self, name: str, rank: int = 0):
+        """Where training ended, weights in single precision."""
+        return load_state(self.folder / f"{name}.{rank}.safetensors", self.presets[name])
+
+
+@pytest.fixture(scope="module")
+def together(tiny, tiny_gru, tmp_path_factory) -> Together:
+    """Let two processes train all cases."""
+    folder = tmp_path_factory.mktemp("together")
+    tiny = tiny.with_changes({"training.steps": STEPS})
+    base = {"transformer": tiny, "gru": tiny_gru.with_changes({"training.steps": STEPS, "model.dropout": 0.0})}
+    base["decoder-only"] = tiny.with_changes({"model.family": "decoder-only", "model.max_seq_len": 32})
+    presets = {
+        name: base[family].with_changes(OPTIONS[name.removeprefix(f"{family}-")]) for name, family in FAMILY_OF.items()
+    }
+    presets |= {"float32-transformer": tiny, "float32-gru": base["gru"], "stopped": tiny, "resumed": tiny}
+    presets |= {name: base[name.split("-")[0]].with_changes({"model.dropout": 0.2}) for name in WITH_DROPOUT}
+    for name, preset in presets.items():
+        (folder / f"{name}.yaml").write_text(preset_to_yaml(preset))
+    begun = prepared(tiny, "resumed")
+    told(begun, steps=2)
+    save_state(folder / "resumed.start.safetensors", begun)
+    for process in start_two(lambda rank: ["tests.support.together", str(folder)]):
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    return Together(folder, presets)
+
+
+def weights_of(state) -> dict[str, torch.Tensor]:
+    return {name: weight.float() for name, weight in state.model.state_dict().items()}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_processes_make_the_updates_of_one(together, name):
+    alone = prepared(together.presets[name], name)
+    figures = told(alone)
+    assert len(figures) == STEPS
+    assert_close(torch.tensor(together.figures(name)), torch.tensor(figures), atol=1e-6, rtol=1e-6)
+    for rank in (0, 1):
+        assert_close(weights_of(together.state(name, rank)), weights_of(alone), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_updates_of_one_for_long(tmp_path):
+    """A hundred steps of a preset: rounding, which training magnifies, is all that differs."""
+    preset = load_preset("digits-reversal").with_changes({"training.steps": 100})
+    for name in ("double", "float32"):
+        (tmp_path / f"{name}.yaml").write_text(preset_to_yaml(preset))
+    for process in start_two(lambda rank: ["tests.support.together", str(tmp_path)]):
+        assert process.wait(timeout=600) == 0
+    both = Together(tmp_path, {})
+    for name, same in (("double", 100), ("float32", 10)):
+        alone = torch.tensor(told(prepared(preset, name)), dtype=torch.float64)
+        difference = (torch.tensor(both.figures(name), dtype=torch.float64) - alone)[:, 0].abs()
+        print(f"{name}: largest difference of the loss, first 10 steps {difference[:10].max():.0e}", end=", ")
+        print(f"25 {difference[:25].max():.0e}, 100 {difference.max():.0e}")
+        assert difference[:same].max() < 1e-5
+
+
+@pytest.mark.parametrize("family", ["transformer", "gru"])
+def test_in_single_precision_the_loss_is_the_same_to_five_places(together, family):
+    name = f"float32-{family}"
+    figures = told(prepared(together.presets[name], name))
+    losses, expected = ([loss for loss, _ in each] for each in (together.figures(name), figures))
+    assert losses == pytest.approx(expected, abs=1e-5)
+
+
+def test_those_comparisons_would_tell_a_mean_of_means_from_the_mean_over_all_tokens(together):
+    state = new_state(together.presets["transformer-fresh"])
+    batches = [state.task.sample(9, split="train", generator=state.generator) for _ in range(STEPS)]
+    lengths = [[(batch[Workers(rank, 2).rows].tgt_out != 0).sum() / 9 for rank in (0, 1)] for batch in batches]
+    assert any(first != second for first, second in lengths)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *WITH_DROPOUT])
+def test_both_hold_the_same_weights_and_go_on_with_the_same_random_numbers(together, name):
+    first, second = (together.state(name, rank) for rank in (0, 1))
+    assert together.figures(name, 0) == together.figures(name, 1)
+    assert_close(weights_of(first), weights_of(second), atol=0, rtol=0)
+    assert torch.equal(first.generator.get_state(), second.generator.get_state())
+    assert first.sequences_seen == second.sequences_seen == STEPS * together.presets[name].training.sequences_per_step
+
+
+def test_a_run_goes_on_with_more_or_fewer_processes_as_if_nothing_had_happened(together):
+    straight = prepared(together.presets["resumed"], "resumed")
+    figures = told(straight)
+    assert_close(torch.tensor(together.figures("resumed")), torch.tensor(figures[2:]), atol=1e-5, rtol=1e-5)
+    assert_close(weights_of(together.state("resumed")), weights_of(straight), atol=1e-5, rtol=1e-5)
+    alone = prepared(together.presets["stopped"], "stopped", together.folder / "stopped.0.safetensors")
+    assert alone.step == 2
+    assert_close(torch.tensor(told(alone)), torch.tensor(figures[2:]), atol=1e-5, rtol=1e-5)
+
+
+# --- one of them, as if there were another ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def first_of_two(monkeypatch) -> Callable[[Callable[[torch.Tensor], None]], Workers]:
+    """Rank 0 of two, where what happens when gradients are added up is given."""
+
+    def made(all_reduce: Callable[[torch.Tensor], None]) -> Workers:
+        monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor, how: all_reduce(tensor))
+        return Workers(0, 2)
+
+    return made
+
+
+def test_what_each_draws_inside_the_model_is_its_own_and_repeatable():
+    generator = torch.Generator().manual_seed(3)
+
+    def drawn(rank: int, step: int) -> list[float]:
+        with Workers(rank, 2).own_draws(generator, seed=0, step=step):
+            return torch.rand(4, generator=generator).tolist()
+
+    before = generator.get_state()
+    numbers = [drawn(rank, step) for rank in (0, 1) for step in (1, 2)]
+    assert len(set(map(tuple, numbers))) == 4
+    assert drawn(0, 1) == numbers[0]
+    assert torch.equal(generator.get_state(), before)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_an_update_that_a_lost_process_breaks_off_is_made_anew_by_whoever_resumes(tiny, first_of_two, dropout):
+    def gone(_: torch.Tensor) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    preset = tiny.with_changes({"model.dropout": dropout})
+    state, straight = new_state(preset), new_state(preset)
+    list(islice(train(state), 4))  # evaluated at 0, then three steps
+    state.workers = first_of_two(gone)
+    (end,) = train(state)
+    assert (end.step, end.reason) == (3, "lost")
+    assert end.message.startswith("step 4: another process of this training has ended or did not answer")
+    state.workers = Workers()
+    list(train(state))
+    list(train(straight))
+    assert_close(weights_of(state), weights_of(straight), atol=0, rtol=0)
+
+
+def test_a_wish_to_stop_is_followed_once_all_know_of_it(tiny, first_of_two):
+    state = new_state(tiny)
+    state.workers = first_of_two(lambda flat: None)  # the other adds nothing
+    events = train(state)
+    list(islice(events, 2))
+    state.workers.ask_to_stop()
+    assert not state.workers.should_stop()  # the other is at the next step already, and knows nothing
+    next(events)
+    assert state.workers.should_stop()
+    alone = Workers()
+    assert not alone.should_stop()
+    alone.ask_to_stop()
+    assert alone.should_stop()
+
+
+def test_the_wish_of_another_is_followed_too(tiny, first_of_two):
+    def other_asks(flat: torch.Tensor) -> None:
+        flat[1] += 1
+
+    state = new_state(tiny)
+    state.workers = first_of_two(other_asks)
+    list(islice(train(state), 2))
+    assert state.workers.should_stop()
+
+
+def test_a_loss_that_is_not_finite_anywhere_ends_it_everywhere(tiny, first_of_two):
+    state = new_state(tiny)
+    state.workers = first_of_two(lambda flat: flat.fill_(float("nan")))
+    *_, end = train(state)
+    assert isinstance(end, EndEvent)
+    assert (end.step, end.reason) == (0, "diverged")
+
+
+# --- wrong use --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "device", "message"),
+    [
+        ({"WORLD_SIZE": "16"}, "cpu", "training.batch_size=8 must be at least the number of processes, 16"),
+        ({"WORLD_SIZE": "two"}, "cpu", "WORLD_SIZE='two' must be a whole number"),
+        ({"WORLD_SIZE": "2", "RANK": "-1"}, "cpu", "RANK='-1' must be a whole number"),
+        ({"WORLD_SIZE": "2"}, "mps", "--device=mps trains in one process"),
+        ({"WORLD_SIZE": "2", "LOCAL_RANK": "9"}, "cuda", "--nproc-per-node must be at most"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "cpu", "MASTER_ADDR expected, but not set; start the processes with torch"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused_by_name(tiny, monkeypatch, environment, device, message):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message), joined(tiny, device):
+        pass
+
+
+def test_one_process_of_torchrun_is_an_ordinary_training(tiny, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    with joined(tiny, "cpu") as workers:
+        assert (workers.rank, workers.world_size, workers.rows) == (0, 1, slice(0, None, 1))
+    assert not torch.distributed.is_initialized()

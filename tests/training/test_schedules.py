@@ -1,0 +1,141 @@
+"""Learning rates and the share of the truth at their landmarks, by hand and beside PyTorch's."""
+
+import math
+
+import pytest
+import torch
+
+from core.config import ConfigError
+from core.config.sections import TrainingConfig
+from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
+
+
+def config(**changes) -> TrainingConfig:
+    return TrainingConfig(**({"steps": 10, "warmup_steps": 4, "learning_rate": 0.8} | changes))
+
+
+def test_a_linear_schedule_rises_to_its_peak_and_falls_towards_zero():
+    rates = [learning_rate_at(step, config()) for step in range(1, 11)]
+    # 4 steps up; then 6 of the 7 equal steps down, the seventh of which would reach zero.
+    assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8] + [0.8 * left / 7 for left in (6, 5, 4, 3, 2, 1)])
+
+
+def test_a_constant_schedule_stays_at_its_peak_after_the_warm_up():
+    rates = [learning_rate_at(step, config(schedule="constant")) for step in range(1, 11)]
+    assert rates == pytest.approx([0.2, 0.4, 0.6] + [0.8] * 7)
+
+
+def test_without_warm_up_the_first_step_is_the_largest():
+    rates = [learning_rate_at(step, config(warmup_steps=0)) for step in range(1, 11)]
+    assert rates == pytest.approx([0.8 * left / 11 for left in range(10, 0, -1)])
+    assert learning_rate_at(1, config(warmup_steps=0, schedule="constant")) == pytest.approx(0.8)
+
+
+def test_a_warm_up_as_long_as_the_training_only_rises():
+    rates = [learning_rate_at(step, config(warmup_steps=10)) for step in range(1, 11)]
+    assert rates == pytest.approx([0.08 * step for step in range(1, 11)])
+
+
+@pytest.mark.parametrize("schedule", ["linear", "quadratic", "constant", "cosine"])
+@pytest.mark.parametrize("warmup", [0, 1, 5, 7])
+def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
+    settings = config(steps=7, warmup_steps=warmup, schedule=schedule)
+    assert all(0 < learning_rate_at(step, settings) <= 0.8 for step in range(1, 8))
+
+
+def test_a_quadratic_fall_is_the_linear_one_squared():
+    settings = config(steps=103, warmup_steps=4, schedule="quadratic")
+    rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
+    assert rates[2] == pytest.approx(0.4)
+    assert rates[4] == 0.8
+    assert rates[54] == pytest.approx(0.8 / 4)  # half of the 100 steps that would reach zero
+    assert rates[103] == pytest.approx(0.8 / 100**2)
+
+
+def test_a_cosine_has_half_its_peak_half_way_and_is_steepest_there():
+    settings = config(steps=103, warmup_steps=4, schedule="cosine")
+    rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
+    assert rates[2] == pytest.approx(0.4)
+    assert rates[4] == 0.8
+    assert rates[54] == pytest.approx(0.4)  # half of the 100 steps that would reach zero
+    assert rates[29] == pytest.approx(0.8 * (1 + math.cos(math.pi / 4)) / 2)
+    falls = [rates[step] - rates[step + 1] for step in range(4, 103)]
+    assert min(falls) > 0
+    assert max(falls) == pytest.approx(falls[50], rel=1e-3)
+    assert 0 < rates[103] < 0.8 * 0.0003
+
+
+@pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (64, 50), (32, 1)])
+def test_inverse_square_root_is_the_papers_schedule(d_model, warmup):
+    settings = TrainingConfig(
+        steps=10_000, schedule="inverse-sqrt", warmup_steps=warmup, learning_rate=(d_model * warmup) ** -0.5
+    )
+    for step in (1, 2, warmup, warmup + 1, 2 * warmup, 10_000):
+        paper = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+        assert learning_rate_at(step, settings) == pytest.approx(paper)
+    assert learning_rate_at(warmup, settings) == pytest.approx(settings.learning_rate)
+
+
+def test_inverse_square_root_is_half_its_peak_after_four_times_the_warm_up():
+    settings = config(steps=16, schedule="inverse-sqrt")
+    assert learning_rate_at(2, settings) == pytest.approx(0.4)
+    assert learning_rate_at(4, settings) == pytest.approx(0.8)
+    assert learning_rate_at(16, settings) == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 10, 101, 1000])
+def test_one_cycle_is_pytorchs(steps):
+    settings = config(steps=steps, schedule="one-cycle", warmup_steps=0)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    reference = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.8, total_steps=steps, cycle_momentum=False)
+    for step in range(1, steps + 1):
+        assert learning_rate_at(step, settings) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9), step
+        optimizer.step()
+        if step < steps:
+            reference.step()
+
+
+def test_one_cycle_starts_at_a_25th_peaks_after_30_percent_and_ends_near_zero():
+    settings = config(steps=100, schedule="one-cycle", warmup_steps=0)
+    rates = [learning_rate_at(step, settings) for step in range(1, 101)]
+    assert rates[0] == pytest.approx(0.8 / 25)
+    assert rates[29] == max(rates) == pytest.approx(0.8)
+    assert rates[-1] == pytest.approx(0.8 / 25 / 1e4)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "warmup", "message"),
+    [
+        ("one-cycle", 1, "training.warmup_steps=1 must be 0 with training.schedule='one-cycle'"),
+        ("inverse-sqrt", 0, "training.warmup_steps=0 must be at least 1 with training.schedule='inverse-sqrt'"),
+        ("cosine", 9, "training.warmup_steps=9 must not be above training.steps=8"),
+        ("inverse-sqrt", 9, "training.warmup_steps=9 must not be above training.steps=8"),
+    ],
+)
+def test_a_warm_up_that_does_not_go_with_the_schedule_is_refused(tiny, schedule, warmup, message):
+    with pytest.raises(ConfigError) as caught:
+        tiny.with_changes({"training.schedule": schedule, "training.warmup_steps": warmup})
+    assert message in str(caught.value)
+
+
+# --- how much of the truth is read ------------------------------------------------------------------------------
+
+
+def test_the_share_of_true_tokens_is_constant_or_falls_from_one_in_a_straight_line():
+    constant, linear = (
+        config(steps=5, teacher_forcing_ratio=0.2, teacher_forcing_schedule=schedule)
+        for schedule in ("constant", "linear")
+    )
+    assert [teacher_forcing_ratio_at(step, constant) for step in range(1, 6)] == [0.2] * 5
+    assert [teacher_forcing_ratio_at(step, linear) for step in range(1, 6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+
+
+def test_full_teacher_forcing_stays_exactly_that_on_both_schedules():
+    for schedule in ("constant", "linear"):
+        settings = config(steps=7, teacher_forcing_schedule=schedule)
+        assert all(teacher_forcing_ratio_at(step, settings) == 1 for step in range(1, 8))
+
+
+def test_a_single_step_reads_nothing_but_the_truth():
+    settings = config(steps=1, warmup_steps=0, teacher_forcing_ratio=0.0, teacher_forcing_schedule="linear")
+    assert teacher_forcing_ratio_at(1, settings) == 1
