@@ -12,7 +12,7 @@ import pytest
 from core.config import load_preset
 from core.server import Runs
 from core.server.access import VisitorRuns
-from tests.support.watching import wait_for
+from tests.support.run_helpers import wait_for
 from ui.doctor_panel import Doctor
 
 SECONDS = 8.0  # of a stretch with lights, or without

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from core.config import load_preset
 from core.server import Runs
 from tests.browser.chromium import CHROMIUM, PHONE, open_tab
-from tests.support.watching import wait_for
+from tests.support.run_helpers import wait_for
 
 pytestmark = [
     pytest.mark.browser,

@@ -14,7 +14,7 @@ import pytest
 from core.__main__ import main
 from core.runs import RunFolder
 from core.runs.recorder import load_state
-from tests.support.together import REPOSITORY, start_two
+from tests.support.distributed_worker import REPOSITORY, start_two_processes
 
 QUICK = {"steps": 800, "batch_size": 8, "evaluate_every": 100, "warmup_steps": 2, "validation_sequences": 8}
 SMALL = {f"training.{key}": value for key, value in QUICK.items()} | {"model.d_model": 16, "model.d_ff": 16}
@@ -73,7 +73,7 @@ def workers_of(launcher: subprocess.Popen) -> dict[int, int]:
 
 @pytest.mark.slow
 def test_a_killed_process_ends_the_run_which_then_goes_on_alone(root, capsys):
-    first, second = start_two(lambda _: training(root))
+    first, second = start_two_processes(lambda _: training(root))
     wait_until(lambda: is_training(root))
     second.kill()
     output, errors = first.communicate(timeout=300)
@@ -110,7 +110,7 @@ def test_what_several_processes_cannot_do_is_refused_and_told_once(root, capsys,
 
 @pytest.mark.slow
 def test_processes_with_different_settings_are_refused_before_anything_is_written(root):
-    processes = start_two(lambda rank: training(root, "--seed", str(rank)))
+    processes = start_two_processes(lambda rank: training(root, "--seed", str(rank)))
     errors = [process.communicate(timeout=300)[1] for process in processes]
     assert errors[0].startswith("error: the processes were started with different --preset, --seed or --set")
     assert [process.returncode for process in processes] == [2, 2]

@@ -12,7 +12,7 @@ from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.tasks.pair_table import PairTable, Ragged, key_of
 from core.tasks.pairs import Pairs
 from core.text.vocab import EOS_ID, PAD_ID, Vocab
-from tests.support.writers import Step
+from tests.support.scripted_models import StepCache
 
 PAIRS = [("a", "X Y"), ("a", "X Z Z"), ("b", "Y"), ("ab", "X Y Y")]
 words = st.lists(st.sampled_from("xyz"), max_size=6)
@@ -57,13 +57,15 @@ class Knowing(Seq2Seq):
     ) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
-    def decode(self, tgt_in, memory: Memory, cache: Step | None = None, *, need_weights: bool = False) -> DecoderOutput:
+    def decode(
+        self, tgt_in, memory: Memory, cache: StepCache | None = None, *, need_weights: bool = False
+    ) -> DecoderOutput:
         past = cache.past if cache else 0
         logits = torch.full((len(tgt_in), 1, 6), -9.0)
         for row, source in enumerate(memory.states.tolist()):
             answer = self.answers[tuple(source[1:-1])]
             logits[row, 0, (*answer, *[EOS_ID] * 9)[past]] = 9.0
-        return DecoderOutput(logits, Step(past + 1))
+        return DecoderOutput(logits, StepCache(past + 1))
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from core.models.seq2seq import Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
-from tests.support.writers import (
-    Recomputing,
-    assert_same_maps_where_made,
+from tests.support.scripted_models import (
+    UncachedModel,
+    assert_same_maps_at_valid_steps,
+    decoder_inputs,
     decoder_only,
     gru,
-    read_tokens,
-    steps_made,
     transformer,
+    valid_steps,
 )
 
 STEPS = 8
@@ -63,7 +63,7 @@ def src(tiny) -> torch.Tensor:
 
 def test_cache_batch_and_padding_change_nothing(model, interventions, src, strategy):
     together = generate(model, src, max_steps=STEPS, strategy=strategy, interventions=interventions)
-    anew = generate(Recomputing(model), src, max_steps=STEPS, strategy=strategy, interventions=interventions)
+    anew = generate(UncachedModel(model), src, max_steps=STEPS, strategy=strategy, interventions=interventions)
     assert torch.equal(together.tokens, anew.tokens)
     assert_close(together.log_probs, anew.log_probs, atol=1e-4, rtol=1e-5)
     wide = torch.nn.functional.pad(src, (0, 3), value=PAD_ID)
@@ -84,13 +84,13 @@ def test_maps_are_those_of_reading_what_was_written_with_the_same_edits(model, i
     decoded = generate(model, src, max_steps=STEPS, strategy=strategy, interventions=interventions, need_weights=True)
     plain = generate(model, src, max_steps=STEPS, strategy=strategy, interventions=interventions)
     assert torch.equal(decoded.tokens, plain.tokens)
-    _, maps = model(src, read_tokens(decoded), need_weights=True, interventions=interventions)
-    assert_same_maps_where_made(decoded, maps)
+    _, maps = model(src, decoder_inputs(decoded), need_weights=True, interventions=interventions)
+    assert_same_maps_at_valid_steps(decoded, maps)
     for head, _ in interventions.forced:
         lengths = (src != PAD_ID).sum(dim=1) - 2
         looked_at = decoded.maps.cross[head.layer - 1, :, head.head - 1].argmax(dim=-1)
         steps = torch.arange(looked_at.shape[1])
-        assert ((looked_at == (lengths[:, None] - steps).clamp(min=0)) | ~steps_made(decoded)).all()
+        assert ((looked_at == (lengths[:, None] - steps).clamp(min=0)) | ~valid_steps(decoded)).all()
 
 
 def test_an_edit_is_of_one_decode_only(model, interventions, src):

@@ -10,7 +10,7 @@ from core.generation import Sample, generate
 from core.generation.sampling import draw, draws_of, sampling_log_probs
 from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
-from tests.support.writers import WRITERS, Reciting
+from tests.support.scripted_models import RANDOM_MODELS, FixedLogitsModel
 
 KNOWN = torch.tensor([0.02, 0.08, 0.0, 0.3, 0.4, 0.15, 0.05])
 
@@ -29,14 +29,14 @@ def different_sources(count: int) -> torch.Tensor:
 def frequencies(strategy: Sample, *, count: int = 4_000) -> torch.Tensor:
     """(V,) share of each token among the first two tokens a model of KNOWN writes for many sources."""
     logits = KNOWN.log().clamp(min=-1e4)
-    model = Reciting(lambda past: logits)
+    model = FixedLogitsModel(lambda past: logits)
     tokens = generate(model, different_sources(count), max_steps=2, strategy=strategy).tokens
     return tokens.flatten().bincount(minlength=len(KNOWN)) / tokens.numel()
 
 
-@pytest.mark.parametrize("family", WRITERS)
+@pytest.mark.parametrize("family", RANDOM_MODELS)
 def test_a_seed_gives_the_same_again_and_another_something_else(src, family):
-    model = WRITERS[family]()
+    model = RANDOM_MODELS[family]()
     first, again, other = (generate(model, src, max_steps=8, strategy=Sample(seed=seed)).tokens for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first[:, :2], other[:, :2])
@@ -71,17 +71,17 @@ def test_tokens_come_as_often_as_they_are_likely():
 
 
 def test_the_tokens_of_a_sequence_are_drawn_independently():
-    model = Reciting(lambda past: torch.tensor([-50.0, -50, -50, 0, 0]))
+    model = FixedLogitsModel(lambda past: torch.tensor([-50.0, -50, -50, 0, 0]))
     tokens = generate(model, different_sources(4_000), max_steps=3, strategy=Sample()).tokens.double()
     assert (torch.corrcoef(tokens.T) - torch.eye(3)).abs().max() < 0.05
 
 
-@pytest.mark.parametrize("family", WRITERS)
+@pytest.mark.parametrize("family", RANDOM_MODELS)
 @pytest.mark.parametrize(
     "strategy", [Sample(temperature=0.001), Sample(top_k=1), Sample(top_p=1e-9), Sample(top_k=1, temperature=5.0)]
 )
 def test_sampling_without_chance_is_greedy(src, family, strategy):
-    model = WRITERS[family]()
+    model = RANDOM_MODELS[family]()
     assert torch.equal(
         generate(model, src, max_steps=8, strategy=strategy).tokens, generate(model, src, max_steps=8).tokens
     )
@@ -108,7 +108,7 @@ def test_top_p_keeps_the_smallest_set_of_the_likeliest(logits, top_p, top_k):
 
 
 def test_the_distribution_shown_is_the_one_that_was_drawn_from(src):
-    model = WRITERS["transformer"]()
+    model = RANDOM_MODELS["transformer"]()
     strategy = Sample(temperature=2.0, top_k=3)
     decoded = generate(model, src, max_steps=1, strategy=strategy, num_candidates=5)
     logits, _ = model(src, torch.full((len(src), 1), BOS_ID))
@@ -121,7 +121,7 @@ def test_the_distribution_shown_is_the_one_that_was_drawn_from(src):
 
 def test_a_forced_token_that_was_cut_off_has_no_probability():
     logits = torch.tensor([0.0, 0, 0, 5, 4, 3])
-    model = Reciting(lambda past: logits)
+    model = FixedLogitsModel(lambda past: logits)
     decoded = generate(model, different_sources(1), max_steps=2, strategy=Sample(top_k=1), prefix=[5])
     assert decoded.tokens.tolist() == [[5, 3]]
     assert decoded.log_probs.tolist() == [[-torch.inf, 0.0]]
@@ -141,7 +141,7 @@ def test_draws_follow_the_order_of_ids():
 
 
 def test_padding_of_a_source_does_not_change_what_is_drawn():
-    model = WRITERS["transformer"]()
+    model = RANDOM_MODELS["transformer"]()
     row = torch.tensor([[BOS_ID, 5, 6, EOS_ID]])
     padded = torch.nn.functional.pad(row, (0, 4), value=PAD_ID)
     alone, with_padding = (generate(model, each, max_steps=8, strategy=Sample(seed=5)).tokens for each in (row, padded))

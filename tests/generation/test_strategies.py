@@ -9,7 +9,13 @@ from core.models import Seq2Seq
 from core.storage.errors import LabError
 from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
-from tests.support.writers import WRITERS, Reciting, Recomputing, assert_same_maps_where_made, read_tokens
+from tests.support.scripted_models import (
+    RANDOM_MODELS,
+    FixedLogitsModel,
+    UncachedModel,
+    assert_same_maps_at_valid_steps,
+    decoder_inputs,
+)
 
 STRATEGIES = {
     "greedy": GREEDY,
@@ -24,9 +30,9 @@ STRATEGIES = {
 STEPS = 8
 
 
-@pytest.fixture(params=WRITERS)
+@pytest.fixture(params=RANDOM_MODELS)
 def model(request) -> Seq2Seq:
-    return WRITERS[request.param]()
+    return RANDOM_MODELS[request.param]()
 
 
 @pytest.fixture(params=STRATEGIES)
@@ -56,7 +62,7 @@ def assert_same_maps(actual: GenerationResult, expected: GenerationResult, *, ro
 
 
 def test_the_cache_changes_nothing(model, src, strategy):
-    cached, anew = (decode_all(each, src, strategy) for each in (model, Recomputing(model)))
+    cached, anew = (decode_all(each, src, strategy) for each in (model, UncachedModel(model)))
     assert torch.equal(cached.tokens, anew.tokens)
     assert torch.equal(cached.candidates, anew.candidates)
     assert_close(cached.probabilities, anew.probabilities, atol=1e-5, rtol=0)
@@ -96,8 +102,8 @@ def assert_same_search(alone: GenerationResult, together: GenerationResult, row:
 
 def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src, strategy):
     decoded = decode_all(model, src, strategy)
-    _, maps = model(src, read_tokens(decoded), need_weights=True)
-    assert_same_maps_where_made(decoded, maps)
+    _, maps = model(src, decoder_inputs(decoded), need_weights=True)
+    assert_same_maps_at_valid_steps(decoded, maps)
 
 
 def test_recording_changes_no_token(model, src, strategy):
@@ -123,10 +129,10 @@ def test_a_forced_prefix_is_kept_and_recorded_and_counts(model, src, strategy, p
     size = len(prefix)
     assert (decoded.tokens[:, :size] == torch.tensor(prefix)).all()
     assert decoded.tokens.shape[1] > size
-    _, maps = model(src, read_tokens(decoded), need_weights=True)
-    assert_same_maps_where_made(decoded, maps)
+    _, maps = model(src, decoder_inputs(decoded), need_weights=True)
+    assert_same_maps_at_valid_steps(decoded, maps)
     if strategy.repetition_penalty == 1 and not isinstance(strategy, Sample):
-        logits, _ = model(src, read_tokens(decoded))
+        logits, _ = model(src, decoder_inputs(decoded))
         true = logits[:, :size].log_softmax(-1).gather(2, decoded.tokens[:, :size, None]).squeeze(2)
         assert_close(decoded.log_probs[:, :size], true, atol=1e-4, rtol=1e-5)
 
@@ -183,7 +189,7 @@ def test_the_shortest_and_the_longest_answer(model, src, strategy, steps):
 
 
 def test_one_more_step_than_the_model_can_write_is_refused(strategy):
-    model = WRITERS["transformer"]()
+    model = RANDOM_MODELS["transformer"]()
     with torch.no_grad():
         model.output.bias[EOS_ID] = -100
     with pytest.raises(ValueError, match="max_seq_len=16"):
@@ -203,7 +209,7 @@ def test_a_source_of_nothing_but_its_frame_and_padding_is_decoded(model, strateg
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_extreme_logits_give_finite_figures(strategy, dtype):
     logits = torch.tensor([-1e4, -1e4, 0.0, 1e4, 1e4 - 64, -1e4], dtype=dtype)
-    decoded = decode_all(Reciting(lambda past: logits), torch.tensor([[BOS_ID, 5, EOS_ID]]), strategy)
+    decoded = decode_all(FixedLogitsModel(lambda past: logits), torch.tensor([[BOS_ID, 5, EOS_ID]]), strategy)
     assert decoded.log_probs.isfinite().all()
     assert decoded.probabilities.isfinite().all()
     assert decoded.probabilities.dtype == decoded.log_probs.dtype == torch.float32
@@ -235,7 +241,7 @@ def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones():
     # further), and at last 3 again.
     logits = torch.tensor([-9.0, -9.0, -1.0, 4.0, 3.0, 0.5])
     decoded = generate(
-        Reciting(lambda past: logits),
+        FixedLogitsModel(lambda past: logits),
         torch.tensor([[BOS_ID, 5, EOS_ID]]),
         max_steps=4,
         strategy=Greedy(repetition_penalty=2),
@@ -251,7 +257,7 @@ def test_the_penalty_divides_positive_logits_and_multiplies_negative_ones():
 
 def test_the_penalty_lowers_negative_logits_and_counts_forced_tokens():
     logits = torch.tensor([-9.0, -9.0, -9.0, -1.0, -1.5])
-    model, src = Reciting(lambda past: logits), torch.tensor([[BOS_ID, 5, EOS_ID]])
+    model, src = FixedLogitsModel(lambda past: logits), torch.tensor([[BOS_ID, 5, EOS_ID]])
     penalised = Greedy(repetition_penalty=2)
     assert generate(model, src, max_steps=2, strategy=penalised).tokens.tolist() == [[3, 4]]  # -2 < -1.5
     assert generate(model, src, max_steps=2, strategy=penalised, prefix=[3]).tokens.tolist() == [[3, 4]]

@@ -15,21 +15,21 @@ from core.interpret import (
 )
 from core.tasks.digits import Digits
 from core.text.vocab import PAD_ID
-from tests.support.handmade import decode_of, framed_pairs, pointing, tokens_of
+from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
 
 LAYERS, H, WIDTH = 2, 3, 7
 TASK = Digits(transform="reverse", min_length=2, max_length=5)
 PAIRS = framed_pairs("123", "45454")
-TOKENS = tokens_of("321", "45454", width=6)
+TOKENS = answer_tokens("321", "45454", width=6)
 PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]  # at EOS and behind it: somewhere else
 
 
 def perfect() -> torch.Tensor:
-    return pointing(PERFECT, keys=WIDTH, layers=LAYERS, heads=H)
+    return one_hot_maps(PERFECT, keys=WIDTH, layers=LAYERS, heads=H)
 
 
 def scored(weights: torch.Tensor, *, tokens: torch.Tensor = TOKENS, task: Digits = TASK) -> list[HeadScore]:
-    return score_decoded(task, PAIRS, decode_of(tokens, cross=weights))
+    return score_decoded(task, PAIRS, generation_result(tokens, cross=weights))
 
 
 def columns(task: Digits, steps: int) -> list[list[list[int]]]:
@@ -81,7 +81,7 @@ def test_a_uniform_map_scores_the_uniform_share():
 
 def test_where_several_places_are_true_looking_at_any_of_them_is_right():
     sort = Digits(transform="sort", min_length=2, max_length=5)
-    weights = pointing([[1, 2, 3, 0, 0, 0], [5, 1, 3, 4, 2, 0]], keys=WIDTH)  # not in the order of the input
+    weights = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 1, 3, 4, 2, 0]], keys=WIDTH)  # not in the order of the input
     weights[0, 1, 0, 0] = torch.tensor([0, 0.4, 0, 0.3, 0, 0.3, 0])
     (score,) = scored(weights, task=sort)
     assert (score.share, score.hits) == (1.0, 1.0)
@@ -107,27 +107,27 @@ def test_steps_never_made_do_not_count():
     """The second sequence stopped after two tokens: three steps with a source were never made."""
     weights = perfect()
     weights[:, 1, :, 3:] = 0
-    for score in scored(weights, tokens=tokens_of("321", "45", width=6)):
+    for score in scored(weights, tokens=answer_tokens("321", "45", width=6)):
         assert (score.share, score.hits) == (1.0, 1.0)
         assert score.uniform == pytest.approx((3 / 5 + 3 / 7) / 6)
 
 
 def test_a_model_that_reads_its_source_is_compared_with_looking_at_all_it_has_read():
     weights = torch.cat([perfect(), torch.zeros(LAYERS, 2, H, 6, 6)], dim=-1)
-    for score in score_decoded(TASK, PAIRS, decode_of(TOKENS, decoder=weights)):
+    for score in score_decoded(TASK, PAIRS, generation_result(TOKENS, decoder=weights)):
         assert (score.share, score.hits) == (1.0, 1.0)
         shares = [1 / (5 + written) for written in (1, 2, 3)] + [1 / (7 + written) for written in (1, 2, 3, 4, 5)]
         assert score.uniform == pytest.approx(sum(shares) / 8)
 
 
 def test_a_decode_without_maps_has_no_scores():
-    assert score_decoded(TASK, PAIRS, decode_of(TOKENS)) == []
+    assert score_decoded(TASK, PAIRS, generation_result(TOKENS)) == []
     assert score_decoded(TASK, PAIRS, GenerationResult(TOKENS, TOKENS[..., None], torch.ones(2, 6, 1), None)) == []
 
 
 def test_maps_without_a_true_cell_have_no_scores():
-    ended = tokens_of("", "", width=6)
-    decoded = decode_of(ended, cross=perfect())
+    ended = answer_tokens("", "", width=6)
+    decoded = generation_result(ended, cross=perfect())
     assert score_decoded(TASK, PAIRS, decoded) != []  # the one step has a source, though it wrote EOS
     nothing = Digits(transform="reverse", min_length=2, max_length=5)
     nothing.alignment = lambda symbols: [-1] * len(symbols)

@@ -12,18 +12,18 @@ from core.models import build_model
 from core.tasks import build_task, fixed_pairs
 from core.tasks.digits import Digits
 from core.text.vocab import EOS_ID, PAD_ID
-from tests.support.handmade import decode_of, framed_pairs, pointing, tokens_of
+from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
 
 TASK = Digits(transform="reverse", min_length=2, max_length=5)
 PAIRS = framed_pairs("123", "45454")
-TOKENS = tokens_of("321", "45454", width=6)
+TOKENS = answer_tokens("321", "45454", width=6)
 PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]
 TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("share", "uniform", "aer")]
 
 
 def of_cross(columns: list[list[int]]) -> pd.Series:
     """The scores of one cross head that puts all its weight on these columns."""
-    return head_table(TASK, PAIRS, decode_of(TOKENS, cross=pointing(columns, keys=7))).iloc[0]
+    return head_table(TASK, PAIRS, generation_result(TOKENS, cross=one_hot_maps(columns, keys=7))).iloc[0]
 
 
 def uniform(seen: torch.Tensor) -> torch.Tensor:
@@ -40,7 +40,9 @@ def random_decode() -> GenerationResult:
         "decoder": (torch.rand(2, 2, 3, 6, 6) ** 3).tril(),
         "cross": torch.rand(2, 2, 3, 6, 7) ** 3 * real,
     }
-    return decode_of(TOKENS, **{block: weights / weights.sum(dim=-1, keepdim=True) for block, weights in maps.items()})
+    return generation_result(
+        TOKENS, **{block: weights / weights.sum(dim=-1, keepdim=True) for block, weights in maps.items()}
+    )
 
 
 def test_a_perfect_reversal_scores_one_for_what_is_produced():
@@ -66,7 +68,7 @@ def test_a_reversal_shifted_the_other_way_scores_nothing():
 def test_uniform_maps_score_as_uniform_in_every_block():
     real = PAIRS.src != PAD_ID
     causal = torch.ones(6, 6).tril().bool().expand(2, -1, -1)
-    decoded = decode_of(
+    decoded = generation_result(
         TOKENS,
         encoder=uniform(real[:, None].expand(-1, 7, -1)),
         decoder=uniform(causal),
@@ -101,8 +103,8 @@ def test_only_heads_that_look_at_the_source_while_writing_are_held_against_the_t
 
 
 def test_a_decoder_without_an_encoder_is_held_against_the_true_map():
-    weights = torch.cat([pointing(PERFECT, keys=7), torch.zeros(1, 2, 1, 6, 6)], dim=-1)
-    (scores,) = head_table(TASK, PAIRS, decode_of(TOKENS, decoder=weights)).itertuples()
+    weights = torch.cat([one_hot_maps(PERFECT, keys=7), torch.zeros(1, 2, 1, 6, 6)], dim=-1)
+    (scores,) = head_table(TASK, PAIRS, generation_result(TOKENS, decoder=weights)).itertuples()
     assert (scores.block, scores.share_produced, scores.aer_produced, scores.share_read) == ("decoder", 1, 0, 0)
     written = [1 / (5 + step) for step in (1, 2, 3)] + [1 / (7 + step) for step in (1, 2, 3, 4, 5)]
     assert scores.uniform_produced == pytest.approx(sum(written) / 8)
@@ -110,8 +112,8 @@ def test_a_decoder_without_an_encoder_is_held_against_the_true_map():
 
 def test_where_several_places_are_true_they_count_together():
     sort = Digits(transform="sort", min_length=2, max_length=5)
-    cross = pointing([[1, 2, 3, 0, 0, 0], [5, 3, 1, 4, 2, 0]], keys=7)
-    (scores,) = head_table(sort, PAIRS, decode_of(TOKENS, cross=cross)).itertuples()
+    cross = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 3, 1, 4, 2, 0]], keys=7)
+    (scores,) = head_table(sort, PAIRS, generation_result(TOKENS, cross=cross)).itertuples()
     assert (scores.share_produced, scores.aer_produced) == (1, 0)
     assert scores.uniform_produced == pytest.approx((3 / 5 + 9 / 7 + 4 / 7) / 8)
 
@@ -119,12 +121,12 @@ def test_where_several_places_are_true_they_count_together():
 @pytest.mark.parametrize(("strays", "positional"), [(0, True), (1, True), (2, False)])
 def test_a_head_at_one_offset_nine_times_in_ten_is_positional(strays, positional):
     previous = [[max(0, place - 1) for place in range(7)] for _ in range(2)]
-    pairs, tokens = framed_pairs("12345", "12345"), tokens_of("54321", "54321", width=6)
+    pairs, tokens = framed_pairs("12345", "12345"), answer_tokens("54321", "54321", width=6)
     previous[0][0] = previous[1][0] = 3  # BOS has nothing before it
     for place in range(2, 2 + strays):
         previous[0][place] = place
-    weights = pointing([row[:6] for row in previous], keys=6)  # the decoder's first row does not count
-    decoded = decode_of(tokens, decoder=weights, cross=torch.full((1, 2, 1, 6, 7), 1 / 7))
+    weights = one_hot_maps([row[:6] for row in previous], keys=6)  # the decoder's first row does not count
+    decoded = generation_result(tokens, decoder=weights, cross=torch.full((1, 2, 1, 6, 7), 1 / 7))
     scores = next(head_table(TASK, pairs, decoded).itertuples())
     assert (scores.rows, scores.offset) == (10, -1)
     assert scores.offset_share == pytest.approx(1 - strays / 10)
@@ -133,15 +135,15 @@ def test_a_head_at_one_offset_nine_times_in_ten_is_positional(strays, positional
 
 def test_the_nearest_head_is_found_within_the_layer():
     columns = [[[1, 1, 1]], [[2, 2, 2]], [[2, 2, 1]]]
-    weights = torch.cat([pointing(each, keys=5) for each in columns], dim=2)
-    table = head_table(TASK, framed_pairs("123"), decode_of(tokens_of("321", width=3), cross=weights))
+    weights = torch.cat([one_hot_maps(each, keys=5) for each in columns], dim=2)
+    table = head_table(TASK, framed_pairs("123"), generation_result(answer_tokens("321", width=3), cross=weights))
     assert table.nearest_head.tolist() == [3, 3, 2]
     assert table.distance.tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 3])
 
 
 def test_a_lone_head_has_no_nearest_and_a_block_without_rows_no_figures():
-    decoded = decode_of(
-        tokens_of("", width=1), decoder=torch.ones(1, 1, 1, 1, 1), cross=torch.full((1, 1, 1, 1, 5), 0.2)
+    decoded = generation_result(
+        answer_tokens("", width=1), decoder=torch.ones(1, 1, 1, 1, 1), cross=torch.full((1, 1, 1, 1, 5), 0.2)
     )
     table = head_table(TASK, framed_pairs("123"), decoded).set_index("block")
     assert table.distance.isna().all()
@@ -156,7 +158,7 @@ def test_a_lone_head_has_no_nearest_and_a_block_without_rows_no_figures():
 def test_heads_in_another_order_have_their_scores_in_that_order():
     decoded, order = random_decode(), [2, 0, 1]
     maps = {block: getattr(decoded.maps, block)[:, :, order] for block in ("encoder", "decoder", "cross")}
-    before, after = head_table(TASK, PAIRS, decoded), head_table(TASK, PAIRS, decode_of(TOKENS, **maps))
+    before, after = head_table(TASK, PAIRS, decoded), head_table(TASK, PAIRS, generation_result(TOKENS, **maps))
     expected = pd.concat([rows.iloc[order] for _, rows in before.groupby(["block", "layer"], sort=False)])
     expected["nearest_head"] = expected["nearest_head"].map(lambda head: order.index(head - 1) + 1).astype("Int64")
     columns = [name for name in before.columns if name != "head"]

@@ -29,7 +29,7 @@ from core.server import Runs
 from core.storage.errors import InputError
 from core.tasks import Batch, build_task, fixed_pairs
 from core.text.vocab import BOS_ID, PAD_ID
-from tests.support.writers import decoder_only, gru, transformer
+from tests.support.scripted_models import decoder_only, gru, transformer
 
 WRITERS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only}
 

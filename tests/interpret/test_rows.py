@@ -5,11 +5,11 @@ import torch
 from core.interpret import rows_of
 from core.tasks.digits import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
-from tests.support.handmade import decode_of, framed_pairs, tokens_of
+from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result
 
 TASK = Digits(transform="reverse", min_length=1, max_length=5)
 PAIRS = framed_pairs("12", "3456")  # 4 and 6 tokens, BOS and EOS in
-TOKENS = tokens_of("21", "6543", width=5)
+TOKENS = answer_tokens("21", "6543", width=5)
 
 
 def rows(block: str, tokens: torch.Tensor = TOKENS, *, heads: int = 2, decoder_only: bool = False):
@@ -19,7 +19,7 @@ def rows(block: str, tokens: torch.Tensor = TOKENS, *, heads: int = 2, decoder_o
     if decoder_only:
         sizes = {"decoder": (steps, source + steps)}
     maps = {name: torch.rand(3, 2, heads, *size) for name, size in sizes.items()}
-    return rows_of(block, TASK, PAIRS, decode_of(tokens, **maps)), maps.get(block)
+    return rows_of(block, TASK, PAIRS, generation_result(tokens, **maps)), maps.get(block)
 
 
 def places(found) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from core.models.decoder_only import DecoderOnly
 from core.tasks import build_task
 from core.text.vocab import EOS_ID, PAD_ID
 from tests.generation.test_strategies import STRATEGIES
-from tests.support.writers import Recomputing, assert_same_maps_where_made, decoder_only, read_tokens
+from tests.support.scripted_models import UncachedModel, assert_same_maps_at_valid_steps, decoder_inputs, decoder_only
 
 STEPS = 8
 
@@ -32,7 +32,7 @@ def src(tiny) -> torch.Tensor:
 
 def test_cache_and_batch_change_nothing(model, src, strategy):
     together = generate(model, src, max_steps=STEPS, strategy=strategy)
-    anew = generate(Recomputing(model), src, max_steps=STEPS, strategy=strategy)
+    anew = generate(UncachedModel(model), src, max_steps=STEPS, strategy=strategy)
     assert torch.equal(together.tokens, anew.tokens)
     assert_close(together.log_probs, anew.log_probs, atol=1e-4, rtol=1e-5)
     for row, ids in enumerate(src):
@@ -45,9 +45,9 @@ def test_cache_and_batch_change_nothing(model, src, strategy):
 
 def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src, strategy):
     decoded = generate(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
-    _, maps = model(src, read_tokens(decoded), need_weights=True)
+    _, maps = model(src, decoder_inputs(decoded), need_weights=True)
     assert decoded.maps.cross is None
-    assert_same_maps_where_made(decoded, maps)
+    assert_same_maps_at_valid_steps(decoded, maps)
     over_source = decoded.maps.over_source(src.shape[1])
     assert over_source.shape[-1] == src.shape[1]
     padded = (src == PAD_ID)[None, :, None, None, :]

@@ -13,7 +13,7 @@ from core.evaluation.accuracy import sequence_loss
 from core.models.embeddings import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.text.vocab import PAD_ID
-from tests.support.writers import sequences
+from tests.support.scripted_models import random_sequences
 
 SRC_V, TGT_V, D, H, LONGEST = 11, 13, 16, 4, 12
 SIZES = {
@@ -138,7 +138,7 @@ def test_logits_and_every_gradient_equal_those_of_pytorchs_transformer_with_copi
         for name, copy in copies.items():
             copy.copy_(weights[name])
 
-    src, whole = sequences([9, 4, 6], vocab_size=SRC_V), sequences([9, 8, 4], vocab_size=TGT_V)
+    src, whole = random_sequences([9, 4, 6], vocab_size=SRC_V), random_sequences([9, 8, 4], vocab_size=TGT_V)
     tgt_in, tgt_out = whole[:, :-1], whole[:, 1:]
     logits, _ = model(src, tgt_in)
     expected = reference(src, tgt_in)

@@ -18,7 +18,7 @@ from core.runs import RunFolder
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
 from core.training.checkpoint import load_weights
-from tests.support.writers import sequences, transformer
+from tests.support.scripted_models import random_sequences, transformer
 
 pytest.importorskip("transformers", reason="Hugging Face is not there: pip install -r requirements-parity.txt")
 
@@ -101,7 +101,7 @@ def assert_same(ours: Found, theirs: Found) -> None:
 @EVERY_OPTION
 def test_logits_are_the_same(options):
     model = made(options)
-    src, tgt = sequences([9, 4, 6], vocab_size=11), sequences([8, 8, 8])
+    src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     expected = copied(model)(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt).logits
     assert_close(model(src, tgt)[0], expected, **CLOSE)
 
@@ -116,7 +116,7 @@ def test_their_sines_are_ours_in_another_order():
 def test_logits_of_cached_steps_are_the_same(options):
     model = made(options)
     theirs = copied(model)
-    src, tgt = sequences([9, 4, 6], vocab_size=11), sequences([8, 8, 8])
+    src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     mask = (src != PAD_ID).long()
     memory, encoded = model.encode(src), theirs.get_encoder()(input_ids=src, attention_mask=mask)
     cache = their_cache = None
@@ -138,7 +138,7 @@ def test_attention_maps_are_the_same(options):
     model = made(options)
     theirs = copied(model)
     theirs.set_attn_implementation("eager")
-    src, tgt = sequences([9, 4, 6], vocab_size=11), sequences([8, 8, 8])
+    src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     seen = theirs(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt, output_attentions=True)
     _, maps = model(src, tgt, need_weights=True)
     assert_close(maps.encoder, torch.stack(seen.encoder_attentions), **CLOSE)
@@ -173,7 +173,7 @@ WRITERS = {"shipped": shipped, "shaken": lambda: shipped(0.4), "random-pre": lam
 
 @pytest.mark.parametrize("writer", WRITERS)
 def test_greedy_answers_are_the_same_token_by_token(writer):
-    model, src = WRITERS[writer](), sequences(LENGTHS)
+    model, src = WRITERS[writer](), random_sequences(LENGTHS)
     tokens = generate(model, src, max_steps=STEPS).tokens
     answers = {until_end(row) for row in tokens}
     assert len(answers) > 10
@@ -184,7 +184,7 @@ def test_greedy_answers_are_the_same_token_by_token(writer):
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize(("beam_size", "n_best"), [(2, 1), (4, 1), (4, 4), (7, 7)])
 def test_beam_search_finds_the_same(writer, beam_size, n_best):
-    model, src = WRITERS[writer](), sequences(LENGTHS)
+    model, src = WRITERS[writer](), random_sequences(LENGTHS)
     settings = {"beam_size": beam_size, "n_best": n_best}
     ours = found_by_ours(model, src, **settings)
     assert_same(ours, found_by_theirs(model, src, **settings))
@@ -196,7 +196,7 @@ def test_beam_search_finds_the_same(writer, beam_size, n_best):
 
 @pytest.mark.parametrize("seed", range(30))
 def test_beam_search_of_random_models_finds_the_same(seed):
-    model, src = transformer(seed=seed), sequences(LENGTHS[:16])
+    model, src = transformer(seed=seed), random_sequences(LENGTHS[:16])
     settings = {"beam_size": 4, "n_best": 4}
     assert_same(found_by_ours(model, src, **settings), found_by_theirs(model, src, **settings))
 
@@ -204,7 +204,7 @@ def test_beam_search_of_random_models_finds_the_same(seed):
 @pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("length_penalty", [0.0, 1.5])
 def test_four_beams_that_never_end_are_the_same(norm, length_penalty):
-    model, src = endless(norm), sequences(LENGTHS)
+    model, src = endless(norm), random_sequences(LENGTHS)
     settings = {"beam_size": 4, "n_best": 4, "length_penalty": length_penalty}
     assert_same(found_by_ours(model, src, **settings), found_by_theirs(model, src, **settings))
 
@@ -212,7 +212,7 @@ def test_four_beams_that_never_end_are_the_same(norm, length_penalty):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize(("vocab_size", "max_steps", "count"), [(3, 4, 31), (4, 2, 13), (5, 2, 21)])
 def test_beams_that_hold_everything_are_the_same(seed, vocab_size, max_steps, count):
-    model, src = transformer(vocab_size=vocab_size, seed=seed), sequences([5, 9, 3])
+    model, src = transformer(vocab_size=vocab_size, seed=seed), random_sequences([5, 9, 3])
     with torch.no_grad():
         model.output.bias.zero_()  # PAD may be written too
     settings = {"beam_size": 32, "n_best": 32, "max_steps": max_steps}

@@ -19,7 +19,7 @@ from core.server import Runs
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
-from tests.support.watching import wait_for
+from tests.support.run_helpers import wait_for
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_what_is_there_is_checked_as_any_file_of_a_stranger(hub, trained, root):
     hub.files["me/x"] = {"pytorch_model.bin": b"x"}
     with pytest.raises(CheckpointError, match=f"the package has no {WEIGHTS}"):
         pull(root, "me/x")
-    assert ("GET", "/me/x/resolve/main/pytorch_model.bin") not in hub.asked
+    assert ("GET", "/me/x/resolve/main/pytorch_model.bin") not in hub.requests
 
 
 @pytest.mark.parametrize("repo", ["", "alone", "../x/y", "a/b/c", "a b/c", "https://x/y"])

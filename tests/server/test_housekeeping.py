@@ -10,7 +10,7 @@ from core.runs import RunFolder
 from core.server import Runs
 from core.server.cleanup import Cleanup
 from core.server.ownership import Ownership, write_ownership
-from tests.support.watching import ENDLESS, wait_for, wait_until
+from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 AWAY = {"anna": 3600.0, "ben": 0.0, None: 3600.0}  # seconds
 
@@ -29,14 +29,14 @@ def kept(root: Path, preset, name: str, *, hours: float = 0.0, owner: str | None
     os.utime(folder.path / "run.json", (at, at))
 
 
-def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make, tiny):
-    runs = make(idle_minutes=30)
+def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make_runs, tiny):
+    runs = make_runs(idle_minutes=30)
     for owner in ("anna", "ben"):
-        runs.start(tiny.with_changes(ENDLESS), name=owner, owner=owner)
+        runs.start(tiny.with_changes(LONG_TRAINING), name=owner, owner=owner)
     wait_for(lambda: runs.info("anna").step > 0)
-    runs.start(tiny.with_changes(ENDLESS), name="waits", owner="anna")
+    runs.start(tiny.with_changes(LONG_TRAINING), name="waits", owner="anna")
     tidied(runs)
-    info = wait_until(runs, "anna", "stopped")
+    info = wait_for_status(runs, "anna", "stopped")
     wait_for(lambda: "nobody was here for 30 minutes; press Resume" in runs.info("anna").message)
     assert info.step > 0
     assert "nobody was here" in runs.info("waits").message
@@ -45,34 +45,34 @@ def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make, 
     wait_for(lambda: runs.info("anna").step > info.step)
 
 
-def test_a_run_is_stopped_when_it_has_trained_long_enough(make, tiny, monkeypatch):
-    runs = make(max_minutes=1)
-    runs.start(tiny.with_changes(ENDLESS), name="a")
+def test_a_run_is_stopped_when_it_has_trained_long_enough(make_runs, tiny, monkeypatch):
+    runs = make_runs(max_minutes=1)
+    runs.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: runs.info("a").step > 0)
     tidied(runs)
     assert runs.info("a").status == "training"
     runs.active()[0].began -= 61
     tidied(runs)
-    wait_until(runs, "a", "stopped")
+    wait_for_status(runs, "a", "stopped")
     wait_for(lambda: "stopped after 1 minutes" in runs.info("a").message)
 
 
-def test_old_runs_go_but_none_that_is_in_use_shared_shipped_or_nobodys(make, tiny, root):
-    runs = make(keep_hours=24)
+def test_old_runs_go_but_none_that_is_in_use_shared_shipped_or_nobodys(make_runs, tiny, root):
+    runs = make_runs(keep_hours=24)
     kept(root, tiny, "old", hours=25)
     kept(root, tiny, "young", hours=23)
     kept(root, tiny, "of-who-is-here", hours=25, owner="ben")
     kept(root, tiny, "shared", hours=25, shared=True)
     kept(root, tiny, "gift", hours=25, shipped=True)
     kept(root, tiny, "nobodys", hours=25, owner=None)
-    runs.start(tiny.with_changes(ENDLESS), name="trains", owner="anna")
+    runs.start(tiny.with_changes(LONG_TRAINING), name="trains", owner="anna")
     os.utime(root / "trains" / "run.json", (0, 0))
     tidied(runs)
     assert set(runs.names()) == {"young", "of-who-is-here", "shared", "gift", "nobodys", "trains"}
 
 
-def test_when_the_disk_is_full_the_oldest_go_and_no_more_than_needed(make, tiny, root):
-    runs = make(max_disk_mb=1)
+def test_when_the_disk_is_full_the_oldest_go_and_no_more_than_needed(make_runs, tiny, root):
+    runs = make_runs(max_disk_mb=1)
     for age in (1, 4, 2, 3):
         kept(root, tiny, f"{age}-hours", hours=age)
     kept(root, tiny, "shared", hours=9, shared=True)
@@ -82,15 +82,15 @@ def test_when_the_disk_is_full_the_oldest_go_and_no_more_than_needed(make, tiny,
     assert set(runs.names()) == {"1-hours", "shared"}
 
 
-def test_without_limits_nothing_goes(make, tiny, root):
+def test_without_limits_nothing_goes(make_runs, tiny, root):
     kept(root, tiny, "old", hours=10_000)
-    runs = make()
+    runs = make_runs()
     tidied(runs)
     assert runs.names() == ["old"]
 
 
-def test_a_run_that_cannot_be_deleted_keeps_no_other_from_going(make, tiny, root, monkeypatch: pytest.MonkeyPatch):
-    runs, genuine = make(keep_hours=24), Runs.delete
+def test_a_run_that_cannot_be_deleted_keeps_no_other_from_going(make_runs, tiny, root, monkeypatch: pytest.MonkeyPatch):
+    runs, genuine = make_runs(keep_hours=24), Runs.delete
     for name in ("first", "second"):
         kept(root, tiny, name, hours=25)
 

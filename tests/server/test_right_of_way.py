@@ -6,7 +6,7 @@ import time
 import pytest
 
 from core.server.inference_priority import LONGEST_WAIT, InferencePriority
-from tests.support.watching import wait_until
+from tests.support.run_helpers import wait_for_status
 
 
 @pytest.fixture
@@ -87,5 +87,5 @@ def test_runs_wait_between_updates_and_still_come_to_their_end(runs, tiny):
     with runs.inference_priority.answering():
         begun = time.monotonic()
         name = runs.start(tiny)
-        assert wait_until(runs, name, "finished", "failed").status == "finished"
+        assert wait_for_status(runs, name, "finished", "failed").status == "finished"
     assert time.monotonic() - begun >= tiny.training.steps * LONGEST_WAIT

@@ -17,7 +17,7 @@ from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import train
-from tests.support.watching import ENDLESS, rows, wait_for, wait_until
+from tests.support.run_helpers import LONG_TRAINING, read_rows, wait_for, wait_for_status
 
 
 def trained_alone(root: Path, preset) -> RunFolder:
@@ -34,7 +34,7 @@ def trained_alone(root: Path, preset) -> RunFolder:
 def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
     name = runs.start(tiny, name="first")
     assert name == "first"
-    info = wait_until(runs, name, "finished", "failed")
+    info = wait_for_status(runs, name, "finished", "failed")
     assert (info.status, info.step, info.sequences_seen) == ("finished", 8, 64)
     assert runs.history(name).points()["step"] == list(range(1, 9))
     assert runs.history(name).evaluations()["step"] == [0, 4, 8]
@@ -47,7 +47,7 @@ def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
 
 def test_a_run_of_a_gru_is_trained_published_and_looked_into_like_any_other(runs, tiny_gru):
     runs.start(tiny_gru, name="recurrent")
-    assert wait_until(runs, "recurrent", "finished", "failed").status == "finished"
+    assert wait_for_status(runs, "recurrent", "finished", "failed").status == "finished"
     loaded = runs.loaded("recurrent")
     seen = inspect(loaded.model, loaded.task, "4829")
     assert (seen.maps.encoder, seen.maps.decoder) == (None, None)
@@ -57,7 +57,7 @@ def test_a_run_of_a_gru_is_trained_published_and_looked_into_like_any_other(runs
 
 def test_the_thread_and_the_lock_go_with_the_run(runs, tiny, root):
     runs.start(tiny, name="a")
-    wait_until(runs, "a", "finished")
+    wait_for_status(runs, "a", "finished")
     wait_for(lambda: not any(thread.name == "train a" for thread in threading.enumerate()))
     RunFolder(root, "a").lock().release()
 
@@ -78,11 +78,11 @@ def test_a_run_that_does_not_exist_is_named(runs):
         runs.info("../etc")
 
 
-def test_watching_a_run_changes_none_of_its_results(make, root, tiny, monkeypatch):
+def test_watching_a_run_changes_none_of_its_results(make_runs, root, tiny, monkeypatch):
     monkeypatch.setattr("core.server.live.SECONDS_BETWEEN_COPIES", 0.0)
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 60, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
-    runs = make()
+    runs = make_runs()
     runs.start(preset, name="watched")
     seen = set()
     while runs.info("watched").status in ("queued", "training"):
@@ -97,25 +97,25 @@ def test_watching_a_run_changes_none_of_its_results(make, root, tiny, monkeypatc
         with torch.no_grad():
             loaded.model.output.weight.zero_()  # it is a copy: this cannot hurt
     assert len(seen) > 1
-    assert rows(RunFolder(root, "watched").metrics) == rows(alone.metrics)
+    assert read_rows(RunFolder(root, "watched").metrics) == read_rows(alone.metrics)
 
 
-def test_two_runs_side_by_side_give_what_each_gives_alone(make, root, tiny):
+def test_two_runs_side_by_side_give_what_each_gives_alone(make_runs, root, tiny):
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 40})
     alone = trained_alone(root, preset)
-    runs = make(max_runs=2)
+    runs = make_runs(max_runs=2)
     for name in ("a", "b"):
         runs.start(preset, name=name)
     for name in ("a", "b"):
-        wait_until(runs, name, "finished")
-        assert rows(RunFolder(root, name).metrics) == rows(alone.metrics)
+        wait_for_status(runs, name, "finished")
+        assert read_rows(RunFolder(root, name).metrics) == read_rows(alone.metrics)
 
 
 # --- watching ---------------------------------------------------------------------------------------------------
 
 
 def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
-    runs.start(tiny.with_changes(ENDLESS), name="live")
+    runs.start(tiny.with_changes(LONG_TRAINING), name="live")
     wait_for(lambda: runs.history("live").evaluations()["step"][:1] == [0])
     wait_for(lambda: runs.info("live").step > 25)  # well behind its first evaluation, so there are weights
     wait_for(lambda: runs.loaded("live").step > 0)
@@ -135,10 +135,10 @@ def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
     assert progress.seconds_left == pytest.approx(expected)
 
 
-def test_published_weights_are_those_of_the_step_they_name(make, tiny, monkeypatch):
+def test_published_weights_are_those_of_the_step_they_name(make_runs, tiny, monkeypatch):
     monkeypatch.setattr("core.server.live.SECONDS_BETWEEN_COPIES", 1e9)  # at evaluations only
-    preset = tiny.with_changes(ENDLESS | {"training.evaluate_every": 5, "training.batch_size": 2})
-    runs = make()
+    preset = tiny.with_changes(LONG_TRAINING | {"training.evaluate_every": 5, "training.batch_size": 2})
+    runs = make_runs()
     runs.start(preset, name="live")
     wait_for(lambda: runs.info("live").step >= 20)
     loaded = runs.loaded("live")
@@ -153,7 +153,7 @@ def test_published_weights_are_those_of_the_step_they_name(make, tiny, monkeypat
 
 def test_the_same_weights_are_built_into_a_model_once(runs, tiny):
     runs.start(tiny, name="a")
-    wait_until(runs, "a", "finished")
+    wait_for_status(runs, "a", "finished")
     wait_for(lambda: runs.loaded("a") is runs.loaded("a"))
 
 
@@ -161,12 +161,12 @@ def test_the_same_weights_are_built_into_a_model_once(runs, tiny):
 
 
 def test_a_stopped_run_stops_within_seconds_and_keeps_its_work(runs, tiny, root):
-    runs.start(tiny.with_changes(ENDLESS), name="a")
+    runs.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: runs.info("a").step > 5)
     started = time.monotonic()
     runs.stop("a")
     assert runs.info("a").status in ("stopping", "stopped")
-    info = wait_until(runs, "a", "stopped")
+    info = wait_for_status(runs, "a", "stopped")
     assert time.monotonic() - started < 2.0
     assert info.step > 5
     assert load_state(RunFolder(root, "a").last, runs.preset("a")).step == info.step
@@ -175,21 +175,21 @@ def test_a_stopped_run_stops_within_seconds_and_keeps_its_work(runs, tiny, root)
         runs.stop("a")
 
 
-def test_a_resumed_run_ends_as_one_that_never_stopped(make, root, tiny):
+def test_a_resumed_run_ends_as_one_that_never_stopped(make_runs, root, tiny):
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 150, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
-    runs = make()
+    runs = make_runs()
     runs.start(preset, name="a")
     steps = []
     for target in (5, 60):
         wait_for(lambda target=target: runs.info("a").step >= target)
         runs.stop("a")
-        steps.append(wait_until(runs, "a", "stopped").step)
+        steps.append(wait_for_status(runs, "a", "stopped").step)
         runs.resume("a")
-    wait_until(runs, "a", "finished")
+    wait_for_status(runs, "a", "finished")
     assert 5 <= steps[0] < steps[1] < 150
     folder = RunFolder(root, "a")
-    assert rows(folder.metrics) == rows(alone.metrics)
+    assert read_rows(folder.metrics) == read_rows(alone.metrics)
     last, expected = (load_state(one.last, preset).model for one in (folder, alone))
     assert_close(copy_of_weights(last), copy_of_weights(expected), atol=0, rtol=0)
     assert runs.history("a").points()["step"] == list(range(1, 151))
@@ -199,12 +199,12 @@ def test_an_interrupted_run_can_be_resumed_by_another_process(runs, tiny, root):
     RunFolder.create(root, tiny, name="a", status="training")
     assert runs.info("a").status == "interrupted"
     runs.resume("a")
-    assert wait_until(runs, "a", "finished").step == 8
+    assert wait_for_status(runs, "a", "finished").step == 8
 
 
 def test_finished_and_shipped_runs_cannot_be_resumed(runs, tiny, root):
     runs.start(tiny, name="done")
-    wait_until(runs, "done", "finished")
+    wait_for_status(runs, "done", "finished")
     wait_for(lambda: "done" not in {thread.name.removeprefix("train ") for thread in threading.enumerate()})
     with pytest.raises(RunError, match="has finished all its 8 steps"):
         runs.resume("done")
@@ -214,15 +214,15 @@ def test_finished_and_shipped_runs_cannot_be_resumed(runs, tiny, root):
 
 
 def test_a_training_run_cannot_be_resumed(runs, tiny):
-    runs.start(tiny.with_changes(ENDLESS), name="a")
+    runs.start(tiny.with_changes(LONG_TRAINING), name="a")
     with pytest.raises(RunError, match=r"run='a' is (queued|training) already"):
         runs.resume("a")
 
 
-def test_closing_stops_and_saves_all_runs(make, tiny, root):
-    runs = make(max_runs=1)
+def test_closing_stops_and_saves_all_runs(make_runs, tiny, root):
+    runs = make_runs(max_runs=1)
     for name in ("a", "b"):
-        runs.start(tiny.with_changes(ENDLESS), name=name)
+        runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     wait_for(lambda: runs.info("a").step > 0)
     runs.close()
     assert [RunFolder(root, name).info().status for name in ("a", "b")] == ["stopped", "stopped"]

@@ -11,14 +11,14 @@ from core.config import Preset
 from core.runs import RunError, RunFolder
 from core.server import Runs
 from core.storage.error_messages import explain_error
-from tests.support.watching import ENDLESS, wait_for, wait_until
+from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 BAD = 13  # the seed of the run that something happens to
 
 
 @pytest.fixture
 def bad(tiny: Preset) -> Preset:
-    return tiny.with_changes(ENDLESS | {"training.seed": BAD})
+    return tiny.with_changes(LONG_TRAINING | {"training.seed": BAD})
 
 
 def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,18 +52,18 @@ def test_a_failure_is_told_with_its_cause_and_what_to_do(error, said):
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), MemoryError(), ZeroDivisionError("oops")])
-def test_a_run_that_fails_says_why_and_the_one_beside_it_goes_on(make, tiny, bad, monkeypatch, error):
+def test_a_run_that_fails_says_why_and_the_one_beside_it_goes_on(make_runs, tiny, bad, monkeypatch, error):
     failing_with(error, monkeypatch)
-    runs: Runs = make(max_runs=2)
-    runs.start(tiny.with_changes(ENDLESS), name="good")
+    runs: Runs = make_runs(max_runs=2)
+    runs.start(tiny.with_changes(LONG_TRAINING), name="good")
     runs.start(bad, name="bad")
-    info = wait_until(runs, "bad", "failed")
+    info = wait_for_status(runs, "bad", "failed")
     assert info.message == explain_error(error)
     step = runs.info("good").step
     wait_for(lambda: runs.info("good").step > step)
 
 
-def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(make, bad, root, monkeypatch):
+def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(make_runs, bad, root, monkeypatch):
     failing_with(MemoryError(), monkeypatch)
     genuine = RunFolder.write_info
 
@@ -73,9 +73,9 @@ def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(
         genuine(self, info)
 
     monkeypatch.setattr(RunFolder, "write_info", write_info)
-    runs: Runs = make()
+    runs: Runs = make_runs()
     runs.start(bad, name="bad")
-    info = wait_until(runs, "bad", "failed")
+    info = wait_for_status(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
     assert info.message == explain_error(MemoryError())
     assert RunFolder(root, "bad").info().status == "interrupted"  # all that its file can tell
@@ -85,15 +85,15 @@ def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(
     wait_for(lambda: runs.info("bad").step > 0)
 
 
-def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is_deleted(make, bad, root):
-    runs: Runs = make()
+def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is_deleted(make_runs, bad, root):
+    runs: Runs = make_runs()
     runs.start(bad, name="bad")
     wait_for(lambda: runs.info("bad").step > 25)
     shutil.rmtree(RunFolder(root, "bad").path)
     wait_for(lambda: "could not be saved (FileNotFoundError" in runs.info("bad").message, seconds=5)
     assert runs.info("bad").status == "training"
     runs.stop("bad")
-    info = wait_until(runs, "bad", "failed")
+    info = wait_for_status(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
     assert "was deleted meanwhile. Train it anew" in info.message
     assert runs.names() == ["bad"]
@@ -105,20 +105,20 @@ def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_run_in_a_folder_that_cannot_be_written_is_refused(make, tiny, root):
+def test_a_run_in_a_folder_that_cannot_be_written_is_refused(make_runs, tiny, root):
     root.mkdir()
     root.chmod(0o500)
     with pytest.raises(RunError, match="cannot be written to"):
-        make().start(tiny, name="a")
+        make_runs().start(tiny, name="a")
 
 
-def test_a_run_on_a_full_disk_is_refused(make, tiny, monkeypatch):
+def test_a_run_on_a_full_disk_is_refused(make_runs, tiny, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("core.runs.folder.write_atomically", full)
     with pytest.raises(RunError, match="cannot be started: the disk is full"):
-        make().start(tiny, name="a")
+        make_runs().start(tiny, name="a")
 
 
 # --- deleting ---------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_a_run_on_a_full_disk_is_refused(make, tiny, monkeypatch):
 
 def test_a_deleted_run_is_gone_with_all_its_files(runs: Runs, tiny, root):
     runs.start(tiny, name="a")
-    wait_until(runs, "a", "finished")
+    wait_for_status(runs, "a", "finished")
     wait_for(lambda: not runs.active())
     runs.delete("a")
     assert runs.names() == []
@@ -136,7 +136,7 @@ def test_a_deleted_run_is_gone_with_all_its_files(runs: Runs, tiny, root):
 
 
 def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
-    runs.start(tiny.with_changes(ENDLESS), name="a")
+    runs.start(tiny.with_changes(LONG_TRAINING), name="a")
     with pytest.raises(RunError, match="is being trained already"):
         runs.delete("a")
     folder = RunFolder.create(root, tiny, name="gift", status="stopped")
@@ -149,13 +149,13 @@ def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
 # --- whose it is ------------------------------------------------------------------------------------------------
 
 
-def test_whose_a_run_is_stays_known_and_training_does_not_forget_that_it_is_shared(make, tiny, root):
-    runs: Runs = make()
+def test_whose_a_run_is_stays_known_and_training_does_not_forget_that_it_is_shared(make_runs, tiny, root):
+    runs: Runs = make_runs()
     runs.start(tiny.with_changes({"training.steps": 200}), name="a", owner="anna")
     runs.start(tiny, name="b")
     runs.share("a", True)
-    wait_until(runs, "a", "finished")
-    again: Runs = make()
+    wait_for_status(runs, "a", "finished")
+    again: Runs = make_runs()
     assert (again.ownership("a").owner, again.ownership("a").shared) == ("anna", True)
     assert (again.ownership("b").owner, again.ownership("b").shared) == (None, False)
     again.share("a", False)

@@ -11,30 +11,30 @@ from core.runs.recorder import Recorder
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import train
-from tests.support.watching import ENDLESS, wait_for, wait_until
+from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 # --- the queue --------------------------------------------------------------------------------------------------
 
 
-def test_runs_beyond_the_limit_wait_and_start_in_order(make, tiny):
-    runs = make(max_runs=1)
+def test_runs_beyond_the_limit_wait_and_start_in_order(make_runs, tiny):
+    runs = make_runs(max_runs=1)
     for name in ("a", "b", "c"):
-        runs.start(tiny.with_changes(ENDLESS), name=name)
-    wait_until(runs, "a", "training")
+        runs.start(tiny.with_changes(LONG_TRAINING), name=name)
+    wait_for_status(runs, "a", "training")
     assert [runs.progress(name).place for name in ("a", "b", "c")] == [None, 1, 2]
     assert [runs.info(name).status for name in ("b", "c")] == ["queued", "queued"]
     with pytest.raises(RunError, match="run='b' has no weights yet; it is queued"):
         runs.loaded("b")
     runs.stop("a")
-    wait_until(runs, "b", "training")
+    wait_for_status(runs, "b", "training")
     assert [runs.progress(name).place for name in ("b", "c")] == [None, 1]
     assert runs.info("a").status == "stopped"
 
 
-def test_a_waiting_run_stops_at_once_and_the_others_move_up(make, tiny, root):
-    runs = make(max_runs=1)
+def test_a_waiting_run_stops_at_once_and_the_others_move_up(make_runs, tiny, root):
+    runs = make_runs(max_runs=1)
     for name in ("a", "b", "c"):
-        runs.start(tiny.with_changes(ENDLESS), name=name)
+        runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     runs.stop("b")
     assert runs.info("b").status == "stopped"
     assert runs.progress("c").place == 1
@@ -44,9 +44,9 @@ def test_a_waiting_run_stops_at_once_and_the_others_move_up(make, tiny, root):
     assert runs.progress("b").place == 2
 
 
-def test_no_more_runs_train_at_once_than_allowed(make, tiny):
-    runs = make(max_runs=2)
-    names = [runs.start(tiny.with_changes(ENDLESS)) for _ in range(4)]
+def test_no_more_runs_train_at_once_than_allowed(make_runs, tiny):
+    runs = make_runs(max_runs=2)
+    names = [runs.start(tiny.with_changes(LONG_TRAINING)) for _ in range(4)]
     wait_for(lambda: sum(runs.info(name).step > 0 for name in names) == 2)
     assert sum(thread.name.startswith("train ") for thread in threading.enumerate()) == 2
 
@@ -54,7 +54,7 @@ def test_no_more_runs_train_at_once_than_allowed(make, tiny):
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make, tiny, monkeypatch):
+def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make_runs, tiny, monkeypatch):
     genuine = core.runs.recorder.train
 
     def failing(state):
@@ -63,15 +63,15 @@ def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make, tiny, monk
         return genuine(state)
 
     monkeypatch.setattr("core.runs.recorder.train", failing)
-    runs = make(max_runs=1)
+    runs = make_runs(max_runs=1)
     runs.start(tiny.with_changes({"training.seed": 13}), name="bad")
     runs.start(tiny, name="good")
-    info = wait_until(runs, "bad", "failed")
+    info = wait_for_status(runs, "bad", "failed")
     assert info.message.startswith("RuntimeError: the disk is full. This is a fault of the program")
-    assert wait_until(runs, "good", "finished").step == 8
+    assert wait_for_status(runs, "good", "finished").step == 8
     monkeypatch.undo()
     runs.resume("bad")
-    assert wait_until(runs, "bad", "finished").step == 8
+    assert wait_for_status(runs, "bad", "finished").step == 8
 
 
 def test_a_run_whose_saved_state_is_damaged_fails_and_says_so(runs, tiny, root):
@@ -92,7 +92,7 @@ def test_damaged_best_weights_are_named(runs, tiny, root):
 
 def test_a_torn_last_line_of_figures_is_left_out(runs, tiny, root):
     runs.start(tiny, name="a")
-    wait_until(runs, "a", "finished")
+    wait_for_status(runs, "a", "finished")
     wait_for(lambda: runs.info("a").status == "finished")
     with RunFolder(root, "a").metrics.open("a") as file:
         file.write('{"step": 9, "lo')
@@ -111,7 +111,7 @@ def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs,
     assert runs.info("a").status == "interrupted"
     assert runs.history("a").points()["step"] == [1, 2, 3, 4, 5, 6]
     runs.resume("a")
-    wait_until(runs, "a", "finished")
+    wait_for_status(runs, "a", "finished")
     assert runs.history("a").points()["step"] == list(range(1, 9))
     assert runs.history("a").evaluations()["step"] == [0, 4, 8]
 
@@ -119,21 +119,21 @@ def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs,
 # --- several processes ------------------------------------------------------------------------------------------
 
 
-def test_another_process_sees_a_run_train_and_cannot_take_it(make, tiny, root):
-    first, second = make(), make()
-    first.start(tiny.with_changes(ENDLESS), name="a")
+def test_another_process_sees_a_run_train_and_cannot_take_it(make_runs, tiny, root):
+    first, second = make_runs(), make_runs()
+    first.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: first.info("a").step > 0)
-    wait_until(second, "a", "training")
+    wait_for_status(second, "a", "training")
     with pytest.raises(RunError, match="run='a' is training already"):
         second.resume("a")
     with pytest.raises(RunError, match="is not training here"):
         second.stop("a")
     assert second.names() == ["a"]
     first.stop("a")
-    wait_until(first, "a", "stopped")
+    wait_for_status(first, "a", "stopped")
     wait_for(lambda: second.info("a").status == "stopped")
     second.resume("a")
-    wait_until(second, "a", "training")
+    wait_for_status(second, "a", "training")
 
 
 # --- the list ---------------------------------------------------------------------------------------------------

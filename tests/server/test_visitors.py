@@ -12,7 +12,7 @@ from core.server.access import Visitor, VisitorRuns
 from core.server.limits import PUBLIC
 from core.storage.tensor_file import CheckpointError
 from core.tasks.ingest import Brought, prepared
-from tests.support.watching import ENDLESS, wait_for, wait_until
+from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
 LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared")
@@ -34,15 +34,15 @@ class Lab:
 
 
 @pytest.fixture
-def lab(make) -> Lab:
-    return Lab(make(**PUBLIC.model_dump() | {"max_training_each": None}))
+def lab(make_runs) -> Lab:
+    return Lab(make_runs(**PUBLIC.model_dump() | {"max_training_each": None}))
 
 
 @pytest.fixture
 def annas(lab: Lab, tiny) -> str:
     """A finished run of Anna's."""
     name = lab.by(ANNA).start(tiny)
-    wait_until(lab.all, name, "finished")
+    wait_for_status(lab.all, name, "finished")
     wait_for(lambda: not lab.all.active())
     return name
 
@@ -137,8 +137,8 @@ def test_names_cannot_be_guessed(lab: Lab, tiny):
     assert all(36 ** len(secret) > 2**120 for secret in secrets)
 
 
-def test_where_there_is_one_person_everything_is_theirs(make, tiny):
-    runs = make()
+def test_where_there_is_one_person_everything_is_theirs(make_runs, tiny):
+    runs = make_runs()
     mine = VisitorRuns(runs)
     name = mine.start(tiny)
     assert len(name) < 20
@@ -151,38 +151,38 @@ def test_where_there_is_one_person_everything_is_theirs(make, tiny):
 # --- limits -----------------------------------------------------------------------------------------------------
 
 
-def limited(make, **limits: int | None) -> Lab:
-    return Lab(make(**PUBLIC.model_dump() | {"max_runs": 1} | limits))
+def limited(make_runs, **limits: int | None) -> Lab:
+    return Lab(make_runs(**PUBLIC.model_dump() | {"max_runs": 1} | limits))
 
 
-def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make, tiny):
-    lab, preset = limited(make, max_waiting_each=2), tiny.with_changes(ENDLESS)
+def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make_runs, tiny):
+    lab, preset = limited(make_runs, max_waiting_each=2), tiny.with_changes(LONG_TRAINING)
     for _ in range(2):
         lab.by(ANNA).start(preset)
     assert "2 of your runs train or wait, and at most 2 may" in refusal(lab.runs.start, preset)
     lab.by(BEN).start(preset)
 
 
-def test_the_queue_has_an_end(make, tiny):
-    lab, preset = limited(make, max_waiting=2), tiny.with_changes(ENDLESS)
+def test_the_queue_has_an_end(make_runs, tiny):
+    lab, preset = limited(make_runs, max_waiting=2), tiny.with_changes(LONG_TRAINING)
     for number in range(3):
         lab.by(Visitor(f"v{number}")).start(preset)
     assert "2 runs wait already" in refusal(lab.by(BEN).start, preset)
 
 
-def test_visitors_take_turns(make, tiny):
-    lab, preset = limited(make), tiny.with_changes(ENDLESS)
+def test_visitors_take_turns(make_runs, tiny):
+    lab, preset = limited(make_runs), tiny.with_changes(LONG_TRAINING)
     _, second, third = (lab.by(ANNA).start(preset) for _ in range(3))
     bens = lab.by(BEN).start(preset)
     assert lab.by(BEN).progress(bens).place == 1
     assert [lab.by(ANNA).progress(name).place for name in (second, third)] == [2, 3]
 
 
-def test_so_many_runs_are_kept_and_then_one_must_go(make, tiny, root):
-    lab = limited(make, max_kept_each=2)
+def test_so_many_runs_are_kept_and_then_one_must_go(make_runs, tiny, root):
+    lab = limited(make_runs, max_kept_each=2)
     for _ in range(2):
         name = lab.by(ANNA).start(tiny)
-        wait_until(lab.all, name, "finished")
+        wait_for_status(lab.all, name, "finished")
     assert "2 of your runs are kept, and at most 2 are" in refusal(lab.runs.start, tiny)
     wait_for(lambda: not lab.all.active())
     lab.runs.delete(name)
@@ -190,16 +190,16 @@ def test_so_many_runs_are_kept_and_then_one_must_go(make, tiny, root):
 
 
 @pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_each", "your runs take 1 MB"), ("max_disk_mb", "all runs")])
-def test_disk_is_bounded(make, tiny, limit, said):
-    lab = limited(make, **{limit: 1})
+def test_disk_is_bounded(make_runs, tiny, limit, said):
+    lab = limited(make_runs, **{limit: 1})
     name = lab.by(ANNA).start(tiny)
-    wait_until(lab.all, name, "finished")
+    wait_for_status(lab.all, name, "finished")
     (RunFolder(lab.all.root, name).path / "large").write_bytes(bytes(1_000_000))
     assert said in refusal(lab.runs.start, tiny)
 
 
-def test_what_is_too_large_is_refused_when_it_is_resumed_too(make, tiny):
-    lab = limited(make, max_steps=10)
+def test_what_is_too_large_is_refused_when_it_is_resumed_too(make_runs, tiny):
+    lab = limited(make_runs, max_steps=10)
     folder = RunFolder.create(lab.all.root, tiny.with_changes({"training.steps": 11}), name="a", status="stopped")
     (folder.path / "access.json").write_text('{"owner": "anna", "shared": false}')
     with pytest.raises(ValueError, match=r"training.steps=11 .* at most 10"):
@@ -215,7 +215,7 @@ def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, t
         lab.by(ANNA).start(preset)
     lab.by(ANNA).bring(found.sha256)
     name = lab.by(ANNA).start(preset)
-    wait_until(lab.all, name, "finished")
+    wait_for_status(lab.all, name, "finished")
     lab.by(ANNA).share(name, True)
     assert lab.by(BEN).loaded(name).task.table
     with pytest.raises(ConfigError, match="is not data that you brought"):

@@ -21,7 +21,7 @@ from core.tasks import build_task
 from core.tasks.digits import Digits
 from core.teaching.bugs import new_state
 from core.training.history import History
-from tests.support.handmade import decode_of
+from tests.support.handmade_results import generation_result
 
 
 class Half(Digits):
@@ -64,7 +64,7 @@ def test_tokens_without_a_source_have_no_column_and_no_cell():
 def test_tokens_without_a_source_do_not_count_in_scores():
     pairs = HALF.sample(10, split="test", generator=torch.Generator().manual_seed(0))
     weights = gold_alignment(HALF, pairs, steps=5).float()[None, :, None]  # nowhere at the other steps
-    decoded = decode_of(pairs.tgt_out, cross=weights)
+    decoded = generation_result(pairs.tgt_out, cross=weights)
     (score,) = score_decoded(HALF, pairs, decoded)
     assert (score.share, score.hits) == (1, 1)
     table = head_table(HALF, pairs, decoded)

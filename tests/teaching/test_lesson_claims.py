@@ -11,12 +11,12 @@ from tests.support.lesson_figures import (
     above_diagonal,
     common_tokens_loss,
     falls_sooner,
-    found,
-    is_at_rest,
+    finding,
+    fraction_of_longest,
+    has_converged,
     maps,
     on_pad,
-    share_of_longest,
-    writes_nothing_right,
+    scores_only_when_teacher_forced,
 )
 
 CLAIMS: list[tuple[str, str, Callable[[dict, dict], None]]] = []
@@ -47,14 +47,14 @@ def claim(lesson: str, *quoted: str):
 def _(right, broken):
     assert falls_sooner(right, broken)
     assert broken["figures"]["train_loss"] < right["figures"]["train_loss"]
-    assert writes_nothing_right(broken)
+    assert scores_only_when_teacher_forced(broken)
 
 
 @claim("no-causal-mask", "has weight above its diagonal", "change a future target token, and earlier logits move")
 def _(right, broken):
     assert all(above_diagonal(head) == 0 for head in maps(right, "decoder"))
     assert all(above_diagonal(head) > 0.5 for head in maps(broken, "decoder"))
-    assert found(broken, "causal leak")["figure"] > 1
+    assert finding(broken, "causal leak")["figure"] > 1
 
 
 @claim(
@@ -71,7 +71,7 @@ def _(_, broken):
 @claim("softmax-over-queries", "no weight is above the diagonal", "the map is empty above the diagonal")
 def _(_, broken):
     assert all(above_diagonal(head) == 0 for head in maps(broken, "decoder"))
-    assert found(broken, "causal leak")["light"] == "red"
+    assert finding(broken, "causal leak")["light"] == "red"
 
 
 @claim("softmax-over-queries", "The rows of the maps do not sum to 1; the columns do")
@@ -98,20 +98,20 @@ def _(_, broken):
 @claim("pad-attended-to", "As many are right as there are inputs of the greatest length")
 @claim("encoder-over-pad", "As many are right as there are inputs of the greatest length")
 def _(_, broken):
-    assert broken["figures"]["exact_match_alone"] == pytest.approx(share_of_longest(broken["bug"]), abs=0.005)
+    assert broken["figures"]["exact_match_alone"] == pytest.approx(fraction_of_longest(broken["bug"]), abs=0.005)
 
 
 @claim("pad-attended-to", "has weight in the columns of PAD", "see whether any logit moves")
 def _(right, broken):
     assert on_pad(right) == 0
     assert on_pad(broken) > 0.5
-    assert found(broken, "PAD influence")["figure"] > 1
+    assert finding(broken, "PAD influence")["figure"] > 1
 
 
 @claim("encoder-over-pad", "There is no weight on PAD in the map", "the encoder's last state must not move")
 def _(_, broken):
     assert on_pad(broken) == 0
-    assert found(broken, "PAD influence")["bug"] == "encoder-over-pad"
+    assert finding(broken, "PAD influence")["bug"] == "encoder-over-pad"
 
 
 @claim("pad-in-the-loss", "The training loss is lower than it should be", "well below the validation loss")
@@ -124,7 +124,7 @@ def _(right, broken):
 def _(right, broken):
     assert broken["figures"]["exact_match"] > 0.99
     assert broken["figures"]["step_of_90_percent"] > right["figures"]["step_of_90_percent"]
-    assert found(broken, "PAD in the loss")["figure"] > 0.01
+    assert finding(broken, "PAD in the loss")["figure"] > 0.01
 
 
 # ---- what keeps a model from learning ----
@@ -134,8 +134,8 @@ def _(right, broken):
     "no-positions", "exchange two of its tokens and nothing changes", "if no logit moves, it does not know their places"
 )
 def _(right, broken):
-    assert found(broken, "order of the source")["figure"] < 1e-3
-    assert found(right, "order of the source")["figure"] > 1
+    assert finding(broken, "order of the source")["figure"] < 1e-3
+    assert finding(right, "order of the source")["figure"] > 1
 
 
 @claim("no-positions", "it predicts two tokens of three", "hardly an answer is right")
@@ -146,7 +146,7 @@ def _(_, broken):
 
 @claim("no-positions", "The loss all but stops falling, far above zero", "the right digits in a wrong order")
 def _(right, broken):
-    assert is_at_rest(broken["curve"]["loss"])
+    assert has_converged(broken["curve"]["loss"])
     assert broken["figures"]["train_loss"] > 100 * right["figures"]["train_loss"]
     assert sorted(broken["figures"]["answer"]) == sorted(broken["figures"]["expected"])
     assert broken["figures"]["answer"] != broken["figures"]["expected"]
@@ -156,7 +156,7 @@ def _(right, broken):
 def _(_, broken):
     model = load_lesson("no-score-scaling").broken.model
     assert (model.d_model, model.num_heads) == (64, 1)
-    assert found(broken, "scale of the scores")["figure"] == pytest.approx(1, abs=1e-3)
+    assert finding(broken, "scale of the scores")["figure"] == pytest.approx(1, abs=1e-3)
 
 
 @claim("no-score-scaling", "each row of the maps has one key with nearly all of its weight")
@@ -164,7 +164,7 @@ def _(right, broken):
     for block in ("encoder", "decoder", "cross"):
         tops = [max(line) for head in maps(broken, block) for line in head]
         assert sum(top > 0.9 for top in tops) > 0.9 * len(tops)
-    assert found(broken, "entropy of attention")["figure"] < 0.1 < found(right, "entropy of attention")["figure"]
+    assert finding(broken, "entropy of attention")["figure"] < 0.1 < finding(right, "entropy of attention")["figure"]
 
 
 @claim(
@@ -175,7 +175,7 @@ def _(right, broken):
 def _(*_):
     lesson = load_lesson("no-score-scaling")
     untrained = [{"doctor": examine_preset(preset).as_data()} for preset in (lesson.right, lesson.broken)]
-    assert [found(side, "entropy of attention")["light"] for side in untrained] == ["green", "amber"]
+    assert [finding(side, "entropy of attention")["light"] for side in untrained] == ["green", "amber"]
 
 
 @claim("no-score-scaling", "it ends far behind the right run")
@@ -194,20 +194,20 @@ def _(_, broken):
 
 @claim("no-residual", "over a hundred times the smallest's, where in the right run it is about five times")
 def _(right, broken):
-    assert found(broken, "gradients")["figure"] > 100
-    assert found(right, "gradients")["figure"] == pytest.approx(5, abs=0.5)
+    assert finding(broken, "gradients")["figure"] > 100
+    assert finding(right, "gradients")["figure"] == pytest.approx(5, abs=0.5)
 
 
 @claim("no-residual", "The loss comes to rest far above zero", "the answer repeats one token without an end")
 def _(_, broken):
-    assert is_at_rest(broken["curve"]["loss"])
+    assert has_converged(broken["curve"]["loss"])
     assert len(set(broken["figures"]["answer"].split())) == 1
     assert not broken["figures"]["stopped"]
 
 
 @claim("no-residual", "set the output of every sublayer to zero; what goes in must still come out")
 def _(right, broken):
-    assert [found(side, "residual connections")["light"] for side in (right, broken)] == ["green", "red"]
+    assert [finding(side, "residual connections")["light"] for side in (right, broken)] == ["green", "red"]
 
 
 @claim(
@@ -220,22 +220,22 @@ def _(right, broken):
     assert first == right["figures"]["first_loss"] == pytest.approx(2.565, abs=0.6)  # ln(13)
     assert max(losses) > 2 * first
     assert losses[-1] == pytest.approx(common_tokens_loss("learning-rate-too-high"), abs=0.15)
-    assert is_at_rest(losses)
+    assert has_converged(losses)
 
 
 @claim("learning-rate-too-high", "what the model writes does not depend on the order of its source any more")
 def _(_, broken):
-    assert found(broken, "order of the source")["light"] == "red"
+    assert finding(broken, "order of the source")["light"] == "red"
 
 
 @claim(
     "learning-rate-too-high", "by more than their own size; a few per cent are healthy", "Weights are about 0.2 large"
 )
 def _(right, broken):
-    share = found(broken, "size of an update")["figure"]
+    share = finding(broken, "size of an update")["figure"]
     assert share > 1
     assert 0.3 / share == pytest.approx(0.2, abs=0.03)
-    assert 0.01 < found(right, "size of an update")["figure"] < 0.05
+    assert 0.01 < finding(right, "size of an update")["figure"] < 0.05
 
 
 # ---- what the figures hardly show ----
@@ -251,7 +251,7 @@ def _(right, broken):
 )
 def _(_, broken):
     assert broken["figures"]["train_loss"] < 0.02
-    assert writes_nothing_right(broken)
+    assert scores_only_when_teacher_forced(broken)
     assert broken["figures"]["answer"].startswith(broken["figures"]["expected"])
     assert len(broken["figures"]["answer"].split()) == load_lesson("no-eos-in-targets").broken.model.max_seq_len
     assert not broken["figures"]["stopped"]
@@ -264,7 +264,7 @@ def _(right, broken):
         assert one == other
         one, other = maps(right, block)
         assert one != other
-    assert found(broken, "heads of a layer")["figure"] < 1e-6
+    assert finding(broken, "heads of a layer")["figure"] < 1e-6
 
 
 @claim("heads-alike", "The task is easy enough for one; but it solves it later than the right run does")
@@ -294,7 +294,7 @@ def _(right, broken):
 @claim("no-embedding-scaling", "Positions are now about six times as large as what they are added to")
 def _(_, broken):
     model = load_lesson("no-embedding-scaling").broken.model
-    assert found(broken, "scale of the embeddings")["figure"] == pytest.approx(1, abs=0.01)
+    assert finding(broken, "scale of the embeddings")["figure"] == pytest.approx(1, abs=0.01)
     assert model.d_model**0.5 == pytest.approx(6, abs=0.5)
 
 

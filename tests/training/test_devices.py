@@ -1,6 +1,6 @@
 """Which device is taken, that a run goes on on another one, and that nothing is left on the CPU by accident.
 
-There is no GPU here: ``elsewhere`` pretends one.
+There is no GPU here: ``tests.support.fake_device`` imitates one.
 """
 
 import json
@@ -25,7 +25,7 @@ from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.devices import best_device, device_named
 from core.training.loop import EndEvent, EvaluationEvent, train
-from tests.support.elsewhere import Elsewhere, pretended_gpu
+from tests.support.fake_device import FakeCudaTensor, fake_gpu
 
 OPTIONS = {
     "plain": {},
@@ -92,9 +92,9 @@ def test_the_command_line_takes_a_device_and_refuses_before_it_makes_a_run(monke
 
 
 def test_the_pretended_device_refuses_what_a_real_one_would(monkeypatch):
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         there = torch.zeros(3, device="cuda:0")
-        assert isinstance(there, Elsewhere)
+        assert isinstance(there, FakeCudaTensor)
         assert (there + 1).sum().item() == 3
         assert type((there + 1).cpu()) is torch.Tensor
         with pytest.raises(RuntimeError, match="found one on the CPU"):
@@ -110,24 +110,24 @@ def test_the_pretended_device_refuses_what_a_real_one_would(monkeypatch):
 @pytest.mark.parametrize("family", ["transformer", "gru", "decoder-only"])
 def test_a_run_stays_on_its_device(preset_of, family, options, monkeypatch, tmp_path):
     preset = preset_of(family).with_changes(options)
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         state = new_state(preset, device="cuda")
         list(islice(train(state), 4))
         save_state(tmp_path / "last.safetensors", state)
         state = load_state(tmp_path / "last.safetensors", preset, device="cuda")
         assert list(train(state))[-1] == EndEvent(8, "finished")
         moments = [each for values in state.optimizer.state.values() for each in values.values() if each.ndim]
-        assert all(isinstance(each, Elsewhere) for each in (*state.model.parameters(), *moments))
+        assert all(isinstance(each, FakeCudaTensor) for each in (*state.model.parameters(), *moments))
 
 
 @pytest.mark.parametrize("name", preset_names())
 def test_every_task_draws_its_data_on_the_device(name, monkeypatch):
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         task = build_task(load_preset(name).task)
         for batches in (FreshBatches(task, 4), FreshByLength(task, 4, seed=0, device="cuda:0")):
             batch = batches.at(1, torch.Generator("cuda").manual_seed(0))
-            assert isinstance(batch.src, Elsewhere)
-            assert isinstance(batch.tgt, Elsewhere)
+            assert isinstance(batch.src, FakeCudaTensor)
+            assert isinstance(batch.tgt, FakeCudaTensor)
 
 
 @pytest.mark.parametrize("strategy", [Beam(beam_size=3, n_best=2), Sample(seed=1, top_k=5, top_p=0.9)], ids=str)
@@ -136,7 +136,7 @@ def test_every_strategy_decodes_on_another_device(preset_of, family, strategy, m
     here = new_state(preset_of(family))
     here.model.eval()
     expected = inspect(here.model, here.task, "4 8 2", strategy=strategy, prefix="2")
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         there = new_state(preset_of(family), device="cuda")
         there.model.eval()
         seen = inspect(there.model, there.task, "4 8 2", strategy=strategy, prefix="2")
@@ -150,7 +150,7 @@ def test_decoding_scores_and_reports_are_the_same_from_another_device(preset_of,
     here.model.eval()
     seen, pairs = inspect(here.model, here.task, "4 8 2"), fixed_pairs(here.task, 40, split="test")
     measured = measure(here.model, here.task, pairs)
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         there = new_state(preset, device="cuda")
         there.model.eval()
         shares = [score.share for score in inspect(there.model, there.task, "4 8 2").scores]
@@ -165,7 +165,7 @@ def test_the_same_seed_starts_from_the_same_weights_and_data_everywhere(tiny, mo
     preset = tiny.with_changes({"training.training_sequences": 20, "training.seed": 3})
     here = new_state(preset)
     first = next(train(here))
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         there = new_state(preset, device="cuda")
         weights = {name: tensor.cpu() for name, tensor in copy_of_weights(there.model).items()}
         also_first = next(train(there))
@@ -176,7 +176,7 @@ def test_the_same_seed_starts_from_the_same_weights_and_data_everywhere(tiny, mo
 
 def test_a_run_goes_on_on_another_device_with_its_randomness_begun_anew(tiny, monkeypatch, tmp_path, caplog):
     preset, path = tiny.with_changes({"model.dropout": 0.2}), tmp_path / "last.safetensors"
-    with pretended_gpu(monkeypatch):
+    with fake_gpu(monkeypatch):
         state = new_state(preset, device="cuda")
         list(islice(train(state), 4))
         save_state(path, state)

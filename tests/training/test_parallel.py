@@ -16,7 +16,7 @@ from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.distributed import Workers, joined
 from core.training.loop import EndEvent, train
-from tests.support.together import prepared, start_two, told
+from tests.support.distributed_worker import prepare_state, start_two_processes, train_and_record
 
 OPTIONS = {
     "fresh": {"training.batch_size": 9},  # five rows and four
@@ -71,10 +71,10 @@ def together(tiny, tiny_gru, tmp_path_factory) -> Together:
     presets |= {name: base[name.split("-")[0]].with_changes({"model.dropout": 0.2}) for name in WITH_DROPOUT}
     for name, preset in presets.items():
         (folder / f"{name}.yaml").write_text(preset_to_yaml(preset))
-    begun = prepared(tiny, "resumed")
-    told(begun, steps=2)
+    begun = prepare_state(tiny, "resumed")
+    train_and_record(begun, steps=2)
     save_state(folder / "resumed.start.safetensors", begun)
-    for process in start_two(lambda rank: ["tests.support.together", str(folder)]):
+    for process in start_two_processes(lambda rank: ["tests.support.distributed_worker", str(folder)]):
         _, errors = process.communicate(timeout=300)
         assert process.returncode == 0, errors
     return Together(folder, presets)
@@ -86,8 +86,8 @@ def weights_of(state) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_two_processes_make_the_updates_of_one(together, name):
-    alone = prepared(together.presets[name], name)
-    figures = told(alone)
+    alone = prepare_state(together.presets[name], name)
+    figures = train_and_record(alone)
     assert len(figures) == STEPS
     assert_close(torch.tensor(together.figures(name)), torch.tensor(figures), atol=1e-6, rtol=1e-6)
     for rank in (0, 1):
@@ -100,11 +100,11 @@ def test_two_processes_make_the_updates_of_one_for_long(tmp_path):
     preset = load_preset("digits-reversal").with_changes({"training.steps": 100})
     for name in ("double", "float32"):
         (tmp_path / f"{name}.yaml").write_text(preset_to_yaml(preset))
-    for process in start_two(lambda rank: ["tests.support.together", str(tmp_path)]):
+    for process in start_two_processes(lambda rank: ["tests.support.distributed_worker", str(tmp_path)]):
         assert process.wait(timeout=600) == 0
     both = Together(tmp_path, {})
     for name, same in (("double", 100), ("float32", 10)):
-        alone = torch.tensor(told(prepared(preset, name)), dtype=torch.float64)
+        alone = torch.tensor(train_and_record(prepare_state(preset, name)), dtype=torch.float64)
         difference = (torch.tensor(both.figures(name), dtype=torch.float64) - alone)[:, 0].abs()
         print(f"{name}: largest difference of the loss, first 10 steps {difference[:10].max():.0e}", end=", ")
         print(f"25 {difference[:25].max():.0e}, 100 {difference.max():.0e}")
@@ -114,7 +114,7 @@ def test_two_processes_make_the_updates_of_one_for_long(tmp_path):
 @pytest.mark.parametrize("family", ["transformer", "gru"])
 def test_in_single_precision_the_loss_is_the_same_to_five_places(together, family):
     name = f"float32-{family}"
-    figures = told(prepared(together.presets[name], name))
+    figures = train_and_record(prepare_state(together.presets[name], name))
     losses, expected = ([loss for loss, _ in each] for each in (together.figures(name), figures))
     assert losses == pytest.approx(expected, abs=1e-5)
 
@@ -136,13 +136,13 @@ def test_both_hold_the_same_weights_and_go_on_with_the_same_random_numbers(toget
 
 
 def test_a_run_goes_on_with_more_or_fewer_processes_as_if_nothing_had_happened(together):
-    straight = prepared(together.presets["resumed"], "resumed")
-    figures = told(straight)
+    straight = prepare_state(together.presets["resumed"], "resumed")
+    figures = train_and_record(straight)
     assert_close(torch.tensor(together.figures("resumed")), torch.tensor(figures[2:]), atol=1e-5, rtol=1e-5)
     assert_close(weights_of(together.state("resumed")), weights_of(straight), atol=1e-5, rtol=1e-5)
-    alone = prepared(together.presets["stopped"], "stopped", together.folder / "stopped.0.safetensors")
+    alone = prepare_state(together.presets["stopped"], "stopped", together.folder / "stopped.0.safetensors")
     assert alone.step == 2
-    assert_close(torch.tensor(told(alone)), torch.tensor(figures[2:]), atol=1e-5, rtol=1e-5)
+    assert_close(torch.tensor(train_and_record(alone)), torch.tensor(figures[2:]), atol=1e-5, rtol=1e-5)
 
 
 # --- one of them, as if there were another ----------------------------------------------------------------------

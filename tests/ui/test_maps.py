@@ -11,7 +11,7 @@ from core.config import Preset
 from core.interpret.snapshots import Snapshot
 from core.server import Runs
 from tests.serving import SHIPPED
-from tests.support.watching import wait_until
+from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
 from ui import decode_tab
 from ui.attention_tab import attention_of
@@ -61,7 +61,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[
     """A lab with one finished run, ``a``."""
     runs = Runs(tmp_path_factory.mktemp("checkpoints"))
     runs.start(tiny, name="a")
-    wait_until(runs, "a", "finished", "failed")
+    wait_for_status(runs, "a", "finished", "failed")
     yield runs
     runs.close()
 

@@ -11,7 +11,7 @@ import pytest
 from core.config import Preset
 from core.server import Runs
 from core.server.limits import LAPTOP
-from tests.support.watching import wait_until
+from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
 from ui import attention_tab, maps, page, preset_form, train_tab
 from ui.preset_form import Draft, form_base
@@ -27,7 +27,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny_gru: Preset) -> Iterator[
     root: Path = tmp_path_factory.mktemp("checkpoints")
     runs = Runs(root)
     runs.start(tiny_gru, name=RUN)
-    wait_until(runs, RUN, "finished", "failed")
+    wait_for_status(runs, RUN, "finished", "failed")
     yield runs
     runs.close()
 

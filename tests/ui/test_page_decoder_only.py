@@ -8,7 +8,7 @@ import pytest
 
 from core.config import Preset
 from core.server import Runs
-from tests.support.watching import wait_until
+from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
 from ui import page
 from ui.maps import replay
@@ -23,7 +23,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
     root: Path = tmp_path_factory.mktemp("checkpoints")
     runs = Runs(root)
     runs.start(tiny.with_changes({"model.family": "decoder-only"}), name=RUN)
-    wait_until(runs, RUN, "finished", "failed")
+    wait_for_status(runs, RUN, "finished", "failed")
     yield runs
     runs.close()
 

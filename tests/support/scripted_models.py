@@ -1,4 +1,4 @@
-"""Models to decode with in tests: one that looks at its source and stops now and then, and slow or scripted ones."""
+"""Models for decoding tests: random ones that depend on their source, and ones whose outputs are scripted."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, norm: Norm = "post") -> Transformer:
-    """A random model whose answers depend on the source and are short, long and without end, however decoded."""
+    """A random Transformer whose outputs depend on the source; some end early, some late, some never."""
     torch.manual_seed(seed)
     model = Transformer(
         src_vocab_size=13,
@@ -42,7 +42,7 @@ def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, n
 
 
 def gru(*, vocab_size: int = 13, seed: int = 4, max_seq_len: int = 16) -> GRUSeq2Seq:
-    """A random model as the one above."""
+    """A random GRU model with outputs like those of ``transformer``."""
     torch.manual_seed(seed)
     model = GRUSeq2Seq(
         src_vocab_size=13,
@@ -62,7 +62,7 @@ def gru(*, vocab_size: int = 13, seed: int = 4, max_seq_len: int = 16) -> GRUSeq
 
 
 def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly:
-    """A random model as those above, without an encoder."""
+    """A random decoder-only model with outputs like those of ``transformer``."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
     model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=positions, **sizes).eval()
@@ -74,23 +74,23 @@ def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly
     return model
 
 
-WRITERS = {"transformer": transformer, "gru": gru}
+RANDOM_MODELS = {"transformer": transformer, "gru": gru}
 
 
 @dataclass(frozen=True)
-class Read:
-    """All target tokens (B, T) read so far."""
+class TokenCache:
+    """A cache that stores the decoder input (B, T) itself instead of keys and values."""
 
     tokens: torch.Tensor | None = None
 
-    def rows(self, index: torch.Tensor) -> "Read":
-        return Read(self.tokens[index])
+    def rows(self, index: torch.Tensor) -> "TokenCache":
+        return TokenCache(self.tokens[index])
 
     reordered = rows
 
 
-class Recomputing(Seq2Seq):
-    """A model that keeps nothing: for each token it reads all those before it again."""
+class UncachedModel(Seq2Seq):
+    """Wraps a model so that every step decodes the whole prefix again, without a key-value cache."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -102,17 +102,17 @@ class Recomputing(Seq2Seq):
         return self.model.encode(src, need_weights=need_weights, interventions=interventions)
 
     def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: Read | None = None, *, need_weights: bool = False
+        self, tgt_in: torch.Tensor, memory: Memory, cache: TokenCache | None = None, *, need_weights: bool = False
     ) -> DecoderOutput:
         tokens = torch.cat([cache.tokens, tgt_in], dim=1) if cache else tgt_in
-        made = self.model.decode(tokens, memory, need_weights=need_weights)
-        last = (None if w is None else w[:, :, :, -1:] for w in (made.decoder_weights, made.cross_weights))
-        return DecoderOutput(made.logits[:, -1:], Read(tokens), *last)
+        output = self.model.decode(tokens, memory, need_weights=need_weights)
+        last = (None if w is None else w[:, :, :, -1:] for w in (output.decoder_weights, output.cross_weights))
+        return DecoderOutput(output.logits[:, -1:], TokenCache(tokens), *last)
 
 
 @dataclass(frozen=True)
-class Step:
-    """How many tokens were read."""
+class StepCache:
+    """A cache that only counts the decoded steps."""
 
     past: int = 0
 
@@ -122,8 +122,32 @@ class Step:
     reordered = rows
 
 
-class Reciting(Seq2Seq):
-    """Has the same logits for every source: ``logits(past)`` (V,) float after ``past`` tokens, whichever they were."""
+class ScriptedModel(Seq2Seq):
+    """Outputs the tokens ``answers(src)`` (B, T) for sources ``src`` (B, S), whatever the decoder input is."""
+
+    def __init__(
+        self, answers: Callable[[torch.Tensor], torch.Tensor], max_seq_len: int = 64, vocab_size: int = 13
+    ) -> None:
+        super().__init__()
+        self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
+
+    def encode(
+        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
+    ) -> Memory:
+        return Memory(src, (src != PAD_ID)[:, None, None, :])
+
+    def decode(
+        self, tgt_in: torch.Tensor, memory: Memory, cache: StepCache | None = None, *, need_weights: bool = False
+    ) -> DecoderOutput:
+        past = cache.past if cache else 0
+        end = past + tgt_in.shape[1]
+        answers = self.answers(memory.states)
+        answers = torch.nn.functional.pad(answers, (0, max(0, end - answers.shape[1])))[:, past:end]
+        return DecoderOutput(torch.nn.functional.one_hot(answers, self.vocab_size) * 50.0, StepCache(end))
+
+
+class FixedLogitsModel(Seq2Seq):
+    """Returns ``logits(past)``, (V,) float, after ``past`` tokens, whatever the source and the prefix."""
 
     max_seq_len = 512
 
@@ -137,14 +161,14 @@ class Reciting(Seq2Seq):
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
     def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: Step | None = None, *, need_weights: bool = False
+        self, tgt_in: torch.Tensor, memory: Memory, cache: StepCache | None = None, *, need_weights: bool = False
     ) -> DecoderOutput:
         past = cache.past if cache else 0
-        return DecoderOutput(self.logits(past).expand(len(tgt_in), 1, -1), Step(past + 1))
+        return DecoderOutput(self.logits(past).expand(len(tgt_in), 1, -1), StepCache(past + 1))
 
 
-def sequences(lengths: list[int], *, vocab_size: int = 13) -> torch.Tensor:
-    """Random rows (B, longest): BOS, symbols, EOS, PAD behind each row's length."""
+def random_sequences(lengths: list[int], *, vocab_size: int = 13) -> torch.Tensor:
+    """Random ids (B, max(lengths)) int64: BOS, symbols, EOS, then PAD."""
     rows = torch.randint(3, vocab_size, (len(lengths), max(lengths)))
     ends = torch.tensor(lengths)[:, None]
     rows = rows.masked_fill(torch.arange(max(lengths)) >= ends, PAD_ID).scatter(1, ends - 1, EOS_ID)
@@ -153,36 +177,36 @@ def sequences(lengths: list[int], *, vocab_size: int = 13) -> torch.Tensor:
 
 
 def all_sequences(vocab_size: int, max_steps: int) -> Iterator[tuple[int, ...]]:
-    """Everything that can be written: sequences that end with their only EOS, or without one at ``max_steps``."""
+    """Every possible output: sequences that end with their only EOS, and those of ``max_steps`` tokens without one."""
     others = [token for token in range(vocab_size) if token != EOS_ID]
     for length in range(1, max_steps + 1):
-        for beginning in product(others, repeat=length - 1):
-            yield (*beginning, EOS_ID)
+        for prefix in product(others, repeat=length - 1):
+            yield (*prefix, EOS_ID)
     yield from product(others, repeat=max_steps)
 
 
-def log_prob_of(model: Seq2Seq, row: torch.Tensor, tokens: tuple[int, ...]) -> float:
-    """log P(tokens | source), as teacher forcing gives it."""
+def sequence_log_prob(model: Seq2Seq, row: torch.Tensor, tokens: tuple[int, ...]) -> float:
+    """log P(tokens | source) under teacher forcing."""
     logits, _ = model(row[None], torch.tensor([[BOS_ID, *tokens[:-1]]]))
     return logits[0].log_softmax(-1).gather(1, torch.tensor(tokens)[:, None]).sum().item()
 
 
-def read_tokens(decoded: GenerationResult) -> torch.Tensor:
-    """(B, T) int64: what the model read when it wrote ``decoded.tokens``."""
+def decoder_inputs(decoded: GenerationResult) -> torch.Tensor:
+    """The decoder input (B, T) int64 of a result: its tokens shifted right, BOS first."""
     return torch.nn.functional.pad(decoded.tokens[:, :-1], (1, 0), value=BOS_ID)
 
 
-def steps_made(decoded: GenerationResult) -> torch.Tensor:
-    """Tell which steps of a decode were made, (B, T) bool: what stands behind EOS means nothing."""
+def valid_steps(decoded: GenerationResult) -> torch.Tensor:
+    """Mask (B, T) bool of the steps up to and including EOS; later steps are padding."""
     return (decoded.tokens == EOS_ID).cumsum(1) - (decoded.tokens == EOS_ID).long() == 0
 
 
-def assert_same_maps_where_made(decoded: GenerationResult, maps: AttentionMaps) -> None:
-    """The maps of a decode are these, but for the rows of steps that were not made."""
-    made = steps_made(decoded)[:, None, :, None]
+def assert_same_maps_at_valid_steps(decoded: GenerationResult, maps: AttentionMaps) -> None:
+    """Assert that the maps of a result equal ``maps`` in all rows up to EOS."""
+    valid = valid_steps(decoded)[:, None, :, None]
     for block in ("encoder", "decoder", "cross"):
         ours, theirs = getattr(decoded.maps, block), getattr(maps, block)
         assert (ours is None) == (theirs is None)
         if ours is not None:
-            counts = 1 if block == "encoder" else made
-            assert_close(ours * counts, theirs * counts, atol=1e-5, rtol=0)
+            mask = 1 if block == "encoder" else valid
+            assert_close(ours * mask, theirs * mask, atol=1e-5, rtol=0)

@@ -1,4 +1,4 @@
-"""Runs to watch in tests: made, waited for, and closed at the end."""
+"""Helpers for tests that start runs in the background and wait for them."""
 
 import json
 import time
@@ -8,20 +8,23 @@ from pathlib import Path
 from core.runs import RunInfo
 from core.server import Runs
 
-ENDLESS = {"training.steps": 5_000, "training.evaluate_every": 20}  # a quarter of a minute
+LONG_TRAINING = {"training.steps": 5_000, "training.evaluate_every": 20}  # about 15 seconds unless stopped
 
 
 def wait_for(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+    """Poll a condition until it holds; fail after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.005)
 
 
-def wait_until(runs: Runs, name: str, *statuses: str) -> RunInfo:
+def wait_for_status(runs: Runs, name: str, *statuses: str) -> RunInfo:
+    """Wait until a run has one of these statuses."""
     wait_for(lambda: runs.info(name).status in statuses)
     return runs.info(name)
 
 
-def rows(path: Path) -> list[dict]:
+def read_rows(path: Path) -> list[dict]:
+    """Read a metrics file; order rows by step, training rows before evaluation rows."""
     return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda row: (row["step"], len(row)))

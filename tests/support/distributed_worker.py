@@ -1,8 +1,8 @@
-"""Start processes that train together, and be one of them; ``test_parallel`` compares what they wrote.
+"""Train in two processes: helpers that start the workers, and the program that each worker runs.
 
-Usage: torchrun's variables in the environment, and ``python -m tests.support.together FOLDER``. For every ``NAME.yaml``
-there it trains the preset, from ``NAME.start.safetensors`` if there is one, and writes ``NAME.RANK.safetensors``, a
-training state, and ``NAME.RANK.json``: losses and gradient norms by step.
+Usage: torchrun's environment variables and ``python -m tests.support.distributed_worker FOLDER``. The worker trains
+every ``NAME.yaml`` in the folder, from ``NAME.start.safetensors`` if that exists, and writes ``NAME.RANK.safetensors``
+(a training state) and ``NAME.RANK.json`` (loss and gradient norm of each step).
 """
 
 import json
@@ -25,14 +25,14 @@ from core.training.loop import EvaluationEvent, StepEvent, TrainingState, train
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def place(rank: int, port: int) -> dict[str, str]:
-    """What torchrun would tell one of two processes."""
-    told = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return os.environ | {name: str(value) for name, value in told.items()} | {"OMP_NUM_THREADS": "1"}
+def worker_environment(rank: int, port: int) -> dict[str, str]:
+    """The environment that torchrun gives one of two workers."""
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    return os.environ | {name: str(value) for name, value in variables.items()} | {"OMP_NUM_THREADS": "1"}
 
 
-def start_two(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen]:
-    """Start the two, rank 0 first."""
+def start_two_processes(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen]:
+    """Start two workers, rank 0 first."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -40,7 +40,7 @@ def start_two(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen
         subprocess.Popen(
             [sys.executable, "-m", *arguments_of(rank)],
             cwd=REPOSITORY,
-            env=place(rank, port),
+            env=worker_environment(rank, port),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -49,11 +49,11 @@ def start_two(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen
     ]
 
 
-def told(state: TrainingState, *, steps: int | None = None) -> list[tuple[float, float]]:
-    """Train, up to so many steps in all, and tell the loss and the gradient norm of each."""
+def train_and_record(state: TrainingState, *, steps: int | None = None) -> list[tuple[float, float]]:
+    """Train up to step ``steps`` (None: to the end); return loss and gradient norm of each step."""
     figures = []
     for event in train(state):
-        assert not (isinstance(event, EvaluationEvent) and state.workers.rank), "only the first one evaluates"
+        assert not (isinstance(event, EvaluationEvent) and state.workers.rank), "only rank 0 evaluates"
         if isinstance(event, StepEvent):
             figures.append((event.loss, event.gradient_norm))
             if event.step == steps:
@@ -61,8 +61,8 @@ def told(state: TrainingState, *, steps: int | None = None) -> list[tuple[float,
     return figures
 
 
-def prepared(preset: Preset, name: str, start: Path | None = None) -> TrainingState:
-    """Prepare a training; unless its name says otherwise in double precision, where the order of sums hardly counts."""
+def prepare_state(preset: Preset, name: str, start: Path | None = None) -> TrainingState:
+    """Load or create a training state: in float64 unless its name says float32."""
     state = load_state(start, preset) if start and start.exists() else new_state(preset)
     if name.startswith("float32"):
         return state
@@ -73,11 +73,11 @@ def prepared(preset: Preset, name: str, start: Path | None = None) -> TrainingSt
 
 
 def train_case(path: Path, workers: Workers) -> None:
-    """Train what one file says, and write what came of it."""
+    """Train one preset file; write its final state and recorded figures."""
     preset = load_preset_file(path)
-    state = prepared(preset, path.stem, path.with_suffix(".start.safetensors"))
+    state = prepare_state(preset, path.stem, path.with_suffix(".start.safetensors"))
     state.workers = workers
-    figures = told(state, steps=2 if path.stem.startswith("stopped") else None)
+    figures = train_and_record(state, steps=2 if path.stem.startswith("stopped") else None)
     save_state(path.with_suffix(f".{workers.rank}.safetensors"), state)
     path.with_suffix(f".{workers.rank}.json").write_text(json.dumps(figures))
 
@@ -85,6 +85,6 @@ def train_case(path: Path, workers: Workers) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = sorted(Path(sys.argv[1]).glob("*.yaml"))
-    with joined(load_preset_file(cases[0]), "cpu") as together:
+    with joined(load_preset_file(cases[0]), "cpu") as workers:
         for each in cases:
-            train_case(each, together)
+            train_case(each, workers)
