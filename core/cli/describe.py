@@ -10,7 +10,7 @@ from core.interpret.shape_trace import trace_shapes
 from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
-from core.training.model_summary import memory_of, parameters_by_part, shapes_of
+from core.training.model_summary import estimate_memory, parameter_shapes, parameters_by_module
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,9 +18,10 @@ def run(options: argparse.Namespace) -> int:
     preset = preset_of(options)
     batches, lengths = _sizes(options, preset)
     model = outline_model(preset.model, build_task(preset.task))
-    parts, shapes = parameters_by_part(model), shapes_of(model)
+    parts, shapes = parameters_by_module(model), parameter_shapes(model)
     memory = {
-        batch: {length: memory_of(preset, batch_size=batch, length=length) for length in lengths} for batch in batches
+        batch: {length: estimate_memory(preset, batch_size=batch, length=length) for length in lengths}
+        for batch in batches
     }
     print(f"{preset.name}: {_about(preset)}\n\n{count_parameters(model):,} parameters, by part")
     for part, count in parts.items():

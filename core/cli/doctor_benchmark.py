@@ -14,7 +14,8 @@ from core.runs import RunFolder
 from core.runs.recorder import continued_state, train_recorded
 from core.teaching.doctor import Examination, examine_preset, examine_state
 from core.training.history import History
-from core.training.loop import StepEvent, TrainingState
+from core.training.loop import StepEvent
+from core.training.state import TrainingState
 
 PATIENT = "tiny"  # what every bug is switched on in
 GRU = {"model.family": "gru", "model.d_embedding": 32, "model.d_hidden": 64, "model.num_layers": 1}

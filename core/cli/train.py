@@ -20,9 +20,10 @@ from core.storage import bounded_yaml
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.training.devices import device_named
-from core.training.distributed import Workers, joined, started_together
+from core.training.distributed import ProcessGroup, is_distributed, process_group
 from core.training.history import History
-from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, train
+from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
+from core.training.state import TrainingState
 
 MAX_SEEDS = 100
 SPREAD = {  # figures told over seeds: their names for people, and how they are written
@@ -39,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
     device = device_named(options.device)
     root = options.checkpoints or DEFAULT_ROOT
     if options.seeds is not None:
-        if started_together():
+        if is_distributed():
             raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
         return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
-    with joined(preset, device) as workers:
+    with process_group(preset, device) as group:
         state = new_state(preset, device=device)
-        state.workers = workers
-        if workers.rank > 0:
+        state.process_group = group
+        if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run)
         return told(train_with_bar(folder, state, History(preset.training.steps)), as_json=options.json)
@@ -57,11 +58,11 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
     Returns:
         The figures of the training: its validation figures are those after the last step evaluated.
     """
-    preset, should_stop = state.preset, state.workers.should_stop
+    preset, should_stop = state.preset, state.process_group.should_stop
     if preset.broken:
         print(preset.broken)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_stopped_by_signals(state.workers))
+        stack.enter_context(_stopped_by_signals(state.process_group))
         stack.callback(folder.lock().release)
         bar = stack.enter_context(_bar(folder.name, state))
         info = train_recorded(
@@ -75,20 +76,20 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
 
 def follow(state: TrainingState) -> int:
     """Train along with the first process, which evaluates, writes and speaks for all, and return the exit code."""
-    with _stopped_by_signals(state.workers):
+    with _stopped_by_signals(state.process_group):
         for event in train(state):
             if isinstance(event, EndEvent) and event.reason == "lost":
                 return 1
-            if isinstance(event, StepEvent) and state.workers.should_stop():
+            if isinstance(event, StepEvent) and state.process_group.should_stop():
                 break
     return 0
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(workers: Workers) -> Iterator[None]:
+def _stopped_by_signals(group: ProcessGroup) -> Iterator[None]:
     """Let Ctrl+C, and SIGTERM, with which torchrun passes it on, ask for a stop inside the block."""
     signals = (signal.SIGINT, signal.SIGTERM)
-    previous = {each: signal.signal(each, lambda *_: workers.ask_to_stop()) for each in signals}
+    previous = {each: signal.signal(each, lambda *_: group.request_stop()) for each in signals}
     try:
         yield
     finally:

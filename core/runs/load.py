@@ -14,7 +14,7 @@ from core.storage.tensor_file import CheckpointError
 from core.tasks import Task, build_task
 from core.teaching.bugs import bug_of, new_state
 from core.training.history import History
-from core.training.loop import TrainingState
+from core.training.state import TrainingState
 
 
 @dataclass(frozen=True)

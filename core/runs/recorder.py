@@ -19,8 +19,9 @@ from core.storage.tensor_file import previous_of, read_or_previous
 from core.teaching.bugs import new_state
 from core.training.checkpoint import load_weights, restore_state, save_state, save_weights
 from core.training.history import History
-from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, TrainingState, train
+from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.nan_check import all_finite
+from core.training.state import TrainingState
 
 SECONDS_BETWEEN_SAVES = 5.0
 SECONDS_BETWEEN_FLUSHES = 0.5

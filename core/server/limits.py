@@ -10,7 +10,7 @@ from core.config import ConfigError, Preset
 from core.models import parameters_of
 from core.tasks import build_task
 from core.text.validation import validate_text
-from core.training.model_summary import memory_of
+from core.training.model_summary import estimate_memory
 
 NO_LIMIT = "none"
 PREFIX = "ATTENTION_LAB_"
@@ -153,4 +153,4 @@ def _or_no_limit(name: str) -> str:
 @lru_cache(256)
 def _megabytes_to_train(preset: Preset) -> int:
     longest = min(max(preset.task.longest_source, preset.task.longest_answer) + 2, preset.model.max_seq_len)
-    return memory_of(preset, batch_size=preset.training.batch_size, length=longest).total // MEGABYTE
+    return estimate_memory(preset, batch_size=preset.training.batch_size, length=longest).total // MEGABYTE

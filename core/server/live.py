@@ -13,7 +13,8 @@ from core.runs.recorder import continued_state, copy_of_weights, failure_noted, 
 from core.runs.replay import Replay
 from core.server.inference_priority import InferencePriority
 from core.training.history import History
-from core.training.loop import EvaluationEvent, Event, StepEvent, TrainingState
+from core.training.loop import EvaluationEvent, Event, StepEvent
+from core.training.state import TrainingState
 
 SECONDS_BETWEEN_COPIES = 0.5
 RATE_WINDOW_SECONDS = 5.0

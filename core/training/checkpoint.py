@@ -9,7 +9,7 @@ import torch
 
 from core.evaluation.accuracy import Evaluation
 from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
-from core.training.loop import TrainingState
+from core.training.state import TrainingState
 
 _PLAIN_FIELDS = (
     "step",

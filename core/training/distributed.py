@@ -26,7 +26,7 @@ class LostWorkerError(LabError):
     """Another process of the training has ended, or did not answer for long, so this one cannot go on."""
 
 
-class Workers:
+class ProcessGroup:
     """The processes that train one run together; as a rule there is but one.
 
     Attributes:
@@ -42,7 +42,7 @@ class Workers:
         self._asked = threading.Event()
         self._agreed = False
 
-    def ask_to_stop(self) -> None:
+    def request_stop(self) -> None:
         """Have all of them stop after the same step, the present one or the next."""
         self._asked.set()
 
@@ -51,7 +51,7 @@ class Workers:
         return self._asked.is_set() if self.world_size == 1 else self._agreed
 
     @contextmanager
-    def own_draws(self, generator: torch.Generator, *, seed: int, step: int) -> Iterator[None]:
+    def rank_specific_rng(self, generator: torch.Generator, *, seed: int, step: int) -> Iterator[None]:
         """Draw other numbers than the others inside the block, such as dropout's, and behind it the same as they."""
         if self.world_size == 1:
             yield
@@ -63,7 +63,7 @@ class Workers:
         finally:
             generator.set_state(shared)
 
-    def add_up(self, loss: float, gradients: list[torch.Tensor]) -> float:
+    def all_reduce(self, loss: float, gradients: list[torch.Tensor]) -> float:
         """Return the sum of everyone's losses, and replace the gradients, in place, by their sums.
 
         Raises:
@@ -82,13 +82,13 @@ class Workers:
         return loss
 
 
-def started_together() -> bool:
+def is_distributed() -> bool:
     """Whether torchrun started this process along with others."""
     return _place("WORLD_SIZE") > 1
 
 
 @contextmanager
-def joined(preset: Preset, device: str) -> Iterator[Workers]:
+def process_group(preset: Preset, device: str) -> Iterator[ProcessGroup]:
     """Join the processes that ``torchrun`` started along with this one, until the block ends; alone, do nothing.
 
     Args:
@@ -99,8 +99,8 @@ def joined(preset: Preset, device: str) -> Iterator[Workers]:
         InputError: they cannot train this together.
         LostWorkerError: another one is gone.
     """
-    if not started_together():
-        yield Workers()
+    if not is_distributed():
+        yield ProcessGroup()
         return
     rank, world_size, local_rank = (_place(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if preset.training.batch_size < world_size:
@@ -118,7 +118,7 @@ def joined(preset: Preset, device: str) -> Iterator[Workers]:
         raise InputError(f"WORLD_SIZE={world_size}: {error}; start the processes with torchrun") from error
     try:
         _check_alike(preset, device)
-        yield Workers(rank, world_size)
+        yield ProcessGroup(rank, world_size)
     finally:
         dist.destroy_process_group()
 

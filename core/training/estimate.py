@@ -6,7 +6,8 @@ from statistics import mean
 from core.config import Preset
 from core.models import parameters_of
 from core.tasks import POOL_BATCHES, build_task
-from core.training.loop import StepEvent, new_state, train
+from core.training.loop import StepEvent, train
+from core.training.state import new_state
 
 _MEASURED_OPERATIONS = 2e10  # in one measured step: under a second on one core
 _TIMED_STEPS = 8

@@ -1,4 +1,4 @@
-"""What a preset's model is made of: its parameters, and the memory that training it takes."""
+"""Model summary of a preset: its parameters, and an estimate of the memory that training needs."""
 
 from dataclasses import dataclass
 
@@ -12,16 +12,16 @@ from core.tasks import build_task
 from core.text.vocab import BOS_ID
 
 BYTES = 4  # of a float32
-ADAM_COPIES = 2  # Adam keeps two numbers for each parameter
+ADAM_COPIES = 2  # Adam keeps two moments per parameter
 
 
 @dataclass(frozen=True)
-class Memory:
-    """Bytes needed to train on batches of one size.
+class MemoryEstimate:
+    """Bytes needed to train with batches of one size.
 
     Attributes:
         weights, gradients, optimizer: depend on the model only.
-        activations: kept for the backward pass; linear in the batch, and in part quadratic in the length.
+        activations: saved for the backward pass; linear in the batch size, partly quadratic in the length.
     """
 
     weights: int
@@ -31,58 +31,57 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """All of it together."""
+        """Sum of all four, in bytes."""
         return self.weights + self.gradients + self.optimizer + self.activations
 
 
-def shapes_of(model: nn.Module) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(model: nn.Module) -> dict[str, tuple[int, ...]]:
     """Return the shape of every parameter by name."""
     return {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
-def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """Return how many parameters each of the model's outermost parts has; those of a list of layers, each layer."""
-    parts: dict[str, int] = {}
+def parameters_by_module(model: nn.Module) -> dict[str, int]:
+    """Count the parameters of each direct submodule of a model; a list of layers counts layer by layer."""
+    counts: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         first, second, *_ = [*name.split("."), ""]
-        part = f"{first}.{second}" if second.isdigit() else first
-        parts[part] = parts.get(part, 0) + parameter.numel()
-    return parts
+        module = f"{first}.{second}" if second.isdigit() else first
+        counts[module] = counts.get(module, 0) + parameter.numel()
+    return counts
 
 
-def memory_of(preset: Preset, *, batch_size: int, length: int) -> Memory:
-    """Work out what training takes on batches of that many sequences of that many tokens, BOS and EOS included.
+def estimate_memory(preset: Preset, *, batch_size: int, length: int) -> MemoryEstimate:
+    """Estimate the memory to train with batches of ``batch_size`` sequences of ``length`` tokens, BOS and EOS included.
 
-    The backward pass is not made: what it would need is counted while the forward pass runs on tensors that have a
-    shape and no content.
+    Runs the forward pass on meta tensors, which have shapes but no data, and counts what autograd saves.
 
     Args:
-        length: of source and target alike; at most the model's ``max_seq_len``.
+        length: of source and target; at most the model's ``max_seq_len``.
     """
     model = outline_model(preset.model, build_task(preset.task)).train()
-    kept = kept_for_backward(model, torch.full((batch_size, length), BOS_ID, device="meta"))
+    activations = activation_bytes(model, torch.full((batch_size, length), BOS_ID, device="meta"))
     parameters = sum(parameter.numel() for parameter in model.parameters()) * BYTES
-    return Memory(parameters, parameters, ADAM_COPIES * parameters, kept)
+    return MemoryEstimate(parameters, parameters, ADAM_COPIES * parameters, activations)
 
 
-def kept_for_backward(model: Seq2Seq, ids: torch.Tensor) -> int:
-    """Count the bytes that autograd keeps for the backward pass, each tensor once, parameters not.
+def activation_bytes(model: Seq2Seq, ids: torch.Tensor) -> int:
+    """Count the bytes of tensors that autograd saves for the backward pass, each once, parameters excluded.
 
     Args:
-        ids: (B, T) int64, source and target alike.
+        ids: (B, T) int64, used as source and as target.
     """
-    own = {id(parameter) for parameter in model.parameters()}
+    parameter_ids = {id(parameter) for parameter in model.parameters()}
     sizes: dict[int, int] = {}
-    held = []  # or an id could be given out again
+    alive = []  # keeps every saved tensor, because Python reuses the id of a freed object
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def save(tensor: torch.Tensor) -> torch.Tensor:
         base = tensor if tensor._base is None else tensor._base
-        if id(base) not in own and id(tensor) not in own:
-            held.append(base)
+        if id(base) not in parameter_ids and id(tensor) not in parameter_ids:
+            alive.append(base)
             sizes[id(base)] = base.numel() * base.element_size()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
         logits, _ = model(ids, ids)
         sequence_loss(logits, ids)
     return sum(sizes.values())

@@ -67,7 +67,7 @@ class Muon(torch.optim.Optimizer):
                 self.state[matrix]["mean"] = torch.zeros_like(matrix)
         gradients = torch.stack([matrix.grad for matrix in matrices])  # (N, rows, columns)
         means = torch.stack([self.state[matrix]["mean"] for matrix in matrices]).lerp_(gradients, 1 - self.momentum)
-        updates = orthogonalised(gradients.lerp(means, self.momentum).to(self.products or gradients.dtype))
+        updates = orthogonalize(gradients.lerp(means, self.momentum).to(self.products or gradients.dtype))
         rows, columns = matrices[0].shape
         length = lr * max(1.0, rows / columns) ** 0.5
         for matrix, mean, update in zip(matrices, means, updates, strict=True):
@@ -75,7 +75,7 @@ class Muon(torch.optim.Optimizer):
             matrix.sub_(update, alpha=length)
 
 
-def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
+def orthogonalize(matrices: torch.Tensor) -> torch.Tensor:
     """Make all singular values about 1, from 0.7 to 1.2, and leave the directions as they are.
 
     Newton and Schulz's iteration with the coefficients of Jordan et al. 2024, which lift small ones quickly and do not
@@ -89,7 +89,7 @@ def orthogonalised(matrices: torch.Tensor) -> torch.Tensor:
     """
     rows, columns = matrices.shape[1:]
     if rows > columns:
-        return orthogonalised(matrices.mT).mT
+        return orthogonalize(matrices.mT).mT
     first, third, fifth = _ITERATION
     turned = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)  # no singular value is above 1
     for _ in range(_ITERATIONS):

@@ -16,7 +16,8 @@ from core.models import count_parameters
 from core.reports.report import measure
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
-from core.training.loop import TrainingState, train
+from core.training.loop import train
+from core.training.state import TrainingState
 
 MAX_SECONDS = 600
 pytestmark = pytest.mark.slow

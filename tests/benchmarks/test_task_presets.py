@@ -13,7 +13,8 @@ from core.evaluation.ngram import MAX_ORDER, NGram
 from core.models import count_parameters
 from core.tasks import Batch, fixed_pairs
 from core.teaching.bugs import new_state
-from core.training.loop import TrainingState, train
+from core.training.loop import train
+from core.training.state import TrainingState
 
 MAX_SECONDS = 600
 pytestmark = pytest.mark.slow

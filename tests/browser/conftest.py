@@ -13,7 +13,8 @@ from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.teaching.bugs import new_state
 from core.training.history import History
-from core.training.loop import Event, TrainingState
+from core.training.loop import Event
+from core.training.state import TrainingState
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS
 from tests.serving import address, runs
 

@@ -15,7 +15,7 @@ from core import config
 from core.config import ConfigError, Preset, load_preset, parse_preset, preset_names, preset_to_yaml, read_preset
 from core.models import parameters_of
 from core.tasks import build_task
-from core.training.model_summary import memory_of
+from core.training.model_summary import estimate_memory
 
 SECONDS = 0.5  # of processor time: other processes may be busy
 GENERATED = 3_000
@@ -245,7 +245,7 @@ def test_the_largest_models_are_measured_without_being_made(memory, row):
         changes = {f"model.{key}": value for key, value in size.items()}
         preset = load_preset("tiny").with_changes({"model.family": family, "model.max_seq_len": 512} | changes)
         most = max(most, parameters_of(preset.model, build_task(preset.task)))
-    assert memory_of(preset.with_changes({"model.num_layers": 1}), batch_size=4096, length=32).total > 10**10
+    assert estimate_memory(preset.with_changes({"model.num_layers": 1}), batch_size=4096, length=32).total > 10**10
     assert memory.grown() < 100
     assert most > 3 * 10**8
     row("S3", "largest models, measured", f"{len(sizes)} families", f"{most:,} parameters in {memory.grown():.0f} MB")

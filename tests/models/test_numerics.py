@@ -8,8 +8,8 @@ import torch
 from core.tasks import Batch
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
-from core.training.loop import TrainingState
 from core.training.loss import training_loss
+from core.training.state import TrainingState
 
 SYMBOLS = 10
 

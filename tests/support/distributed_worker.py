@@ -19,8 +19,9 @@ from core.config import Preset, load_preset_file
 from core.runs.recorder import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
-from core.training.distributed import Workers, joined
-from core.training.loop import EvaluationEvent, StepEvent, TrainingState, train
+from core.training.distributed import ProcessGroup, process_group
+from core.training.loop import EvaluationEvent, StepEvent, train
+from core.training.state import TrainingState
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -53,7 +54,7 @@ def train_and_record(state: TrainingState, *, steps: int | None = None) -> list[
     """Train up to step ``steps`` (None: to the end); return loss and gradient norm of each step."""
     figures = []
     for event in train(state):
-        assert not (isinstance(event, EvaluationEvent) and state.workers.rank), "only rank 0 evaluates"
+        assert not (isinstance(event, EvaluationEvent) and state.process_group.rank), "only rank 0 evaluates"
         if isinstance(event, StepEvent):
             figures.append((event.loss, event.gradient_norm))
             if event.step == steps:
@@ -72,19 +73,19 @@ def prepare_state(preset: Preset, name: str, start: Path | None = None) -> Train
     return state
 
 
-def train_case(path: Path, workers: Workers) -> None:
+def train_case(path: Path, group: ProcessGroup) -> None:
     """Train one preset file; write its final state and recorded figures."""
     preset = load_preset_file(path)
     state = prepare_state(preset, path.stem, path.with_suffix(".start.safetensors"))
-    state.workers = workers
+    state.process_group = group
     figures = train_and_record(state, steps=2 if path.stem.startswith("stopped") else None)
-    save_state(path.with_suffix(f".{workers.rank}.safetensors"), state)
-    path.with_suffix(f".{workers.rank}.json").write_text(json.dumps(figures))
+    save_state(path.with_suffix(f".{group.rank}.safetensors"), state)
+    path.with_suffix(f".{group.rank}.json").write_text(json.dumps(figures))
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     cases = sorted(Path(sys.argv[1]).glob("*.yaml"))
-    with joined(load_preset_file(cases[0]), "cpu") as workers:
+    with process_group(load_preset_file(cases[0]), "cpu") as group:
         for each in cases:
-            train_case(each, workers)
+            train_case(each, group)

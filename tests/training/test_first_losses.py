@@ -18,7 +18,8 @@ import torch
 
 from core.config import Preset, load_preset
 from core.tasks import training_batches
-from core.training.loop import StepEvent, new_state, train
+from core.training.loop import StepEvent, train
+from core.training.state import new_state
 
 TABLE = json.loads(Path(__file__).with_name("first_losses.json").read_text())
 STEPS = 60

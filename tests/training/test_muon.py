@@ -8,7 +8,7 @@ from core.config import ConfigError
 from core.models import count_parameters
 from core.teaching.bugs import new_state
 from core.training.loop import StepEvent, train
-from core.training.muon import Muon, orthogonalised
+from core.training.muon import Muon, orthogonalize
 from core.training.optimizers import build_optimizer, layer_matrices, set_learning_rate
 
 MUON = {"training.optimizer": "muon", "training.muon_learning_rate": 0.02}
@@ -20,7 +20,7 @@ def draw(*shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("shape", [(16, 16), (8, 32), (32, 8), (1, 16)])
 def test_all_singular_values_become_about_one_and_the_directions_stay(shape):
-    turned = orthogonalised(draw(3, *shape))
+    turned = orthogonalize(draw(3, *shape))
     for before, after in zip(draw(3, *shape), turned, strict=True):
         left, values, right = torch.linalg.svd(before, full_matrices=False)
         kept = left.T @ after @ right.T  # diagonal, if the directions stayed

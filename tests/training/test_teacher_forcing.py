@@ -14,7 +14,7 @@ from core.text.vocab import BOS_ID
 from core.training.checkpoint import save_state
 from core.training.loop import EvaluationEvent, StepEvent, train
 from core.training.loss import stepwise_logits
-from tests.training.test_training import assert_same, essence
+from tests.training.test_loop import assert_same, essence
 
 FAMILIES = pytest.mark.parametrize("family", ["transformer", "gru"])
 

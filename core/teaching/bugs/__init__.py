@@ -20,7 +20,7 @@ from core.teaching.bugs.model_bugs import (
     SelfPlottedAsCross,
     SoftmaxOverQueries,
 )
-from core.training import loop
+from core.training import state as training_state
 
 __all__ = ["BUGS", "Bug", "bug_of", "new_state"]
 
@@ -48,6 +48,6 @@ def bug_of(preset: Preset) -> Bug:
     return BUGS[preset.bug]
 
 
-def new_state(preset: Preset, *, device: str = "cpu") -> loop.TrainingState:
-    """Prepare a run with the bug that its preset names, if any; see ``core.training.loop.new_state``."""
-    return loop.new_state(preset, device=device, modification=bug_of(preset))
+def new_state(preset: Preset, *, device: str = "cpu") -> training_state.TrainingState:
+    """Prepare a run with the bug that its preset names, if any; see ``core.training.state.new_state``."""
+    return training_state.new_state(preset, device=device, modification=bug_of(preset))

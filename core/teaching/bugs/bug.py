@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from core.tasks import Batch, Task
-from core.training.loop import Modification
+from core.training.state import Modification
 
 
 class Bug(Modification):

@@ -11,7 +11,8 @@ from core.teaching.doctor import attention_checks, data_checks, learning_checks,
 from core.teaching.doctor.finding import Examination, Finding, Light
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
-from core.training.loop import EndEvent, TrainingState, train
+from core.training.loop import EndEvent, train
+from core.training.state import TrainingState
 
 __all__ = ["Examination", "Finding", "Light", "examine_preset", "examine_state"]
 

@@ -10,8 +10,9 @@ from core.models.layers import DecoderLayer, EncoderLayer
 from core.teaching.bugs import new_state
 from core.teaching.doctor.finding import Finding
 from core.teaching.doctor.subject import Subject
-from core.training.loop import StepEvent, TrainingState, train
+from core.training.loop import StepEvent, train
 from core.training.schedules import learning_rate_at
+from core.training.state import TrainingState
 
 TRIED = 16  # sequences in the batches of a trial
 TOO_UNEVEN = 1e5  # between the layers' gradients

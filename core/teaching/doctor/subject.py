@@ -12,7 +12,7 @@ from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.tasks import Batch
 from core.text.vocab import PAD_ID
 from core.training.history import History
-from core.training.loop import TrainingState
+from core.training.state import TrainingState
 
 SAMPLED = 64  # training pairs looked at
 LOOKED_AT = 8  # of them, in what is decided by a few

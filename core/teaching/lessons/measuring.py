@@ -19,7 +19,8 @@ from core.teaching.doctor import examine_state
 from core.teaching.lessons.lesson import Lesson
 from core.text.vocab import PAD, PAD_ID
 from core.training.history import History
-from core.training.loop import EndEvent, StepEvent, TrainingState, train
+from core.training.loop import EndEvent, StepEvent, train
+from core.training.state import TrainingState
 
 TESTED = 500
 POINTS = 80  # of a curve

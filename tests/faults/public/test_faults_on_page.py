@@ -112,7 +112,7 @@ def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("what", "break_it", "told"),
     [
-        ("a loss that is NaN", not_a_number, ("loss=nan", "Resume goes on from what was saved")),
+        ("a loss that is NaN", not_a_number, ("loss=nan", "Resume continues from the last save")),
         (
             "an exception in a step",
             lambda patch: raising(ZeroDivisionError("division by zero"), patch),

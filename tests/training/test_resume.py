@@ -10,7 +10,7 @@ from core.runs.recorder import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.loop import train
-from tests.training.test_training import assert_same, essence, order
+from tests.training.test_loop import assert_same, essence, order
 
 OPTIONS = {
     "adamw": {"training.optimizer": "adamw", "training.weight_decay": 0.1},

@@ -9,7 +9,8 @@ from torch.testing import assert_close
 from core.__main__ import main
 from core.tasks import Epochs
 from core.teaching.bugs import new_state
-from core.training.loop import EvaluationEvent, StepEvent, TrainingState, train
+from core.training.loop import EvaluationEvent, StepEvent, train
+from core.training.state import TrainingState
 
 EPOCHS = {"training.training_sequences": 40, "training.max_gradient_norm": 1000.0}
 
@@ -56,7 +57,7 @@ def test_the_parts_of_that_comparison_do_not_have_as_many_tokens(tiny, monkeypat
 def test_sequences_and_tokens_of_all_parts_are_counted(tiny, monkeypatch, group_by_length):
     tokens = []
     monkeypatch.setattr(
-        "core.training.loop._tokens", lambda batch: tokens.append((batch.tgt_out != 0).sum()) or tokens[-1]
+        "core.training.loop._count_tokens", lambda batch: tokens.append((batch.tgt_out != 0).sum()) or tokens[-1]
     )
     changes = {"training.gradient_accumulation_steps": 3, "training.group_by_length": group_by_length}
     state = new_state(tiny.with_changes(changes))

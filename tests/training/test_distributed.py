@@ -14,7 +14,7 @@ from core.config import Preset, load_preset, preset_to_yaml
 from core.runs.recorder import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
-from core.training.distributed import Workers, joined
+from core.training.distributed import ProcessGroup, process_group
 from core.training.loop import EndEvent, train
 from tests.support.distributed_worker import prepare_state, start_two_processes, train_and_record
 
@@ -122,7 +122,7 @@ def test_in_single_precision_the_loss_is_the_same_to_five_places(together, famil
 def test_those_comparisons_would_tell_a_mean_of_means_from_the_mean_over_all_tokens(together):
     state = new_state(together.presets["transformer-fresh"])
     batches = [state.task.sample(9, split="train", generator=state.generator) for _ in range(STEPS)]
-    lengths = [[(batch[Workers(rank, 2).rows].tgt_out != 0).sum() / 9 for rank in (0, 1)] for batch in batches]
+    lengths = [[(batch[ProcessGroup(rank, 2).rows].tgt_out != 0).sum() / 9 for rank in (0, 1)] for batch in batches]
     assert any(first != second for first, second in lengths)
 
 
@@ -149,12 +149,12 @@ def test_a_run_goes_on_with_more_or_fewer_processes_as_if_nothing_had_happened(t
 
 
 @pytest.fixture
-def first_of_two(monkeypatch) -> Callable[[Callable[[torch.Tensor], None]], Workers]:
+def first_of_two(monkeypatch) -> Callable[[Callable[[torch.Tensor], None]], ProcessGroup]:
     """Rank 0 of two, where what happens when gradients are added up is given."""
 
-    def made(all_reduce: Callable[[torch.Tensor], None]) -> Workers:
+    def made(all_reduce: Callable[[torch.Tensor], None]) -> ProcessGroup:
         monkeypatch.setattr("torch.distributed.all_reduce", lambda tensor, how: all_reduce(tensor))
-        return Workers(0, 2)
+        return ProcessGroup(0, 2)
 
     return made
 
@@ -163,7 +163,7 @@ def test_what_each_draws_inside_the_model_is_its_own_and_repeatable():
     generator = torch.Generator().manual_seed(3)
 
     def drawn(rank: int, step: int) -> list[float]:
-        with Workers(rank, 2).own_draws(generator, seed=0, step=step):
+        with ProcessGroup(rank, 2).rank_specific_rng(generator, seed=0, step=step):
             return torch.rand(4, generator=generator).tolist()
 
     before = generator.get_state()
@@ -181,11 +181,11 @@ def test_an_update_that_a_lost_process_breaks_off_is_made_anew_by_whoever_resume
     preset = tiny.with_changes({"model.dropout": dropout})
     state, straight = new_state(preset), new_state(preset)
     list(islice(train(state), 4))  # evaluated at 0, then three steps
-    state.workers = first_of_two(gone)
+    state.process_group = first_of_two(gone)
     (end,) = train(state)
     assert (end.step, end.reason) == (3, "lost")
     assert end.message.startswith("step 4: another process of this training has ended or did not answer")
-    state.workers = Workers()
+    state.process_group = ProcessGroup()
     list(train(state))
     list(train(straight))
     assert_close(weights_of(state), weights_of(straight), atol=0, rtol=0)
@@ -193,16 +193,16 @@ def test_an_update_that_a_lost_process_breaks_off_is_made_anew_by_whoever_resume
 
 def test_a_wish_to_stop_is_followed_once_all_know_of_it(tiny, first_of_two):
     state = new_state(tiny)
-    state.workers = first_of_two(lambda flat: None)  # the other adds nothing
+    state.process_group = first_of_two(lambda flat: None)  # the other adds nothing
     events = train(state)
     list(islice(events, 2))
-    state.workers.ask_to_stop()
-    assert not state.workers.should_stop()  # the other is at the next step already, and knows nothing
+    state.process_group.request_stop()
+    assert not state.process_group.should_stop()  # the other is at the next step already, and knows nothing
     next(events)
-    assert state.workers.should_stop()
-    alone = Workers()
+    assert state.process_group.should_stop()
+    alone = ProcessGroup()
     assert not alone.should_stop()
-    alone.ask_to_stop()
+    alone.request_stop()
     assert alone.should_stop()
 
 
@@ -211,14 +211,14 @@ def test_the_wish_of_another_is_followed_too(tiny, first_of_two):
         flat[1] += 1
 
     state = new_state(tiny)
-    state.workers = first_of_two(other_asks)
+    state.process_group = first_of_two(other_asks)
     list(islice(train(state), 2))
-    assert state.workers.should_stop()
+    assert state.process_group.should_stop()
 
 
 def test_a_loss_that_is_not_finite_anywhere_ends_it_everywhere(tiny, first_of_two):
     state = new_state(tiny)
-    state.workers = first_of_two(lambda flat: flat.fill_(float("nan")))
+    state.process_group = first_of_two(lambda flat: flat.fill_(float("nan")))
     *_, end = train(state)
     assert isinstance(end, EndEvent)
     assert (end.step, end.reason) == (0, "diverged")
@@ -243,13 +243,13 @@ def test_a_place_that_cannot_be_is_refused_by_name(tiny, monkeypatch, environmen
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=message), joined(tiny, device):
+    with pytest.raises(ValueError, match=message), process_group(tiny, device):
         pass
 
 
 def test_one_process_of_torchrun_is_an_ordinary_training(tiny, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "1")
     monkeypatch.setenv("RANK", "0")
-    with joined(tiny, "cpu") as workers:
-        assert (workers.rank, workers.world_size, workers.rows) == (0, 1, slice(0, None, 1))
+    with process_group(tiny, "cpu") as group:
+        assert (group.rank, group.world_size, group.rows) == (0, 1, slice(0, None, 1))
     assert not torch.distributed.is_initialized()

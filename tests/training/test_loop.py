@@ -11,16 +11,9 @@ from torch.testing import assert_close
 from core.runs.recorder import load_state
 from core.tasks import build_task, fixed_pairs
 from core.training.checkpoint import save_state
-from core.training.loop import (
-    EndEvent,
-    EvaluationEvent,
-    Event,
-    StepEvent,
-    TrainingState,
-    new_state,
-    train,
-)
+from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.schedules import learning_rate_at
+from core.training.state import TrainingState, new_state
 
 
 def essence(events: Iterable[Event]) -> list[tuple]:

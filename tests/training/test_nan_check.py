@@ -10,8 +10,9 @@ from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.teaching.bugs import new_state
 from core.training.history import History
-from core.training.loop import EndEvent, EvaluationEvent, StepEvent, TrainingState, train
+from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
 from core.training.nan_check import all_finite, first_non_finite
+from core.training.state import TrainingState
 
 WIDEN = "decoder_layers.0.feed_forward.widen"
 
@@ -55,7 +56,7 @@ def test_the_message_names_step_place_and_the_last_finite_figures(tiny):
         f"step 4: loss=nan, gradient norm=nan: not finite, so the update was not made; weight {WIDEN}.weight is not "
         f"finite; last finite training loss {last.loss:.4f} and gradient norm {last.gradient_norm:.4f} at step 3; "
         f"last validation loss {events[0].evaluation.loss:.4f} after step 0. "
-        "Resume goes on from what was saved; if it happens again, train with a lower training.learning_rate"
+        "Resume continues from the last save; if it diverges again, lower training.learning_rate"
     )
 
 

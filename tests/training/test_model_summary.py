@@ -9,7 +9,7 @@ from core.__main__ import main
 from core.config import load_preset, preset_names
 from core.models import build_model, count_parameters, outline_model
 from core.tasks import build_task
-from core.training.model_summary import kept_for_backward, memory_of, parameters_by_part, shapes_of
+from core.training.model_summary import activation_bytes, estimate_memory, parameter_shapes, parameters_by_module
 
 
 @pytest.mark.parametrize("name", preset_names())
@@ -17,13 +17,13 @@ def test_parts_and_shapes_add_up_to_all_parameters(name):
     preset = load_preset(name)
     model = outline_model(preset.model, build_task(preset.task))
     total = count_parameters(model)
-    assert sum(parameters_by_part(model).values()) == total
-    assert sum(torch.Size(shape).numel() for shape in shapes_of(model).values()) == total
+    assert sum(parameters_by_module(model).values()) == total
+    assert sum(torch.Size(shape).numel() for shape in parameter_shapes(model).values()) == total
 
 
 def test_the_first_presets_parts_are_those_of_its_formula():
     preset = load_preset("digits-reversal")
-    parts = parameters_by_part(outline_model(preset.model, build_task(preset.task)))
+    parts = parameters_by_module(outline_model(preset.model, build_task(preset.task)))
     attention, norm, feed_forward = 4 * (64 * 64 + 64), 2 * 64, 2 * 64 * 128 + 128 + 64
     encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
     embedding = {"src_embedding": 13 * 64, "tgt_embedding": 13 * 64}
@@ -38,21 +38,21 @@ def test_the_first_presets_parts_are_those_of_its_formula():
 @pytest.mark.parametrize("family", ["transformer", "decoder-only", "gru"])
 def test_activations_are_linear_in_the_batch_and_as_many_as_a_real_step_keeps(tiny, family):
     preset = tiny.with_changes({"model.family": family})
-    one, two, four = (memory_of(preset, batch_size=size, length=8).activations for size in (1, 2, 4))
+    one, two, four = (estimate_memory(preset, batch_size=size, length=8).activations for size in (1, 2, 4))
     assert four - two == pytest.approx(2 * (two - one), rel=0.05)
     model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).train()
     # The fused kernel keeps a little more or less on a real device than on paper.
-    assert four == pytest.approx(kept_for_backward(model, torch.ones(4, 8, dtype=torch.int64)), rel=0.2)
+    assert four == pytest.approx(activation_bytes(model, torch.ones(4, 8, dtype=torch.int64)), rel=0.2)
 
 
 def test_attention_makes_memory_grow_faster_than_the_length(tiny):
     long = tiny.with_changes({"model.max_seq_len": 512, "model.dropout": 0.1})  # dropout needs the weights
-    short, twice, more = (memory_of(long, batch_size=1, length=length).activations for length in (128, 256, 512))
+    short, twice, more = (estimate_memory(long, batch_size=1, length=length).activations for length in (128, 256, 512))
     assert more - twice > 2.5 * (twice - short)
 
 
 def test_adam_keeps_two_numbers_for_each_weight(tiny):
-    memory = memory_of(tiny, batch_size=1, length=4)
+    memory = estimate_memory(tiny, batch_size=1, length=4)
     assert memory.weights == memory.gradients == memory.optimizer // 2
     assert memory.total == memory.weights * 4 + memory.activations
 
