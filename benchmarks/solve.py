@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from benchmarks.plain_transformer import PlainTransformer, rival_of
-from core.cli.train import preset_of
+from core.cli.arguments import preset_from
 from core.config import Preset
 from core.evaluation.accuracy import CHUNK, evaluate, is_exact, sequence_loss
 from core.models import count_parameters
@@ -53,7 +53,7 @@ class Solved:
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     """Train with several seeds, the preset's and those behind it, each beside the rival's; print a table."""
-    preset = preset_of(options)
+    preset = preset_from(options)
     if not options.alone:
         rival_of(preset)  # or say that there is none before hours of training
     held_out = fixed_pairs(build_task(preset.task), HELD_OUT, split="test")

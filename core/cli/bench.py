@@ -9,10 +9,34 @@ from pathlib import Path
 
 import torch
 
+from core.cli.arguments import add_json, add_preset
 from core.storage.errors import InputError
 
 OF_THE_PAGE = ("load", "soak")  # programs of their own: they know the page, which core does not
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments: a subcommand for each subject."""
+    subjects = parser.add_subparsers(
+        dest="subject", required=True, metavar="SUBJECT", title="subjects", parser_class=argparse.ArgumentParser
+    )
+    subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
+    load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
+    load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
+    load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
+    subjects.add_parser("memory", help="memory growth of training and decoding")
+    subjects.add_parser("page", help="startup time of the app and of the command line")
+    subjects.add_parser("replay", help="cost of recording a training replay")
+    soak = subjects.add_parser("soak", help="growth of memory, threads and files while the page is used")
+    soak.add_argument("--minutes", type=float, default=10.0, metavar="N", help="duration (default: 10)")
+    solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
+    solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
+    solve.add_argument("--alone", action="store_true", help="without the baseline")
+    add_preset(solve, required=False, default="digits-reversal-fast")
+    subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
+    for subject in subjects.choices.values():
+        add_json(subject)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``compare``: runs of one task side by side, on the same held-out test sequences."""
+"""``compare``: compare runs of one task on the same test sequences, pair by pair and by length."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.cli.evaluate import check_sequences
+from core.cli.arguments import add_json, add_sequences, check_sequences
 from core.config.tasks import span
 from core.reports.comparison import Comparison, Progress, as_data, compare
 from core.reports.report.numerals import percent
@@ -24,11 +24,28 @@ _SHARES = {
     "token_accuracy_free_running": "free-running tokens",
     "exact_match": "exact match",
 }
-_PAIRS_IN_WORDS = 3  # more are given as a table
+_PAIRS_IN_SENTENCES = 3  # more pairs are printed as a table
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "--runs", required=True, metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …"
+    )
+    add_sequences(parser, default=10_000)
+    parser.add_argument(
+        "--lengths",
+        nargs="?",
+        const="",
+        metavar="A-B",
+        help="also compare by input length: the given range, such as 41-100, or up to twice the longest trained on",
+    )
+    parser.add_argument("--per-length", type=int, default=100, metavar="N", help="inputs per length (default: 100)")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure the runs, and print their figures, what differs in them, and who wins how often."""
+    """Print the figures of the runs, the settings that differ, and wins and losses of every two runs."""
     check_sequences(options.sequences)
     root = options.checkpoints or DEFAULT_ROOT
     lengths = lengths_of(options.lengths)
@@ -36,28 +53,28 @@ def run(options: argparse.Namespace) -> int:
     per_length = 0 if options.lengths is None else options.per_length
     names = named_runs(options.runs, [folder.name for folder in list_runs(root)])
     comparison = _with_bar(SavedRuns(root), names, sequences=options.sequences, per_length=per_length, lengths=lengths)
-    said = as_data(comparison)
-    print(f"{said['task']}: {said['sequences']:,} held-out inputs, the same for all, each answered by itself\n")
-    _print_table(_figures(said))
-    if any(group["n"] > 1 for group in said["groups"]):
+    result = as_data(comparison)
+    print(f"{result['task']}: {result['sequences']:,} held-out inputs, the same for all, each decoded separately\n")
+    _print_table(_figures(result))
+    if any(group["n"] > 1 for group in result["groups"]):
         print("\nover seeds, mean ± standard deviation")
-        _print_table(_spreads(said))
-    _print_settings(said)
+        _print_table(_spreads(result))
+    _print_settings(result)
     print()
-    if len(said["pairs"]) <= _PAIRS_IN_WORDS:
-        print("\n".join(pair["in_words"] for pair in said["pairs"]))
+    if len(result["pairs"]) <= _PAIRS_IN_SENTENCES:
+        print("\n".join(pair["in_words"] for pair in result["pairs"]))
     else:
-        _print_table(_pairs(said))
-    print("\n" + " ".join(said["cautions"]))
-    if said["lengths"]:
-        _print_lengths(said)
+        _print_table(_pairs(result))
+    print("\n" + " ".join(result["cautions"]))
+    if result["lengths"]:
+        _print_lengths(result)
     if options.json:
-        print(json.dumps(said))
+        print(json.dumps(result))
     return 0
 
 
 def named_runs(text: str, known: Sequence[str]) -> list[str]:
-    """Return the runs that ``a,b`` names: a name that is no run's stands for the seeds trained under it, if any."""
+    """Return the runs that ``a,b`` names; a name that is not a run stands for its seeds, NAME-seed-0 and so on."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         seeds = [each for each in known if re.fullmatch(rf"{re.escape(name)}-seed-\d+", each)]
@@ -66,15 +83,15 @@ def named_runs(text: str, known: Sequence[str]) -> list[str]:
 
 
 def lengths_of(text: str | None) -> range | None:
-    """Return the lengths that ``41-100`` names; None for "" and None, the task's own.
+    """Parse a range of lengths such as ``41-100``; None for "" and None, which stand for the task's own lengths.
 
     Raises:
-        InputError: it is no range of lengths.
+        InputError: it is not a range of lengths.
     """
     if not text:
         return None
-    found = re.fullmatch(r"(\d{1,4})-(\d{1,4})", text)
-    first, last = map(int, found.groups()) if found else (0, 0)
+    match = re.fullmatch(r"(\d{1,4})-(\d{1,4})", text)
+    first, last = map(int, match.groups()) if match else (0, 0)
     if not 1 <= first <= last:
         raise InputError(f"--lengths={text[:60]} must be two lengths, the shortest and the longest, such as 41-100")
     return range(first, last + 1)
@@ -83,10 +100,10 @@ def lengths_of(text: str | None) -> range | None:
 def _with_bar(runs: SavedRuns, names: Sequence[str], **settings: Any) -> Comparison:
     """Compare with a progress bar on standard error."""
     events = compare(runs, names, **settings)
-    event = next(events)  # before there is a bar: what cannot be compared is refused here
-    quiet = 0.1 if sys.stderr.isatty() else 2.0
+    event = next(events)  # raises here, before a bar is drawn, if the runs cannot be compared
+    interval = 0.1 if sys.stderr.isatty() else 2.0
     layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}"
-    with tqdm(total=1.0, bar_format=layout, file=sys.stderr, mininterval=quiet) as bar:
+    with tqdm(total=1.0, bar_format=layout, file=sys.stderr, mininterval=interval) as bar:
         while isinstance(event, Progress):
             bar.set_description_str(event.run, refresh=False)
             bar.update(event.done - bar.n)
@@ -94,18 +111,18 @@ def _with_bar(runs: SavedRuns, names: Sequence[str], **settings: Any) -> Compari
     return event
 
 
-def _figures(said: dict[str, Any]) -> Rows:
+def _figures(result: dict[str, Any]) -> Rows:
     rows = [["run", "weights", "parameters", "trained", "loss", *_SHARES.values()]]
-    for each in said["runs"]:
+    for each in result["runs"]:
         weights, parameters = f"{each['weights']}, step {each['step']:,}", f"{each['parameters']:,}"
         shares = [percent(each[name]) for name in _SHARES]
         rows.append([each["run"], weights, parameters, f"{each['seconds']:.1f} s", f"{each['loss']:.4f}", *shares])
     return rows
 
 
-def _spreads(said: dict[str, Any]) -> Rows:
+def _spreads(result: dict[str, Any]) -> Rows:
     rows = [["settings of", "seeds", "trained", "loss", *_SHARES.values()]]
-    for group in said["groups"]:
+    for group in result["groups"]:
         figures = group["figures"]
         seconds = _spread(figures["seconds"], "{:.1f}".format) + " s"
         shares = [_spread(figures[name], percent, lambda sd: f"{100 * sd:.2f}") for name in _SHARES]
@@ -113,39 +130,39 @@ def _spreads(said: dict[str, Any]) -> Rows:
     return rows
 
 
-def _spread(figure: dict[str, Any], written: Callable[..., str], sd_written: Callable[..., str] | None = None) -> str:
+def _spread(figure: dict[str, Any], layout: Callable[..., str], sd_layout: Callable[..., str] | None = None) -> str:
     sd = figure["sd"]
-    return written(figure["mean"]) + ("" if sd is None else f" ± {(sd_written or written)(sd)}")
+    return layout(figure["mean"]) + ("" if sd is None else f" ± {(sd_layout or layout)(sd)}")
 
 
-def _print_settings(said: dict[str, Any]) -> None:
-    """Print the settings that differ, a column a group."""
-    if not said["settings"]:
-        print("\nno setting differs" + (", but the seed" if len(said["groups"]) == 1 else ""))
+def _print_settings(result: dict[str, Any]) -> None:
+    """Print the settings that differ, one column per group."""
+    if not result["settings"]:
+        print("\nno setting differs" + (" except the seed" if len(result["groups"]) == 1 else ""))
         return
     print("\nsettings that differ")
-    rows = [["setting", *(group["label"] for group in said["groups"])]]
-    for key, values in said["settings"].items():
+    rows = [["setting", *(group["label"] for group in result["groups"])]]
+    for key, values in result["settings"].items():
         rows.append([key, *("–" if value is None else str(value) for value in values)])
     _print_table(rows)
 
 
-def _pairs(said: dict[str, Any]) -> Rows:
-    rows = [["first", "second", "wins of the first", "of the second", "alike", "points apart", "95 % interval", "p"]]
-    for pair in said["pairs"]:
+def _pairs(result: dict[str, Any]) -> Rows:
+    rows = [["first", "second", "first wins", "second wins", "ties", "difference", "95 % interval", "p"]]
+    for pair in result["pairs"]:
         counts = [f"{pair[name]:,}" for name in ("wins", "losses", "ties")]
         rows.append([pair["first"], pair["second"], *counts, *pair["points"], pair["p"].removeprefix("p = ")])
     return rows
 
 
-def _print_lengths(said: dict[str, Any]) -> None:
-    """Print exact match by length, a row a length and a column a group."""
-    lengths, (first, last) = said["lengths"], said["lengths"]["trained"]
-    several = any(group["n"] > 1 for group in said["groups"])
+def _print_lengths(result: dict[str, Any]) -> None:
+    """Print exact match by length: one row per length, one column per group."""
+    lengths, (first, last) = result["lengths"], result["lengths"]["trained"]
+    several = any(group["n"] > 1 for group in result["groups"])
     print(
         f"\nexact match by {lengths['unit']}; trained on {first} to {last}" + (", means over seeds" if several else "")
     )
-    rows = [["length", "inputs", *(group["label"] for group in said["groups"])]]
+    rows = [["length", "inputs", *(group["label"] for group in result["groups"])]]
     shares = [
         dict(zip(each["exact_match"]["at"], each["exact_match"]["mean"], strict=True)) for each in lengths["groups"]
     ]
@@ -155,14 +172,14 @@ def _print_lengths(said: dict[str, Any]) -> None:
     _print_table(rows)
     print("* not trained on")
     for name, limit in lengths["limits"].items():
-        print(f"{name} goes no further: {limit}")
+        print(f"{name} is not evaluated on longer inputs: {limit}")
     if longer := lengths["longer"]:
-        _print_longer(longer, said["groups"])
+        _print_longer(longer, result["groups"])
 
 
 def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """Print the means over the lengths above those trained on, a row a run, and the medians of seeds."""
-    print(f"\nmeans over lengths {span(longer['at'][0], longer['at'][-1])}, each length counting as much")
+    """Print means over the lengths beyond those trained on: one row per run, and the median over seeds."""
+    print(f"\nmeans over lengths {span(longer['at'][0], longer['at'][-1])}, all lengths weighted equally")
     rows = [["run", "free-running tokens", "exact match"]]
     for group in groups:
         means = [list(longer["runs"][run].values()) for run in group["runs"]]
@@ -174,7 +191,7 @@ def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]]) -> None:
 
 
 def _print_table(rows: Rows) -> None:
-    """Print rows of text, the first of them the columns' names; the first column is on the left, others right."""
+    """Print rows of text, the first of them the header; the first column is aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]

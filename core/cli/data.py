@@ -4,11 +4,32 @@ import argparse
 import json
 from pathlib import Path
 
+from core.cli.arguments import add_json
 from core.config import preset_to_yaml
 from core.storage.errors import InputError
 from core.storage.kept_pairs import beside
 from core.tasks.ingest import Brought, Intake, in_words, prepared
 from core.text.tokenizers import KINDS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="pairs as .tsv, .csv or .jsonl; or sources, one per line"
+    )
+    parser.add_argument("--targets", type=Path, metavar="FILE", help="targets, one per line, for the sources in FILE")
+    parser.add_argument("--test", type=Path, metavar="FILE", help="test pairs, which are never trained on")
+    parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="format of the files (default: by suffix)")
+    parser.add_argument(
+        "--tokens",
+        default="character",
+        metavar="KIND[,KIND]",
+        help='tokenizer of both sides, or of source and target: "character" (default), "word" or "symbol" (split at '
+        "spaces)",
+    )
+    parser.add_argument("--name", default="own-data", help="name of the preset (default: own-data)")
+    parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="file of the preset (default: named after FILE)")
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,9 +1,10 @@
-"""``decode``: let a run answer one input."""
+"""``decode``: decode one input with a run, with any decoding strategy and any intervention on its heads."""
 
 import argparse
 import json
 
-from core.cli.strategy_options import strategy_in_words, strategy_of
+from core.cli.arguments import add_json, add_run
+from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
 from core.interpret.ablation import read_edits
 from core.interpret.inspection import Inspection, Step, inspect
@@ -13,11 +14,49 @@ from core.runs.load import LoadedRun, SavedRuns
 from core.storage.errors import InputError
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    parser.add_argument("input", metavar="INPUT", help='the input sequence, such as "4 8 2 9"')
+    parser.add_argument(
+        "--prefix", default="", metavar="TOKENS", help='tokens that the output must start with, such as "9 2"'
+    )
+    _add_interventions(parser)
+    add_strategy(parser)
+    add_json(parser)
+
+
+def _add_interventions(parser: argparse.ArgumentParser) -> None:
+    """Add the options for interventions on heads; whether the model has these heads is checked when it is loaded."""
+    group = parser.add_argument_group("interventions on attention heads", "--ablate and --pattern may be repeated.")
+    group.add_argument(
+        "--ablate",
+        action="append",
+        default=[],
+        metavar="HEAD",
+        help="ablate a head (cross.2.1), a layer (cross.2) or a block (encoder, decoder, cross)",
+    )
+    group.add_argument(
+        "--ablate-with",
+        choices=("zero", "mean"),
+        default="zero",
+        help="replacement for the output of an ablated head (default: zero)",
+    )
+    group.add_argument(
+        "--pattern",
+        action="append",
+        default=[],
+        metavar="HEAD=PATTERN",
+        help='fix the attention pattern of a cross-attention head: "diagonal", "anti-diagonal" or "position K" '
+        "(0 is BOS)",
+    )
+
+
 def run(options: argparse.Namespace) -> int:
-    """Print the answer, the expected one, the best of a beam search, and how sure the model was at each step."""
-    strategy = strategy_of(options)
+    """Print the output, the expected output, the hypotheses of a beam search, and the probabilities of every step."""
+    strategy = strategy_from(options)
     loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
-    interventions = _edits_of(options, loaded)
+    interventions = _interventions_from(options, loaded)
     seen = inspect(
         loaded.model,
         loaded.task,
@@ -36,23 +75,23 @@ def run(options: argparse.Namespace) -> int:
     if seen.note:
         print(f"note      {seen.note}")
     if strategy != GREEDY:
-        print(f"strategy  {strategy_in_words(strategy)}")
+        print(f"strategy  {format_strategy(strategy)}")
     if str(interventions):
         print(f"heads     {interventions}")
-    for place, answer in enumerate(seen.ranked, start=1):
-        end = "" if answer.stopped else "  (did not stop)"
-        print(f"best {place:4}  {' '.join(answer.output)}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
+    for rank, answer in enumerate(seen.ranked, start=1):
+        end = "" if answer.stopped else "  (no EOS)"
+        print(f"best {rank:4}  {' '.join(answer.output)}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
     for number, step in enumerate(seen.steps, start=1):
-        print(f"step {number:4}  {_step_in_words(step)}")
+        print(f"step {number:4}  {_format_step(step)}")
     if options.json:
         print(json.dumps(as_json(seen)))
     return 0
 
 
-def _edits_of(options: argparse.Namespace, loaded: LoadedRun) -> Interventions:
-    """Read what is to be done to the run's heads; InputError if it cannot be done."""
+def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> Interventions:
+    """Return the interventions that the options describe; InputError if the model lacks a head."""
     if options.ablate_with == "mean" and not options.ablate:
-        raise InputError("--ablate-with=mean is about heads that are knocked out, so it needs --ablate")
+        raise InputError("--ablate-with=mean needs --ablate")
     return read_edits(
         loaded.model,
         loaded.task,
@@ -62,8 +101,8 @@ def _edits_of(options: argparse.Namespace, loaded: LoadedRun) -> Interventions:
     )
 
 
-def _step_in_words(step: Step) -> str:
-    """List the likeliest tokens; what was produced instead of the likeliest comes first."""
+def _format_step(step: Step) -> str:
+    """List the most probable tokens; a produced token that is not the most probable one comes first."""
     likely = "  ".join(f"{token} {probability:.1%}" for token, probability in step.candidates)
     if not step.forced and step.produced == step.candidates[0][0]:
         return likely
@@ -71,9 +110,9 @@ def _step_in_words(step: Step) -> str:
 
 
 def as_json(seen: Inspection) -> dict:
-    """Return a decode as plain data: input, output, each step's token and probability.
+    """Return a decode as plain data: input, output, and the token and probability of each step.
 
-    ``expected`` and ``correct`` are None where many answers are as good.
+    ``expected`` and ``correct`` are None where the task has no single reference answer.
     """
     interventions = seen.interventions
     return {
@@ -85,8 +124,8 @@ def as_json(seen: Inspection) -> dict:
         "note": seen.note,
         "strategy": seen.strategy.model_dump(),
         "ablate": [str(head) for head in interventions.ablated],
-        "ablation": interventions.ablation if interventions.ablated else None,
-        "force": {str(head): str(pattern) for head, pattern in interventions.forced},
+        "ablate_with": interventions.ablation if interventions.ablated else None,
+        "pattern": {str(head): str(pattern) for head, pattern in interventions.forced},
         "steps": [
             {
                 "token": step.produced,

@@ -1,10 +1,10 @@
-"""``describe``: what a preset's model is made of, and the memory that training it takes."""
+"""``describe``: the model of a preset: parameters, shapes, and the memory that training it takes."""
 
 import argparse
 import json
 from dataclasses import asdict
 
-from core.cli.train import preset_of
+from core.cli.arguments import add_json, add_preset, preset_from
 from core.config import SPECIAL_TOKENS, Preset
 from core.interpret.shape_trace import trace_shapes
 from core.models import count_parameters, outline_model
@@ -13,9 +13,24 @@ from core.tasks import build_task
 from core.training.model_summary import estimate_memory, parameter_shapes, parameters_by_module
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_preset(parser)
+    parser.add_argument(
+        "--batch-size", type=int, metavar="N", help="sequences per batch (default: several batch sizes)"
+    )
+    parser.add_argument(
+        "--length", type=int, metavar="N", help="tokens of source and target (default: several lengths)"
+    )
+    parser.add_argument(
+        "--shapes", action="store_true", help="also trace the tensors of a real batch through the model, in order"
+    )
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Print parameters by part, every tensor's shape by name, and memory by batch and length."""
-    preset = preset_of(options)
+    """Print parameters by part, the shape of every parameter, and memory by batch size and length."""
+    preset = preset_from(options)
     batches, lengths = _sizes(options, preset)
     model = outline_model(preset.model, build_task(preset.task))
     parts, shapes = parameters_by_module(model), parameter_shapes(model)
@@ -23,32 +38,29 @@ def run(options: argparse.Namespace) -> int:
         batch: {length: estimate_memory(preset, batch_size=batch, length=length) for length in lengths}
         for batch in batches
     }
-    print(f"{preset.name}: {_about(preset)}\n\n{count_parameters(model):,} parameters, by part")
+    print(f"{preset.name}: {_summary(preset)}\n\n{count_parameters(model):,} parameters, by part")
     for part, count in parts.items():
         print(f"  {part:24} {count:12,}")
     print("\ntensors")
     for name, shape in shapes.items():
         print(f"  {name:56} {' × '.join(map(str, shape))}")
     if options.shapes:
-        print("\n".join(_way(preset)))
-    one = memory[batches[0]][lengths[0]]
-    fixed = one.total - one.activations
+        print("\n".join(_shape_trace(preset)))
+    smallest = memory[batches[0]][lengths[0]]
+    fixed = smallest.total - smallest.activations
     print(f"\nmemory to train, MB: weights, gradients and Adam's two moments {_mb(fixed)}, and activations")
     print(f"  {'batch':>8}" + "".join(f"{f'{length} tokens':>14}" for length in lengths))
     for batch in batches:
         print(f"  {batch:8}" + "".join(f"{_mb(memory[batch][length].activations):>14}" for length in lengths))
     if options.json:
-        print(
-            json.dumps(
-                _as_json(preset, parts, shapes, memory) | {"flow": [asdict(each) for each in trace_shapes(preset)]}
-            )
-        )
+        trace = [asdict(stage) for stage in trace_shapes(preset)]
+        print(json.dumps(_as_json(preset, parts, shapes, memory) | {"shape_trace": trace}))
     return 0
 
 
-def _way(preset: Preset) -> list[str]:
-    """Write the tensors of a real batch on their way through the model, in order, a line each."""
-    lines = ["", f"a batch of {preset.training.batch_size} on its way: what comes out of each module, in order"]
+def _shape_trace(preset: Preset) -> list[str]:
+    """Format the output shapes of every module for a real batch, in order of execution, one line each."""
+    lines = ["", f"output of each module for a batch of {preset.training.batch_size}, in order of execution"]
     for stage in trace_shapes(preset):
         shapes = "   ".join(f"{name} {' × '.join(map(str, shape))}".strip() for name, shape in stage.shapes.items())
         times = f"   ({stage.calls} times)" if stage.calls > 1 else ""
@@ -56,12 +68,12 @@ def _way(preset: Preset) -> list[str]:
     return lines
 
 
-def _about(preset: Preset) -> str:
+def _summary(preset: Preset) -> str:
     return f"{preset.description} {preset.broken}".strip()
 
 
 def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list[int]]:
-    """Return the batch sizes and lengths to work memory out for: asked for, or the preset's own and larger ones."""
+    """Return the batch sizes and lengths of the memory table: those requested, or several up to the maximum."""
     longest = preset.model.max_seq_len
     for name, value, most in (("batch-size", options.batch_size, 4096), ("length", options.length, longest)):
         if value is not None and not 1 <= value <= most:

@@ -1,24 +1,40 @@
-"""``doctor``: examine a run or a preset, and say in words what was found; or every bug, and every preset."""
+"""``doctor``: diagnose a run or a preset; or run the doctor benchmark over every bug and every preset."""
 
 import argparse
 import json
 from typing import Any
 
 from core.cli import doctor_benchmark
+from core.cli.arguments import add_json, add_preset, preset_from
 from core.cli.doctor_benchmark import Verdict
-from core.cli.train import preset_of
 from core.config.bugs import BUG_FACTS
 from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns, training_state_of
 from core.storage.errors import InputError
 from core.teaching.doctor import Examination, examine_preset, examine_state
 
-MARKS = {"green": "ok   ", "amber": "odd  ", "red": "WRONG"}
+MARKS = {"green": "pass", "amber": "warn", "red": "FAIL"}
 MAX_STEPS = 100_000
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("--run", metavar="NAME", help="name of the run to diagnose")
+    add_preset(parser, required=False)
+    parser.add_argument(
+        "--steps", type=int, default=0, metavar="N", help="updates to train a preset first (default: 0)"
+    )
+    parser.add_argument(
+        "--all-bugs",
+        action="store_true",
+        help="doctor benchmark: switch on every bug, and diagnose every preset; with --steps also after training, "
+        "N updates for bugs and long presets, all updates for the others (saved in _doctor/ beside the runs)",
+    )
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Print what was found, a line a check, or a table of bugs and verdicts."""
+    """Print one line per check, or a table of bugs and verdicts."""
     if not 0 <= options.steps <= MAX_STEPS:
         raise InputError(f"--steps={options.steps} must be from 0 to {MAX_STEPS}")
     if options.all_bugs:
@@ -28,22 +44,22 @@ def run(options: argparse.Namespace) -> int:
     if options.run:
         runs = SavedRuns(options.checkpoints or DEFAULT_ROOT)
         loaded = runs.loaded(options.run)
-        found = examine_state(options.run, training_state_of(loaded), runs.history(options.run))
+        examination = examine_state(options.run, training_state_of(loaded), runs.history(options.run))
     else:
-        found = examine_preset(preset_of(options), steps=options.steps)
-    print("\n".join(lines_of(found)))
+        examination = examine_preset(preset_from(options), steps=options.steps)
+    print("\n".join(lines_of(examination)))
     if options.json:
-        print(json.dumps(found.as_data()))
+        print(json.dumps(examination.as_data()))
     return 0
 
 
-def lines_of(found: Examination) -> list[str]:
-    """Write an examination for people."""
-    named = ", ".join(BUG_FACTS[bug].title for bug in found.bugs)
-    verdict = f"diagnosis: {named}" if named else f"no bug named, {len(found.alarms)} lights not green"
+def lines_of(examination: Examination) -> list[str]:
+    """Format an examination: one line per check, and the diagnosis."""
+    named = ", ".join(BUG_FACTS[bug].title for bug in examination.bugs)
+    diagnosis = named or f"no bug found, {len(examination.alarms)} checks not passed"
     return [
-        *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in found.findings),
-        f"{found.name}, after {found.step} updates: {verdict} ({found.seconds:.1f} s)",
+        *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in examination.findings),
+        f"{examination.name}, after {examination.step} updates: {diagnosis} ({examination.seconds:.1f} s)",
     ]
 
 

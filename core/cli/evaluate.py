@@ -1,10 +1,11 @@
-"""``evaluate``: measure a run on held-out test sequences that no training and no model choice has seen."""
+"""``evaluate``: evaluate a run on test sequences, which neither training nor model selection has seen."""
 
 import argparse
 import json
 import time
 
-from core.cli.strategy_options import strategy_in_words, strategy_of
+from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
+from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.evaluation.accuracy import Evaluation, evaluate, exact_match_alone
 from core.evaluation.bleu import Bleu, bleu_of
 from core.evaluation.error_rates import ErrorRates, error_rates_of
@@ -14,17 +15,23 @@ from core.models import count_parameters
 from core.reports.report import measure
 from core.runs import DEFAULT_ROOT
 from core.runs.load import LoadedRun, SavedRuns
-from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 
-MAX_SEQUENCES = 1_000_000
-SCORED_SEQUENCES = 1_000  # plenty for a mean
+SCORED_SEQUENCES = 1_000  # enough for the mean over decoding steps
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    add_sequences(parser, default=10_000)
+    add_strategy(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print exact match, token accuracy, loss, BLEU, and how well the last layer's heads point at their source."""
+    """Print exact match, token accuracy, loss, BLEU and error rates, and the best cross-attention head's accuracy."""
     check_sequences(options.sequences)
-    strategy = strategy_of(options)
+    strategy = strategy_from(options)
     loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     started = time.perf_counter()
@@ -38,15 +45,9 @@ def run(options: argparse.Namespace) -> int:
     if rates:
         _print_rates(rates)
     if options.json:
-        said = _as_json(loaded, evaluation, alone, scores, bleu, seconds)
-        print(json.dumps(said | {"error_rates": _rates_as_json(rates), "strategy": strategy.model_dump()}))
+        result = _as_json(loaded, evaluation, alone, scores, bleu, seconds)
+        print(json.dumps(result | {"error_rates": _rates_as_json(rates), "strategy": strategy.model_dump()}))
     return 0
-
-
-def check_sequences(sequences: int, *, option: str = "--sequences") -> None:
-    """Raise InputError unless that many can be asked for."""
-    if not 1 <= sequences <= MAX_SEQUENCES:
-        raise InputError(f"{option}={sequences} must be from 1 to {MAX_SEQUENCES}")
 
 
 def _print(
@@ -60,33 +61,34 @@ def _print(
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
     if strategy != GREEDY:
-        print(f"written by      {strategy_in_words(strategy)}")
+        print(f"strategy        {format_strategy(strategy)}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
-    print(f"  alone         {alone:9.4%}  of the same, each by itself: without padding behind it")
+    print(f"  alone         {alone:9.4%}  of the same, each decoded separately, without padding")
     if loaded.task.open_ended:
-        print("                           of which nothing follows: many answers are as good as the reference")
+        print("                           not meaningful here: the task has no single reference answer")
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     if bleu:
-        print(f"BLEU            {bleu.score:9.4f}  of the same, each by itself; {bleu.signature}")
+        print(f"BLEU            {bleu.score:9.4f}  of the same, each decoded separately; {bleu.signature}")
     if scores:
         best = best_of_layer(scores, max(score.layer for score in scores))
         print(
-            f"attention over the input, last layer: head {best.head} puts {best.share:.1%} of it on the true token "
-            f"(uniform attention: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of steps"
+            f"cross-attention of the last layer: head {best.head} puts {best.share:.1%} of its attention on the "
+            f"correct source token (uniform: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of "
+            "the steps"
         )
 
 
 def _print_rates(rates: ErrorRates) -> None:
     of_answers, of_tokens = rates.names
-    print(f"{of_answers:15} {rates.answers:9.2%}  of the same, answered by none of their references")
-    print(f"{of_tokens:15} {rates.tokens:9.2%}  interventions to the nearest reference, per token of it")
+    print(f"{of_answers:15} {rates.answers:9.2%}  of the same, decoded to none of their references")
+    print(f"{of_tokens:15} {rates.tokens:9.2%}  edits to the nearest reference, per token of it")
 
 
 def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:
-    return rates and {
-        name: round(rate, 6) for name, rate in zip(rates.names, (rates.answers, rates.tokens), strict=True)
-    }
+    if rates is None:
+        return None
+    return {name: round(rate, 6) for name, rate in zip(rates.names, (rates.answers, rates.tokens), strict=True)}
 
 
 def _as_json(
@@ -113,8 +115,8 @@ def _as_json(
             {
                 "layer": score.layer,
                 "head": score.head,
-                "share_on_true_source": round(score.share, 4),
-                "largest_on_true_source": round(score.hits, 4),
+                "attention_mass": round(score.share, 4),
+                "argmax_accuracy": round(score.hits, 4),
                 "uniform": round(score.uniform, 4),
             }
             for score in scores

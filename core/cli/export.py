@@ -1,18 +1,31 @@
-"""``export``: write a run's best weights and its preset into one file, or all that there is to give away."""
+"""``export``: write a run's best weights and its preset into one file, or into a zip or folder with everything else."""
 
 import argparse
 import json
 from collections.abc import Callable
 from pathlib import Path
 
+from core.cli.arguments import add_json, add_run
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.export import export_run
 from core.runs.onnx_export import export_onnx
 from core.runs.package import export_package
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="OUT", help="a new file, .zip, .onnx or folder; it must not exist"
+    )
+    parser.add_argument(
+        "--whole", action="store_true", help="a folder with vocabulary, model card and pairs as well, as in a .zip"
+    )
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Write the file, zip, folder or ONNX model, which must not be there yet."""
+    """Write the file, zip, folder or ONNX model."""
     _writer(options)(RunFolder(options.checkpoints or DEFAULT_ROOT, options.run), options.out)
     files = options.out.iterdir() if options.out.is_dir() else [options.out]
     size = sum(file.stat().st_size for file in files)
@@ -23,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _writer(options: argparse.Namespace) -> Callable[[RunFolder, Path], None]:
-    """Return what writes such a file: what it is goes by the end of its name."""
+    """Return the function that writes this kind of file, chosen by the name's suffix."""
     if options.out.suffix == ".onnx":
         return export_onnx
     return export_package if options.whole or options.out.suffix == ".zip" else export_run

@@ -1,12 +1,14 @@
-"""``lesson``: train the pair of a lesson, right and broken, and keep what is to be seen of it."""
+"""``lesson``: train the correct and the broken run of a lesson, and save their results."""
 
 import argparse
 import json
 import sys
+from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
+from core.cli.arguments import add_json
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, Lesson, lesson_names, load_lesson, measure_pair
@@ -16,14 +18,23 @@ FIGURES = (
     ("validation loss", "validation_loss", "{:.4f}"),
     ("teacher-forced tokens", "token_accuracy", "{:.1%}"),
     ("exact match", "exact_match", "{:.1%}"),
-    ("exact match, alone", "exact_match_alone", "{:.1%}"),
+    ("exact match, unbatched", "exact_match_alone", "{:.1%}"),
     ("90 % exact at step", "step_of_90_percent", "{}"),
-    ("answer", "answer", "{}"),
+    ("output", "answer", "{}"),
 )
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help='the lesson, or "all" (default: list the lessons)')
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="folder of the results (default: the lessons' own folder)"
+    )
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Train one lesson or all, and write each one's results into its folder, or list the lessons."""
+    """Train one lesson or all of them and write their results, or list the lessons."""
     if options.name is None:
         print("\n".join(f"{name:24} {load_lesson(name).title}" for name in lesson_names()))
         return 0
@@ -36,9 +47,9 @@ def run(options: argparse.Namespace) -> int:
     known: dict = {}
     for lesson in lessons:
         results = _measured(lesson, known)
-        place = out / lesson.name / RESULTS_FILE
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(place, (json.dumps(results, separators=(",", ":")) + "\n").encode())
+        path = out / lesson.name / RESULTS_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, (json.dumps(results, separators=(",", ":")) + "\n").encode())
         print("\n".join(_lines(lesson, results)), flush=True)
         if options.json:
             print(json.dumps(results))
@@ -61,11 +72,11 @@ def _measured(lesson: Lesson, known: dict) -> dict:
 
 
 def _lines(lesson: Lesson, results: dict) -> list[str]:
-    """Write the figures of both sides in two columns, and what the doctor says of them."""
-    lines = [f"{lesson.title} ({lesson.name}), {results['seconds']} s", f"  {'':22} {'right':>28} {'broken':>28}"]
-    for label, figure, written in FIGURES:
+    """Format the figures of both runs in two columns, and the doctor's diagnosis of each."""
+    lines = [f"{lesson.title} ({lesson.name}), {results['seconds']} s", f"  {'':22} {'correct':>28} {'broken':>28}"]
+    for label, figure, layout in FIGURES:
         values = [results[side]["figures"][figure] for side in ("right", "broken")]
-        texts = ["–" if value is None else written.format(value)[:28] for value in values]
+        texts = ["–" if value is None else layout.format(value)[:28] for value in values]
         lines.append(f"  {label:22} {texts[0]:>28} {texts[1]:>28}")
     named = [", ".join(results[side]["doctor"]["bugs"]) or "nothing" for side in ("right", "broken")]
-    return [*lines, f"  {'the doctor names':22} {named[0]:>28} {named[1]:>28}"]
+    return [*lines, f"  {'diagnosis':22} {named[0]:>28} {named[1]:>28}"]

@@ -1,9 +1,10 @@
-"""``perplexity``: how well a run foresees held-out text, beside a model of counts that learned the same text."""
+"""``perplexity``: the perplexity of a run on held-out text, and of n-gram models fit to the same training text."""
 
 import argparse
 import json
 import math
 
+from core.cli.arguments import add_json, add_run
 from core.evaluation.accuracy import evaluate
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.runs import DEFAULT_ROOT
@@ -12,19 +13,28 @@ from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    parser.add_argument(
+        "--order", type=int, default=MAX_ORDER, metavar="N", help=f"order of the longest n-gram (default: {MAX_ORDER})"
+    )
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Print the perplexity per token, EOS counted, of the run and of n-grams up to an order on the same test lines."""
+    """Print the perplexity per token, EOS included, of the run and of n-gram models on the same test lines."""
     if not 1 <= options.order <= MAX_ORDER:
         raise InputError(f"--order={options.order} must be from 1 to {MAX_ORDER}")
     loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
     task, summary = loaded.task, loaded.preset.task.summary
     known, held_out = task.lines("train"), task.lines("test")
     if not known:
-        raise InputError(f"run={options.run[:60]!r} has the task to {summary}, which is not modelling text")
+        raise InputError(f"run={options.run[:60]!r} does not model text; its task is to {summary}")
     own = evaluate(loaded.model, fixed_pairs(task, len(held_out), split="test"))
     tokens = sum(len(line) + 1 for line in held_out)
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}: {summary}")
-    print(f"{len(held_out):,} held-out lines of {tokens:,} tokens, EOS counted; learned from {len(known):,} lines")
+    print(f"{len(held_out):,} held-out lines of {tokens:,} tokens, EOS included; trained on {len(known):,} lines")
     print(f"the run         {own.perplexity:9.4f}  per token, {own.loss:.4f} nats")
     losses = {}
     for order in range(1, options.order + 1):

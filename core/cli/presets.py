@@ -1,9 +1,15 @@
-"""``presets``: list what can be trained."""
+"""``presets``: list the presets that can be trained."""
 
 import argparse
 import json
 
+from core.cli.arguments import add_json
 from core.config import load_preset, preset_names
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,18 +1,28 @@
-"""``report``: measure a run and write what was found."""
+"""``report``: evaluate a run and write a report on it, as HTML and as Markdown with pictures."""
 
 import argparse
 import json
 from pathlib import Path
 
-from core.cli.evaluate import check_sequences
+from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
 from core.reports.report import REPORT_FILES, write_report
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import SavedRuns
 from core.storage.errors import InputError
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    add_sequences(parser, default=10_000)
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="folder of the report (default: report/ in the run's folder)"
+    )
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Write the report into the run's folder, or where asked to, and print its first sentence."""
+    """Write the report and print its first sentence."""
     check_sequences(options.sequences)
     root = options.checkpoints or DEFAULT_ROOT
     folder: Path = options.out or RunFolder(root, options.run).report
@@ -21,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     report = write_report(SavedRuns(root), options.run, sequences=options.sequences)
     report.save(folder)
     print(report.summary)
-    print(f"written: {folder / 'report.html'}, report.md and {len(report.pictures)} pictures beside it")
+    print(f"written: {folder / 'report.html'}, report.md and {len(report.pictures)} pictures")
     if options.json:
         files = [name for name in REPORT_FILES if (folder / name).is_file()]
         print(json.dumps({**report.figures, "folder": str(folder), "files": files}))

@@ -4,12 +4,20 @@ import argparse
 
 import torch
 
-from core.cli.train import follow, told, train_with_bar
+from core.cli.arguments import add_device, add_json, add_run
+from core.cli.train import follow, print_result, train_with_bar
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
 from core.runs.recorder import continued_state
 from core.training.devices import device_named
 from core.training.distributed import process_group
 from core.training.history import History
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    add_device(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -21,10 +29,10 @@ def run(options: argparse.Namespace) -> int:
             check_resumable(folder)
         state = continued_state(folder, device=device)
         state.process_group = group
-        if group.world_size == 1:  # torchrun decides on the threads of several
-            torch.set_num_threads(state.threads)  # or the rest would not be the same bit for bit
+        if group.world_size == 1:  # with several processes, torchrun sets the number of threads
+            torch.set_num_threads(state.threads)  # otherwise the rest would not be bit-exact
         if group.rank > 0:
             return follow(state)
         history = History.load(folder.metrics, state.preset.training.steps)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
-        return told(train_with_bar(folder, state, history), as_json=options.json)
+        return print_result(train_with_bar(folder, state, history), as_json=options.json)

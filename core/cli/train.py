@@ -1,4 +1,4 @@
-"""``train``: train a preset and keep it as a run."""
+"""``train``: train a preset and save it as a run."""
 
 import argparse
 import contextlib
@@ -12,11 +12,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.config import ConfigError, Preset, load_preset, load_preset_file
+from core.cli.arguments import add_device, add_json, add_preset, preset_from
+from core.config import Preset
 from core.evaluation.spread import Spread, spread_of
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.recorder import train_recorded
-from core.storage import bounded_yaml
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.training.devices import device_named
@@ -26,7 +26,7 @@ from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, trai
 from core.training.state import TrainingState
 
 MAX_SEEDS = 100
-SPREAD = {  # figures told over seeds: their names for people, and how they are written
+SPREAD = {  # figures summarized over seeds: label and format
     "loss": ("validation loss", "{:.4f}"),
     "exact_match": ("exact match", "{:.2%}"),
     "token_accuracy": ("token accuracy", "{:.2%}"),
@@ -34,9 +34,20 @@ SPREAD = {  # figures told over seeds: their names for people, and how they are 
 }
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_preset(parser)
+    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: a generated one)")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="train N runs with consecutive seeds, named NAME-seed-0 and so on"
+    )
+    add_device(parser)
+    add_json(parser)
+
+
 def run(options: argparse.Namespace) -> int:
-    """Train new runs to their end, or until Ctrl+C or SIGTERM, which saves the one in training first."""
-    preset = preset_of(options)
+    """Train to the end, or until Ctrl+C or SIGTERM, which save the run before the program exits."""
+    preset = preset_from(options)
     device = device_named(options.device)
     root = options.checkpoints or DEFAULT_ROOT
     if options.seeds is not None:
@@ -49,14 +60,14 @@ def run(options: argparse.Namespace) -> int:
         if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run)
-        return told(train_with_bar(folder, state, History(preset.training.steps)), as_json=options.json)
+        return print_result(train_with_bar(folder, state, History(preset.training.steps)), as_json=options.json)
 
 
 def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> dict[str, Any]:
-    """Train with a progress bar on standard error, and a line an evaluation and at the end on standard output.
+    """Train with a progress bar on standard error, and print one line per evaluation on standard output.
 
     Returns:
-        The figures of the training: its validation figures are those after the last step evaluated.
+        The figures of the training; the validation figures are those of the last evaluation.
     """
     preset, should_stop = state.preset, state.process_group.should_stop
     if preset.broken:
@@ -75,7 +86,7 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
 
 
 def follow(state: TrainingState) -> int:
-    """Train along with the first process, which evaluates, writes and speaks for all, and return the exit code."""
+    """Train as a process of rank above 0, which neither evaluates, writes nor prints, and return the exit code."""
     with _stopped_by_signals(state.process_group):
         for event in train(state):
             if isinstance(event, EndEvent) and event.reason == "lost":
@@ -87,7 +98,7 @@ def follow(state: TrainingState) -> int:
 
 @contextlib.contextmanager
 def _stopped_by_signals(group: ProcessGroup) -> Iterator[None]:
-    """Let Ctrl+C, and SIGTERM, with which torchrun passes it on, ask for a stop inside the block."""
+    """Stop the training on Ctrl+C, or on SIGTERM, which torchrun sends instead, inside the block."""
     signals = (signal.SIGINT, signal.SIGTERM)
     previous = {each: signal.signal(each, lambda *_: group.request_stop()) for each in signals}
     try:
@@ -97,15 +108,15 @@ def _stopped_by_signals(group: ProcessGroup) -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def told(said: dict[str, Any], *, as_json: bool) -> int:
-    """Print the figures of a training as JSON, if asked for, and return the exit code."""
+def print_result(result: dict[str, Any], *, as_json: bool) -> int:
+    """Print the figures of a training as JSON if requested, and return the exit code."""
     if as_json:
-        print(json.dumps(said))
-    return 1 if said["status"] == "failed" else 0
+        print(json.dumps(result))
+    return 1 if result["status"] == "failed" else 0
 
 
 def _seed_presets(preset: Preset, seeds: int) -> list[Preset]:
-    """Return the preset with as many seeds, from its own on."""
+    """Return the preset with consecutive seeds, starting from its own."""
     if not 1 <= seeds <= MAX_SEEDS:
         raise InputError(f"--seeds={seeds} must be from 1 to {MAX_SEEDS}")
     first = preset.training.seed
@@ -113,10 +124,10 @@ def _seed_presets(preset: Preset, seeds: int) -> list[Preset]:
 
 
 def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace, device: str) -> int:
-    """Train a run a seed, one after another, and print mean and spread of those that finished."""
+    """Train one run per seed, one after another, and print mean and standard deviation of those that finished."""
     group = options.run or presets[0].name
     folders = [RunFolder(root, f"{group}-seed-{preset.training.seed}") for preset in presets]
-    for folder in folders:  # all of them before the first is begun
+    for folder in folders:  # check all names before the first training starts
         if folder.exists():
             raise RunError(f"run={folder.name!r} exists already; choose another name with --run")
     trained: list[dict[str, Any]] = []
@@ -125,52 +136,29 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
         state = new_state(preset, device=device)
         trained.append(train_with_bar(folder, state, History(preset.training.steps)))
         if trained[-1]["status"] == "stopped":
-            print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not begun", file=sys.stderr)
+            print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not started", file=sys.stderr)
             break
-    finished = [said for said in trained if said["status"] == "finished"]
-    spreads = {figure: spread_of([said[figure] for said in finished]) for figure in SPREAD} if finished else {}
+    finished = [result for result in trained if result["status"] == "finished"]
+    spreads = {figure: spread_of([result[figure] for result in finished]) for figure in SPREAD} if finished else {}
     _print_spreads(spreads)
-    status = next(each for each in ("failed", "stopped", "finished") if each in {said["status"] for said in trained})
-    said = {"group": group, "status": status, "runs": trained}
-    return told(said | {figure: asdict(spread) for figure, spread in spreads.items()}, as_json=options.json)
+    statuses = {result["status"] for result in trained}
+    status = next(each for each in ("failed", "stopped", "finished") if each in statuses)
+    summary = {"group": group, "status": status, "runs": trained}
+    return print_result(summary | {figure: asdict(spread) for figure, spread in spreads.items()}, as_json=options.json)
 
 
 def _print_spreads(spreads: dict[str, Spread]) -> None:
-    """Print a line a figure: mean ± standard deviation, and over how many runs."""
+    """Print one line per figure: mean ± standard deviation, and the number of runs."""
     for figure, spread in spreads.items():
-        label, written = SPREAD[figure]
-        sd = "" if spread.sd is None else f" ± {written.format(spread.sd)}"
-        print(f"{label:24} {written.format(spread.mean)}{sd}  (mean ± standard deviation, {spread.n} seeds)")
-
-
-def preset_of(options: argparse.Namespace) -> Preset:
-    """Return the preset that the options name, with the changes they ask for."""
-    return _preset(options.preset).with_changes(_changes(options.set, options.seed))
-
-
-def _preset(name_or_path: str) -> Preset:
-    is_path = name_or_path.endswith((".yaml", ".yml"))
-    return load_preset_file(Path(name_or_path)) if is_path else load_preset(name_or_path)
-
-
-def _changes(settings: list[str], seed: int | None) -> dict[str, Any]:
-    """Read ``--set KEY=VALUE``; values are YAML, so that numbers are numbers."""
-    changes: dict[str, Any] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise ConfigError([(key, f"--set {setting[:60]!r} must look like training.steps=500")])
-        try:
-            changes[key] = bounded_yaml.load(value)
-        except bounded_yaml.BoundedYamlError as error:
-            raise ConfigError([(key, f"{key}: {error}")]) from error
-    return changes if seed is None else changes | {"training.seed": seed}
+        label, layout = SPREAD[figure]
+        sd = "" if spread.sd is None else f" ± {layout.format(spread.sd)}"
+        print(f"{label:24} {layout.format(spread.mean)}{sd}  (mean ± standard deviation, {spread.n} seeds)")
 
 
 def _bar(name: str, state: TrainingState) -> tqdm:
-    quiet = 0.1 if sys.stderr.isatty() else 2.0  # in a log every redraw is a line of its own
+    interval = 0.1 if sys.stderr.isatty() else 2.0  # in a log file every redraw is a new line
     total = state.preset.training.steps
-    return tqdm(total=total, initial=state.step, desc=name, unit="step", file=sys.stderr, mininterval=quiet)
+    return tqdm(total=total, initial=state.step, desc=name, unit="step", file=sys.stderr, mininterval=interval)
 
 
 def _show(event: Event, preset: Preset, bar: tqdm) -> None:
@@ -181,7 +169,7 @@ def _show(event: Event, preset: Preset, bar: tqdm) -> None:
 
 
 def _line(event: EvaluationEvent, preset: Preset) -> str:
-    """Say how an evaluation went; of a fixed training set also how often it was gone through."""
+    """Format an evaluation; with a fixed training set, also the number of epochs."""
     config, figures = preset.training, event.evaluation
     parts = [f"step {event.step:{len(str(config.steps))}}"]
     if config.training_sequences:

@@ -103,7 +103,7 @@ def test_ctrl_c_ends_the_run_in_training_and_begins_no_other(seeds, root, monkey
     said = json.loads(output.strip().splitlines()[-1])
     assert (said["status"], len(said["runs"])) == ("stopped", 1)
     assert "loss" not in said  # no run finished, so there is no mean
-    assert "stopped: 2 of 3 seeds not begun" in errors
+    assert "stopped: 2 of 3 seeds not started" in errors
     assert [folder.name for folder in root.iterdir()] == ["mine-seed-0"]
 
 

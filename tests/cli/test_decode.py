@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.cli.strategy_options import SETTINGS, option, strategy_of
+from core.cli.strategy import OPTIONS, option
 from core.evaluation.accuracy import evaluate, exact_match_alone
 from core.generation import Beam, Sample, generate, strategy_class
 from core.models.heads import Interventions
@@ -90,8 +90,8 @@ def test_evaluate_measures_the_strategy_asked_for(lab, trained):
     assert said["strategy"] == strategy.model_dump()
     assert said["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
     assert said["exact_match_alone"] == exact_match_alone(loaded.model, pairs, strategy=strategy)
-    assert "written by      sample" in output
-    assert "written by" not in lab("evaluate", "--sequences", "40")[1]
+    assert "strategy        sample" in output
+    assert "strategy  " not in lab("evaluate", "--sequences", "40")[1]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_heads_are_knocked_out_and_forced_and_the_answer_says_so(lab, trained):
     assert code == 0
     said = last_json(output)
     assert said["ablate"] == ["encoder.1.1", "encoder.1.2", "cross.1.1"]
-    assert (said["ablation"], said["force"]) == ("zero", {"cross.1.2": "position 3"})
+    assert (said["ablate_with"], said["pattern"]) == ("zero", {"cross.1.2": "position 3"})
     words = "encoder.1.1, encoder.1.2, cross.1.1 knocked out (zero); cross.1.2 forced to position 3"
     assert f"heads     {words}\n" in output
     model = Runs(trained).loaded("done").model
@@ -179,7 +179,7 @@ def test_a_mean_may_stand_in_for_a_head(lab):
 def test_nothing_is_said_of_heads_that_nothing_is_done_to(lab):
     _, output, _ = lab("decode", "4829", "--json")
     assert "heads     " not in output
-    assert [last_json(output)[name] for name in ("ablate", "ablation", "force")] == [[], None, {}]
+    assert [last_json(output)[name] for name in ("ablate", "ablate_with", "pattern")] == [[], None, {}]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_nothing_is_said_of_heads_that_nothing_is_done_to(lab):
         ("--pattern cross.1.1=up", "pattern='up' is not one of diagonal, anti-diagonal, position K"),
         ("--pattern encoder.1.1=diagonal", "head=encoder.1.1 cannot be forced; only heads of cross-attention can"),
         ("--ablate cross --pattern cross.1.1=diagonal", "head=cross.1.1 is to do two things; it can be knocked out"),
-        ("--ablation mean", "--ablate-with=mean is about heads that are knocked out, so it needs --ablate"),
+        ("--ablate-with mean", "--ablate-with=mean needs --ablate"),
     ],
 )
 def test_what_cannot_be_done_to_heads_is_refused_in_one_line(lab, options, message):
@@ -205,8 +205,7 @@ def test_what_cannot_be_done_to_heads_is_refused_in_one_line(lab, options, messa
 
 def test_there_is_an_option_for_every_setting(lab, capsys):
     known = {name for kind in ("greedy", "beam", "sample") for name in strategy_class(kind).model_fields} - {"kind"}
-    assert known == set(SETTINGS)
-    assert callable(strategy_of)
+    assert known == set(OPTIONS)
     with pytest.raises(SystemExit):
         main(["decode", "--help"])
     usage = capsys.readouterr().out

@@ -55,7 +55,7 @@ def test_json_has_every_figure_and_the_lengths(compared):
     assert code == 0
     assert "gru" in errors  # the progress bar
     assert "over seeds, mean ± standard deviation" in output
-    assert "no further: the model has max_seq_len=16 places" not in output  # 16 are enough for twice 5 digits
+    assert "is not evaluated on longer inputs" not in output  # 16 are enough for twice 5 digits
     said = json.loads(output.strip().splitlines()[-1])
     assert [run["run"] for run in said["runs"]] == ["rev-seed-0", "rev-seed-1", "gru"]
     assert [(group["label"], group["n"], group["seeds"]) for group in said["groups"]] == [
@@ -98,8 +98,8 @@ def test_many_pairs_are_a_table_and_seeds_alone_differ_in_nothing(compared, shel
     RunFolder.create(shelf, tiny, name="rev-seed-x", status="stopped")  # no seed, so not one of them
     code, output, _ = compared("--runs", "rev")
     assert code == 0
-    assert "no setting differs, but the seed" in output
-    assert "wins of the first" not in output
+    assert "no setting differs except the seed" in output
+    assert "first wins" not in output
     assert "rev-seed-0 " in output
 
 

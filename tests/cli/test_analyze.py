@@ -18,12 +18,12 @@ TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("share
 
 
 @pytest.fixture
-def analyse(capsys, tmp_path):
+def analyze(capsys, tmp_path):
     """Run the command on a copy of the run: (exit code, standard output, standard error)."""
     shutil.copytree(DEFAULT_ROOT / RUN, tmp_path / RUN, ignore=shutil.ignore_patterns("ablate.json"))
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(tmp_path), "analyse", "--run", RUN, *arguments])
+        code = main(["--checkpoints", str(tmp_path), "analyze", "--run", RUN, *arguments])
         return code, *capsys.readouterr()
 
     return run
@@ -39,9 +39,9 @@ def measured() -> tuple[pd.DataFrame, dict[tuple[str, int, int], float]]:
     return measure_heads(loaded.model, loaded.task, pairs), worths
 
 
-def test_its_last_line_has_every_head_with_every_score(analyse, measured):
+def test_its_last_line_has_every_head_with_every_score(analyze, measured):
     table, worths = measured
-    code, output, _ = analyse("--sequences", "30", "--json")
+    code, output, _ = analyze("--sequences", "30", "--json")
     assert code == 0
     said = json.loads(output.splitlines()[-1])
     assert (said["run"], said["preset"], said["sequences"]) == (RUN, "digits-reversal", 30)
@@ -68,19 +68,19 @@ def test_its_last_line_has_every_head_with_every_score(analyse, measured):
     assert min(worths.values()) < 0.2 < max(worths.values())
 
 
-def test_exact_match_without_a_head_is_measured_once(analyse, monkeypatch):
-    _, first, errors = analyse("--sequences", "30")
-    assert "knocking out" in errors
+def test_exact_match_without_a_head_is_measured_once(analyze, monkeypatch):
+    _, first, errors = analyze("--sequences", "30")
+    assert "ablating" in errors
     monkeypatch.setattr("core.interpret.ablation.ablation_grid", None)
-    assert analyse("--sequences", "30")[1] == first
+    assert analyze("--sequences", "30")[1] == first
 
 
-def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(analyse, measured):
+def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(analyze, measured):
     table, worths = measured
-    code, output, _ = analyse("--sequences", "30")
+    code, output, _ = analyze("--sequences", "30")
     assert code == 0
-    assert output.splitlines()[1] == "attention while writing 30 held-out sequences, free-running"
-    assert "not by itself why the model answered so" in output
+    assert output.splitlines()[1] == "attention while decoding 30 held-out sequences, free-running"
+    assert "not why the model produced its output" in output
     assert "{" not in output
     lines = [line.split() for line in output.splitlines()]
     heads = {line[0]: line[1:] for line in lines if line and line[0].count(".") == 2}
@@ -89,7 +89,7 @@ def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(anal
     assert {name: cells[-1] for name, cells in heads.items()} == {
         f"{block}.{layer}.{head}": f"{worth:.1%}" for (block, layer, head), worth in worths.items() if head
     }
-    assert f"without a whole layer's: encoder.1 {worths['encoder', 1, 0]:.1%}, encoder.2" in output
+    assert f"without all heads of a layer: encoder.1 {worths['encoder', 1, 0]:.1%}, encoder.2" in output
     for column, name in enumerate(TRUTH):
         best = {"share": table[name].max(), "aer": table[name].min()}.get(name.split("_")[0])
         for cells, value in zip(heads.values(), table[name], strict=True):
@@ -98,14 +98,14 @@ def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(anal
 
 
 @pytest.mark.parametrize("count", ["0", "1000001", "-5"])
-def test_a_number_of_sequences_that_is_none_is_refused(analyse, count):
-    code, output, errors = analyse("--sequences", count)
+def test_a_number_of_sequences_that_is_none_is_refused(analyze, count):
+    code, output, errors = analyze("--sequences", count)
     assert (code, output) == (2, "")
     assert errors == f"error: --sequences={count} must be from 1 to 1000000\n"
 
 
 def test_a_run_that_writes_one_token_has_dashes_for_what_it_never_did(trained, capsys):
-    assert main(["--checkpoints", str(trained), "analyse", "--run", "done", "--sequences", "30", "--json"]) == 0
+    assert main(["--checkpoints", str(trained), "analyze", "--run", "done", "--sequences", "30", "--json"]) == 0
     output = capsys.readouterr().out
     heads = json.loads(output.splitlines()[-1])["heads"]
     decoder = [head for head in heads if head["block"] == "decoder"]

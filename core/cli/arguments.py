@@ -1,0 +1,94 @@
+"""Arguments that several commands share, and the values they stand for."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from core.config import ConfigError, Preset, load_preset, load_preset_file
+from core.storage import bounded_yaml
+from core.storage.errors import InputError
+
+MAX_SEQUENCES = 1_000_000
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add ``--run NAME``, required."""
+    parser.add_argument("--run", required=True, metavar="NAME", help="name of the run")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object in the last line")
+
+
+def add_preset(parser: argparse.ArgumentParser, *, required: bool = True, default: str | None = None) -> None:
+    """Add ``--preset``, ``--seed`` and ``--set``, which ``preset_from`` reads."""
+    note = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "--preset",
+        required=required,
+        default=default,
+        metavar="NAME",
+        help=f"a preset, or the path of a YAML file{note}",
+    )
+    parser.add_argument("--seed", type=int, metavar="N", help="random seed, the same as --set training.seed=N")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a value of the preset, such as training.steps=500; may be repeated",
+    )
+
+
+def preset_from(options: argparse.Namespace) -> Preset:
+    """Load the preset that ``--preset`` names, with the changes of ``--set`` and ``--seed``.
+
+    Raises:
+        ConfigError: there is no such preset, or it is not valid with these changes.
+    """
+    name: str = options.preset
+    preset = load_preset_file(Path(name)) if name.endswith((".yaml", ".yml")) else load_preset(name)
+    changes = _changes(options.set)
+    return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
+
+
+def _changes(settings: list[str]) -> dict[str, Any]:
+    """Read ``--set KEY=VALUE``; values are YAML, so that numbers are numbers."""
+    changes: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError([(key, f"--set {setting[:60]!r} must look like training.steps=500")])
+        try:
+            changes[key] = bounded_yaml.load(value)
+        except bounded_yaml.BoundedYamlError as error:
+            raise ConfigError([(key, f"{key}: {error}")]) from error
+    return changes
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device``."""
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda", "mps"),
+        default="auto",
+        help="device to train on (default: auto, the fastest available); a run may be resumed on another one",
+    )
+
+
+def add_sequences(parser: argparse.ArgumentParser, *, default: int) -> None:
+    """Add ``--sequences``, which ``check_sequences`` checks."""
+    parser.add_argument(
+        "--sequences", type=int, default=default, metavar="N", help=f"number of test sequences (default: {default})"
+    )
+
+
+def check_sequences(sequences: int, *, option: str = "--sequences") -> None:
+    """Check a number of sequences.
+
+    Raises:
+        InputError: it is below 1 or above ``MAX_SEQUENCES``.
+    """
+    if not 1 <= sequences <= MAX_SEQUENCES:
+        raise InputError(f"{option}={sequences} must be from 1 to {MAX_SEQUENCES}")

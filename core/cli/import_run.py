@@ -1,0 +1,47 @@
+"""``import``: create a run from a file, zip or folder that ``export`` wrote, or from a run's ``best.safetensors``."""
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from core.cli.arguments import add_json
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs.package import import_any
+from core.storage.errors import InputError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument(
+        "file", type=Path, metavar="FILE", help="file, zip or folder written by export, or a run's best.safetensors"
+    )
+    add_new_name(parser)
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check the file and create a finished run from it."""
+    return create_run(options, lambda root: import_any(root, options.file, name=options.run))
+
+
+def add_new_name(parser: argparse.ArgumentParser) -> None:
+    """Add ``--run NAME``, the name of the run to create."""
+    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: a generated one)")
+
+
+def create_run(options: argparse.Namespace, create: Callable[[Path], RunFolder]) -> int:
+    """Create a run in the folder of runs, print what it is, and return the exit code.
+
+    Raises:
+        InputError: the run cannot be written.
+    """
+    try:
+        folder = create(options.checkpoints or DEFAULT_ROOT)
+    except OSError as error:
+        raise InputError(f"the run cannot be written: {error.strerror or error}") from error
+    info = folder.info()
+    print(f"run {folder.name}: {folder.preset().name}, {info.parameters:,} parameters, weights of step {info.step}")
+    if options.json:
+        print(json.dumps({"run": folder.name, "parameters": info.parameters, "step": info.step}))
+    return 0
