@@ -41,6 +41,9 @@ class RunSource(Protocol):
     def loaded(self, name: str) -> LoadedRun:
         """Return the run's model."""
 
+    def preset(self, name: str) -> Preset:
+        """Return the preset the run was trained from."""
+
     def info(self, name: str) -> RunInfo:
         """Return the run's status and figures."""
 
@@ -57,6 +60,10 @@ class SavedRuns:
     def loaded(self, name: str) -> LoadedRun:
         """Load a run's best weights; see ``load_run``."""
         return load_run(self.root / name)
+
+    def preset(self, name: str) -> Preset:
+        """Read a run's preset; RunError if there is no such run."""
+        return RunFolder(self.root, name).preset()
 
     def info(self, name: str) -> RunInfo:
         """Read a run's status and figures; RunError if there is no such run."""
