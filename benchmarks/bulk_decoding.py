@@ -13,7 +13,7 @@ from statistics import median
 import torch
 
 from benchmarks.interleaved_timing import median_ratio, seconds_in_turns
-from core.evaluation.accuracy import exact_match_alone, without_padding
+from core.evaluation.accuracy import exact_match_unpadded, unpadded_batches
 from core.generation import Beam
 from core.interpret.inspection import inspect
 from core.models import Seq2Seq
@@ -56,13 +56,13 @@ def measure_bulk() -> BulkFigures:
     few = [pairs[place : place + 1] for place in range(min(ALONE, len(pairs)))]
     typed = loaded.task.examples[0]
     ours = [
-        lambda: exact_match_alone(model, pairs),
-        lambda: exact_match_alone(model, pairs, strategy=Beam(beam_size=BEAM_SIZE)),
-        lambda: [exact_match_alone(model, each) for each in few],
+        lambda: exact_match_unpadded(model, pairs),
+        lambda: exact_match_unpadded(model, pairs, strategy=Beam(beam_size=BEAM_SIZE)),
+        lambda: [exact_match_unpadded(model, each) for each in few],
         lambda: [inspect(model, loaded.task, typed) for _ in range(PAGES)],
     ]
     padded = [pairs.src.split(size) for size in RIVAL_BATCHES]
-    theirs = _theirs(model, [*padded, [each.src for _, each in without_padding(pairs)]], pairs.tgt_out.shape[1])
+    theirs = _theirs(model, [*padded, [each.src for _, each in unpadded_batches(pairs)]], pairs.tgt_out.shape[1])
     together, beam, alone, page, *rival = seconds_in_turns(ours + theirs, rounds=ROUNDS)
     *ratios, grouped = [median_ratio(each, together) for each in rival] or [None]
     return BulkFigures(

@@ -8,7 +8,7 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.evaluation.by_length import PER_LENGTH
+from core.evaluation.by_length import INPUTS_PER_LENGTH
 from core.reports.comparison import Comparison, Measurements, Progress, as_data, compare, groups_of, held_out_key
 from core.server import Runs
 from core.storage.errors import InputError, LabError
@@ -81,7 +81,7 @@ def events_of(
     """Compare runs on as many inputs as a page can; see ``core.reports.comparison.compare``."""
     if not 2 <= len(names) <= MOST_RUNS:
         raise InputError(f"pick from 2 to {MOST_RUNS} runs of one task to compare here; these are {len(names)}")
-    yield from compare(runs, names, sequences=SEQUENCES, per_length=PER_LENGTH, measurements=measurements)
+    yield from compare(runs, names, sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, measurements=measurements)
 
 
 def runs_by_task(runs: Runs, _: Any = None) -> dict[str, Any]:

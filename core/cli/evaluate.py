@@ -6,9 +6,9 @@ import time
 
 from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
 from core.cli.strategy import add_strategy, format_strategy, strategy_from
-from core.evaluation.accuracy import Evaluation, evaluate, exact_match_alone
-from core.evaluation.bleu import Bleu, bleu_of
-from core.evaluation.error_rates import ErrorRates, error_rates_of
+from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
+from core.evaluation.bleu import Bleu, measure_bleu
+from core.evaluation.error_rates import ErrorRates, measure_error_rates
 from core.generation import GREEDY, Strategy
 from core.interpret import HeadScore, best_of_layer
 from core.models import count_parameters
@@ -37,10 +37,10 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     evaluation = evaluate(loaded.model, pairs, strategy=strategy)
     seconds = time.perf_counter() - started
-    alone = exact_match_alone(loaded.model, pairs, strategy=strategy)
+    alone = exact_match_unpadded(loaded.model, pairs, strategy=strategy)
     scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
-    bleu = bleu_of(loaded.model, loaded.task, pairs)
-    rates = error_rates_of(loaded.model, loaded.task, pairs, strategy=strategy)
+    bleu = measure_bleu(loaded.model, loaded.task, pairs)
+    rates = measure_error_rates(loaded.model, loaded.task, pairs, strategy=strategy)
     _print(loaded, evaluation, alone, scores, bleu, strategy)
     if rates:
         _print_rates(rates)
@@ -69,7 +69,9 @@ def _print(
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     if bleu:
-        print(f"BLEU            {bleu.score:9.4f}  of the same, each decoded separately; {bleu.signature}")
+        print(
+            f"{bleu.name:15} {bleu.score:9.4f}  of the same, each decoded separately; sacrebleu signature {bleu.signature}"
+        )
     if scores:
         best = best_of_layer(scores, max(score.layer for score in scores))
         print(
@@ -81,14 +83,16 @@ def _print(
 
 def _print_rates(rates: ErrorRates) -> None:
     of_answers, of_tokens = rates.names
-    print(f"{of_answers:15} {rates.answers:9.2%}  of the same, decoded to none of their references")
-    print(f"{of_tokens:15} {rates.tokens:9.2%}  edits to the nearest reference, per token of it")
+    print(f"{of_answers:15} {rates.sequence_rate:9.2%}  of the same, decoded to none of their references")
+    print(f"{of_tokens:15} {rates.token_rate:9.2%}  edits to the nearest reference, per token of it")
 
 
 def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:
     if rates is None:
         return None
-    return {name: round(rate, 6) for name, rate in zip(rates.names, (rates.answers, rates.tokens), strict=True)}
+    return {
+        name: round(rate, 6) for name, rate in zip(rates.names, (rates.sequence_rate, rates.token_rate), strict=True)
+    }
 
 
 def _as_json(
@@ -105,11 +109,11 @@ def _as_json(
         "parameters": count_parameters(loaded.model),
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
-        "exact_match_alone": alone,
+        "exact_match_unpadded": alone,
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,
-        "bleu": bleu and {"score": round(bleu.score, 4), "signature": bleu.signature},
+        "bleu": bleu and {"name": bleu.name, "score": round(bleu.score, 4), "signature": bleu.signature},
         "seconds": round(seconds, 3),
         "cross_attention": [
             {

@@ -18,7 +18,7 @@ FIGURES = (
     ("validation loss", "validation_loss", "{:.4f}"),
     ("teacher-forced tokens", "token_accuracy", "{:.1%}"),
     ("exact match", "exact_match", "{:.1%}"),
-    ("exact match, unbatched", "exact_match_alone", "{:.1%}"),
+    ("exact match, unbatched", "exact_match_unpadded", "{:.1%}"),
     ("90 % exact at step", "step_of_90_percent", "{}"),
     ("output", "answer", "{}"),
 )

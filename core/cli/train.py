@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from core.cli.arguments import add_device, add_json, add_preset, preset_from
 from core.config import Preset
-from core.evaluation.spread import Spread, spread_of
+from core.evaluation.significance import Spread
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.recorder import train_recorded
 from core.storage.errors import InputError
@@ -139,7 +139,7 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
             print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not started", file=sys.stderr)
             break
     finished = [result for result in trained if result["status"] == "finished"]
-    spreads = {figure: spread_of([result[figure] for result in finished]) for figure in SPREAD} if finished else {}
+    spreads = {figure: Spread.of([result[figure] for result in finished]) for figure in SPREAD} if finished else {}
     _print_spreads(spreads)
     statuses = {result["status"] for result in trained}
     status = next(each for each in ("failed", "stopped", "finished") if each in statuses)

@@ -1,5 +1,4 @@
-"""How good answers are: right or wrong, in what way, by how much, at every length, over several trainings.
+"""Evaluation: accuracy, per-item answers, BLEU, error rates, accuracy by length, n-gram baseline, significance.
 
-The measures of a training's own evaluations are in ``core.evaluation``. Nothing is imported here: the command line
-asks for n-grams, and need not wait for torch.
+Nothing is imported here, so that the command line can read a constant from ``ngram`` without loading torch.
 """

@@ -1,4 +1,4 @@
-"""How good a model is on held-out pairs: teacher-forced and, above all, writing on its own."""
+"""Loss, token accuracy and exact match of a model on held-out pairs."""
 
 import math
 from collections.abc import Iterator
@@ -14,18 +14,18 @@ from core.models.heads import NO_INTERVENTIONS, Interventions
 from core.tasks import Batch
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-CHUNK = 1_000  # sequences decoded at once: enough to keep the cores busy, little memory
+CHUNK = 1_000  # sequences per forward pass: enough to use all cores, little memory
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures over a set of pairs.
+    """Loss and accuracies over a set of pairs.
 
     Attributes:
         sequences: number of pairs.
-        loss: nats per token, mean over non-PAD tokens, teacher-forced.
-        token_accuracy: share of non-PAD tokens predicted right, teacher-forced, 0-1.
-        exact_match: share of sequences that free-running decoding writes exactly, its own EOS included, 0-1.
+        loss: cross-entropy in nats per token, mean over non-PAD tokens, teacher-forced.
+        token_accuracy: share of non-PAD tokens predicted correctly, teacher-forced, 0-1.
+        exact_match: share of sequences that free-running decoding reproduces exactly, EOS included, 0-1.
     """
 
     sequences: int
@@ -35,7 +35,7 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """exp(loss), or infinity where that overflows."""
+        """exp(loss), or infinity if that overflows."""
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
 
@@ -45,22 +45,22 @@ def sequence_loss(logits: torch.Tensor, tgt_out: torch.Tensor, *, reduction: str
 
 
 def is_exact(tokens: torch.Tensor, tgt_out: torch.Tensor) -> torch.Tensor:
-    """Tell which decoded sequences equal their references, EOS included: neither shorter nor longer.
+    """Return which decoded sequences equal their references, EOS included.
 
     Args:
-        tokens: (B, T1) int64 decoded, PAD behind EOS.
-        tgt_out: (B, T2) int64 reference, PAD behind EOS.
+        tokens: (B, T1) int64 decoded, PAD after EOS.
+        tgt_out: (B, T2) int64 reference, PAD after EOS.
 
     Returns:
         (B,) bool.
     """
     width = max(tokens.shape[1], tgt_out.shape[1])
-    padded = [F.pad(rows, (0, width - rows.shape[1]), value=PAD_ID) for rows in (tokens, tgt_out)]
-    return (padded[0] == padded[1]).all(dim=1)
+    decoded, reference = (F.pad(rows, (0, width - rows.shape[1]), value=PAD_ID) for rows in (tokens, tgt_out))
+    return (decoded == reference).all(dim=1)
 
 
 def with_eos(rows: torch.Tensor) -> torch.Tensor:
-    """Return references (B, T) int64, one place wider, that end with EOS also where the task leaves it out.
+    """Return references (B, T) int64 as (B, T + 1), with EOS appended to those that lack it.
 
     A task may train without EOS; an answer that does not end is wrong all the same.
     """
@@ -71,91 +71,92 @@ def with_eos(rows: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def evaluate(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> Evaluation:
-    """Measure a model on pairs; its mode and its weights are left as they were.
+    """Evaluate a model on pairs. Its training mode and weights are left unchanged.
 
     Args:
-        strategy: how tokens are chosen in free-running decoding.
+        model: evaluated in evaluation mode.
+        pairs: in padded batches of up to ``CHUNK`` sequences.
+        strategy: decoding strategy of ``exact_match``.
 
     Raises:
         ValueError: there are no pairs.
     """
     if not len(pairs):
         raise ValueError("no sequences to evaluate on")
-    loss = correct = tokens = exact = 0.0
+    loss = 0.0
+    correct = tokens = exact = 0
     with evaluation_mode(model):
         for start in range(0, len(pairs), CHUNK):
             chunk = pairs[start : start + CHUNK]
             logits, _ = model(chunk.src, chunk.tgt_in)
-            real = chunk.tgt_out != PAD_ID
+            is_token = chunk.tgt_out != PAD_ID
             loss += sequence_loss(logits, chunk.tgt_out, reduction="sum").item()
-            correct += ((logits.argmax(dim=-1) == chunk.tgt_out) & real).sum().item()
-            tokens += real.sum().item()
-            # A decode that is not finished after the reference's last step is wrong whatever follows.
+            correct += int(((logits.argmax(dim=-1) == chunk.tgt_out) & is_token).sum())
+            tokens += int(is_token.sum())
+            # An output that has not ended after the reference's last step is wrong whatever follows.
             exact += count_exact(model, chunk, strategy, max_steps=chunk.tgt_out.shape[1])
     return Evaluation(len(pairs), loss / tokens, correct / tokens, exact / len(pairs))
 
 
 @torch.no_grad()
-def exact_match_alone(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> float:
-    """Return the share of sequences (0-1) written exactly when each is decoded by itself, as typed input is.
+def exact_match_unpadded(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> float:
+    """Return the exact match (0-1) when sources are decoded without padding, as a single typed input is.
 
-    It equals ``Evaluation.exact_match`` unless the model reads the padding behind a sequence.
+    Equals ``Evaluation.exact_match`` unless the model attends to padding.
     """
     exact = 0
     with evaluation_mode(model):
-        for _, chunk in without_padding(pairs):
-            exact += count_exact(model, chunk, strategy, max_steps=min(chunk.tgt_out.shape[1], model.max_seq_len))
+        for _, batch in unpadded_batches(pairs):
+            exact += count_exact(model, batch, strategy, max_steps=min(batch.tgt_out.shape[1], model.max_seq_len))
     return exact / len(pairs)
 
 
 def count_exact(
     model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int, interventions: Interventions = NO_INTERVENTIONS
 ) -> int:
-    """Decode pairs, as many at once as memory allows for the strategy, and count those that are written exactly."""
+    """Decode pairs and count the exact matches; a strategy with several hypotheses per source gets smaller batches."""
     exact = 0
-    at_once = max(1, CHUNK // strategy.rows_per_source)
-    for start in range(0, len(pairs), at_once):
-        part = pairs[start : start + at_once]
-        decoded = generate(model, part.src, max_steps=max_steps, strategy=strategy, interventions=interventions)
-        exact += is_exact(decoded.tokens, with_eos(part.tgt_out)).sum().item()
+    batch_size = max(1, CHUNK // strategy.sequences_per_source)
+    for start in range(0, len(pairs), batch_size):
+        batch = pairs[start : start + batch_size]
+        result = generate(model, batch.src, max_steps=max_steps, strategy=strategy, interventions=interventions)
+        exact += int(is_exact(result.tokens, with_eos(batch.tgt_out)).sum())
     return exact
 
 
-def without_padding(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
-    """Split pairs into chunks of one source length, without PAD behind any source: each is decoded as if alone.
+def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
+    """Group pairs by source length into batches whose sources have no PAD.
 
     Yields:
-        The places (N,) int64 of a chunk's pairs among all, and the chunk.
+        The indices (N,) int64 of a batch's pairs in ``pairs``, and the batch of at most ``CHUNK`` pairs.
     """
     lengths = (pairs.src != PAD_ID).sum(dim=1)
     for length in lengths.unique().tolist():
-        for places in (lengths == length).nonzero().squeeze(1).split(CHUNK):
-            yield places, Batch(pairs.src[places, :length], pairs.tgt[places])
+        for indices in (lengths == length).nonzero().squeeze(1).split(CHUNK):
+            yield indices, Batch(pairs.src[indices, :length], pairs.tgt[indices])
 
 
 @torch.no_grad()
-def log_prob_of(
+def sequence_log_prob(
     model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor, *, interventions: Interventions = NO_INTERVENTIONS
 ) -> torch.Tensor:
-    """Return how likely a model, in evaluation mode, finds answers, whoever wrote them: log P(tokens | source), nats.
+    """Return log P(tokens | source) in nats under a model in evaluation mode, (B,) float.
 
     Args:
+        model: in evaluation mode.
         src: (B, S) int64.
-        tokens: (B, T) int64, PAD behind each answer's end.
-
-    Returns:
-        (B,) float.
+        tokens: (B, T) int64, answers from any model or person, PAD after each one's end.
+        interventions: applied to the attention heads.
     """
     tgt_in = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
-    log_probs = (
-        model(src, tgt_in, interventions=interventions)[0].log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
-    )
+    logits, _ = model(src, tgt_in, interventions=interventions)
+    log_probs = logits.log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
     return log_probs.masked_fill(tokens == PAD_ID, 0.0).sum(dim=1)
 
 
 @contextmanager
 def evaluation_mode(model: torch.nn.Module) -> Iterator[None]:
-    """Switch dropout off inside the block and back on after it, if it was on."""
+    """Put a model into evaluation mode inside the block, and back into its previous mode after it."""
     was_training = model.training
     model.eval()
     try:

@@ -1,11 +1,11 @@
-"""BLEU, the share of word sequences that translations have in common with their references, by sacrebleu."""
+"""BLEU (Papineni et al. 2002), computed by sacrebleu on the answers' text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from core.evaluation.accuracy import evaluation_mode, without_padding
+from core.evaluation.accuracy import evaluation_mode, unpadded_batches
 from core.generation import generate
 from core.models import Seq2Seq
 from core.storage.optional_imports import require_package
@@ -15,17 +15,31 @@ from core.text.vocab import until_eos
 
 @dataclass(frozen=True)
 class Bleu:
-    """A corpus's BLEU: the score, 0-100, and sacrebleu's signature, which says how it was computed."""
+    """Corpus BLEU of a model's answers.
+
+    Attributes:
+        score: 0-100.
+        signature: sacrebleu's, such as ``nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0``.
+        tokenizer: sacrebleu's name of the units that n-grams are made of: ``13a`` for words, ``char`` for characters.
+    """
 
     score: float
     signature: str
+    tokenizer: str
+
+    @property
+    def name(self) -> str:
+        """``BLEU``, or ``character BLEU``, which is higher and not comparable with BLEU on words."""
+        return "character BLEU" if self.tokenizer == "char" else "BLEU"
 
 
 def corpus_bleu(task: Task, outputs: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> Bleu | None:
-    """Compare answers with their references as text, all together; None where the task is no translation.
+    """Compute the BLEU of a corpus; None if the task is not a translation.
 
     Args:
-        outputs, references: tokens, EOS left out.
+        task: its ``bleu_tokenizer`` names sacrebleu's tokenizer.
+        outputs: the answers' tokens, without EOS.
+        references: the reference tokens of each answer, without EOS.
 
     Raises:
         LabError: sacrebleu is not installed.
@@ -33,20 +47,20 @@ def corpus_bleu(task: Task, outputs: Sequence[Sequence[str]], references: Sequen
     if task.bleu_tokenizer is None:
         return None
     metric = require_package("sacrebleu", purpose="BLEU").BLEU(tokenize=task.bleu_tokenizer)
-    texts = [[task.text(tokens) for tokens in side] for side in (outputs, references)]
-    score = metric.corpus_score(texts[0], [texts[1]]).score
-    return Bleu(score, str(metric.get_signature()))
+    output_texts, reference_texts = ([task.text(tokens) for tokens in side] for side in (outputs, references))
+    score = metric.corpus_score(output_texts, [reference_texts]).score
+    return Bleu(score, str(metric.get_signature()), task.bleu_tokenizer)
 
 
 @torch.no_grad()
-def bleu_of(model: Seq2Seq, task: Task, pairs: Batch) -> Bleu | None:
-    """Let a model translate pairs greedily, each by itself, and compare; None where the task is no translation."""
+def measure_bleu(model: Seq2Seq, task: Task, pairs: Batch) -> Bleu | None:
+    """Decode pairs greedily, without padding, and compute their BLEU; None if the task is not a translation."""
     if task.bleu_tokenizer is None:
         return None
     outputs, references = [], []
     with evaluation_mode(model):
-        for _, chunk in without_padding(pairs):
-            decoded = generate(model, chunk.src, max_steps=model.max_seq_len)
-            outputs += [task.tgt_vocab.decode(until_eos(row)) for row in decoded.tokens.tolist()]
-            references += [task.tgt_vocab.decode(until_eos(row)) for row in chunk.tgt_out.tolist()]
+        for _, batch in unpadded_batches(pairs):
+            result = generate(model, batch.src, max_steps=model.max_seq_len)
+            outputs += [task.tgt_vocab.decode(until_eos(row)) for row in result.tokens.tolist()]
+            references += [task.tgt_vocab.decode(until_eos(row)) for row in batch.tgt_out.tolist()]
     return corpus_bleu(task, outputs, references)

@@ -1,55 +1,56 @@
-"""In what way a written sequence is wrong."""
+"""Classification of answers: correct, or wrong in which way."""
 
 from collections.abc import Sequence
 from typing import Literal
 
-Kind = Literal[
+Outcome = Literal[
     "exact", "never stopped", "stopped early", "stopped late", "omitted", "repeated", "swapped", "wrong symbols"
 ]
-KINDS: dict[Kind, str] = {
-    "exact": "the right answer, ended by EOS",
-    "never stopped": "no EOS before the model ran out of positions",
-    "stopped early": "the beginning of the right answer, and no more",
-    "stopped late": "the right answer, and then more",
-    "omitted": "the right answer with symbols missing from its middle or beginning",
-    "repeated": "the right answer with symbols of it put in once more",
-    "swapped": "the right symbols in another order",
-    "wrong symbols": "anything else: other symbols than the right ones",
+OUTCOMES: dict[Outcome, str] = {
+    "exact": "equal to the reference, ended by EOS",
+    "never stopped": "no EOS within the model's maximum length",
+    "stopped early": "a proper prefix of the reference",
+    "stopped late": "the reference followed by more symbols",
+    "omitted": "the reference with symbols missing from its beginning or middle",
+    "repeated": "the reference with some of its own symbols inserted again",
+    "swapped": "the reference's symbols in another order",
+    "wrong symbols": "anything else: symbols that differ from the reference",
 }
 
 
-def kind_of(output: Sequence[str], expected: Sequence[str], *, stopped: bool) -> Kind:
-    """Name the way in which an output differs from what was expected.
+def classify_answer(output: Sequence[str], reference: Sequence[str], *, stopped: bool) -> Outcome:
+    """Return how an output differs from its reference.
 
     Args:
-        output: what was written, EOS left out.
-        stopped: whether EOS ended it.
+        output: tokens produced, without EOS.
+        reference: tokens expected, without EOS.
+        stopped: whether the output ended with EOS.
     """
-    output, expected = list(output), list(expected)
+    output, reference = list(output), list(reference)
     if not stopped:
         return "never stopped"
-    if output == expected:
+    if output == reference:
         return "exact"
-    if output == expected[: len(output)]:
+    if output == reference[: len(output)]:
         return "stopped early"
-    if expected == output[: len(expected)]:
+    if reference == output[: len(reference)]:
         return "stopped late"
-    if _is_within(output, expected):
+    if _is_subsequence(output, reference):
         return "omitted"
-    if _is_within(expected, output) and set(output) == set(expected):
+    if _is_subsequence(reference, output) and set(output) == set(reference):
         return "repeated"
-    return "swapped" if sorted(output) == sorted(expected) else "wrong symbols"
+    return "swapped" if sorted(output) == sorted(reference) else "wrong symbols"
 
 
-def first_wrong_place(output: Sequence[str], expected: Sequence[str]) -> int | None:
-    """Return the index of the first token that differs, one missing or too many included; None if none does."""
-    for place, (written, right) in enumerate(zip(output, expected, strict=False)):
-        if written != right:
-            return place
-    return None if len(output) == len(expected) else min(len(output), len(expected))
+def first_difference(output: Sequence[str], reference: Sequence[str]) -> int | None:
+    """Return the index of the first wrong, missing or extra token of an output; None if it equals the reference."""
+    for index, (produced, expected) in enumerate(zip(output, reference, strict=False)):
+        if produced != expected:
+            return index
+    return None if len(output) == len(reference) else min(len(output), len(reference))
 
 
-def _is_within(short: list[str], long: list[str]) -> bool:
-    """Tell whether ``long`` becomes ``short`` by striking out symbols."""
-    rest = iter(long)
-    return all(symbol in rest for symbol in short)
+def _is_subsequence(short: list[str], long: list[str]) -> bool:
+    """Return whether deleting symbols from ``long`` can give ``short``."""
+    remaining = iter(long)
+    return all(symbol in remaining for symbol in short)

@@ -16,7 +16,7 @@ class _Choosing(Section):
     ] = 1.0
 
     @property
-    def rows_per_source(self) -> int:
+    def sequences_per_source(self) -> int:
         """Sequences that are written at the same time for one source."""
         return 1
 
@@ -51,7 +51,7 @@ class Beam(_Choosing):
         return self
 
     @property
-    def rows_per_source(self) -> int:
+    def sequences_per_source(self) -> int:
         """Sequences that are written at the same time for one source."""
         return self.beam_size
 

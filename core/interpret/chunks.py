@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from core.evaluation.accuracy import without_padding
+from core.evaluation.accuracy import unpadded_batches
 from core.generation import generate
 from core.interpret.rows import BLOCKS
 from core.models import Seq2Seq
@@ -26,7 +26,7 @@ def recordable_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tens
     """
     maps = generate(model, pairs.src[:1], max_steps=1, need_weights=True).maps
     heads = sum(each.shape[0] * each.shape[2] for block in BLOCKS if (each := getattr(maps, block)) is not None)
-    for places, chunk in without_padding(pairs):
+    for places, chunk in unpadded_batches(pairs):
         source = chunk.src.shape[1]
         most = max(source, model.max_seq_len) * (source + model.max_seq_len)  # weights of a head
         for rows in torch.arange(len(chunk)).split(max(1, MAX_WEIGHTS // (heads * most))):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from core.evaluation.accuracy import log_prob_of
-from core.evaluation.error_rates import nearest
+from core.evaluation.accuracy import sequence_log_prob
+from core.evaluation.error_rates import nearest_reference
 from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate
 from core.interpret import HeadScore, frame_labels, score_decoded, step_labels
 from core.models import AttentionMaps, Seq2Seq
@@ -173,7 +173,7 @@ def inspect(
         maps=decoded.maps,
         scores=score_decoded(task, Batch(src, src), decoded),
         sources=task.sources(symbols),
-        log_prob=log_prob_of(model, src, decoded.tokens, interventions=interventions).item(),
+        log_prob=sequence_log_prob(model, src, decoded.tokens, interventions=interventions).item(),
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
     )
@@ -224,7 +224,7 @@ def _tree(task: Task, decoded: GenerationResult) -> tuple[Branch, ...]:
 
 def _nearest(output: list[str], references: list[list[str]]) -> list[str] | None:
     """Return the right answer that takes the fewest interventions; None where none is known."""
-    return nearest(output, references)[1] if references else None
+    return nearest_reference(output, references)[1] if references else None
 
 
 def _without_end(tokens: list[str]) -> list[str]:

@@ -1,12 +1,12 @@
 """The figures README claims for inputs longer than those trained on; ``-s`` prints them. A quarter of an hour."""
 
-from statistics import fmean, median
+from statistics import median
 
 import pytest
 import torch
 
 from core.config import load_preset
-from core.evaluation.by_length import length_curve
+from core.evaluation.by_length import accuracy_by_length
 from core.teaching.bugs import new_state
 from core.training.loop import train
 
@@ -21,18 +21,15 @@ def figures_of(seed: int) -> dict[str, float]:
     for _ in train(state):
         pass
     state.model.eval()
-    near = length_curve(state.model, state.task, lengths=LONGER).points
-    far = length_curve(state.model, state.task, lengths=LONGEST, per_length=5).points
-    figures = {name: fmean(point.token_accuracy for point in points) for name, points in (("near", near), ("far", far))}
-    at_60 = near[LONGER.index(60)].exact_match
-    exact = fmean(point.exact_match for point in near)
+    longer = accuracy_by_length(state.model, state.task, lengths=LONGER)
+    longest = accuracy_by_length(state.model, state.task, lengths=LONGEST, per_length=5)
+    near, far = longer.mean(LONGER), longest.mean(LONGEST)
+    at_60, at_100 = (longer.mean(range(length, length + 1)).exact_match for length in (60, 100))
     print(
-        f"\nseed {seed}: {state.seconds:.0f} s; tokens right at 41–100 {figures['near']:.2%}, "
-        f"at 41–500 {figures['far']:.2%}; exact match at 41–100 {exact:.2%}, at 60 {at_60:.0%}, "
-        f"at 100 {near[-1].exact_match:.0%}",
+        f"\nseed {seed}: {state.seconds:.0f} s; {near}; {far}; exact match at 60 {at_60:.0%}, at 100 {at_100:.0%}",
         end="",
     )
-    return figures | {"at 60": at_60}
+    return {"near": near.token_accuracy, "far": far.token_accuracy, "at 60": at_60}
 
 
 def test_reversal_holds_for_inputs_two_and_a_half_times_as_long_as_those_trained_on():

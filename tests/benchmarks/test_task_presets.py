@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.evaluation.accuracy import evaluate, exact_match_alone
-from core.evaluation.bleu import bleu_of
+from core.evaluation.accuracy import evaluate, exact_match_unpadded
+from core.evaluation.bleu import measure_bleu
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.models import count_parameters
 from core.tasks import Batch, fixed_pairs
@@ -39,7 +39,7 @@ def trained(preset: str, *, within: float = MAX_SECONDS) -> TrainingState:
 
 def exact_match(state: TrainingState, pairs: Batch) -> float:
     """Return the share of held-out pairs answered exactly, free-running, each by itself; printed beside the batch's."""
-    figures, alone = evaluate(state.model, pairs), exact_match_alone(state.model, pairs)
+    figures, alone = evaluate(state.model, pairs), exact_match_unpadded(state.model, pairs)
     print(f"; exact match {alone:.2%} of {len(pairs):,} held-out, {figures.exact_match:.2%} in a padded batch")
     return alone
 
@@ -67,7 +67,7 @@ def test_number_words_are_translated_having_learned_1000(language: str) -> None:
     assert state.preset.training.training_sequences == 1_000
     pairs = fixed_pairs(state.task, 10_000, split="test")
     exact = exact_match(state, pairs)
-    bleu = bleu_of(state.model, state.task, pairs)
+    bleu = measure_bleu(state.model, state.task, pairs)
     print(f"BLEU {bleu.score:.2f} ({bleu.signature})")
     assert bleu.score >= 90
     assert exact >= 0.9

@@ -7,7 +7,7 @@ import torch
 
 from core.__main__ import main
 from core.cli.strategy import OPTIONS, option
-from core.evaluation.accuracy import evaluate, exact_match_alone
+from core.evaluation.accuracy import evaluate, exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
 from core.models.heads import Interventions
 from core.server import Runs
@@ -89,7 +89,7 @@ def test_evaluate_measures_the_strategy_asked_for(lab, trained):
     strategy = Sample(temperature=0.5)
     assert said["strategy"] == strategy.model_dump()
     assert said["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
-    assert said["exact_match_alone"] == exact_match_alone(loaded.model, pairs, strategy=strategy)
+    assert said["exact_match_unpadded"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
     assert "strategy        sample" in output
     assert "strategy  " not in lab("evaluate", "--sequences", "40")[1]
 

@@ -5,8 +5,8 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from core.evaluation import answers
-from core.evaluation.accuracy import evaluate, exact_match_alone
-from core.evaluation.answers import answer_parts, answer_table, joined
+from core.evaluation.accuracy import evaluate, exact_match_unpadded
+from core.evaluation.answers import answer_parts, answer_table, join_parts
 from core.tasks import Batch, build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
@@ -46,33 +46,33 @@ def test_every_row_says_what_was_written_and_how_it_is_wrong(scripted, task, pai
     assert table.input.tolist() == [list("4829"), list("123"), list("4820")]
     assert table.output.tolist() == [list("928"), list("321"), list("02844")]
     assert table.reference.tolist() == [list("9284"), list("321"), list("0284")]
-    assert table.kind.tolist() == ["stopped early", "exact", "stopped late"]
+    assert table.outcome.tolist() == ["stopped early", "exact", "stopped late"]
     assert table.is_exact.tolist() == [False, True, False]
     assert table.length.tolist() == [4, 3, 4]
-    assert table.tokens.tolist() == [5, 4, 5]
-    assert table.right.tolist() == [3, 4, 4]
+    assert table.num_tokens.tolist() == [5, 4, 5]
+    assert table.correct_tokens.tolist() == [3, 4, 4]
     assert table.stopped.all()
 
 
 def test_an_answer_without_end_is_no_right_answer(scripted, task, pairs):
     table = answer_table(scripted(lambda src: torch.full((len(src), 9), ZERO), max_seq_len=9), task, pairs)
-    assert table.kind.tolist() == ["never stopped"] * 3
-    assert table.right.tolist() == [0, 0, 1]  # 4820 reversed begins with a 0
+    assert table.outcome.tolist() == ["never stopped"] * 3
+    assert table.correct_tokens.tolist() == [0, 0, 1]  # 4820 reversed begins with a 0
     assert [len(output) for output in table.output] == [9, 9, 9]
 
 
 def test_the_parts_are_the_table_whatever_their_size_and_figures_agree_with_evaluation(tiny, task, monkeypatch):
     model, items = new_state(tiny).model, fixed_pairs(task, 24, split="test")
     whole = answer_table(model, task, items)
-    monkeypatch.setattr(answers, "TOKENS_AT_ONCE", 50)
+    monkeypatch.setattr(answers, "TOKENS_PER_PART", 50)
     parts = list(answer_parts(model, task, items))
     assert len(parts) > 6
     assert max(map(len, parts)) == 50 // model.max_seq_len + 1
-    assert_frame_equal(joined(parts), whole, rtol=1e-4)
-    assert whole.is_exact.mean() == exact_match_alone(model, items)
+    assert_frame_equal(join_parts(parts), whole, rtol=1e-4)
+    assert whole.is_exact.mean() == exact_match_unpadded(model, items)
     figures = evaluate(model, items)
-    assert whole.right_fed.sum() / whole.tokens.sum() == pytest.approx(figures.token_accuracy)
-    assert whole.loss.sum() / whole.tokens.sum() == pytest.approx(figures.loss)
+    assert whole.correct_tokens_teacher_forced.sum() / whole.num_tokens.sum() == pytest.approx(figures.token_accuracy)
+    assert whole.loss.sum() / whole.num_tokens.sum() == pytest.approx(figures.loss)
 
 
 def test_a_model_is_left_in_its_mode_also_between_the_parts(tiny, task):

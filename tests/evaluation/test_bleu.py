@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.evaluation.bleu import bleu_of, corpus_bleu
+from core.evaluation.bleu import corpus_bleu, measure_bleu
 from core.models import build_model
 from core.reports.report import write_report
 from core.runs import RunFolder
@@ -64,7 +64,7 @@ def test_german_is_compared_letter_by_letter(tiny):
 def test_a_model_is_scored_on_what_it_writes_by_itself(translating, task):
     pairs = fixed_pairs(task, 40, split="test")
     model = build_model(translating.model, task, torch.Generator().manual_seed(0))
-    assert bleu_of(model, task, pairs).score < 50
+    assert measure_bleu(model, task, pairs).score < 50
     assert model.training  # left as it was
 
 
@@ -75,13 +75,13 @@ def test_a_perfect_model_scores_100(scripted, task):
         lambda src: torch.tensor([known[tuple(until_eos(row))] for row in src.tolist()]),
         vocab_size=len(task.tgt_vocab),
     )
-    assert bleu_of(model, task, pairs).score == pytest.approx(100)
+    assert measure_bleu(model, task, pairs).score == pytest.approx(100)
 
 
 def test_there_is_no_bleu_of_what_is_no_translation(tiny, scripted):
     task = build_task(tiny.task)
     assert corpus_bleu(task, [["1"]], [["1"]]) is None
-    assert bleu_of(scripted(lambda src: src), task, fixed_pairs(task, 3, split="test")) is None
+    assert measure_bleu(scripted(lambda src: src), task, fixed_pairs(task, 3, split="test")) is None
 
 
 def test_without_sacrebleu_its_name_is_told(task, monkeypatch):

@@ -11,11 +11,11 @@ from core.evaluation.accuracy import (
     Evaluation,
     evaluate,
     evaluation_mode,
-    exact_match_alone,
+    exact_match_unpadded,
     is_exact,
     sequence_loss,
+    unpadded_batches,
     with_eos,
-    without_padding,
 )
 from core.generation import Beam, Greedy, Sample, generate
 from core.tasks import Batch, build_task, sample_distinct
@@ -201,7 +201,7 @@ def test_an_answer_that_does_not_end_is_wrong_even_if_the_task_leaves_eos_out(pa
 
 def test_chunks_without_padding_hold_every_pair_once(pairs):
     places = []
-    for rows, chunk in without_padding(pairs):
+    for rows, chunk in unpadded_batches(pairs):
         assert not (chunk.src == PAD_ID).any()
         assert torch.equal(chunk.src, pairs.src[rows, : chunk.src.shape[1]])
         assert torch.equal(chunk.tgt, pairs.tgt[rows])
@@ -215,13 +215,13 @@ def test_alone_and_in_a_batch_differ_only_if_padding_matters(pairs, scripted, ti
     table = oracle(short)
     spoilt = scripted(lambda src: table(src) if src.shape[1] == width else torch.full_like(src, 7))
     assert evaluate(spoilt, short).exact_match == 1.0
-    assert exact_match_alone(spoilt, short) == 0.0
+    assert exact_match_unpadded(spoilt, short) == 0.0
     for preset in (tiny, tiny_gru):
         changes = {"training.steps": 150, "training.evaluate_every": 150, "training.batch_size": 16}
         state = new_state(preset.with_changes(changes))
         for _ in train(state):
             pass
-        alone = exact_match_alone(state.model, pairs)
+        alone = exact_match_unpadded(state.model, pairs)
         assert alone == evaluate(state.model, pairs).exact_match
         assert state.model.training
 
@@ -249,6 +249,6 @@ def test_a_wide_beam_is_evaluated_in_smaller_parts(pairs, scripted, monkeypatch)
         return generate(model, src, **settings)
 
     monkeypatch.setattr(evaluation, "CHUNK", 32)
-    monkeypatch.setattr(evaluation, "decode", counting)
+    monkeypatch.setattr(evaluation, "generate", counting)
     assert evaluate(scripted(oracle(pairs)), pairs, strategy=Beam(beam_size=8)).exact_match == 1.0
     assert sizes == [4] * 8 + [4] * 2

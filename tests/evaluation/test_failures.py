@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evaluation.failures import KINDS, first_wrong_place, kind_of
+from core.evaluation.failures import OUTCOMES, classify_answer, first_difference
 
 
 @pytest.mark.parametrize(
@@ -28,8 +28,8 @@ from core.evaluation.failures import KINDS, first_wrong_place, kind_of
     ],
 )
 def test_kinds_of_answers_to_4829(output, kind):
-    assert kind_of(output, "9284", stopped=True) == kind
-    assert kind_of(output, "9284", stopped=False) == "never stopped"
+    assert classify_answer(output, "9284", stopped=True) == kind
+    assert classify_answer(output, "9284", stopped=False) == "never stopped"
 
 
 words = st.lists(st.sampled_from("abc"), max_size=6)
@@ -37,8 +37,8 @@ words = st.lists(st.sampled_from("abc"), max_size=6)
 
 @given(output=words, expected=words.filter(bool), stopped=st.booleans())
 def test_only_the_right_answer_that_stops_is_exact(output, expected, stopped):
-    kind = kind_of(output, expected, stopped=stopped)
-    assert kind in KINDS
+    kind = classify_answer(output, expected, stopped=stopped)
+    assert kind in OUTCOMES
     assert (kind == "exact") == (stopped and output == expected)
     if kind == "omitted":
         assert len(output) < len(expected)
@@ -50,7 +50,7 @@ def test_only_the_right_answer_that_stops_is_exact(output, expected, stopped):
 
 @given(output=words, expected=words)
 def test_everything_before_the_first_wrong_place_is_right(output, expected):
-    place = first_wrong_place(output, expected)
+    place = first_difference(output, expected)
     assert (place is None) == (output == expected)
     if place is not None:
         assert output[:place] == expected[:place]

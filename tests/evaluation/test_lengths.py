@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.config import load_preset, preset_names
-from core.evaluation.by_length import length_curve, length_sets
+from core.evaluation.by_length import accuracy_by_length, held_out_by_length
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
 from core.tasks.splits import split_mask
@@ -34,7 +34,7 @@ def reversal():
 
 
 def test_a_model_right_up_to_a_length_has_a_step_there(scripted, reversal):
-    curve = length_curve(scripted(reverser(up_to=7)), reversal, per_length=20)
+    curve = accuracy_by_length(scripted(reverser(up_to=7)), reversal, per_length=20)
     assert [point.length for point in curve.points] == list(range(1, 11))
     assert [point.exact_match for point in curve.points] == [1.0] * 7 + [0.0] * 3
     assert [point.inputs for point in curve.points] == [10] + [pytest.approx(20, abs=12)] + [20] * 8
@@ -43,7 +43,7 @@ def test_a_model_right_up_to_a_length_has_a_step_there(scripted, reversal):
 
 
 def test_token_accuracy_counts_places_of_the_reference_with_its_end(scripted, reversal):
-    curve = length_curve(scripted(reverser(up_to=7)), reversal, per_length=20)
+    curve = accuracy_by_length(scripted(reverser(up_to=7)), reversal, per_length=20)
     shares = {point.length: point.token_accuracy for point in curve.points}
     assert shares[7] == 1.0
     assert shares[8] == pytest.approx(7 / 9)  # of 8 symbols and EOS, 7 are there; EOS comes too early
@@ -54,20 +54,20 @@ def test_one_symbol_left_out_makes_all_behind_it_wrong(scripted, reversal):
     def hasty(src):
         return reverser(up_to=99)(src)[:, 1:]
 
-    last = length_curve(scripted(hasty), reversal, per_length=50).points[-1]
+    last = accuracy_by_length(scripted(hasty), reversal, per_length=50).points[-1]
     assert last.exact_match == 0.0
     assert 0 < last.token_accuracy < 0.3  # a neighbour may be the same digit
 
 
 def test_a_curve_ends_where_the_model_does_and_says_so(scripted, reversal):
-    curve = length_curve(scripted(reverser(up_to=99), max_seq_len=9), reversal, per_length=5)
+    curve = accuracy_by_length(scripted(reverser(up_to=99), max_seq_len=9), reversal, per_length=5)
     assert curve.points[-1].length == 7  # with BOS and EOS, 9
     assert "max_seq_len=9" in curve.limit
 
 
 def test_a_task_without_lengths_has_no_curve(scripted):
     task = build_task(load_preset("psalms").task)
-    assert length_curve(scripted(lambda src: src), task) is None
+    assert accuracy_by_length(scripted(lambda src: src), task) is None
 
 
 @pytest.mark.parametrize("name", WITH_LENGTHS)
@@ -75,7 +75,7 @@ def test_pairs_of_every_length_are_distinct_and_right(name):
     task = build_task(load_preset(name).task)
     beyond = task.trained_lengths[-1] if "words" in task.length_unit else 2 * task.trained_lengths[-1]
     assert task.lengths == range(1, beyond + 1)
-    sets = length_sets(task, per_length=10, lengths=task.lengths)
+    sets = held_out_by_length(task, per_length=10, lengths=task.lengths)
     assert max(sets) == task.lengths[-1]
     assert set(task.trained_lengths) - set(sets) <= {1, 2, 3}  # of which few inputs are held out, or none
     for pairs in sets.values():
@@ -90,7 +90,7 @@ def test_pairs_of_every_length_are_distinct_and_right(name):
 @pytest.mark.parametrize("name", ["digits-reversal", "words-reversal-gru", "numbers-reversal", "sort-digits"])
 def test_the_length_is_the_number_of_symbols_and_short_inputs_are_held_out(name):
     task = build_task(load_preset(name).task)
-    for length, pairs in length_sets(task, per_length=30).items():
+    for length, pairs in held_out_by_length(task, per_length=30).items():
         symbols = pairs.src[:, 1:-1]
         assert ((symbols > EOS_ID).sum(dim=1) == length).all()
         if length in task.trained_lengths:
@@ -99,13 +99,13 @@ def test_the_length_is_the_number_of_symbols_and_short_inputs_are_held_out(name)
 
 def test_all_inputs_of_a_length_that_was_not_trained_on_are_used_where_they_are_few():
     task = build_task(load_preset("digits-reversal").task)  # 3 to 10 digits
-    sets = length_sets(task, per_length=200)
+    sets = held_out_by_length(task, per_length=200)
     assert (len(sets[1]), len(sets[2]), len(sets[20])) == (10, 100, 200)
 
 
 def test_lengths_beyond_the_charts_can_be_asked_for():
     task = build_task(load_preset("tiny").task)  # its charts end at 10
-    sets = length_sets(task, per_length=3, lengths=range(30, 33))
+    sets = held_out_by_length(task, per_length=3, lengths=range(30, 33))
     assert list(sets) == [30, 31, 32]
     for length, pairs in sets.items():
         assert ((pairs.src > EOS_ID).sum(dim=1) == length).all()
@@ -114,26 +114,26 @@ def test_lengths_beyond_the_charts_can_be_asked_for():
 def test_a_task_says_which_lengths_it_has_where_it_has_not_all():
     task = build_task(load_preset("number-words-german").task)
     with pytest.raises(InputError, match="lengths=5–8: this task has inputs of 1–7 English words"):
-        length_sets(task, per_length=3, lengths=range(5, 9))
+        held_out_by_length(task, per_length=3, lengths=range(5, 9))
     with pytest.raises(InputError, match="inputs of none at all"):
-        length_sets(build_task(load_preset("psalms").task), lengths=range(5, 9))
+        held_out_by_length(build_task(load_preset("psalms").task), lengths=range(5, 9))
 
 
 def test_sums_are_counted_by_the_digits_of_the_longer_number_and_patterns_by_symbols_shown():
     addition, patterns = (build_task(load_preset(name).task) for name in ("addition", "pattern-completion"))
     assert addition.trained_lengths == range(1, 4)
-    for length, pairs in length_sets(addition, per_length=20).items():
+    for length, pairs in held_out_by_length(addition, per_length=20).items():
         for src in pairs.src.tolist():
             numbers = "".join(addition.src_vocab.decode([index for index in src if index > EOS_ID])).split("+")
             assert max(map(len, numbers)) == length
             assert all(number == str(int(number)) for number in numbers)
-    for length, pairs in length_sets(patterns, per_length=20).items():
+    for length, pairs in held_out_by_length(patterns, per_length=20).items():
         assert ((pairs.src > EOS_ID).sum(dim=1) == length).all()
 
 
 def test_number_words_are_counted_by_words_as_far_as_there_are_numbers():
     task = build_task(load_preset("number-words-german").task)  # up to 9,999
-    sets = length_sets(task, per_length=20)
+    sets = held_out_by_length(task, per_length=20)
     assert max(sets) == task.trained_lengths[-1] == 7
     for length, pairs in sets.items():
         assert ((pairs.src > EOS_ID).sum(dim=1) == length).all()
@@ -142,12 +142,12 @@ def test_number_words_are_counted_by_words_as_far_as_there_are_numbers():
 def test_the_sets_are_the_same_every_time_and_no_other_figures_depend_on_them():
     task = build_task(load_preset("digits-reversal").task)
     before = fixed_pairs(task, 20, split="test").src
-    first, second = length_sets(task, per_length=5), length_sets(task, per_length=5)
+    first, second = held_out_by_length(task, per_length=5), held_out_by_length(task, per_length=5)
     assert all(torch.equal(first[length].src, second[length].src) for length in first)
     assert torch.equal(fixed_pairs(task, 20, split="test").src, before)
 
 
 def test_of_very_many_lengths_some_are_measured_evenly_and_the_longest():
     long = build_task(load_preset("tiny").with_changes({"task.max_length": 50, "model.max_seq_len": 128}).task)
-    assert list(length_sets(long, per_length=1)) == list(range(1, 101, 3))
-    assert list(length_sets(long, per_length=1, lengths=range(41, 101))) == list(range(41, 101))
+    assert list(held_out_by_length(long, per_length=1)) == list(range(1, 101, 3))
+    assert list(held_out_by_length(long, per_length=1, lengths=range(41, 101))) == list(range(41, 101))

@@ -7,7 +7,7 @@ import torch
 
 from core.config import load_preset, preset_names
 from core.evaluation.accuracy import with_eos
-from core.evaluation.significance import Paired
+from core.evaluation.significance import PairedOutcomes
 from core.reports.comparison import (
     Comparison,
     Duel,
@@ -88,10 +88,10 @@ def test_wins_and_losses_are_those_of_the_very_items(shelf, tiny):
     first_digits = fixed_pairs(build_task(tiny.task), 300, split="test").src[:, 1] - 3
     begins = {digit: int((first_digits == digit).sum()) for digit in (4, 5, 6)}
     found = {(duel.first, duel.second): duel.outcome for duel in compared(shelf, "right", "four", "more").duels}
-    none = {"both_right": 300 - begins[4], "neither": 0}
-    assert found["right", "four"] == Paired(wins=begins[4], losses=0, **none)
+    none = {"both_correct": 300 - begins[4], "both_wrong": 0}
+    assert found["right", "four"] == PairedOutcomes(wins=begins[4], losses=0, **none)
     others = begins[5] + begins[6]
-    assert found["four", "more"] == Paired(300 - begins[4] - others, others, 0, begins[4])
+    assert found["four", "more"] == PairedOutcomes(300 - begins[4] - others, others, 0, begins[4])
 
 
 def test_swapping_runs_swaps_wins_and_losses(shelf):
@@ -241,7 +241,7 @@ def test_a_band_is_over_the_places_that_all_have():
 
 
 def test_a_clear_winner_is_named_whichever_side_it_is_on():
-    outcome = Paired(both_right=900, wins=80, losses=10, neither=10)
+    outcome = PairedOutcomes(both_correct=900, wins=80, losses=10, both_wrong=10)
     for duel in (Duel("a", "b", outcome), Duel("b", "a", outcome.swapped())):
         said = duel_in_words(duel)
         assert "so a is better at inputs like these" in said
@@ -253,13 +253,13 @@ def test_a_clear_winner_is_named_whichever_side_it_is_on():
 
 
 def test_what_could_be_chance_is_not_called_a_difference():
-    said = duel_in_words(Duel("a", "b", Paired(990, 1, 2, 7)))
+    said = duel_in_words(Duel("a", "b", PairedOutcomes(990, 1, 2, 7)))
     assert "do not tell them apart" in said
     assert "right on 1 input that" in said
 
 
 def test_runs_that_never_differ_are_said_to_be_alike():
-    said = duel_in_words(Duel("a", "b", Paired(998, 0, 0, 2)))
+    said = duel_in_words(Duel("a", "b", PairedOutcomes(998, 0, 0, 2)))
     assert "right on the same inputs, 998 of 1,000" in said
     assert "0.0 points (95 % confidence interval \N{MINUS SIGN}0.4 to +0.4)" in said
 
@@ -274,7 +274,7 @@ def test_a_p_has_no_false_digits(p, written):
 
 @pytest.mark.parametrize(("items", "written"), [(100, "+10"), (1_000, "+10.0"), (10_000, "+10.00"), (90_000, "+10.00")])
 def test_points_have_as_many_digits_as_the_items_allow(items, written):
-    assert points_in_words(Paired(0, items // 10, 0, items - items // 10))[0] == written
+    assert points_in_words(PairedOutcomes(0, items // 10, 0, items - items // 10))[0] == written
 
 
 def test_cautions_fit_what_was_compared(shelf):

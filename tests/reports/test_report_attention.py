@@ -72,7 +72,7 @@ def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) ->
         "length",
     ]
     words = list("abcd")
-    facts = {"input": words, "output": words, "reference": words, "length": 4, "stopped": True, "kind": "exact"}
+    facts = {"input": words, "output": words, "reference": words, "length": 4, "stopped": True, "outcome": "exact"}
     sequences = pd.DataFrame([facts | {"is_exact": True, "eos_probability": 0.9}] * 100)
     evaluation = Evaluation(100, 0.01, 1.0, 1.0)
     steps = pd.DataFrame(rows, columns=columns).assign(source_length=4, uniform=1 / 6)

@@ -118,7 +118,7 @@ def test_a_weakness_for_long_inputs_is_named_with_both_ends(scripted, task):
     assert re.search(r"inputs with 3 symbols 100.% .* of those with 5 0.%", found)
     assert "It is sure of wrong tokens" in found
     assert 0 < measured.exact_alone < 1
-    assert set(measured.sequences.kind) == {"exact", "stopped early"}
+    assert set(measured.sequences.outcome) == {"exact", "stopped early"}
 
 
 def test_a_fixed_set_that_is_known_by_heart_is_named(scripted, task, pairs):

@@ -60,7 +60,7 @@ def test_the_doctor_named_the_bug_and_found_nothing_in_the_right_run(name):
 def test_the_right_run_solves_the_task(name):
     right, _ = figures(name)
     assert right["exact_match"] > 0.99
-    assert right["exact_match_alone"] == right["exact_match"]
+    assert right["exact_match_unpadded"] == right["exact_match"]
     assert right["answer"] == right["expected"]
 
 

@@ -43,7 +43,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
 @pytest.fixture
 def comparer(shelf: Runs, monkeypatch) -> Comparer:
     monkeypatch.setattr(compare_tab, "SEQUENCES", 60)
-    monkeypatch.setattr(compare_tab, "PER_LENGTH", 5)
+    monkeypatch.setattr(compare_tab, "INPUTS_PER_LENGTH", 5)
     monkeypatch.setattr(compare_tab, "SECONDS_BETWEEN_NEWS", 0.0)
     return Comparer(shelf)
 

@@ -59,7 +59,7 @@ const FIGURES = [
   ["validation loss", "validation_loss", formatNumber],
   ["teacher-forced tokens", "token_accuracy", (value) => formatPercent(value)],
   ["exact match, in batches", "exact_match", (value) => formatPercent(value)],
-  ["exact match, each input alone", "exact_match_alone", (value) => formatPercent(value)],
+  ["exact match, each input alone", "exact_match_unpadded", (value) => formatPercent(value)],
   ["first 90 % exact, at step", "step_of_90_percent", (value) => (value == null ? "never" : String(value))],
 ];
 

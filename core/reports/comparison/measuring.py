@@ -8,10 +8,9 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from core.evaluation.answers import answer_parts, joined
-from core.evaluation.by_length import LengthCurve, curve_through, length_points, length_sets
-from core.evaluation.significance import Paired, paired
-from core.evaluation.spread import Spread, spread_of
+from core.evaluation.answers import answer_parts, join_parts
+from core.evaluation.by_length import AccuracyByLength, collect_lengths, held_out_by_length, measure_lengths
+from core.evaluation.significance import PairedOutcomes, Spread, pair_outcomes
 from core.models import Seq2Seq, count_parameters
 from core.reports.comparison.comparable import Group, check_comparable, groups_of, settings_that_differ
 from core.runs import RunInfo
@@ -39,7 +38,7 @@ class Measurement:
 
     Attributes:
         is_exact: of each item in turn, whether it was answered exactly, free-running.
-        token_accuracy: free-running; see ``LengthPoint``. 0-1.
+        token_accuracy: free-running; see ``LengthAccuracy``. 0-1.
         token_accuracy_fed: teacher-forced: share of tokens predicted right when fed the true answer so far, 0-1.
         loss: nats per token, teacher-forced.
         curve: by length; None unless asked for, or where length says nothing.
@@ -49,7 +48,7 @@ class Measurement:
     token_accuracy: float
     token_accuracy_fed: float
     loss: float
-    curve: LengthCurve | None
+    curve: AccuracyByLength | None
 
     @property
     def exact_match(self) -> float:
@@ -83,7 +82,7 @@ class Duel:
 
     first: str
     second: str
-    outcome: Paired
+    outcome: PairedOutcomes
 
 
 @dataclass(frozen=True)
@@ -173,7 +172,7 @@ def compare(
     measurements = measurements or Measurements()
     task = loaded[0].task
     pairs = fixed_pairs(task, sequences, split="test")
-    sets = length_sets(task, per_length=per_length, lengths=lengths) if per_length else {}
+    sets = held_out_by_length(task, per_length=per_length, lengths=lengths) if per_length else {}
     items = (sequences, per_length, lengths)
     compared: list[Compared] = []
     for each, (info, evaluations) in zip(loaded, facts, strict=True):
@@ -193,7 +192,7 @@ def band_over(series: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Band:
     """Return mean and spread of series of (places, values), at the places that all of them have."""
     tables = [dict(zip(*each, strict=True)) for each in series]
     at = tuple(place for place in tables[0] if all(place in table for table in tables))
-    return Band(at, tuple(spread_of([table[place] for table in tables]) for place in at))
+    return Band(at, tuple(Spread.of([table[place] for table in tables]) for place in at))
 
 
 def _side_by_side(compared: Sequence[Compared]) -> Comparison:
@@ -209,7 +208,7 @@ def _side_by_side(compared: Sequence[Compared]) -> Comparison:
         groups=tuple(groups),
         settings=settings_that_differ([presets[group.runs[0]] for group in groups]),
         duels=tuple(
-            Duel(one.name, other.name, paired(one.measured.is_exact, other.measured.is_exact))
+            Duel(one.name, other.name, pair_outcomes(one.measured.is_exact, other.measured.is_exact))
             for one, other in combinations(compared, 2)
         ),
     )
@@ -225,16 +224,16 @@ def _measure(loaded: LoadedRun, pairs: Batch, sets: dict[int, Batch]) -> Iterato
         done += len(part)
         yield done / work
     points = []
-    for point in length_points(model, task, sets):
+    for point in measure_lengths(model, task, sets):
         points.append(point)
         done += point.inputs
         yield done / work
-    table = joined(parts)
-    tokens = table.tokens.sum()
+    table = join_parts(parts)
+    tokens = table.num_tokens.sum()
     yield Measurement(
         is_exact=tuple(table.is_exact.tolist()),
-        token_accuracy=float(table.right.sum() / tokens),
-        token_accuracy_fed=float(table.right_fed.sum() / tokens),
+        token_accuracy=float(table.correct_tokens.sum() / tokens),
+        token_accuracy_fed=float(table.correct_tokens_teacher_forced.sum() / tokens),
         loss=float(table.loss.sum() / tokens),
-        curve=curve_through(model, task, sets, points),
+        curve=collect_lengths(model, task, sets, points),
     )

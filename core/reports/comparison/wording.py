@@ -6,9 +6,8 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from core.evaluation.by_length import LengthCurve
-from core.evaluation.significance import Paired
-from core.evaluation.spread import spread_of
+from core.evaluation.by_length import AccuracyByLength
+from core.evaluation.significance import PairedOutcomes, Spread
 from core.reports.comparison.comparable import Group
 from core.reports.comparison.measuring import Compared, Comparison, Duel, band_over
 from core.reports.report.numerals import count
@@ -28,7 +27,7 @@ def duel_in_words(duel: Duel) -> str:
     first, second, outcome = duel.first, duel.second, duel.outcome
     if not outcome.wins + outcome.losses:
         return (
-            f"{first} and {second} are right on the same inputs, {outcome.both_right:,} of {outcome.items:,}: nothing "
+            f"{first} and {second} are right on the same inputs, {outcome.both_correct:,} of {outcome.items:,}: nothing "
             f"tells them apart. {_interval_in_words(outcome)}."
         )
     chance = (
@@ -53,10 +52,10 @@ def p_in_words(p: float) -> str:
     return f"p = {p:.2g}"
 
 
-def points_in_words(outcome: Paired) -> tuple[str, str]:
+def points_in_words(outcome: PairedOutcomes) -> tuple[str, str]:
     """Write difference and confidence interval in percentage points, with no more digits than the items allow."""
     digits = max(0, min(2, math.ceil(math.log10(outcome.items)) - 2))
-    low, high = outcome.interval
+    low, high = outcome.confidence_interval
     return _signed(outcome.difference, digits), f"{_signed(low, digits)} to {_signed(high, digits)}"
 
 
@@ -87,7 +86,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _interval_in_words(outcome: Paired) -> str:
+def _interval_in_words(outcome: PairedOutcomes) -> str:
     difference, interval = points_in_words(outcome)
     return f"Difference in exact match: {difference} points (95 % confidence interval {interval})"
 
@@ -113,7 +112,7 @@ def _run(run: Compared, group: str) -> dict[str, Any]:
 
 def _group(comparison: Comparison, group: Group) -> dict[str, Any]:
     runs = comparison.of(group)
-    figures = {name: asdict(spread_of([figure(run) for run in runs])) for name, figure in FIGURES.items()}
+    figures = {name: asdict(Spread.of([figure(run) for run in runs])) for name, figure in FIGURES.items()}
     steps = {
         name: _band([(run.evaluations["step"], run.evaluations[name]) for run in runs])
         for name in ("validation_loss", "exact_match")
@@ -131,7 +130,7 @@ def _duel(duel: Duel) -> dict[str, Any]:
         "losses": outcome.losses,
         "ties": outcome.ties,
         "difference": outcome.difference,
-        "interval": list(outcome.interval),
+        "interval": list(outcome.confidence_interval),
         "p_value": outcome.p_value,
         "points": list(points_in_words(outcome)),
         "p": p_in_words(outcome.p_value),
@@ -167,7 +166,7 @@ def _lengths(comparison: Comparison) -> dict[str, Any] | None:
     }
 
 
-def _longer(curves: dict[str, LengthCurve]) -> dict[str, Any] | None:
+def _longer(curves: dict[str, AccuracyByLength]) -> dict[str, Any] | None:
     """Return each run's means over the lengths above those trained on that all were measured at; None without such.
 
     Every length counts as much, however many inputs there are of it.

@@ -6,9 +6,9 @@ from typing import Any, Literal, get_args
 
 import pandas as pd
 
-from core.evaluation.answers import answer_parts, joined
-from core.evaluation.by_length import length_sets, readable
-from core.evaluation.failures import KINDS, first_wrong_place
+from core.evaluation.answers import answer_parts, join_parts
+from core.evaluation.by_length import held_out_by_length, within_max_seq_len
+from core.evaluation.failures import OUTCOMES, first_difference
 from core.runs.load import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
@@ -42,7 +42,7 @@ class Gallery:
     Attributes:
         inputs: how many it answered.
         wrong: how many of them wrongly.
-        by_kind: the largest group first; see ``failures.KINDS``.
+        by_kind: the largest group first; see ``failures.OUTCOMES``.
         by_place: by the first token that is wrong, missing or too many, in order.
     """
 
@@ -73,13 +73,13 @@ def find_failures(loaded: LoadedRun, *, source: Source, sequences: int) -> Itera
             parts.append(part.set_index(part.index + first))
             done += len(part)
             yield done / total
-    yield gallery_of(joined(parts))
+    yield gallery_of(join_parts(parts))
 
 
 def gallery_of(table: pd.DataFrame) -> Gallery:
     """Group the wrong rows of an ``answers.answer_table``."""
     wrong = table[~table.is_exact]
-    kinds = [Group(kind, KINDS[kind], len(rows), rows.head(PER_GROUP)) for kind, rows in wrong.groupby("kind")]
+    kinds = [Group(kind, OUTCOMES[kind], len(rows), rows.head(PER_GROUP)) for kind, rows in wrong.groupby("outcome")]
     places = wrong.assign(place=[_place(row) for row in wrong.itertuples()]).groupby("place")
     by_place = [Group(_place_name(place), "", len(rows), rows.head(PER_GROUP)) for place, rows in places]
     return Gallery(len(table), len(wrong), tuple(sorted(kinds, key=lambda group: -group.count)), tuple(by_place))
@@ -102,17 +102,17 @@ def _inputs(loaded: LoadedRun, source: Source, sequences: int) -> list[Batch]:
         raise InputError(f"source={source!r} must be one of {', '.join(get_args(Source))}")
     if source == "held out":
         return [fixed_pairs(task, sequences, split="test")]
-    longer = {length: pairs for length, pairs in length_sets(task).items() if length > task.trained_lengths[-1]}
-    if not readable(model, longer):
+    longer = {length: pairs for length, pairs in held_out_by_length(task).items() if length > task.trained_lengths[-1]}
+    if not within_max_seq_len(model, longer):
         raise InputError(
             f"there are no inputs longer than those trained on, {task.trained_lengths[-1]}, that it can read"
         )
-    return list(readable(model, longer).values())
+    return list(within_max_seq_len(model, longer).values())
 
 
 def _place(row: Any) -> int:
     """Return which token of an answer is the first one that is wrong, missing or too many, from 1; at most the last."""
-    place = first_wrong_place(row.output, row.reference)
+    place = first_difference(row.output, row.reference)
     return min(MOST_PLACES, (len(row.reference) if place is None else place) + 1)
 
 
@@ -133,10 +133,10 @@ def _groups(groups: tuple[Group, ...]) -> list[dict[str, Any]]:
 
 
 def _example(row: Any) -> dict[str, Any]:
-    place = first_wrong_place(row.output, row.reference)
+    place = first_difference(row.output, row.reference)
     return {
         "input": row.input,
-        "typed": row.typed,
+        "typed": row.input_text,
         "output": row.output,
         "expected": row.reference,
         "stopped": row.stopped,

@@ -1,6 +1,6 @@
 """The report's pictures."""
 
-from core.evaluation.by_length import LengthCurve
+from core.evaluation.by_length import AccuracyByLength
 from core.interpret import HeadScore, gold_cells
 from core.interpret.inspection import Inspection
 from core.training.history import History
@@ -11,7 +11,9 @@ PICTURES = (LOSS, ACCURACY, LENGTHS, HEATMAP)
 STEPS_TOO_MANY = 5  # drawn of an answer that goes on behind its end
 
 
-def draw(history: History, curve: LengthCurve | None, example: Inspection, head: HeadScore | None) -> dict[str, bytes]:
+def draw(
+    history: History, curve: AccuracyByLength | None, example: Inspection, head: HeadScore | None
+) -> dict[str, bytes]:
     """Return PNG files by name; those for which there is nothing to draw are left out.
 
     Args:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from core.evaluation.bleu import corpus_bleu
-from core.evaluation.by_length import LengthCurve
-from core.evaluation.failures import KINDS, first_wrong_place
+from core.evaluation.by_length import AccuracyByLength
+from core.evaluation.failures import OUTCOMES, first_difference
 from core.models import count_parameters
 from core.reports.report.measuring import Measured
 from core.reports.report.numerals import percent
@@ -68,7 +68,7 @@ def figures(measured: Measured, subject: Subject) -> Rows:
     ]
     bleu = corpus_bleu(subject.loaded.task, measured.sequences.output, measured.sequences.reference)
     if bleu is not None:
-        rows.append(["BLEU, each input by itself", f"{bleu.score:.2f} ({bleu.signature})"])
+        rows.append([f"{bleu.name}, each input by itself", f"{bleu.score:.2f} (sacrebleu signature {bleu.signature})"])
     if subject.train_loss is not None:
         rows.append(["loss of the same weights on training sequences", f"{subject.train_loss:.4f}"])
     return rows
@@ -81,7 +81,7 @@ def by_length(measured: Measured) -> Rows:
     return [["symbols", "inputs", "exact match"], *rows]
 
 
-def beyond(curve: LengthCurve | None) -> Rows:
+def beyond(curve: AccuracyByLength | None) -> Rows:
     """Give exact match and tokens right at the lengths that were not trained on; [] where there are none."""
     points = (
         [point for point in curve.points if not curve.trained[0] <= point.length <= curve.trained[1]] if curve else []
@@ -92,10 +92,10 @@ def beyond(curve: LengthCurve | None) -> Rows:
 
 def kinds(measured: Measured) -> Rows:
     """Count the answers by the way in which they are right or wrong."""
-    counts = measured.sequences.kind.value_counts()
+    counts = measured.sequences.outcome.value_counts()
     rows = [
         [kind, f"{counts[kind]:,}", percent(counts[kind] / len(measured.sequences)), meaning]
-        for kind, meaning in KINDS.items()
+        for kind, meaning in OUTCOMES.items()
         if kind in counts
     ]
     return [["kind", "answers", "share", "meaning"], *rows]
@@ -125,5 +125,5 @@ def examples(sequences: pd.DataFrame) -> list[dict[str, str]]:
 
 
 def _kind_and_place(sequence: tuple) -> str:
-    place = first_wrong_place(sequence.output, sequence.reference)
-    return sequence.kind if place is None else f"{sequence.kind}, wrong from token {place + 1} on"
+    place = first_difference(sequence.output, sequence.reference)
+    return sequence.outcome if place is None else f"{sequence.outcome}, wrong from token {place + 1} on"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from core.evaluation.accuracy import evaluate
-from core.evaluation.by_length import length_curve
+from core.evaluation.by_length import accuracy_by_length
 from core.interpret.inspection import inspect
 from core.reports.report.attention_answers import answers, best_head
 from core.reports.report.measuring import Measured, measure
@@ -77,7 +77,7 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
     measured = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, sequences, split="test"))
     example = inspect(loaded.model, loaded.task, loaded.task.typed(_middling_input(measured)))
     head = best_head(measured)
-    curve = length_curve(loaded.model, loaded.task)
+    curve = accuracy_by_length(loaded.model, loaded.task)
     pictures = draw(history, curve, example, head)
     failed = measured.sequences[~measured.sequences.is_exact]
     context = {
@@ -140,7 +140,7 @@ def _for_programs(subject: Subject, measured: Measured) -> dict[str, Any]:
         "step": subject.loaded.step,
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
-        "exact_match_alone": measured.exact_alone,
+        "exact_match_unpadded": measured.exact_alone,
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "ended_by_eos": measured.stopped,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from core.config import Preset
-from core.evaluation.accuracy import evaluate, evaluation_mode, exact_match_alone
+from core.evaluation.accuracy import evaluate, evaluation_mode, exact_match_unpadded
 from core.interpret import frame_labels
 from core.interpret.inspection import inspect
 from core.models.heads import BLOCKS
@@ -84,7 +84,7 @@ def _figures(state: TrainingState, history: History) -> dict[str, Any]:
         "validation_loss": _rounded(seen["validation_loss"][-1]),
         "token_accuracy": seen["token_accuracy"][-1],
         "exact_match": _rounded(found.exact_match),
-        "exact_match_alone": _rounded(exact_match_alone(state.model, pairs)),
+        "exact_match_unpadded": _rounded(exact_match_unpadded(state.model, pairs)),
         "step_of_90_percent": learned[0] if learned else None,
         "input": example,
         "answer": " ".join(answer.output),

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evaluation.significance import Paired, paired, wilson_interval
+from core.evaluation.significance import PairedOutcomes, pair_outcomes, wilson_interval
 
 # Airway hyper-responsiveness before and after stem cell transplantation (Bentur et al. 2009), and complete response
 # before and after consolidation therapy (Cavo et al. 2012), as in Fagerland, Lydersen and Laake 2013 (BMC Med. Res.
 # Methodol. 13:91) and in the tests of their R package contingencytables.
-BENTUR = Paired(both_right=1, wins=1, losses=7, neither=12)
-CAVO = Paired(both_right=59, wins=6, losses=16, neither=80)
+BENTUR = PairedOutcomes(both_correct=1, wins=1, losses=7, both_wrong=12)
+CAVO = PairedOutcomes(both_correct=59, wins=6, losses=16, both_wrong=80)
 
 
 @pytest.mark.parametrize(("counts", "p_value"), [(BENTUR, 0.0703125), (CAVO, 0.052479)])
@@ -22,32 +22,32 @@ def test_the_exact_test_gives_published_values(counts, p_value):
 
 def test_the_interval_gives_published_values():
     assert CAVO.difference == pytest.approx(-0.0621, abs=5e-5)
-    assert CAVO.interval == pytest.approx((-0.1186, -0.0046), abs=5e-5)
+    assert CAVO.confidence_interval == pytest.approx((-0.1186, -0.0046), abs=5e-5)
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (3, 9), (10, 10), (2, 40), (150, 210)])
 def test_p_is_the_share_of_coin_tosses_as_uneven(wins, losses):
     n = wins + losses
     uneven = sum(math.comb(n, heads) for heads in range(n + 1) if abs(2 * heads - n) >= abs(wins - losses))
-    assert Paired(5, wins, losses, 5).p_value == pytest.approx(uneven / 2**n, rel=1e-9)
+    assert PairedOutcomes(5, wins, losses, 5).p_value == pytest.approx(uneven / 2**n, rel=1e-9)
 
 
 def test_p_is_found_for_a_million_items_and_does_not_overflow():
-    assert Paired(0, 500_300, 499_700, 0).p_value == pytest.approx(0.5485, abs=1e-3)  # the normal approximation
-    assert Paired(0, 1_000_000, 0, 0).p_value == 0.0
+    assert PairedOutcomes(0, 500_300, 499_700, 0).p_value == pytest.approx(0.5485, abs=1e-3)  # the normal approximation
+    assert PairedOutcomes(0, 1_000_000, 0, 0).p_value == 0.0
 
 
 def test_outcomes_are_counted_item_by_item():
     first, second = [True, True, True, False, False], [True, False, False, True, False]
-    assert paired(first, second) == Paired(both_right=1, wins=2, losses=1, neither=1)
-    assert (paired(first, second).items, paired(first, second).ties) == (5, 2)
-    assert paired(first, second).difference == pytest.approx(0.2)
+    assert pair_outcomes(first, second) == PairedOutcomes(both_correct=1, wins=2, losses=1, both_wrong=1)
+    assert (pair_outcomes(first, second).items, pair_outcomes(first, second).ties) == (5, 2)
+    assert pair_outcomes(first, second).difference == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(("first", "second", "reason"), [([], [], "no items"), ([True], [True, False], "longer")])
 def test_items_that_cannot_be_paired_are_an_error(first, second, reason):
     with pytest.raises(ValueError, match=reason):
-        paired(first, second)
+        pair_outcomes(first, second)
 
 
 outcomes = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60)
@@ -56,26 +56,26 @@ outcomes = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_siz
 @given(outcomes)
 def test_swapping_two_models_swaps_wins_and_losses(pairs):
     first, second = zip(*pairs, strict=True)
-    one, other = paired(first, second), paired(second, first)
+    one, other = pair_outcomes(first, second), pair_outcomes(second, first)
     assert other == one.swapped()
     assert (other.wins, other.losses, other.ties) == (one.losses, one.wins, one.ties)
     assert other.p_value == one.p_value
     assert other.difference == -one.difference
-    assert other.interval == pytest.approx((-one.interval[1], -one.interval[0]))
+    assert other.confidence_interval == pytest.approx((-one.confidence_interval[1], -one.confidence_interval[0]))
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60))
 def test_a_model_against_itself_ties_everywhere(right):
-    alone = paired(right, right)
+    alone = pair_outcomes(right, right)
     assert (alone.wins, alone.losses, alone.ties) == (0, 0, len(right))
     assert alone.p_value == 1.0
-    assert alone.interval[0] <= 0 <= alone.interval[1]
+    assert alone.confidence_interval[0] <= 0 <= alone.confidence_interval[1]
 
 
 @given(outcomes)
 def test_the_interval_holds_the_difference_and_stays_in_bounds(pairs):
-    counts = paired(*zip(*pairs, strict=True))
-    low, high = counts.interval
+    counts = pair_outcomes(*zip(*pairs, strict=True))
+    low, high = counts.confidence_interval
     assert -1 - 1e-12 <= low <= counts.difference <= high <= 1 + 1e-12
     assert 0 < counts.p_value <= 1
 
