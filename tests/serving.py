@@ -9,9 +9,10 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import app
+
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
+from ui.serving.launch import serve
 
 SHIPPED = "digits-reversal-shipped"
 
@@ -29,6 +30,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 @pytest.fixture(scope="session")
 def address(runs: Runs) -> Iterator[str]:
     """The page, served; its address."""
-    page, address = app.serve(runs)
+    page, address = serve(runs)
     yield address
     page.close()

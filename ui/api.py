@@ -13,14 +13,18 @@ from core.reports.comparison import as_data
 from core.reports.report import write_report
 from core.server import Runs
 from core.storage.errors import InputError
-from ui.checked_arguments import checked
-from ui.compare_tab import events_of
-from ui.errors import shown
-from ui.head_importance import ablated
+from ui.attention_blocks import BLOCK_NAMES, Block
+from ui.components.answer import answer_value
+from ui.components.head_importance import ablated
+from ui.components.head_thumbnails import viewer_value
+from ui.current_decode import Seen
+from ui.events import CPU
 from ui.interventions import ALL_HEADS, RequestedInterventions, from_text
-from ui.preset_form import CPU
-from ui.report_tab import SEQUENCES
-from ui.views import BLOCK_NAMES, Block, Seen, answer_value, progress_since, run_list, viewer_value
+from ui.run_info import progress_since, run_list
+from ui.serving.argument_validation import checked
+from ui.serving.errors import show_errors
+from ui.tabs.compare import events_of
+from ui.tabs.report import SEQUENCES
 
 
 def expose(runs: Runs) -> None:
@@ -99,7 +103,7 @@ def expose(runs: Runs) -> None:
         return ablated(runs, run, read_ablation(ablation))
 
     def public(function: Callable) -> Callable:
-        return shown(checked(function, max_input=runs.limits.max_input))
+        return show_errors(checked(function, max_input=runs.limits.max_input))
 
     for function in (list_runs, train, stop, resume, progress, decode, attention):
         gr.api(public(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")

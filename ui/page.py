@@ -9,27 +9,21 @@ import gradio as gr
 from core.generation import GREEDY
 from core.runs import ACTIVE
 from core.server.access import VisitorRuns
-from ui import (
-    api,
-    attention_tab,
-    compare_tab,
-    decode_tab,
-    heads_panel,
-    interventions,
-    lessons_tab,
-    report_tab,
-    run_menu,
-    strategy_form,
-    train_tab,
-)
-from ui.attention_tab import attention_of
-from ui.components import comparison, run_bar
-from ui.errors import shown
-from ui.guarded_page import GuardedPage
+from ui import api, interventions
+from ui.components.answer_comparison import answer_comparison
+from ui.components.attention_viewer import attention_viewer
+from ui.components.run_bar import run_bar, run_bar_value
+from ui.components.run_menu import run_menu, run_menu_value
+from ui.current_decode import Seen
+from ui.events import QUIET
+from ui.forms import strategy_form
 from ui.interventions import ALL_HEADS, RequestedInterventions
-from ui.preset_form import QUIET
-from ui.scripts import script
-from ui.views import Seen, can_open
+from ui.run_info import can_open
+from ui.serving.errors import show_errors
+from ui.serving.guarded_page import GuardedPage
+from ui.tabs import attention, compare, decode, lessons, report, train
+from ui.tabs.attention import attention_of
+from ui.web import script
 
 MAX_INPUT = 2_000
 TABS = ("train", "decode", "attention", "report", "compare", "lessons")  # their ids; their names are the same words
@@ -52,53 +46,53 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
             gr.Markdown("# Attention Lab\nTrain a small model, let it answer, look into every head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
         bar = run_bar(partial(_runs_for_bar, runs))
-        menu = run_menu.build(runs)
+        menu = run_menu(runs)
         address = gr.Textbox(visible="hidden", elem_id="address")
         with gr.Tabs(selected="decode", elem_id="tabs") as tabs:
             with gr.Tab("Train", id="train"):
-                train = train_tab.build(runs, run)
+                train_tab = train.build(runs, run)
             with gr.Tab("Decode", id="decode"):
-                decode = decode_tab.build()
+                decode_tab = decode.build()
             with gr.Tab("Attention", id="attention"):
-                edited = comparison(elem_id="attention-edited")
-                attention = attention_tab.build(runs)
-                heads = heads_panel.build(
-                    runs, run, interventions, [decode.edited, edited], ends=[run.change, bar.status]
+                edited = answer_comparison(elem_id="attention-edited")
+                viewer = attention_viewer(runs)
+                heads = attention.build(
+                    runs, run, interventions, [decode_tab.edited, edited], ends=[run.change, bar.status]
                 )
             with gr.Tab("Report", id="report"):
-                report = report_tab.build(runs, run)
+                report_tab = report.build(runs, run)
             with gr.Tab("Compare", id="compare"):
-                compare = compare_tab.build(runs)
+                run_picker = compare.build(runs)
             with gr.Tab("Lessons", id="lessons"):
-                lessons_tab.build(runs, run)
+                lessons.build(runs, run)
         with gr.Accordion("What is this?", open=False):
             gr.Markdown(_HELP)
 
         theme.click(None, None, None, js=script("switch_theme"), api_visibility="private")
         address.change(None, address, address, js=script("keep_address"), api_visibility="private")
 
-        view = [run, decode.text, interventions, *decode.strategy.all]
-        decoded = [seen, *decode.results, interventions, *heads.of_decode, *attention.all, address]
+        view = [run, decode_tab.text, interventions, *decode_tab.strategy.all]
+        decoded = [seen, *decode_tab.results, interventions, *heads.of_decode, viewer, address]
         answer = partial(_answer, runs)
-        chosen = [each.input for each in (decode.strategy.kind, *decode.strategy.controls)]
-        asked = [decode.button.click, decode.text.submit, decode.strategy.prefix.submit, *chosen]
+        chosen = [each.input for each in (decode_tab.strategy.kind, *decode_tab.strategy.controls)]
+        asked = [decode_tab.button.click, decode_tab.text.submit, decode_tab.strategy.prefix.submit, *chosen]
         gr.on(asked, answer, view, decoded, concurrency_limit=4, trigger_mode="always_last", **QUIET)
-        decode.side_by_side.click(
-            partial(decode_tab.compare, runs),
-            [run, interventions, decode.text, decode.strategy.prefix, *decode.strategy.controls],
-            [decode.message, decode.comparison],
+        decode_tab.side_by_side.click(
+            partial(decode.compare, runs),
+            [run, interventions, decode_tab.text, decode_tab.strategy.prefix, *decode_tab.strategy.controls],
+            [decode_tab.message, decode_tab.comparison],
             concurrency_limit=4,
             **QUIET,
         )
-        decode.examples.click(lambda sample: sample[0], decode.examples, decode.text, **QUIET).then(
+        decode_tab.examples.click(lambda sample: sample[0], decode_tab.examples, decode_tab.text, **QUIET).then(
             answer, view, decoded, **QUIET
         )
         for change in heads.changed:
             change.then(answer, view, decoded, concurrency_limit=4, **QUIET)
         run.change(
-            shown(partial(_follow, runs)),
+            show_errors(partial(_follow, runs)),
             [run, interventions],
-            [bar, decode.examples, menu, *train.of_run, *report.of_run, *heads.of_run],
+            [bar, decode_tab.examples, menu, *train_tab.of_run, *report_tab.of_run, *heads.of_run],
             concurrency_limit=None,
             **QUIET,
         ).then(answer, view, decoded, concurrency_limit=4, **QUIET)
@@ -107,27 +101,31 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         bar.status(
             partial(_shown_of_run, runs),
             [run, interventions],
-            [menu, *train.of_run, *report.of_run, *heads.of_run],
+            [menu, *train_tab.of_run, *report_tab.of_run, *heads.of_run],
             **QUIET,
         ).then(answer, view, decoded, **QUIET)
         look = [seen]
-        decode.answer.look(_look_at_step, look, [tabs, *attention.all], **QUIET)
-        train.model.look(_look_at_block, look, [tabs, *attention.all], **QUIET)
-        decode.glance.pick(_look_at_head, look, [tabs, *attention.all], **QUIET)
+        decode_tab.answer.look(_look_at_step, look, [tabs, viewer], **QUIET)
+        train_tab.model.look(_look_at_block, look, [tabs, viewer], **QUIET)
+        decode_tab.glance.pick(_look_at_head, look, [tabs, viewer], **QUIET)
 
         def look_at_failure(run: str | None, event: gr.EventData) -> list[Any]:
             return _look_at_failure(runs, run, event)
 
-        report.gallery.look(
-            look_at_failure, run, [tabs, decode.text, *decode.strategy.all, *decoded], concurrency_limit=4, **QUIET
+        report_tab.gallery.look(
+            look_at_failure,
+            run,
+            [tabs, decode_tab.text, *decode_tab.strategy.all, *decoded],
+            concurrency_limit=4,
+            **QUIET,
         )
 
         def open_page(request: gr.Request) -> list[Any]:  # Gradio hands a request only to what declares one
             return _open(runs, dict(request.query_params))
 
-        opens = [run, tabs, decode.text, interventions, *decode.strategy.all, compare]
+        opens = [run, tabs, decode_tab.text, interventions, *decode_tab.strategy.all, run_picker]
         opened = page.load(open_page, None, opens, **QUIET)
-        train.form.opens(opened.then, partial(train_tab.first_draft, runs), [run])
+        train_tab.form.opens(opened.then, partial(train.first_draft, runs), [run])
         for each in ("keep_tab", "radio_keys"):
             page.load(None, None, None, js=script(each), api_visibility="private")
     return page
@@ -138,7 +136,7 @@ def _open(runs: VisitorRuns, asked: dict[str, str]) -> list[Any]:
     run = _run_to_open(runs, asked.get("run"))
     live = run is not None and runs.info(run).status in ACTIVE
     strategy = strategy_form.from_query(asked)
-    text = asked.get("input", "")[:MAX_INPUT] or (decode_tab.examples_of(runs, run)[0][0] if run else "")
+    text = asked.get("input", "")[:MAX_INPUT] or (decode.examples_of(runs, run)[0][0] if run else "")
     return [
         run,
         gr.Tabs(selected=asked["tab"] if asked.get("tab") in TABS else "train" if live or run is None else "decode"),
@@ -147,7 +145,7 @@ def _open(runs: VisitorRuns, asked: dict[str, str]) -> list[Any]:
         strategy.kind,
         asked.get("prefix", "")[:MAX_INPUT],
         *strategy_form.controls_for(strategy),
-        compare_tab.ticks_of(runs, asked),
+        compare.ticks_of(runs, asked),
     ]
 
 
@@ -161,7 +159,7 @@ def _run_to_open(runs: VisitorRuns, asked: str | None = None) -> str | None:
 
 
 def _runs_for_bar(runs: VisitorRuns, _: Any = None) -> dict[str, Any]:
-    return run_menu.listed(runs)
+    return run_bar_value(runs)
 
 
 def _picked(event: gr.EventData) -> str:
@@ -170,16 +168,16 @@ def _picked(event: gr.EventData) -> str:
 
 def _follow(runs: VisitorRuns, run: str | None, asked: RequestedInterventions) -> list[Any]:
     """Show another run everywhere: in the bar, the examples, the Train, the Report and the Attention tab."""
-    examples = gr.Dataset(samples=decode_tab.examples_of(runs, run))
+    examples = gr.Dataset(samples=decode.examples_of(runs, run))
     return [{"current": run}, examples, *_shown_of_run(runs, run, asked)]
 
 
 def _shown_of_run(runs: VisitorRuns, run: str | None, asked: RequestedInterventions) -> list[Any]:
     return [
-        run_menu.shown(runs, run),
-        *train_tab.run_shown(runs, run),
-        *report_tab.run_shown(runs, run),
-        *heads_panel.run_shown(runs, run, asked),
+        run_menu_value(runs, run),
+        *train.run_shown(runs, run),
+        *report.run_shown(runs, run),
+        *attention.run_shown(runs, run, asked),
     ]
 
 
@@ -193,10 +191,10 @@ def _answer(
         chosen: what the controls of the strategy hold: kind, prefix, settings.
     """
     with runs.inference_priority.answering():
-        done, problem = heads_panel.checked(runs, run, asked)
-        seen, results = decode_tab.decode(runs, run, text or "", *chosen, asked=done)
+        done, problem = attention.possible(runs, run, asked)
+        seen, results = decode.decode(runs, run, text or "", *chosen, asked=done)
         kept = gr.skip() if done == asked else done
-        shown = [*heads_panel.decode_shown(seen, done, problem), *attention_of(seen, run=run)]
+        shown = [*attention.decode_shown(seen, done, problem), *attention_of(seen, run=run)]
         return [seen, *results, kept, *shown, _address(run, text, done, *chosen)]
 
 
@@ -234,9 +232,9 @@ def _look_at_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) ->
             "These failures are of another run than the current one; find them again.", print_exception=False
         )
     text = str(event.text)[:MAX_INPUT]
-    seen, results = decode_tab.decode(runs, run, text)
+    seen, results = decode.decode(runs, run, text)
     last = len(seen.inspection.steps) - 1 if seen else 0  # weights in training may write less by now
     shown = _attention_at(seen, row=min(int(event.step), last))
     strategy = ["greedy", "", *strategy_form.controls_for(GREEDY)]
-    decoded = [seen, *results, ALL_HEADS, *heads_panel.decode_shown(seen, ALL_HEADS), *shown]
+    decoded = [seen, *results, ALL_HEADS, *attention.decode_shown(seen, ALL_HEADS), *shown]
     return [gr.Tabs(selected="attention"), text, *strategy, *decoded, _address(run, text, ALL_HEADS)]

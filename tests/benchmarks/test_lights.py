@@ -13,7 +13,7 @@ from core.config import load_preset
 from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.support.run_helpers import wait_for
-from ui.doctor_panel import Doctor
+from ui.components.doctor import Doctor
 
 SECONDS = 8.0  # of a stretch with lights, or without
 STRETCHES = 5  # of each, in turn

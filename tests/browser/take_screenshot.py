@@ -6,14 +6,15 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-import app
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.serving import SHIPPED
 from ui.page import build_page
-from ui.scripts import ASSETS
+from ui.theme import LAUNCH
+
+PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "screenshot.png"
 
 
 def main() -> None:
@@ -21,7 +22,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(DEFAULT_ROOT / SHIPPED, Path(folder) / SHIPPED)
         page = build_page(VisitorRuns(Runs(Path(folder))))
-        _, address, _ = page.launch(prevent_thread_lock=True, quiet=True, **app.LAUNCH)
+        _, address, _ = page.launch(**LAUNCH)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
             tab = browser.new_page(viewport={"width": 1280, "height": 900}, device_scale_factor=1.5)
@@ -30,7 +31,7 @@ def main() -> None:
             tab.get_by_role("tab", name="Attention").click()
             tab.wait_for_selector("#viewer canvas:visible")
             tab.wait_for_timeout(1000)
-            tab.screenshot(path=ASSETS / "screenshot.png")
+            tab.screenshot(path=PICTURE)
             browser.close()
         page.close()
 

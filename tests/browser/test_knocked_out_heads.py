@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from core.interpret.ablation import AblatedHead, cells_of
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
-from ui import head_importance
+from ui.components import head_importance
 
 pytestmark = [
     pytest.mark.browser,

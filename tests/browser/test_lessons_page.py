@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from core.server import Runs
 from core.teaching.lessons import Lesson, lesson_names, load_lesson
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
-from ui import lessons_tab
+from ui.tabs import lessons
 
 pytestmark = [
     pytest.mark.browser,
@@ -53,7 +53,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         lesson = load_lesson(name)
         return replace(lesson, broken=lesson.broken.with_changes({"training.steps": 60}))
 
-    monkeypatch.setattr(lessons_tab, "load_lesson", shorter)
+    monkeypatch.setattr(lessons, "load_lesson", shorter)
 
 
 @pytest.mark.usefixtures("short")

@@ -16,8 +16,9 @@ from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.training.history import History
 from tests.serving import SHIPPED
-from ui import compare_tab
-from ui.compare_tab import Comparer
+from ui.components.run_picker import _about, runs_by_task
+from ui.tabs import compare
+from ui.tabs.compare import Comparer
 
 
 def ticks(*names: str) -> dict:
@@ -42,14 +43,14 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
 
 @pytest.fixture
 def comparer(shelf: Runs, monkeypatch) -> Comparer:
-    monkeypatch.setattr(compare_tab, "SEQUENCES", 60)
-    monkeypatch.setattr(compare_tab, "INPUTS_PER_LENGTH", 5)
-    monkeypatch.setattr(compare_tab, "SECONDS_BETWEEN_NEWS", 0.0)
+    monkeypatch.setattr(compare, "SEQUENCES", 60)
+    monkeypatch.setattr(compare, "INPUTS_PER_LENGTH", 5)
+    monkeypatch.setattr(compare, "SECONDS_BETWEEN_NEWS", 0.0)
     return Comparer(shelf)
 
 
 def test_runs_stand_by_task_and_seeds_of_the_same_settings_together(shelf: Runs):
-    (own, shipped) = sorted(compare_tab.runs_by_task(shelf)["tasks"], key=lambda task: -len(task["groups"]))
+    (own, shipped) = sorted(runs_by_task(shelf)["tasks"], key=lambda task: -len(task["groups"]))
     assert (own["task"], shipped["task"]) == ("reverse 2–5 digits", "reverse 3–10 digits")
     groups = {group["label"]: group for group in own["groups"]}
     seeds = next(group for group in groups.values() if len(group["runs"]) == 3)
@@ -116,11 +117,11 @@ def test_what_cannot_be_compared_gets_a_reason(comparer: Comparer, chosen, reaso
 def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(shelf: Runs):
     asked = {"compare": f"fast,gone,rev-seed-0,fast,<script>,{'x' * 5000}"}
     two = ["fast", "rev-seed-0"]
-    assert compare_tab.ticks_of(shelf, asked) == {"chosen": two, "at_once": False}
-    assert compare_tab.ticks_of(shelf, asked | {"tab": "compare"}) == {"chosen": two, "at_once": True}
+    assert compare.ticks_of(shelf, asked) == {"chosen": two, "at_once": False}
+    assert compare.ticks_of(shelf, asked | {"tab": "compare"}) == {"chosen": two, "at_once": True}
     one = {"tab": "compare", "compare": "fast"}
-    assert compare_tab.ticks_of(shelf, one) == {"chosen": ["fast"], "at_once": False}
-    assert compare_tab.ticks_of(shelf, {}) == {"chosen": [], "at_once": False}
+    assert compare.ticks_of(shelf, one) == {"chosen": ["fast"], "at_once": False}
+    assert compare.ticks_of(shelf, {}) == {"chosen": [], "at_once": False}
 
 
 @pytest.mark.parametrize(
@@ -133,13 +134,13 @@ def test_whatever_a_browser_says_is_ticked_is_refused_with_a_reason(comparer: Co
 
 
 def test_programs_have_the_same_limits(shelf: Runs, monkeypatch):
-    monkeypatch.setattr(compare_tab, "SEQUENCES", 20)
-    *_, last = compare_tab.events_of(shelf, ["fast", "rev-seed-0"])
+    monkeypatch.setattr(compare, "SEQUENCES", 20)
+    *_, last = compare.events_of(shelf, ["fast", "rev-seed-0"])
     assert isinstance(last, Comparison)
     with pytest.raises(InputError, match="these are 1"):
-        next(compare_tab.events_of(shelf, ["fast"]))
+        next(compare.events_of(shelf, ["fast"]))
 
 
 def test_a_loaded_preset_without_a_shipped_one_is_described_by_its_name_alone():
     preset = load_preset("tiny").model_copy(update={"name": "mine"})
-    assert compare_tab._about(preset) == "preset mine"
+    assert _about(preset) == "preset mine"

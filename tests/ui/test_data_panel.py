@@ -11,10 +11,10 @@ from core.server.access import VisitorRuns
 from core.server.limits import LAPTOP
 from core.tasks import pronunciations
 from core.tasks.ingest import Desk
-from ui.data_panel import MAX_PASTED, looked_at, opened_draft
-from ui.preset_form import Draft, timed
-from ui.settings_form import all_settings
-from ui.train_tab import family_draft, preset_choice, presets_of_families
+from ui.forms.own_data import MAX_PASTED, looked_at, opened_draft
+from ui.forms.preset_form import Draft, timed
+from ui.forms.setting_controls import all_settings
+from ui.tabs.train import family_draft, preset_choice, presets_of_families
 
 PASTED = "".join(f"{number} => {'x ' * (number % 4 + 1)}\n" for number in range(100, 160))
 KINDS = ("character", "symbol")

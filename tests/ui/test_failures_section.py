@@ -9,8 +9,8 @@ import pytest
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
 from tests.serving import SHIPPED
-from ui import failures_section
-from ui.failures_section import INPUTS, Finder, Inputs
+from ui.tabs import report
+from ui.tabs.report import INPUTS, Finder, Inputs
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def finder(tmp_path: Path, monkeypatch) -> Finder:
     root = tmp_path / "checkpoints"
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
     monkeypatch.setitem(INPUTS, "few", Inputs("held out", 300, "held-out inputs"))
-    monkeypatch.setattr(failures_section, "SECONDS_BETWEEN_NEWS", 0.0)
+    monkeypatch.setattr(report, "SECONDS_BETWEEN_NEWS", 0.0)
     return Finder(Runs(root))
 
 

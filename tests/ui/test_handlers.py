@@ -10,17 +10,23 @@ from core.server import Runs
 from core.server.limits import LAPTOP
 from core.storage.errors import LabError
 from tests.serving import SHIPPED
-from ui import api, attention_tab, decode_tab, page, preset_form, train_tab
-from ui.errors import shown
-from ui.preset_form import Draft
-from ui.settings_form import all_settings, value_in
-from ui.views import BLOCK_NAMES, run_list, viewer_value
+from ui import api, page
+from ui.attention_blocks import BLOCK_NAMES
+from ui.components.attention_viewer import picture
+from ui.components.head_thumbnails import viewer_value
+from ui.components.training_charts import progress
+from ui.forms import preset_form
+from ui.forms.preset_form import Draft
+from ui.forms.setting_controls import all_settings, value_in
+from ui.run_info import run_list
+from ui.serving.errors import show_errors
+from ui.tabs import decode, train
 
 
 @pytest.fixture(scope="module")
 def seen(runs: Runs):
     """What the shipped run made of 4 8 2 9."""
-    return decode_tab.decode(runs, SHIPPED, "4 8 2 9")[0]
+    return decode.decode(runs, SHIPPED, "4 8 2 9")[0]
 
 
 def form_of(name: str, **changes):
@@ -35,7 +41,7 @@ def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
     run, _, text, *_ = page._open(runs, {})
     assert run == SHIPPED
     assert text == "4 8 2 9"
-    assert train_tab.first_draft(runs, run).start == load_preset("digits-reversal")
+    assert train.first_draft(runs, run).start == load_preset("digits-reversal")
 
 
 @pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"strategy": "<script>"}])
@@ -45,7 +51,7 @@ def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: 
 
 
 def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
-    seen, (message, answer, _, glance, _) = decode_tab.decode(runs, SHIPPED, "4829")
+    seen, (message, answer, _, glance, _) = decode.decode(runs, SHIPPED, "4829")
     assert answer["output"] == answer["expected"] == list("9284")
     assert answer["correct"] is True
     assert "best weights" in message["text"]
@@ -64,7 +70,7 @@ def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
     [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
 )
 def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed: str, part: str):
-    seen, (message, answer, _, glance, _) = decode_tab.decode(runs, SHIPPED, typed)
+    seen, (message, answer, _, glance, _) = decode.decode(runs, SHIPPED, typed)
     assert message["problem"]
     assert part in message["text"]
     assert (seen, answer, glance) == (None, None, None)
@@ -96,7 +102,7 @@ def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
 
 def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
     good = {"title": "a $ title", "rows": ["$x$", "b"], "columns": ["c"], "weights": [[0.5], [1]], "marked": [[0, 0]]}
-    assert attention_tab.picture(good)["png"].startswith("iVBOR")
+    assert picture(good)["png"].startswith("iVBOR")
     for change in (
         {"weights": [[0.5]]},
         {"weights": [[math.nan], [1]]},
@@ -104,17 +110,17 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
         {"extra": 1},
         {"title": 3},
     ):
-        assert "error" in attention_tab.picture(good | change)
-    assert "error" in attention_tab.picture(None)
+        assert "error" in picture(good | change)
+    assert "error" in picture(None)
 
 
 def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs):
     with gr.Blocks() as built:
-        train_tab.build(runs, gr.State(None))
+        train.build(runs, gr.State(None))
     radios = [each for each in built.blocks.values() if each.elem_id in ("family", "preset")]
     # Else the form, opening late, would take the place of what was picked.
     assert [radio.interactive for radio in radios] == [False, False]
-    choices = train_tab.preset_choice(train_tab.presets_of_families(), Draft(*[load_preset("tiny")] * 2))
+    choices = train.preset_choice(train.presets_of_families(), Draft(*[load_preset("tiny")] * 2))
     assert [choice["interactive"] for choice in choices] == [True, True]
 
 
@@ -173,23 +179,23 @@ def test_the_form_tells_what_was_changed():
 
 
 def test_presets_are_offered_by_what_is_learned():
-    of_families = train_tab.presets_of_families()
+    of_families = train.presets_of_families()
     assert next(iter(of_families)) == "digits"
     assert of_families["digits"][0] == "digits-reversal"
     assert sorted(name for names in of_families.values() for name in names) == preset_names()
-    draft = train_tab.family_draft(of_families, "words", form_of("tiny")[1][0])
+    draft = train.family_draft(of_families, "words", form_of("tiny")[1][0])
     assert draft.start == load_preset("words-reversal-gru")
-    family, choice = train_tab.preset_choice(of_families, draft)
+    family, choice = train.preset_choice(of_families, draft)
     assert (choice["value"], choice["choices"]) == ("words-reversal-gru", of_families["words"])
     assert "value" not in family  # what was picked there is not set again: a later choice may have been made
-    draft = train_tab.picked_draft("words-reversal-transformer", draft)
-    assert not any("value" in radios for radios in train_tab.preset_choice(of_families, draft))
+    draft = train.picked_draft("words-reversal-transformer", draft)
+    assert not any("value" in radios for radios in train.preset_choice(of_families, draft))
 
 
 def test_a_loaded_preset_stands_beside_those_of_its_family():
-    of_families = train_tab.presets_of_families()
+    of_families = train.presets_of_families()
     draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
-    family, choice = train_tab.preset_choice(of_families, draft)
+    family, choice = train.preset_choice(of_families, draft)
     assert (family["value"], choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
 
 
@@ -210,12 +216,12 @@ def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
 
 
 def test_progress_answers_anybody_and_breaks_for_nobody(runs: Runs):
-    good = train_tab.progress(runs, {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
+    good = progress(runs, {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
     assert good["points"]["step"] == list(range(991, 1001))
     assert good["evaluations"]["step"] == [975, 1000]
     assert good["status"] == "finished"
     for request in (None, [], {"run": 3}, {"run": "../x"}, {"run": SHIPPED, "since_step": "1"}, {"run": "x" * 1000}):
-        assert "error" in train_tab.progress(runs, request)
+        assert "error" in progress(runs, request)
 
 
 def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
@@ -233,6 +239,6 @@ def test_lab_errors_reach_the_page_as_text_not_markup(runs: Runs):
         raise LabError("<img src=x onerror=alert(1)>")
 
     with pytest.raises(gr.Error) as raised:
-        shown(fail)()
+        show_errors(fail)()
     assert "<img" not in raised.value.message
     assert api.expose

@@ -14,9 +14,11 @@ from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
 from core.storage.errors import InputError
 from tests.serving import SHIPPED
-from ui import decode_tab, head_importance, heads_panel, interventions, page
+from ui import interventions, page
+from ui.components import head_importance
+from ui.current_decode import Seen
 from ui.interventions import ALL_HEADS, RequestedInterventions
-from ui.views import Seen
+from ui.tabs import attention, decode
 
 HEADS = tuple(Head(block, layer, head) for block in ("encoder", "cross") for layer in (1, 2) for head in (1, 2))
 GRU = (Head("cross", 1, 1),)
@@ -96,16 +98,16 @@ def test_what_cannot_be_done_is_refused(change, part: str):
 
 
 def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
-    asked, said = heads_panel.toggle(runs, SHIPPED, ALL_HEADS, "cross.1.2")
+    asked, said = attention.toggle(runs, SHIPPED, ALL_HEADS, "cross.1.2")
     assert (asked.run, asked.without, said) == (SHIPPED, ("cross.1.2",), {"text": ""})
-    same, said = heads_panel.force(runs, SHIPPED, asked, "cross.1.2", "diagonal", 1)
+    same, said = attention.force(runs, SHIPPED, asked, "cross.1.2", "diagonal", 1)
     assert said["problem"]
     assert "head=cross.1.2 is to do two things" in said["text"]
     assert not isinstance(same, RequestedInterventions)
-    assert heads_panel.force(runs, SHIPPED, asked, "cross.2.1", "position", 3.0)[0].force == ("cross.2.1=position 3",)
+    assert attention.force(runs, SHIPPED, asked, "cross.2.1", "position", 3.0)[0].force == ("cross.2.1=position 3",)
     for position in (None, -1, 1.5):
-        assert heads_panel.force(runs, SHIPPED, asked, "cross.2.1", "position", position)[1]["problem"]
-    assert heads_panel.toggle(runs, None, ALL_HEADS, "cross.1.2")[1] == heads_panel.NO_RUN
+        assert attention.force(runs, SHIPPED, asked, "cross.2.1", "position", position)[1]["problem"]
+    assert attention.toggle(runs, None, ALL_HEADS, "cross.1.2")[1] == attention.NO_RUN
 
 
 # --- the decode -------------------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert seen.inspection.output == expected.output
     assert seen.inspection.steps == expected.steps
-    _, edited, line, _ = heads_panel.decode_shown(seen, asked)
+    _, edited, line, _ = attention.decode_shown(seen, asked)
     assert shown.count(line) == 2  # in both tabs
     assert edited["interventions"] == {"out": ["cross.1.2"], "forced": {"cross.2.1": "diagonal"}}
     intact, without = line["rows"]
@@ -133,20 +135,20 @@ def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs
 
 def test_a_decode_with_all_heads_has_nothing_to_be_compared_with(runs: Runs):
     seen: Seen = page._answer(runs, SHIPPED, "4829")[0]
-    _, edited, *lines = heads_panel.decode_shown(seen, seen.asked)
+    _, edited, *lines = attention.decode_shown(seen, seen.asked)
     assert (edited["interventions"], lines) == ({"out": [], "forced": {}}, [None, None])
 
 
 def test_edits_do_not_outlive_their_run(runs: Runs):
     asked = RequestedInterventions("another", without=("cross.1.2",), ablation="mean")
-    kept, problem = heads_panel.checked(runs, SHIPPED, asked)
+    kept, problem = attention.possible(runs, SHIPPED, asked)
     assert (kept, problem) == (RequestedInterventions(SHIPPED, ablation="mean"), "")
-    assert heads_panel.checked(runs, None, asked) == (RequestedInterventions(None, ablation="mean"), "")
+    assert attention.possible(runs, None, asked) == (RequestedInterventions(None, ablation="mean"), "")
 
 
 def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
     asked = RequestedInterventions(SHIPPED, without=("cross.1.2",))
-    _, shown = decode_tab.compare(runs, SHIPPED, asked, "4829", "", *decode_tab._defaults())
+    _, shown = decode.compare(runs, SHIPPED, asked, "4829", "", *decode._defaults())
     assert shown["heading"] == "Side by side: 4 8 2 9, without cross.1.2 (zero)"
     assert not shown["rows"][0]["correct"]
 
@@ -185,7 +187,7 @@ def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: Reque
 )
 def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(runs: Runs, query: dict, part: str):
     asked = interventions.from_query(query, SHIPPED)
-    _, problem = heads_panel.checked(runs, SHIPPED, asked)
+    _, problem = attention.possible(runs, SHIPPED, asked)
     assert part in problem
     assert bool(problem) == bool(part)
     answer = page._answer(runs, SHIPPED, "4829", asked)[2]
@@ -200,13 +202,13 @@ def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh:
     heads = interventions.heads_in(fresh.preset(SHIPPED))
     before = head_importance.remembered(fresh, SHIPPED, "zero")
     assert figures(before) == [None] * 30
-    values = [value for value, _ in heads_panel.measure(fresh, SHIPPED, ALL_HEADS)]
+    values = [value for value, _ in attention.measure(fresh, SHIPPED, ALL_HEADS)]
     assert [value["measured"] for value in values] == list(range(31))
     for value in values:
         known = figures(value)
         assert None not in known[: value["measured"]]
         assert set(known[value["measured"] :]) <= {None}
-    grid, *_ = heads_panel.run_shown(fresh, SHIPPED, ALL_HEADS)
+    grid, *_ = attention.run_shown(fresh, SHIPPED, ALL_HEADS)
     assert figures(grid["value"]) == figures(values[-1])
     step = fresh.loaded(SHIPPED).step
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
@@ -217,7 +219,7 @@ def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh:
 
 
 def test_measuring_may_be_broken_off_between_heads_and_then_keeps_nothing(fresh: Runs):
-    measuring = heads_panel.measure(fresh, SHIPPED, ALL_HEADS)
+    measuring = attention.measure(fresh, SHIPPED, ALL_HEADS)
     assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
     assert not RunFolder(fresh.root, SHIPPED).ablate.exists()
@@ -225,7 +227,7 @@ def test_measuring_may_be_broken_off_between_heads_and_then_keeps_nothing(fresh:
 
 
 def test_figures_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
-    list(heads_panel.measure(fresh, SHIPPED, ALL_HEADS))
+    list(attention.measure(fresh, SHIPPED, ALL_HEADS))
     monkeypatch.setattr(head_importance, "_step_now", lambda runs, run: 1200)
     value = head_importance.remembered(fresh, SHIPPED, "zero")
     assert value["step"] == fresh.loaded(SHIPPED).step
@@ -233,22 +235,22 @@ def test_figures_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.Monkey
 
 
 def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
-    [(_, said)] = heads_panel.measure(fresh, None, ALL_HEADS)
-    assert said == heads_panel.NO_RUN
-    assert heads_panel.run_shown(fresh, None, ALL_HEADS)[-1] == heads_panel.NO_RUN
+    [(_, said)] = attention.measure(fresh, None, ALL_HEADS)
+    assert said == attention.NO_RUN
+    assert attention.run_shown(fresh, None, ALL_HEADS)[-1] == attention.NO_RUN
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
-    [(_, said)] = heads_panel.measure(fresh, "empty", ALL_HEADS)
+    [(_, said)] = attention.measure(fresh, "empty", ALL_HEADS)
     assert said["problem"]
     assert "no weights yet" in said["text"]
-    assert len(figures(heads_panel.run_shown(fresh, "empty", ALL_HEADS)[0]["value"])) == 9  # 3 blocks of 2 heads
+    assert len(figures(attention.run_shown(fresh, "empty", ALL_HEADS)[0]["value"])) == 9  # 3 blocks of 2 heads
 
 
 @pytest.mark.parametrize(("family", "cells", "forced"), [("gru", 1, ["cross.1.1"]), ("decoder-only", 6, [])])
 def test_other_models_show_the_heads_they_have(fresh: Runs, tiny, tiny_gru, family: str, cells: int, forced: list):
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family})
     RunFolder.create(fresh.root, preset, name=family, status="stopped")
-    grid, _, _, _, choices, controls, missing = heads_panel.run_shown(fresh, family, ALL_HEADS)
+    grid, _, _, _, choices, controls, missing = attention.run_shown(fresh, family, ALL_HEADS)
     assert len(figures(grid["value"])) == cells
     assert choices["choices"] == forced
     assert controls["visible"] == bool(forced)
-    assert (missing == heads_panel.NO_CROSS) == (not forced)
+    assert (missing == attention.NO_CROSS) == (not forced)

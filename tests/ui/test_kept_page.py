@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from ui.kept_page import MOST_KEPT, KeptPage
+from ui.serving.page_cache import MOST_KEPT, KeptPage
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from core.server.access import VisitorRuns
 from core.teaching.bugs import new_state
 from core.teaching.doctor import Examination
 from core.teaching.lessons import lesson_names
-from ui.doctor_panel import Doctor
-from ui.lessons_tab import begin_pair, lesson
+from ui.components.doctor import Doctor
+from ui.components.lesson import lesson
+from ui.tabs.lessons import begin_pair
 
 
 @pytest.mark.parametrize("name", lesson_names())
@@ -50,7 +51,7 @@ def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
 def test_the_doctor_s_panel_examines_a_run_once_for_the_same_weights(runs, monkeypatch):
     name = next(iter(runs.names()))
     doctor, calls = Doctor(runs), []
-    import ui.doctor_panel as panel
+    import ui.components.doctor as panel
 
     examined = panel.examine_state
     monkeypatch.setattr(panel, "examine_state", lambda *given: calls.append(given[0]) or examined(*given))
@@ -69,7 +70,7 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
     runs = SimpleNamespace(
         info=lambda name: SimpleNamespace(status=run.status),
         preset=lambda name: tiny,
-        loaded=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model),
+        loaded=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model, preset=tiny),
         history=lambda name: None,
     )
 
@@ -77,8 +78,8 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
         run.now += 1
         return Examination(name, state.step, (), seconds=1.0)
 
-    monkeypatch.setattr("ui.doctor_panel.examine_state", examined)
-    monkeypatch.setattr("ui.doctor_panel.time", SimpleNamespace(monotonic=lambda: run.now))
+    monkeypatch.setattr("ui.components.doctor.examine_state", examined)
+    monkeypatch.setattr("ui.components.doctor.time", SimpleNamespace(monotonic=lambda: run.now))
     doctor, steps = Doctor(runs), []
     for run.now, run.step, run.status in (
         (100, 5, "training"),
@@ -92,5 +93,5 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
 
 
 def test_a_large_model_is_not_examined_on_the_page(runs, monkeypatch):
-    monkeypatch.setattr("ui.doctor_panel.MAX_PARAMETERS", 1_000)
+    monkeypatch.setattr("ui.components.doctor.MAX_PARAMETERS", 1_000)
     assert "too large" in Doctor(runs).examine({"run": next(iter(runs.names()))})["error"]

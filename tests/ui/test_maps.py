@@ -13,15 +13,15 @@ from core.server import Runs
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
-from ui import decode_tab
-from ui.attention_tab import attention_of
-from ui.maps import replay, replay_value
+from ui.components.attention_viewer import replay, replay_value
+from ui.tabs import decode
+from ui.tabs.attention import attention_of
 
 
 @pytest.fixture(scope="module")
 def seen(runs: Runs):
     """What the shipped run made of 4 8 2 9."""
-    return decode_tab.decode(runs, SHIPPED, "4 8 2 9")[0]
+    return decode.decode(runs, SHIPPED, "4 8 2 9")[0]
 
 
 def test_every_head_of_every_layer_is_told_as_it_was_recorded(seen):

@@ -3,7 +3,7 @@
 import pytest
 
 from core.config import load_preset, preset_names
-from ui.model_panel import diagram_of, model_shown
+from ui.components.model_diagram import diagram_of, model_shown
 
 
 def parts_of(name: str) -> list[dict]:

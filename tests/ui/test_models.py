@@ -13,10 +13,15 @@ from core.server import Runs
 from core.server.limits import LAPTOP
 from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
-from ui import attention_tab, maps, page, preset_form, train_tab
-from ui.preset_form import Draft, form_base
-from ui.settings_form import all_settings, control, value_in
-from ui.views import BLOCK_NAMES, Seen, settings_line
+from ui import page
+from ui.attention_blocks import BLOCK_NAMES
+from ui.components.attention_viewer import replay
+from ui.current_decode import Seen
+from ui.forms import preset_form
+from ui.forms.preset_form import Draft, form_base
+from ui.forms.setting_controls import all_settings, control, value_in
+from ui.run_info import settings_line
+from ui.tabs import attention, train
 
 RUN = "recurrent"
 
@@ -54,7 +59,7 @@ def test_the_address_tells_what_was_decoded(answered):
 
 
 def test_its_training_can_be_replayed(lab):
-    told = maps.replay(lab, {"run": RUN})
+    told = replay(lab, {"run": RUN})
     assert told["kept"] == [each["step"] for each in told["snapshots"]] == [0, 4, 8]
     assert [each["block"] for each in told["blocks"]] == ["cross"]
     assert told["scored"] == "cross"
@@ -85,7 +90,7 @@ def test_the_form_has_a_control_for_every_setting_and_gives_the_preset_back(tiny
 
 
 def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(lab, tiny_gru):
-    draft = train_tab.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
+    draft = train.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
     settings, filled = filled_with(tiny_gru)
     summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
@@ -102,4 +107,4 @@ def test_the_settings_of_a_run_tell_that_its_family_was_changed(lab):
 
 
 def test_nothing_decoded_yet_shows_nothing():
-    assert attention_tab.attention_of(None, run=RUN) == [{"run": RUN, "decode": None, "open": {}}]
+    assert attention.attention_of(None, run=RUN) == [{"run": RUN, "decode": None, "open": {}}]

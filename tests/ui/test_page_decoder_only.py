@@ -11,8 +11,9 @@ from core.server import Runs
 from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
 from ui import page
-from ui.maps import replay
-from ui.views import BLOCK_NAMES, Seen
+from ui.attention_blocks import BLOCK_NAMES
+from ui.components.attention_viewer import replay
+from ui.current_decode import Seen
 
 RUN = "causal"
 

@@ -8,8 +8,10 @@ from core.config import ConfigError
 from core.generation import GREEDY, Beam, Sample, Strategy
 from core.server import Runs
 from tests.serving import SHIPPED
-from ui import decode_tab, page, strategy_form
+from ui import page
+from ui.forms import strategy_form
 from ui.interventions import ALL_HEADS
+from ui.tabs import decode
 
 
 def filled(strategy: Strategy) -> list:
@@ -68,7 +70,7 @@ def test_a_setting_that_does_not_fit_is_named_where_the_answer_would_be(runs: Ru
     values[places.index(("beam", field))] = value
     with pytest.raises(ConfigError):
         strategy_form.strategy_in("beam", values)
-    seen, (said, answer, tree, _, _) = decode_tab.decode(runs, SHIPPED, "4829", "beam", "", *values)
+    seen, (said, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
     assert (seen, answer, tree) == (None, None, None)
     assert said["problem"]
     assert message in said["text"]
@@ -76,7 +78,7 @@ def test_a_setting_that_does_not_fit_is_named_where_the_answer_would_be(runs: Ru
 
 
 def test_a_beam_shows_its_best_answers_and_its_tree(runs: Runs):
-    _, (_, answer, tree, _, _) = decode_tab.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
+    _, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
     assert answer["ranked"][0]["output"] == answer["output"] == list("9284")
     assert len(answer["ranked"]) == 3
     scores = [ranked["score"] for ranked in answer["ranked"]]
@@ -88,7 +90,7 @@ def test_a_beam_shows_its_best_answers_and_its_tree(runs: Runs):
 
 
 def test_a_forced_beginning_is_marked_and_what_follows_is_the_models(runs: Runs):
-    seen, (_, answer, tree, _, _) = decode_tab.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
+    seen, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
     assert answer["output"][:2] == ["7", "7"]
     assert [step["forced"] for step in answer["steps"][:3]] == [True, True, False]
     assert answer["steps"][0]["probability"] < 0.5
@@ -98,13 +100,13 @@ def test_a_forced_beginning_is_marked_and_what_follows_is_the_models(runs: Runs)
 
 def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
     values = filled(Sample(temperature=5.0, seed=3))
-    _, shown = decode_tab.compare(runs, SHIPPED, ALL_HEADS, "4829", "", *values)
+    _, shown = decode.compare(runs, SHIPPED, ALL_HEADS, "4829", "", *values)
     assert [row["label"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
     assert shown["rows"][2]["label"] == "sample, temperature 5, seed 3"
     assert shown["rows"][0]["output"] == list("9284")
     assert shown["rows"][2]["output"] != list("9284")
     assert shown["rows"][2]["log_prob"] < shown["rows"][0]["log_prob"]
-    said, shown = decode_tab.compare(runs, SHIPPED, ALL_HEADS, "x", "", *values)
+    said, shown = decode.compare(runs, SHIPPED, ALL_HEADS, "x", "", *values)
     assert said["problem"]
     assert shown is None
 

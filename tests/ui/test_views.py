@@ -5,7 +5,8 @@ import torch
 from core.interpret.inspection import inspect
 from core.models import build_model
 from core.tasks import build_task
-from ui.views import Seen, viewer_value
+from ui.components.head_thumbnails import viewer_value
+from ui.current_decode import Seen
 
 
 def viewed(preset, text: str) -> dict:

@@ -10,13 +10,14 @@ import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import app
+
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
-from ui.visitors import Presence
+from ui.serving.launch import serve
+from ui.serving.visitors import Presence
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(uploads))
         runs = Runs(root, limits=PUBLIC.model_copy(update={"max_upload_mb": 2, "max_uploads_mb_each": 4}))
-        page, address = app.serve(runs, Presence())
+        page, address = serve(runs, Presence())
         yield Public(runs, address, uploads)
         runs.close()
         page.close(verbose=False)

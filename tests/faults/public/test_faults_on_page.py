@@ -17,7 +17,7 @@ from core.storage.tensor_file import previous_of
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
-from ui.visitors import COOKIE
+from ui.serving.visitors import COOKIE
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}

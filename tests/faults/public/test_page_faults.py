@@ -193,7 +193,7 @@ def test_a_fault_in_a_handler_is_told_and_the_log_has_the_rest(visitor, monkeypa
         raise error
 
     monkeypatch.setattr("ui.api.inspect", fail)
-    monkeypatch.setattr("ui.report_tab.write_report", fail)
+    monkeypatch.setattr("ui.report.write_report", fail)
     answer = visitor.call("decode", *DECODE)
     assert answer["event"] == "error"
     assert said in answer["data"]["error"]

@@ -1,0 +1,12 @@
+"""Options that the page's event listeners share; pass them as ``button.click(…, **QUIET)``."""
+
+from typing import Any
+
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+"""Not listed in the API, and without Gradio's progress overlay."""
+
+LATEST: dict[str, Any] = {"trigger_mode": "always_last"}
+"""While a call is running, only the latest of the following events is kept."""
+
+CPU: dict[str, Any] = {"concurrency_id": "cpu", "concurrency_limit": 2}
+"""For handlers that compute for a second or more: at most two of them run together."""

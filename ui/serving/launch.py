@@ -1,0 +1,38 @@
+"""Builds and serves the page with its middleware, downloads and cleanup."""
+
+from typing import Any
+
+import gradio as gr
+
+from core.server import Runs
+from core.server.access import VisitorRuns
+from core.server.cleanup import Cleanup
+from ui.page import build_page
+from ui.serving.downloads import download_route
+from ui.serving.middleware import around
+from ui.serving.sessions import keep_sessions_light
+from ui.serving.visitors import Presence, current_visitor
+from ui.theme import LAUNCH
+
+
+def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[gr.Blocks, str]:
+    """Serve the page in background threads.
+
+    Args:
+        runs: the runs on the page.
+        presence: records which visitors are connected; None gives all visitors access to all runs.
+        launch: further options of ``gr.Blocks.launch``, such as ``server_port``.
+
+    Returns:
+        The page and its address.
+    """
+    visitor_runs = VisitorRuns(runs, current_visitor if presence is not None else None)
+    page = build_page(visitor_runs)
+    # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
+    page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
+    server = around(runs, presence, [download_route(visitor_runs)])
+    _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
+    keep_sessions_light(page)
+    if presence is not None:
+        Cleanup(runs, presence.seconds_away).start()
+    return page, address

@@ -1,0 +1,151 @@
+// Drawing attention maps on canvases. A map is weights[row][column], each 0–1.
+
+const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
+
+/** Fill a canvas with the bare map, one colour a cell, at most `side` pixels long. */
+function drawThumbnail(canvas, weights, side) {
+  const rows = weights.length;
+  const columns = weights[0]?.length ?? 0;
+  if (!rows || !columns) return;
+  const image = new ImageData(columns, rows);
+  weights.forEach((row, r) => row.forEach((weight, c) =>
+    image.data.set([...attentionColor(weight), 255], 4 * (r * columns + c))));
+  const small = Object.assign(document.createElement("canvas"), { width: columns, height: rows });
+  small.getContext("2d").putImageData(image, 0, 0);
+  const cell = side / Math.max(rows, columns);
+  const width = Math.max(12, columns * cell);
+  const height = Math.max(12, rows * cell);
+  const context = prepareCanvas(canvas, width, height);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(small, 0, 0, width, height);
+}
+
+/** The colour scale from 0 to 1. */
+function drawScale(canvas) {
+  const context = prepareCanvas(canvas, 120, 10);
+  for (let x = 0; x < 120; x += 1) {
+    context.fillStyle = "rgb(" + attentionColor(x / 119) + ")";
+    context.fillRect(x, 0, 1.5, 10);
+  }
+}
+
+/** What a row stands for: in a decode the token it produced and the one it read, else one token. */
+function rowParts(row) {
+  const decoded = row.produced !== undefined;
+  return { decoded, main: visibleToken(decoded ? row.produced : row.token), read: decoded ? visibleToken(row.read) : "" };
+}
+
+/** The row as one text, for files and tables. */
+function rowText(row) {
+  return row.produced === undefined ? String(row.token) : row.produced + " ← " + row.read;
+}
+
+/**
+ * Where everything goes, for the room there is: `names` beside the map, `head` above it. Maps that are shown one after
+ * another in the same place say in `value.reserve` { tokens, rows, columns } what the largest of them needs.
+ */
+function layoutMap(context, value, room) {
+  context.font = LABEL_FONT;
+  const widest = (texts, most) =>
+    Math.min(most, Math.max(0, ...texts.map((text) => Math.ceil(context.measureText(text).width))));
+  const parts = value.rows.map(rowParts);
+  const decoded = parts.some((each) => each.decoded);
+  const labelRoom = room < 500 ? 64 : 110;
+  const tokens = (value.reserve?.tokens ?? []).map(visibleToken);
+  const mainWidth = Math.max(widest([...parts.map((each) => each.main), ...tokens], labelRoom), decoded ? 56 : 0);
+  context.font = SMALL_FONT;
+  const read = [...parts.map((each) => each.read), ...tokens].map((token) => "← " + token);
+  const readWidth = decoded ? Math.max(widest(read, labelRoom), 38) + 6 : 0;
+  context.font = LABEL_FONT;
+  const names = mainWidth + readWidth + 10;
+  const columns = value.columns.map(visibleToken);
+  const most = Math.max(columns.length, value.reserve?.columns ?? 0);
+  const cell = Math.floor(Math.max(CELL.least, Math.min(CELL.most, (room - names - 4) / most)));
+  const upright = widest(columns, 1000) <= cell - 4; // labels that fit lie flat, others stand
+  const head = upright ? 22 : Math.max(22, widest(columns, 110) + 10);
+  return {
+    parts, decoded, columns, cell, upright, mainWidth, names, head,
+    width: columns.length * cell + 2, height: head + parts.length * cell + 2,
+    reserved: head + Math.max(parts.length, value.reserve?.rows ?? 0) * cell + 2, // height, whatever comes
+  };
+}
+
+/** The row labels, of the rows that are `revealed`: what was produced, and smaller what was read. */
+function drawRowNames(canvas, layout, value, revealed, theme) {
+  const context = prepareCanvas(canvas, layout.names, layout.height);
+  context.textBaseline = "middle";
+  if (layout.decoded) {
+    context.font = SMALL_FONT;
+    context.fillStyle = theme.quiet;
+    context.textAlign = "right";
+    context.fillText("produced", layout.mainWidth, layout.head - 8);
+    context.textAlign = "left";
+    context.fillText("← read", layout.mainWidth + 6, layout.head - 8);
+  }
+  layout.parts.slice(0, revealed).forEach((each, row) => {
+    const y = layout.head + (row + 0.5) * layout.cell;
+    const chosen = row === value.row;
+    context.font = (chosen ? "bold " : "") + (layout.cell < 14 ? SMALL_FONT : LABEL_FONT);
+    context.fillStyle = chosen ? theme.accent : theme.text;
+    context.textAlign = "right";
+    context.fillText(fitText(context, each.main, layout.mainWidth), layout.mainWidth, y);
+    if (!each.decoded) return;
+    context.font = SMALL_FONT;
+    context.fillStyle = theme.quiet;
+    context.textAlign = "left";
+    context.fillText(fitText(context, "← " + each.read, layout.names - layout.mainWidth - 10), layout.mainWidth + 6, y);
+  });
+}
+
+function drawColumnNames(context, layout, theme) {
+  context.font = layout.cell < 14 ? SMALL_FONT : LABEL_FONT;
+  context.fillStyle = theme.text;
+  context.textBaseline = "middle";
+  layout.columns.forEach((name, column) => {
+    context.save();
+    context.translate((column + 0.5) * layout.cell, layout.head - 7);
+    if (layout.upright) context.textAlign = "center";
+    else context.rotate(-Math.PI / 2);
+    context.fillText(layout.upright ? name : fitText(context, name, layout.head - 10), 0, layout.upright ? -2 : 0);
+    context.restore();
+  });
+}
+
+/** Outline one cell or, with `span` columns, a stretch of a row. */
+function outline(context, layout, row, column, span, colour, width, dash = []) {
+  context.strokeStyle = colour;
+  context.setLineDash(dash);
+  context.lineWidth = width;
+  const inset = width / 2;
+  context.strokeRect(column * layout.cell + inset, layout.head + row * layout.cell + inset,
+    span * layout.cell - width, layout.cell - width);
+}
+
+/** The large map with its column labels, values where there is room, and outlines; `revealed` rows of it. */
+function drawMap(canvas, layout, value, weights, { showMarked, cursor, revealed }, theme) {
+  const context = prepareCanvas(canvas, layout.width, layout.height);
+  const { cell, head } = layout;
+  drawColumnNames(context, layout, theme);
+  const gap = cell >= 16 ? 1 : 0;
+  context.fillStyle = "#d4d4d8";
+  context.fillRect(0, head, layout.width - 2, revealed * cell);
+  context.font = "11px " + theme.font;
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  weights.slice(0, revealed).forEach((row, r) => row.forEach((weight, c) => {
+    context.fillStyle = "rgb(" + attentionColor(weight) + ")";
+    context.fillRect(c * cell, head + r * cell, cell - gap, cell - gap);
+    if (cell < CELL.withValue) return;
+    context.fillStyle = weight > 0.5 ? "#ffffff" : "#18181b";
+    context.fillText(weight.toFixed(2), (c + 0.5) * cell, head + (r + 0.5) * cell);
+  }));
+  if (showMarked) {
+    for (const [row, column] of value.marked) {
+      if (row < revealed) outline(context, layout, row, column, 1, COLORS.alignment, 1.5, cell < 20 ? [] : [5, 3]);
+    }
+  }
+  if (value.row != null) outline(context, layout, value.row, 0, layout.columns.length, theme.accent, 2);
+  if (cursor) outline(context, layout, cursor.row, cursor.column, 1, "#facc15", 3);
+}
