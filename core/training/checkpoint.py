@@ -1,4 +1,4 @@
-"""Save and load weights and whole training states as safetensors; nothing is ever unpickled."""
+"""Save and load model weights and whole training states as safetensors files; nothing is unpickled."""
 
 import logging
 from dataclasses import asdict
@@ -11,25 +11,28 @@ from core.evaluation.accuracy import Evaluation
 from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
 from core.training.state import TrainingState
 
-_PLAIN_FIELDS = (
+_SCALAR_FIELDS = (
     "step",
     "evaluated_step",
     "best_loss",
     "best_step",
     "sequences_seen",
+    "loss_sum",
+    "last_loss",
+    "last_gradient_norm",
     "seconds",
     "threads",
 )
-# Older states have none of these; only means and messages shown are the less exact.
-_LATER_FIELDS = {"loss_sum": 0.0, "last_loss": None, "last_gradient_norm": None}
-# What states that do not say it were made with.
-_OLDEST = {"dropout": "drawn one by one", "fresh batches": "chosen from sixteen"}
 _STEP_STRIDE = 1_000_003
 _log = logging.getLogger(__name__)
 
 
 def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-    """Write a model's weights, atomically, with JSON facts about them (step, figures); the old file is kept too."""
+    """Write a model's weights and JSON facts about them (step, validation figures) atomically; keep the previous file.
+
+    Args:
+        weights: as ``model.state_dict()`` returns them.
+    """
     write_tensors(path, weights, facts, keep_previous=True)
 
 
@@ -40,21 +43,20 @@ def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
         CheckpointError: the file is missing, damaged, of another format or of another model.
     """
     tensors, facts = read_tensors(path)
-    _fill(model, tensors, path)
+    _load_state_dict(model, tensors, path)
     return facts
 
 
 def save_state(path: Path, state: TrainingState) -> None:
-    """Write everything a run needs to continue bit for bit, atomically; the old file is kept too."""
+    """Write everything a run needs to resume bit for bit, atomically; keep the previous file."""
     tensors = {f"model.{name}": tensor for name, tensor in state.model.state_dict().items()}
     for name, parameter in state.model.named_parameters():
         for key, tensor in state.optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{name}.{key}"] = tensor
     tensors["generator"] = state.generator.get_state()
-    facts = {name: getattr(state, name) for name in (*_PLAIN_FIELDS, *_LATER_FIELDS)}
-    facts["device"] = state.generator.device.type
+    facts = {name: getattr(state, name) for name in _SCALAR_FIELDS}
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
-    facts |= _sources_of_last_bits(state)
+    facts |= {"device": state.generator.device.type} | _numerics_versions()
     write_tensors(path, tensors, facts, keep_previous=True)
 
 
@@ -62,36 +64,36 @@ def restore_state(path: Path, state: TrainingState) -> TrainingState:
     """Fill a new state of the same preset with what ``save_state`` wrote.
 
     Args:
-        state: as ``new_state`` returns it, on the device to continue on. On another kind of device than it was saved on, the state of the random generator
-            means nothing: the generator then starts anew from the seed and the step.
+        state: as ``new_state`` returns it, on the device to continue on. On another kind of device than the state was
+            saved on, the random generator is seeded anew, from the seed and the step.
 
     Returns:
-        The state; its ``notice`` says what of it may not be the same bit for bit.
+        The same state. Its ``notice`` says why the rest of the run may differ in the last bits, if so.
 
     Raises:
-        CheckpointError: the file is missing, damaged, of another format or of another preset.
+        CheckpointError: the file is missing, damaged, of another format or of another preset, or lacks a field.
     """
     tensors, facts = read_tensors(path)
-    _fill(state.model, _below(tensors, "model."), path)
+    _load_state_dict(state.model, _with_prefix(tensors, "model."), path)
     for name, parameter in state.model.named_parameters():
-        moments = _below(tensors, f"optimizer.{name}.")
+        moments = _with_prefix(tensors, f"optimizer.{name}.")
         if moments:
-            state.optimizer.state[parameter] = {key: each.to(parameter.device) for key, each in moments.items()}
+            state.optimizer.state[parameter] = {key: moment.to(parameter.device) for key, moment in moments.items()}
     try:
-        for name in _PLAIN_FIELDS:
+        for name in _SCALAR_FIELDS:
             setattr(state, name, facts[name])
-        for name, otherwise in _LATER_FIELDS.items():
-            setattr(state, name, facts.get(name, otherwise))
-        _restore_generator(state, tensors["generator"], facts.get("device", "cpu"))
-        _compare_sources(state, facts)
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
-    except (KeyError, TypeError, RuntimeError) as error:
+        _restore_generator(state, tensors["generator"], facts["device"])
+        _note_other_versions(state, facts)
+    except KeyError as error:
+        raise CheckpointError(f"{path.name} is not a training state: it has no field {error}") from error
+    except (TypeError, RuntimeError) as error:
         raise CheckpointError(f"{path.name} is not a training state: {error}") from error
     return state
 
 
 def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -> None:
-    """Put the random generator where it was, or, if that was on another kind of device, where it is each time."""
+    """Restore the random generator; on another kind of device than it was saved on, seed it anew."""
     generator, seed = state.generator, state.preset.training.seed
     if generator.device.type == device:
         generator.set_state(saved)
@@ -104,33 +106,26 @@ def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -
     _log.warning("%s", state.notice)
 
 
-def _sources_of_last_bits(state: TrainingState) -> dict[str, str]:
-    """Name what a run's results depend on to the last bit, beside the number of threads."""
-    sources = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
-    if state.preset.model.dropout and state.generator.device.type == "cpu":
-        sources["dropout"] = "drawn four at once"
-    training = state.preset.training
-    if training.group_by_length and not training.training_sequences and state.task.all_pairs("train") is None:
-        sources["fresh batches"] = "drawn sixteen at once"
-    return sources
+def _numerics_versions() -> dict[str, str]:
+    """Return what a run's last bits depend on besides the number of threads."""
+    return {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
 
 
-def _compare_sources(state: TrainingState, facts: dict[str, Any]) -> None:
-    """Say so where the rest of the run will not be the same bit for bit."""
-    now = _sources_of_last_bits(state)
-    then = now | _OLDEST | facts
-    others = [f"{name} {then[name]}, now {now[name]}" for name in now if then[name] != now[name]]
-    if others and not state.notice:
-        state.notice = f"saved with {' and '.join(others)}: the rest of the run is not bit-exact"
+def _note_other_versions(state: TrainingState, facts: dict[str, Any]) -> None:
+    """Set ``state.notice`` if the state was saved with another PyTorch or on another kind of CPU."""
+    changes = [f"{name} {facts[name]}, now {now}" for name, now in _numerics_versions().items() if facts[name] != now]
+    if changes and not state.notice:
+        state.notice = f"saved with {' and '.join(changes)}: the rest of the run is not bit-exact"
         _log.warning("%s", state.notice)
 
 
-def _fill(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+def _load_state_dict(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise CheckpointError(f"{path.name} does not fit the model: {error}") from error
 
 
-def _below(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+def _with_prefix(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    """Return the tensors whose names start with ``prefix``, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""What a run computes on: the CPU, an Nvidia GPU (cuda) or an Apple one (mps)."""
+"""The device a run computes on: the CPU, an Nvidia GPU (cuda) or an Apple GPU (mps)."""
 
 import torch
 
@@ -6,15 +6,15 @@ from core.storage.errors import InputError
 
 
 def best_device() -> str:
-    """Return the fastest kind of device that this machine has."""
+    """Return the fastest kind of device of this machine: "cuda", "mps" or "cpu"."""
     return next(kind for kind in ("cuda", "mps", "cpu") if _is_available(kind))
 
 
 def device_named(name: str) -> str:
-    """Return the device that ``--device`` names; ``auto`` is the fastest.
+    """Return the device for a value of ``--device``; "auto" is ``best_device()``.
 
     Raises:
-        InputError: this machine has none of that kind.
+        InputError: this machine has no device of that kind.
     """
     if name == "auto":
         return best_device()

@@ -1,8 +1,9 @@
-"""Training in several processes, each of which computes its own rows of every batch (data-parallel).
+"""Data-parallel training in several processes started by ``torchrun``.
 
-All of them draw the same batches, add up what they computed of loss and gradients, and make the
-same update. So they hold the same weights all along: those of one process that computes whole batches. ``torchrun``
-starts them and tells each its place by environment variables.
+Every process draws the same batches and computes its own rows of each. Losses and gradients are summed over all
+processes before each update, so that all hold the same weights: those one process would have that computes whole
+batches. ``torch.nn.parallel.DistributedDataParallel`` averages per process instead, which differs where rows have
+different numbers of tokens.
 """
 
 import os
@@ -18,41 +19,41 @@ import torch.distributed as dist
 from core.config import Preset, preset_to_yaml
 from core.storage.errors import InputError, LabError
 
-TIMEOUT = timedelta(minutes=10)  # all wait for the first while it evaluates
+TIMEOUT = timedelta(minutes=10)  # the other ranks wait while rank 0 evaluates
 _STEP_STRIDE = 1_000_003
 
 
 class LostWorkerError(LabError):
-    """Another process of the training has ended, or did not answer for long, so this one cannot go on."""
+    """Another process of this training has ended or did not answer, so this one cannot continue."""
 
 
 class ProcessGroup:
-    """The processes that train one run together; as a rule there is but one.
+    """The processes that train one run together. The default is a single process.
 
     Attributes:
-        rank: which of them this one is, from 0; the first alone evaluates, writes and speaks.
-        world_size: how many there are.
-        rows: those of every batch that this one computes. They are dealt out like cards, because a batch may be
-            sorted by length.
+        rank: number of this process, from 0. Rank 0 alone evaluates, prints and writes files.
+        world_size: number of processes.
+        rows: rows of every batch that this rank computes: every ``world_size``-th, because a batch may be sorted by
+            length.
     """
 
     def __init__(self, rank: int = 0, world_size: int = 1) -> None:
         self.rank, self.world_size = rank, world_size
         self.rows = slice(rank, None, world_size)
-        self._asked = threading.Event()
-        self._agreed = False
+        self._stop_requested = threading.Event()
+        self._stop_agreed = False
 
     def request_stop(self) -> None:
-        """Have all of them stop after the same step, the present one or the next."""
-        self._asked.set()
+        """Ask all processes to stop after the same step, the present one or the next."""
+        self._stop_requested.set()
 
     def should_stop(self) -> bool:
-        """Whether to stop now; after every step all of them say the same."""
-        return self._asked.is_set() if self.world_size == 1 else self._agreed
+        """Whether to stop now. After a step every rank returns the same."""
+        return self._stop_requested.is_set() if self.world_size == 1 else self._stop_agreed
 
     @contextmanager
     def rank_specific_rng(self, generator: torch.Generator, *, seed: int, step: int) -> Iterator[None]:
-        """Draw other numbers than the others inside the block, such as dropout's, and behind it the same as they."""
+        """Use a rank-specific random stream inside the block, for dropout; restore the shared one at its end."""
         if self.world_size == 1:
             yield
             return
@@ -64,92 +65,94 @@ class ProcessGroup:
             generator.set_state(shared)
 
     def all_reduce(self, loss: float, gradients: list[torch.Tensor]) -> float:
-        """Return the sum of everyone's losses, and replace the gradients, in place, by their sums.
+        """Return the sum of all ranks' losses and replace the gradients, in place, by their sums over all ranks.
+
+        The ranks also agree here whether to stop, see ``should_stop``.
 
         Raises:
-            LostWorkerError: another one is gone; the gradients are as they were.
+            LostWorkerError: another process is gone; the gradients are unchanged.
         """
         if self.world_size == 1:
             return loss
-        numbers = gradients[0].new_tensor([loss, self._asked.is_set()])
-        flat = torch.cat([numbers, *(each.flatten() for each in gradients)])
+        scalars = gradients[0].new_tensor([loss, self._stop_requested.is_set()])
+        flat = torch.cat([scalars, *(gradient.flatten() for gradient in gradients)])
         _all_reduce(flat)
-        numbers, *sums = flat.split([2, *(each.numel() for each in gradients)])
-        for each, total in zip(gradients, sums, strict=True):
-            each.copy_(total.view_as(each))
-        loss, asked = numbers.tolist()
-        self._agreed = asked > 0
+        scalars, *sums = flat.split([2, *(gradient.numel() for gradient in gradients)])
+        for gradient, total in zip(gradients, sums, strict=True):
+            gradient.copy_(total.view_as(gradient))
+        loss, stop_requests = scalars.tolist()
+        self._stop_agreed = stop_requests > 0
         return loss
 
 
 def is_distributed() -> bool:
-    """Whether torchrun started this process along with others."""
-    return _place("WORLD_SIZE") > 1
+    """Whether torchrun started this process as one of several."""
+    return _read_env_int("WORLD_SIZE") > 1
 
 
 @contextmanager
 def process_group(preset: Preset, device: str) -> Iterator[ProcessGroup]:
-    """Join the processes that ``torchrun`` started along with this one, until the block ends; alone, do nothing.
+    """Join the process group that ``torchrun`` describes until the block ends; without torchrun, a group of one.
 
     Args:
-        preset: what they are to train.
-        device: of each of them; on ``cuda`` each takes a GPU of its own.
+        preset: what the processes train; must be the same in all.
+        device: "cpu" or "cuda"; with "cuda" every process takes a GPU of its own.
 
     Raises:
-        InputError: they cannot train this together.
-        LostWorkerError: another one is gone.
+        InputError: torchrun's environment variables, the device or the presets do not allow it.
+        LostWorkerError: another process is gone.
     """
     if not is_distributed():
         yield ProcessGroup()
         return
-    rank, world_size, local_rank = (_place(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    rank, world_size, local_rank = (_read_env_int(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     if preset.training.batch_size < world_size:
         raise InputError(
             f"training.batch_size={preset.training.batch_size} must be at least the number of processes, {world_size}: "
             "each computes its own rows of every batch"
         )
     if device == "cuda":
-        _take_gpu(local_rank)
+        _select_gpu(local_rank)
     elif device != "cpu":
         raise InputError(f"--device={device} trains in one process; several need --device=cpu or cuda")
     try:
         dist.init_process_group("nccl" if device == "cuda" else "gloo", timeout=TIMEOUT)
-    except ValueError as error:  # a variable is missing
+    except ValueError as error:  # an environment variable is missing
         raise InputError(f"WORLD_SIZE={world_size}: {error}; start the processes with torchrun") from error
     try:
-        _check_alike(preset, device)
+        _check_same_preset(preset, device)
         yield ProcessGroup(rank, world_size)
     finally:
         dist.destroy_process_group()
 
 
-def _place(name: str) -> int:
-    """Read a whole number that torchrun set; without torchrun 0."""
+def _read_env_int(name: str) -> int:
+    """Read a non-negative integer that torchrun sets; 0 where it is not set."""
     value = os.environ.get(name, "0")
     if not value.isdecimal():
         raise InputError(f"{name}={value!r} must be a whole number, as torchrun sets it")
     return int(value)
 
 
-def _take_gpu(local_rank: int) -> None:
-    """Make ``cuda`` mean the GPU of this process: one for each on its machine."""
+def _select_gpu(local_rank: int) -> None:
+    """Make ``cuda`` mean the GPU of this process."""
     gpus = torch.cuda.device_count()
     if local_rank >= gpus:
         raise InputError(f"--nproc-per-node must be at most {gpus}, the GPUs of this machine: each process takes one")
     torch.cuda.set_device(local_rank)
 
 
-def _check_alike(preset: Preset, device: str) -> None:
+def _check_same_preset(preset: Preset, device: str) -> None:
     """Raise InputError unless all processes have the same preset."""
-    own = zlib.crc32(preset_to_yaml(preset).encode())
-    extremes = torch.tensor([own, -own], device=device)
+    checksum = zlib.crc32(preset_to_yaml(preset).encode())
+    extremes = torch.tensor([checksum, -checksum], device=device)
     _all_reduce(extremes, dist.ReduceOp.MAX)
-    if extremes.sum() != 0:  # the largest and the smallest differ
+    if extremes.sum() != 0:  # the largest and the smallest checksum differ
         raise InputError("the processes were started with different --preset, --seed or --set; give all the same")
 
 
-def _all_reduce(tensor: torch.Tensor, how: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
+def _all_reduce(tensor: torch.Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:
     try:
-        dist.all_reduce(tensor, how)
-    except RuntimeError as error:  # torch has no narrower one for gloo
+        dist.all_reduce(tensor, op)
+    except RuntimeError as error:  # gloo raises nothing more specific
         raise LostWorkerError("another process of this training has ended or did not answer") from error

@@ -1,4 +1,4 @@
-"""How long a preset would train on this machine, measured before anybody presses Train."""
+"""Estimate how long training a preset takes on this machine, from a few measured steps."""
 
 import time
 from statistics import mean
@@ -9,21 +9,22 @@ from core.tasks import POOL_BATCHES, build_task
 from core.training.loop import StepEvent, train
 from core.training.state import new_state
 
-_MEASURED_OPERATIONS = 2e10  # in one measured step: under a second on one core
+_MEASURED_OPERATIONS = 2e10  # floating-point operations of one measured step: under a second on one core
 _TIMED_STEPS = 8
-_LONGEST_SECONDS = 1.0
+_MAX_SECONDS = 1.0
 
 
 def seconds_to_train(preset: Preset) -> float | None:
-    """Estimate the time to train a preset from a few real steps of it on one torch thread.
+    """Estimate the training time of a preset from a few real steps on one torch thread.
 
-    A large batch is measured in part and the time scaled up, so that the estimate itself takes about a second.
+    The batch is made smaller where a step would take long and the time scaled up, so that the estimate itself takes
+    about a second.
 
     Returns:
-        Seconds, evaluations not counted; None where even one sequence at a time is too much to try.
+        Seconds without evaluations; None if even a batch of one sequence is too large to measure.
     """
     tokens = preset.task.longest_source + preset.task.longest_answer
-    operations = 6 * parameters_of(preset.model, build_task(preset.task)) * tokens  # per sequence
+    operations = 6 * parameters_of(preset.model, build_task(preset.task)) * tokens  # per sequence, both passes
     batch_size = min(preset.training.batch_size, int(_MEASURED_OPERATIONS / operations))
     if not batch_size:
         return None
@@ -31,7 +32,7 @@ def seconds_to_train(preset: Preset) -> float | None:
         {
             "training.batch_size": batch_size,
             "training.gradient_accumulation_steps": 1,
-            "training.teacher_forcing_schedule": "constant",  # from 1 falling, the first steps would be the quickest
+            "training.teacher_forcing_schedule": "constant",  # the linear one begins with its fastest steps
             "training.validation_sequences": 1,
             "training.evaluate_every": 100_000,
         }
@@ -41,20 +42,20 @@ def seconds_to_train(preset: Preset) -> float | None:
 
 
 def _seconds_per_step(preset: Preset) -> float:
-    """Return the fastest of a few steps or, where batches differ in length, their mean.
+    """Return the shortest of a few measured steps or, where batches differ in length, their mean.
 
-    The first does not count if there are others: it also pays for warming up.
+    The first step includes warming up and is dropped if there are others.
     """
     by_length = preset.training.group_by_length
     steps = 1 + (POOL_BATCHES if by_length else _TIMED_STEPS)
     times: list[float] = []
-    started = last = time.perf_counter()
+    started = previous = time.perf_counter()
     for event in train(new_state(preset.with_bug(None))):
         now = time.perf_counter()
         if isinstance(event, StepEvent):
-            times.append(now - last)
-        last = now
-        if len(times) == steps or (now - started > _LONGEST_SECONDS and times):
+            times.append(now - previous)
+        previous = now
+        if len(times) == steps or (now - started > _MAX_SECONDS and times):
             break
-    later = times[1:] or times
-    return mean(later) if by_length else min(later)
+    warm = times[1:] or times
+    return mean(warm) if by_length else min(warm)

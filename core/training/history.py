@@ -1,4 +1,4 @@
-"""The figures of a run over its steps: kept in memory for the page, and as JSON lines in the run's folder."""
+"""The metrics of a run by step: kept in memory for the page, and as JSON lines in the run's folder."""
 
 import json
 import logging
@@ -10,12 +10,16 @@ from core.training.loop import EvaluationEvent, StepEvent
 
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
-MAX_POINTS = 5_000  # more than a chart is wide; a longer run keeps every second, third … step
+MAX_POINTS = 5_000  # more than a chart has pixels; a longer run keeps every second, third … step
 _log = logging.getLogger(__name__)
 
 
 class History:
-    """Loss, learning rate and gradient norm by step; validation figures by evaluation. Safe to read while added to."""
+    """Loss, learning rate and gradient norm per step, validation metrics per evaluation. Thread-safe.
+
+    Args:
+        steps: planned steps of the run; above ``MAX_POINTS`` only every n-th step is kept. Evaluations all are.
+    """
 
     def __init__(self, steps: int) -> None:
         self._stride = max(1, -(-steps // MAX_POINTS))
@@ -23,36 +27,35 @@ class History:
         self._lock = threading.Lock()
 
     def add(self, event: StepEvent | EvaluationEvent) -> str | None:
-        """Add what an event tells and return it as a JSON line, or None where it is thinned out."""
+        """Add the metrics of an event and return them as a JSON line; None if the step is not kept."""
         if isinstance(event, EvaluationEvent):
-            figures = event.evaluation
-            columns = EVALUATION_COLUMNS
-            row = (event.step, _short(figures.loss), _short(figures.token_accuracy), _short(figures.exact_match))
+            columns, metrics = EVALUATION_COLUMNS, event.evaluation
+            values = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
         elif event.step % self._stride == 0:
-            columns = POINT_COLUMNS
-            row = (event.step, _short(event.loss), _short(event.learning_rate), _short(event.gradient_norm))
+            columns, values = POINT_COLUMNS, (event.loss, event.learning_rate, event.gradient_norm)
         else:
             return None
+        row = (event.step, *map(_round, values))
         with self._lock:
             self._rows[columns].append(row)
         return json.dumps(dict(zip(columns, row, strict=True)))
 
     def points(self, *, since: int = -1) -> dict[str, list]:
-        """Return training figures after step ``since``, a list a column: step, loss, learning_rate, gradient_norm."""
+        """Return the ``POINT_COLUMNS`` of steps after ``since``: {column: values}."""
         return self._after(POINT_COLUMNS, since)
 
     def evaluations(self, *, since: int = -1) -> dict[str, list]:
-        """Return step, validation_loss, token_accuracy and exact_match after step ``since``, a list a column."""
+        """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}."""
         return self._after(EVALUATION_COLUMNS, since)
 
     def rewind(self, step: int, *, evaluated_step: int) -> None:
-        """Forget what came after a step: the run goes on from there."""
+        """Delete rows after ``step`` and evaluations after ``evaluated_step``, where the run resumes."""
         with self._lock:
             for columns, last in ((POINT_COLUMNS, step), (EVALUATION_COLUMNS, evaluated_step)):
                 self._rows[columns] = [row for row in self._rows[columns] if row[0] <= last]
 
     def save(self, path: Path) -> None:
-        """Write all rows anew, atomically."""
+        """Write all rows to a file, atomically."""
         with self._lock:
             lines = [
                 json.dumps(dict(zip(columns, row, strict=True))) for columns, rows in self._rows.items() for row in rows
@@ -61,7 +64,10 @@ class History:
 
     @classmethod
     def load(cls, path: Path, steps: int) -> "History":
-        """Read the rows of a file; lines that are damaged, such as a last one that a crash cut off, are left out."""
+        """Read a file of JSON lines; a damaged line, such as a last one cut off by a crash, is skipped.
+
+        A missing file gives an empty history.
+        """
         history = cls(steps)
         text = path.read_text() if path.is_file() else ""
         for line in text.splitlines():
@@ -70,7 +76,7 @@ class History:
                 columns = POINT_COLUMNS if "loss" in row else EVALUATION_COLUMNS
                 history._rows[columns].append(tuple(row[column] for column in columns))
             except (ValueError, TypeError, KeyError):
-                _log.warning("%s: a damaged line is left out", path)
+                _log.warning("%s: skipped a damaged line", path)
         return history
 
     def _after(self, columns: tuple[str, ...], since: int) -> dict[str, list]:
@@ -80,9 +86,9 @@ class History:
             while first and rows[first - 1][0] > since:
                 first -= 1
             rows = rows[first:]
-        return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+        return {name: [row[index] for row in rows] for index, name in enumerate(columns)}
 
 
-def _short(value: float) -> float:
-    """Six significant digits: all that a chart or a table shows."""
+def _round(value: float) -> float:
+    """Round to six significant digits, more than a chart or a table shows."""
     return float(f"{value:.6g}")

@@ -1,7 +1,8 @@
-"""The optimisers and gradient clipping."""
+"""Optimizers and gradient clipping. Muon has a module of its own, core.training.muon."""
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 
@@ -11,13 +12,13 @@ from core.training.muon import Muon
 
 
 class Adam(torch.optim.Optimizer):
-    """Adam (Kingma & Ba 2015, algorithm 1), written out.
+    """Adam (Kingma & Ba 2015, algorithm 1) written out, to read; presets select it with ``adam-by-hand``.
 
     Args:
-        parameters: what is trained.
-        lr: the step size α; a schedule may set it anew in ``param_groups`` before each step.
-        betas: how slowly the means of the gradient (β1) and of its square (β2) forget.
-        eps: keeps the division finite.
+        parameters: the parameters to train.
+        lr: step size α; a schedule may change it in ``param_groups`` before each step.
+        betas: decay rates of the first (β1) and the second (β2) moment.
+        eps: added to the denominator to avoid division by zero.
     """
 
     def __init__(
@@ -31,15 +32,15 @@ class Adam(torch.optim.Optimizer):
         super().__init__(parameters, {"lr": lr, "betas": betas, "eps": eps})
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # no closure: nothing here evaluates the loss again
         """Update every parameter that has a gradient, in place."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
-                    self._update(parameter, group["lr"], group["betas"], group["eps"])
+                    self._update(parameter, parameter.grad, group)
 
-    def _update(self, parameter: torch.nn.Parameter, lr: float, betas: tuple[float, float], eps: float) -> None:
-        state, gradient, (beta1, beta2) = self.state[parameter], parameter.grad, betas
+    def _update(self, parameter: torch.nn.Parameter, gradient: torch.Tensor, group: dict[str, Any]) -> None:
+        state, (beta1, beta2) = self.state[parameter], group["betas"]
         if not state:
             state["step"] = torch.tensor(0)
             state["first_moment"] = torch.zeros_like(parameter)
@@ -47,71 +48,74 @@ class Adam(torch.optim.Optimizer):
         state["step"] += 1
         state["first_moment"].mul_(beta1).add_(gradient, alpha=1 - beta1)
         state["second_moment"].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        # Both means began at zero; dividing by how much they have taken in by now makes up for it.
+        # Both moments start at zero; the division corrects that bias.
         step = int(state["step"])
-        mean = state["first_moment"] / (1 - beta1**step)
-        mean_square = state["second_moment"] / (1 - beta2**step)
-        parameter.addcdiv_(mean, mean_square.sqrt().add_(eps), value=-lr)
+        first_moment = state["first_moment"] / (1 - beta1**step)
+        second_moment = state["second_moment"] / (1 - beta2**step)
+        parameter.addcdiv_(first_moment, second_moment.sqrt().add_(group["eps"]), value=-group["lr"])
 
 
 def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """Return the optimiser that a preset's ``training`` section names, for all parameters of a model."""
+    """Return the optimizer that a preset's ``training`` section names, for all parameters of a model."""
     parameters, lr = model.parameters(), config.learning_rate
     if config.optimizer == "adam-by-hand":
         return Adam(parameters, lr=lr)
     if config.optimizer == "adamw":
         return torch.optim.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
     if config.optimizer == "muon":
-        products = torch.bfloat16 if config.precision == "bfloat16" else None
-        return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.muon_learning_rate, products=products)
+        dtype = torch.bfloat16 if config.precision == "bfloat16" else None
+        return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.muon_learning_rate, dtype=dtype)
     return torch.optim.Adam(parameters, lr=lr, fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    """Set how far the next update goes: what ``learning_rate_at`` says, times what a group has of its own."""
+    """Set the learning rate of every parameter group, times the group's ``lr_scale`` if it has one."""
     for group in optimizer.param_groups:
-        group["lr"] = learning_rate * group.get("times", 1.0)
+        group["lr"] = learning_rate * group.get("lr_scale", 1.0)
 
 
 def layer_matrices(model: torch.nn.Module) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
-    """Return the matrices that map vectors to vectors, and all other parameters.
+    """Divide a model's parameters into weight matrices of layers and all others.
 
-    The tables of the embeddings and the output, whose rows stand for tokens, are among the others.
+    Embedding tables and the output layer, whose rows stand for tokens, are among the others.
     """
-    of_tokens = {
+    token_parameters = {
         parameter
         for module in model.modules()
         if isinstance(module, Embedding | torch.nn.Embedding) or module is getattr(model, "output", None)
         for parameter in module.parameters()
     }
-    matrices = [each for each in model.parameters() if each.ndim == 2 and each not in of_tokens]
-    return matrices, [each for each in model.parameters() if each.ndim != 2 or each in of_tokens]
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = []
+    for parameter in model.parameters():
+        (matrices if parameter.ndim == 2 and parameter not in token_parameters else others).append(parameter)
+    return matrices, others
 
 
-def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict]:
-    """Divide parameters into those that weight decay (Loshchilov & Hutter 2019, algorithm 2) pulls to zero and others.
+def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """Divide parameters into groups with and without weight decay (Loshchilov & Hutter 2019, algorithm 2).
 
-    Biases and the gains of norms, which are all the parameters of one dimension, are not pulled: zero is no better a
-    place for them than any other, and they cannot overfit much.
+    One-dimensional parameters, which are biases and the gains of norms, are not decayed: they overfit little, and
+    zero is no natural value for a gain.
     """
     parameters = list(parameters)
     return [
-        {"params": [each for each in parameters if each.ndim > 1], "weight_decay": weight_decay},
-        {"params": [each for each in parameters if each.ndim <= 1], "weight_decay": 0.0},
+        {"params": [parameter for parameter in parameters if parameter.ndim > 1], "weight_decay": weight_decay},
+        {"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0},
     ]
 
 
 def clip_gradients(parameters: Iterable[torch.nn.Parameter], max_norm: float) -> float:
-    """Scale all gradients down together so that their joint norm is at most ``max_norm``.
+    """Scale all gradients down, in place, so that their joint L2 norm is at most ``max_norm``.
 
     Returns:
-        The norm before clipping. It is not finite if a gradient is not; then all gradients are left as they are, so
-        that one can see which.
+        The norm before clipping. If it is not finite, the gradients are unchanged, so that one can find which is the
+        cause.
     """
     parameters = list(parameters)
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    norm = torch.nn.utils.get_total_norm(gradients)
-    length = norm.item()
-    if math.isfinite(length):
-        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, norm)
-    return length
+    total_norm = torch.nn.utils.get_total_norm(gradients)
+    norm = total_norm.item()
+    if math.isfinite(norm):
+        torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, total_norm)
+    return norm

@@ -31,12 +31,12 @@ def test_all_singular_values_become_about_one_and_the_directions_stay(shape):
 
 def test_in_bfloat16_an_update_is_about_the_same_and_what_is_kept_is_as_precise():
     moved = []
-    for products in (None, torch.bfloat16):
+    for dtype in (None, torch.bfloat16):
         matrix = torch.nn.Parameter(torch.zeros(24, 40))
-        optimizer = Muon([matrix], [torch.nn.Parameter(torch.zeros(3))], lr=0.1, matrix_lr=0.1, products=products)
+        optimizer = Muon([matrix], [torch.nn.Parameter(torch.zeros(3))], lr=0.1, matrix_lr=0.1, dtype=dtype)
         matrix.grad = draw(24, 40)
         optimizer.step()
-        moved.append((matrix.detach(), optimizer.state[matrix]["mean"]))
+        moved.append((matrix.detach(), optimizer.state[matrix]["momentum_buffer"]))
     (exact, mean), (rounded, mean_of_rounded) = moved
     assert torch.equal(mean, mean_of_rounded)
     assert rounded.dtype is torch.float32
@@ -110,7 +110,7 @@ def test_one_optimiser_holds_the_state_of_every_parameter(tiny):
     list(train(state))
     matrices, _ = layer_matrices(state.model)
     for parameter in state.model.parameters():
-        keys = {"mean"} if any(parameter is each for each in matrices) else {"step", "exp_avg", "exp_avg_sq"}
+        keys = {"momentum_buffer"} if any(parameter is each for each in matrices) else {"step", "exp_avg", "exp_avg_sq"}
         assert set(state.optimizer.state[parameter]) == keys
 
 
