@@ -1,3 +1,3 @@
 """Everything that works without a browser: tasks, models, training, decoding, analysis, runs."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

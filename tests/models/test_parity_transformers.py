@@ -20,7 +20,7 @@ from core.text.vocab import EOS_ID, PAD_ID
 from core.training.checkpoint import load_weights
 from tests.support.scripted_models import random_sequences, transformer
 
-pytest.importorskip("transformers", reason="Hugging Face is not there: pip install -r requirements-parity.txt")
+pytest.importorskip("transformers", reason="transformers is not installed: pip install -r requirements-parity.txt")
 
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
