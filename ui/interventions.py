@@ -4,15 +4,16 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+from pathlib import Path
 from typing import get_args
 
-from core.config import Preset
 from core.config.sections import ModelConfig
 from core.config.tasks import TaskConfig
 from core.interpret.ablation import read_edits
 from core.models import outline_model
 from core.models.heads import Ablation, Head, Interventions
 from core.runs.load import LoadedRun
+from core.server.access import VisitorRuns
 from core.tasks import build_task
 
 MAX_LETTERS = 2_000  # of a value in an address
@@ -101,14 +102,15 @@ def from_text(run: str | None, without: str, force: str, ablation: Ablation) -> 
     return RequestedInterventions(run, _listed(without), _listed(force), ablation)
 
 
-def heads_in(preset: Preset) -> tuple[Head, ...]:
+def heads_in(runs: VisitorRuns, run: str) -> tuple[Head, ...]:
     """Name the heads of a run's model, which need not have weights yet."""
-    return _heads_of(preset.model, preset.task)
+    preset = runs.preset(run)
+    return _heads_of(preset.model, preset.task, runs.folder(run).pairs)
 
 
 @lru_cache(maxsize=64)
-def _heads_of(model: ModelConfig, task: TaskConfig) -> tuple[Head, ...]:
-    return outline_model(model, build_task(task)).heads
+def _heads_of(model: ModelConfig, task: TaskConfig, pairs: Path) -> tuple[Head, ...]:
+    return outline_model(model, build_task(task, pairs=pairs)).heads
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from core.config import ConfigError, Preset, load_preset, load_preset_file
+from core.config import ConfigError, Preset, load_preset, load_preset_file, pairs_beside
 from core.storage import bounded_yaml
 from core.storage.errors import InputError
 
@@ -48,9 +48,18 @@ def preset_from(options: argparse.Namespace) -> Preset:
         ConfigError: there is no such preset, or it is not valid with these changes.
     """
     name: str = options.preset
-    preset = load_preset_file(Path(name)) if name.endswith((".yaml", ".yml")) else load_preset(name)
+    preset = load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
     changes = _changes(options.set)
     return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
+
+
+def pairs_from(options: argparse.Namespace) -> Path | None:
+    """Return the file for the own pairs of a preset that ``--preset`` names by its file; None for shipped presets."""
+    return pairs_beside(Path(options.preset)) if _is_file(options.preset) else None
+
+
+def _is_file(preset: str) -> bool:
+    return preset.endswith((".yaml", ".yml"))
 
 
 def _changes(settings: list[str]) -> dict[str, Any]:

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 
 from core.cli.arguments import add_json
-from core.config import preset_to_yaml
+from core.config import pairs_beside, preset_to_yaml
 from core.storage.errors import InputError
-from core.storage.kept_pairs import beside
 from core.tasks.ingest import Brought, Intake, in_words, prepared
 from core.text.tokenizers import KINDS
 
@@ -42,12 +41,12 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--out={str(out)[:200]} exists already")
     brought = Brought(options.file, options.targets, options.test, options.format)
     try:
-        found, preset = prepared(brought, beside(out), kinds=kinds, name=options.name)
+        found, preset = prepared(brought, pairs_beside(out), kinds=kinds, name=options.name)
         out.write_text(preset_to_yaml(preset))
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
     print("\n".join(in_words(found)))
-    print(f"\nwritten: {out}, the preset, and {beside(out).name}, the pairs, which it needs beside it")
+    print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs, which it needs beside it")
     print(f"train it: python -m core train --preset {out}")
     if options.json:
         print(json.dumps(_as_json(found, out)))

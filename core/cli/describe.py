@@ -4,9 +4,9 @@ import argparse
 import json
 from dataclasses import asdict
 
-from core.cli.arguments import add_json, add_preset, preset_from
+from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.config import SPECIAL_TOKENS, Preset
-from core.interpret.shape_trace import trace_shapes
+from core.interpret.shape_trace import Stage, trace_shapes
 from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print parameters by part, the shape of every parameter, and memory by batch size and length."""
-    preset = preset_from(options)
+    preset, pairs = preset_from(options), pairs_from(options)
     batches, lengths = _sizes(options, preset)
-    model = outline_model(preset.model, build_task(preset.task))
+    model = outline_model(preset.model, build_task(preset.task, pairs=pairs))
     parts, shapes = parameters_by_module(model), parameter_shapes(model)
     memory = {
-        batch: {length: estimate_memory(preset, batch_size=batch, length=length) for length in lengths}
+        batch: {length: estimate_memory(preset, batch_size=batch, length=length, pairs=pairs) for length in lengths}
         for batch in batches
     }
     print(f"{preset.name}: {_summary(preset)}\n\n{count_parameters(model):,} parameters, by part")
@@ -44,8 +44,9 @@ def run(options: argparse.Namespace) -> int:
     print("\ntensors")
     for name, shape in shapes.items():
         print(f"  {name:56} {' × '.join(map(str, shape))}")
+    stages = trace_shapes(preset, pairs=pairs)
     if options.shapes:
-        print("\n".join(_shape_trace(preset)))
+        print("\n".join(_shape_trace(preset, stages)))
     smallest = memory[batches[0]][lengths[0]]
     fixed = smallest.total - smallest.activations
     print(f"\nmemory to train, MB: weights, gradients and Adam's two moments {_mb(fixed)}, and activations")
@@ -53,15 +54,15 @@ def run(options: argparse.Namespace) -> int:
     for batch in batches:
         print(f"  {batch:8}" + "".join(f"{_mb(memory[batch][length].activations):>14}" for length in lengths))
     if options.json:
-        trace = [asdict(stage) for stage in trace_shapes(preset)]
+        trace = [asdict(stage) for stage in stages]
         print(json.dumps(_as_json(preset, parts, shapes, memory) | {"shape_trace": trace}))
     return 0
 
 
-def _shape_trace(preset: Preset) -> list[str]:
+def _shape_trace(preset: Preset, stages: list[Stage]) -> list[str]:
     """Format the output shapes of every module for a real batch, in order of execution, one line each."""
     lines = ["", f"output of each module for a batch of {preset.training.batch_size}, in order of execution"]
-    for stage in trace_shapes(preset):
+    for stage in stages:
         shapes = "   ".join(f"{name} {' × '.join(map(str, shape))}".strip() for name, shape in stage.shapes.items())
         times = f"   ({stage.calls} times)" if stage.calls > 1 else ""
         lines.append(f"  {stage.name:48} {stage.kind:20} {shapes}{times}")

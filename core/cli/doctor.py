@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from core.cli import doctor_benchmark
-from core.cli.arguments import add_json, add_preset, preset_from
+from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
 from core.config.bugs import BUG_FACTS
 from core.runs import DEFAULT_ROOT
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
         loaded = runs.loaded(options.run)
         examination = examine_state(options.run, training_state_of(loaded), runs.history(options.run))
     else:
-        examination = examine_preset(preset_from(options), steps=options.steps)
+        examination = examine_preset(preset_from(options), steps=options.steps, pairs=pairs_from(options))
     print("\n".join(lines_of(examination)))
     if options.json:
         print(json.dumps(examination.as_data()))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_device, add_json, add_preset, preset_from
+from core.cli.arguments import add_device, add_json, add_preset, pairs_from, preset_from
 from core.config import Preset
 from core.evaluation.significance import Spread
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, or until Ctrl+C or SIGTERM, which save the run before the program exits."""
-    preset = preset_from(options)
+    preset, pairs = preset_from(options), pairs_from(options)
     device = device_named(options.device)
     root = options.checkpoints or DEFAULT_ROOT
     if options.seeds is not None:
@@ -55,11 +55,11 @@ def run(options: argparse.Namespace) -> int:
             raise InputError(f"--seeds={options.seeds} trains in one process; leave torchrun out")
         return _train_seeds(_seed_presets(preset, options.seeds), root, options, device)
     with process_group(preset, device) as group:
-        state = new_state(preset, device=device)
+        state = new_state(preset, device=device, pairs=pairs)
         state.process_group = group
         if group.rank > 0:
             return follow(state)
-        folder = RunFolder.create(root, preset, name=options.run)
+        folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
         return print_result(train_with_bar(folder, state, History(preset.training.steps)), as_json=options.json)
 
 
@@ -132,8 +132,8 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
             raise RunError(f"run={folder.name!r} exists already; choose another name with --run")
     trained: list[dict[str, Any]] = []
     for folder, preset in zip(folders, presets, strict=True):
-        RunFolder.create(root, preset, name=folder.name)
-        state = new_state(preset, device=device)
+        RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
+        state = new_state(preset, device=device, pairs=folder.pairs)
         trained.append(train_with_bar(folder, state, History(preset.training.steps)))
         if trained[-1]["status"] == "stopped":
             print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not started", file=sys.stderr)

@@ -1,5 +1,6 @@
 """What a person can set: presets and the sections they are made of. Nothing in this package waits for torch."""
 
+from core.config.pairs_file import pairs_beside, verified_pairs
 from core.config.preset import (
     NAME_PATTERN,
     PRESET_FOLDER,
@@ -25,9 +26,11 @@ __all__ = [
     "Preset",
     "load_preset",
     "load_preset_file",
+    "pairs_beside",
     "parse_preset",
     "preset_names",
     "preset_to_yaml",
     "read_preset",
     "section_classes",
+    "verified_pairs",
 ]

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 from core.config.bugs import BUG_FACTS, BugName
 from core.config.sections import ModelConfig, Section, TrainingConfig
 from core.config.tasks import TaskConfig
-from core.storage import bounded_yaml, kept_pairs
+from core.storage import bounded_yaml
 from core.storage.errors import LabError
 
 PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
@@ -188,16 +188,13 @@ def load_preset(name: str, *, folder: Path = PRESET_FOLDER) -> Preset:
 
 
 def load_preset_file(path: Path) -> Preset:
-    """Load a preset from a YAML file of the person at the keyboard.
+    """Load a preset from a YAML file on the user's own disk; its own pairs, if any, are in ``pairs_beside(path)``.
 
     Raises:
         ConfigError: the file cannot be read or does not hold a valid preset.
     """
     try:
-        preset = read_preset(path.read_bytes(), name=_name_from(path.stem))
-        if data := preset.task.own_data:
-            kept_pairs.remember(data, kept_pairs.beside(path.absolute()))
-        return preset
+        return read_preset(path.read_bytes(), name=_name_from(path.stem))
     except OSError as error:
         raise ConfigError([("preset", f"preset={_short(str(path))} cannot be read: {error.strerror}")]) from error
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -39,12 +40,15 @@ class Stage:
     layer: int | None = None
 
 
-def trace_shapes(preset: Preset) -> list[Stage]:
+def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[Stage]:
     """Send a batch as training draws it through the preset's model, and note what comes out of each module.
 
     The batch is a real one, its values aside: the tensors have a shape and no content, so it takes no time.
+
+    Args:
+        pairs: the file of the task's own pairs, if it has any.
     """
-    task = build_task(preset.task)
+    task = build_task(preset.task, pairs=pairs)
     pairs = task.sample(preset.training.batch_size, split="train", generator=torch.Generator().manual_seed(0))
     model = outline_model(preset.model, task).eval()
     calls: list[tuple[str, nn.Module, dict[str, Shape]]] = []

@@ -27,7 +27,9 @@ def export_run(folder: RunFolder, path: Path) -> None:
         raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
     if path.exists():
         raise InputError(f"--out={str(path)[:200]} exists already")
-    model = bug_of(preset).on_model(build_model(preset.model, build_task(preset.task), torch.Generator()))
+    model = bug_of(preset).on_model(
+        build_model(preset.model, build_task(preset.task, pairs=folder.pairs), torch.Generator())
+    )
     facts = load_best(folder, model)
     try:
         write_tensors(path, model.state_dict(), facts | {"preset": preset_to_yaml(preset)})

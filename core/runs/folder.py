@@ -32,13 +32,13 @@ from typing import Literal
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset
+from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
 from core.runs.names import free_name
-from core.storage import kept_pairs
 from core.storage.atomic import is_older, sweep_temporaries, sync_folder, write_atomically
 from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError, previous_of, read_tensors
 
+PAIRS = "pairs.tsv"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
@@ -91,17 +91,19 @@ class RunFolder:
         *,
         name: str | None = None,
         status: Status = "queued",
+        pairs: Path | None = None,
         contents: Mapping[str, bytes] = MappingProxyType({}),
     ) -> "RunFolder":
         """Make the folder of a new run, complete at once or not at all.
 
         Args:
             name: the run's name; None makes up a free one such as ``brisk-otter``.
+            pairs: the file of the task's own pairs, if it has any; the run keeps a copy.
             contents: of further files, by name, or of others than a new run's.
 
         Raises:
             RunError: there is a run of that name.
-            PairsError: the pairs of its task, which it is to keep, are not here.
+            ConfigError: the file of own pairs is missing or holds other pairs.
         """
         folder = cls(root, name or free_name(root))
         if folder.path.exists():
@@ -110,8 +112,8 @@ class RunFolder:
         draft = root / f".{folder.name}.{secrets.token_hex(4)}.new"
         info = RunInfo(status=status).model_dump_json(indent=1)
         files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
-        if data := preset.task.own_data:
-            files[kept_pairs.FILE] = kept_pairs.path_of(data).read_bytes()
+        if preset.task.own_data:
+            files[PAIRS] = verified_pairs(preset.task, pairs).read_bytes()
         draft.mkdir()
         try:
             for file, content in (files | dict(contents)).items():
@@ -120,7 +122,6 @@ class RunFolder:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         sync_folder(root)
-        folder._remember_pairs(preset)
         return folder
 
     @property
@@ -132,6 +133,11 @@ class RunFolder:
     def last(self) -> Path:
         """Where the state to continue from is, or will be."""
         return self.path / "last.safetensors"
+
+    @property
+    def pairs(self) -> Path:
+        """Where the run's own pairs are, if its task has any."""
+        return self.path / PAIRS
 
     @property
     def replay(self) -> Path:
@@ -168,13 +174,11 @@ class RunFolder:
             RunError: there is no such run, or its preset is damaged.
         """
         try:
-            preset = read_preset(self._preset_text(), name=self.name)
+            return read_preset(self._preset_text(), name=self.name)
         except (OSError, CheckpointError) as error:
             raise RunError(f"run={self.name!r}: there is no such run") from error
         except ConfigError as error:
             raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
-        self._remember_pairs(preset)
-        return preset
 
     def has_preset(self) -> bool:
         """Whether its preset is there, or was deleted."""
@@ -225,11 +229,6 @@ class RunFolder:
             raise RunError(f"run={self.name!r} is being trained already") from error
         sweep_temporaries(self.path, names=self._written_under_lock())
         return lock
-
-    def _remember_pairs(self, preset: Preset) -> None:
-        """Say where the pairs are that somebody brought for the run, if it has any."""
-        if data := preset.task.own_data:
-            kept_pairs.remember(data, self.path.absolute() / kept_pairs.FILE)
 
     def _preset_text(self) -> bytes:
         try:

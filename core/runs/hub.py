@@ -12,8 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 from core.runs import RunFolder
+from core.runs.folder import PAIRS
 from core.runs.package import CARD, PRESET, VOCABULARY, WEIGHTS, import_any, packed_run
-from core.storage import kept_pairs
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import require_package
 
@@ -38,7 +38,7 @@ def push(folder: RunFolder, repo: str, *, with_data: bool = False, public: bool 
     """
     hub, name = _hub(), _checked(repo)
     files = packed_run(folder)
-    if kept_pairs.FILE in files and not with_data:
+    if PAIRS in files and not with_data:
         raise InputError(
             f"run={folder.name!r} learned own pairs, without which nobody can open it; --with-data sends them too"
         )
@@ -65,7 +65,7 @@ def pull(root: Path, repo: str, *, name: str | None = None, revision: str | None
     with tempfile.TemporaryDirectory() as place:
         with _told(repo):
             there = set(hub.HfApi().list_repo_files(checked, revision=revision))
-            for file in (WEIGHTS, PRESET, VOCABULARY, CARD, kept_pairs.FILE):
+            for file in (WEIGHTS, PRESET, VOCABULARY, CARD, PAIRS):
                 if file in there:
                     hub.hf_hub_download(checked, file, revision=revision, local_dir=place)
         return import_any(root, Path(place), name=name)

@@ -35,7 +35,12 @@ class BestFacts(BaseModel):
 
 
 def import_run(
-    root: Path, source: Path | bytes, *, name: str | None = None, max_bytes: int = MAX_IMPORT_BYTES
+    root: Path,
+    source: Path | bytes,
+    *,
+    name: str | None = None,
+    max_bytes: int = MAX_IMPORT_BYTES,
+    pairs: Path | None = None,
 ) -> RunFolder:
     """Make a finished run of a file, complete or not at all.
 
@@ -44,9 +49,11 @@ def import_run(
         source: the file, or its content; which kind it is is told by what is in it, not by its name.
         name: of the new run; None makes up a free one.
         max_bytes: larger files are refused unread.
+        pairs: the file of the task's own pairs, if it has any.
 
     Raises:
         CheckpointError: the file is too large, damaged, of another kind, or its parts do not belong together.
+        ConfigError: the file of own pairs is missing or holds other pairs.
         RunError: there is a run of that name, or it is not one a run can have.
         OSError: the folder cannot be written to.
     """
@@ -55,7 +62,7 @@ def import_run(
         _check_size(file, max_bytes, label)
         header = read_header(file, label)
         facts, preset = _facts_of(header, label)
-        parameters = _check_outline(header, preset, label)
+        parameters = _check_outline(header, preset, pairs, label)
         tensors = unpacked(header, file.read(max_bytes), label)
     for tensor, values in tensors.items():
         if not values.isfinite().all():
@@ -70,7 +77,7 @@ def import_run(
     )
     known = facts.model_copy(update={"preset": preset_to_yaml(preset)}).model_dump()
     contents = {"best.safetensors": packed(tensors, known), "run.json": info.model_dump_json(indent=1).encode()}
-    return RunFolder.create(root, preset, name=name, contents=contents)
+    return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)
 
 
 @contextlib.contextmanager
@@ -114,9 +121,9 @@ def _facts_of(header: Header, label: str) -> tuple[BestFacts, Preset]:
         raise CheckpointError(f"{label}: its preset is not valid: {error}") from error
 
 
-def _check_outline(header: Header, preset: Preset, label: str) -> int:
+def _check_outline(header: Header, preset: Preset, pairs: Path | None, label: str) -> int:
     """Check that the tensors are those of the preset's model, and return how many parameters they have."""
-    model = outline_model(preset.model, build_task(preset.task))
+    model = outline_model(preset.model, build_task(preset.task, pairs=pairs))
     expected = {name: (_TYPES[each.dtype], tuple(each.shape)) for name, each in model.state_dict().items()}
     for name in sorted(expected.keys() | header.shapes.keys()):
         if header.shapes.get(name) == expected.get(name):

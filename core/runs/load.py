@@ -87,7 +87,7 @@ def load_run(path: Path) -> LoadedRun:
     preset = kept_preset(folder)
     if not folder.best.exists():
         raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
-    loaded = empty_run(folder.name, preset)
+    loaded = empty_run(folder, preset)
     try:
         facts = load_best(folder, loaded.model)
     except CheckpointError as error:
@@ -95,16 +95,18 @@ def load_run(path: Path) -> LoadedRun:
     return replace(loaded, step=facts["step"])
 
 
-def empty_run(name: str, preset: Preset, *, kind: Literal["latest", "best"] = "best", step: int = -1) -> LoadedRun:
+def empty_run(
+    folder: RunFolder, preset: Preset, *, kind: Literal["latest", "best"] = "best", step: int = -1
+) -> LoadedRun:
     """Return a run whose model has random weights, to be replaced by saved ones."""
-    task = build_task(preset.task)
+    task = build_task(preset.task, pairs=folder.pairs)
     model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator()))
-    return LoadedRun(name, kind, step, preset, task, model.eval())
+    return LoadedRun(folder.name, kind, step, preset, task, model.eval())
 
 
 def training_state_of(loaded: LoadedRun) -> TrainingState:
     """Return a new training state with a loaded run's weights and step, such as the doctor examines."""
-    state = new_state(loaded.preset)
+    state = new_state(loaded.preset, pairs=loaded.task.pairs_file)
     state.model.load_state_dict(loaded.model.state_dict())
     state.step = loaded.step
     return state

@@ -57,7 +57,7 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
         raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
     if path.exists():
         raise InputError(f"--out={str(path)[:200]} exists already")
-    task = build_task(preset.task)
+    task = build_task(preset.task, pairs=folder.pairs)
     model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator())).eval()
     load_best(folder, model)
     program = traced(model, max_seq_len=preset.model.max_seq_len)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from core.runs import RunFolder
 from core.runs.export import export_run
+from core.runs.folder import PAIRS
 from core.runs.imports import MAX_IMPORT_BYTES, import_run
 from core.runs.model_card import model_card, vocabulary_json
-from core.storage import kept_pairs
 from core.storage.errors import InputError
 from core.storage.tensor_file import CheckpointError
 from core.tasks import build_task
@@ -32,12 +32,12 @@ def packed_run(folder: RunFolder) -> dict[str, bytes]:
         export_run(folder, weights)
         files = {WEIGHTS: weights.read_bytes()}
     preset = folder.preset()
-    task = build_task(preset.task)
+    task = build_task(preset.task, pairs=folder.pairs)
     files[PRESET] = (folder.path / "preset.yaml").read_bytes()
     files[VOCABULARY] = vocabulary_json(task).encode()
     files[CARD] = model_card(folder.name, preset, folder.info(), task).encode()
-    if data := preset.task.own_data:
-        files[kept_pairs.FILE] = kept_pairs.path_of(data).read_bytes()
+    if preset.task.own_data:
+        files[PAIRS] = folder.pairs.read_bytes()
     return files
 
 
@@ -101,12 +101,11 @@ def _imported(root: Path, read: Callable[[str], bytes | None], name: str | None,
     if weights is None:
         raise CheckpointError(f"the package has no {WEIGHTS}")
     with tempfile.TemporaryDirectory() as place:
-        pairs = Path(place) / kept_pairs.FILE
-        if (content := read(kept_pairs.FILE)) is not None:
+        pairs = Path(place) / PAIRS
+        if (content := read(PAIRS)) is not None:
             pairs.write_bytes(content)
             check_kept(pairs, max_pairs=max_pairs)
-            kept_pairs.remember(kept_pairs.hash_of(pairs), pairs)
-        return import_run(root, weights, name=name, max_bytes=len(weights))
+        return import_run(root, weights, name=name, max_bytes=len(weights), pairs=pairs)
 
 
 def _is_package(path: Path, max_bytes: int) -> bool:

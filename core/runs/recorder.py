@@ -217,15 +217,17 @@ def continued_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
     """
     preset = folder.preset()
     if not folder.last.exists() and not previous_of(folder.last).exists():
-        return new_state(preset, device=device)
-    state, note = read_or_previous(folder.last, lambda path: load_state(path, preset, device=device))
+        return new_state(preset, device=device, pairs=folder.pairs)
+    state, note = read_or_previous(
+        folder.last, lambda path: load_state(path, preset, device=device, pairs=folder.pairs)
+    )
     state.notice = "; ".join(filter(None, [note, state.notice]))
     return state
 
 
-def load_state(path: Path, preset: Preset, *, device: str = "cpu") -> TrainingState:
+def load_state(path: Path, preset: Preset, *, device: str = "cpu", pairs: Path | None = None) -> TrainingState:
     """Build a run's training state and fill it from a file; see ``core.training.checkpoint.restore_state``."""
-    return restore_state(path, new_state(preset, device=device))
+    return restore_state(path, new_state(preset, device=device, pairs=pairs))
 
 
 def load_best(folder: RunFolder, model: torch.nn.Module) -> dict:

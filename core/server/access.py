@@ -58,7 +58,7 @@ class VisitorRuns:
         self._runs, self._who = runs, who
         self.limits, self.inference_priority = runs.limits, runs.inference_priority
         self._starting, self._opening = threading.Lock(), threading.Lock()
-        self._brought: deque[tuple[str | None, str]] = deque(maxlen=BROUGHT)
+        self._brought: deque[tuple[str | None, str, Path]] = deque(maxlen=BROUGHT)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
 
     @property
@@ -142,16 +142,35 @@ class VisitorRuns:
             ConfigError: the preset asks for more than the limits allow, or for somebody else's own data.
             RunError: the visitor, or all of them together, have as many runs as they may.
         """
-        self._check_data(preset)
-        self.limits.check(preset)
+        pairs = self.pairs_of(preset)
+        self.limits.check(preset, pairs=pairs)
         with self._starting:
             self._check_room(keeps_one_more=True)
-            return self._runs.start(preset, name=self._new_name(like), owner=self._owner())
+            return self._runs.start(preset, name=self._new_name(like), owner=self._owner(), pairs=pairs)
 
-    def bring(self, data: str) -> None:
-        """Note that own data, known by its SHA-256, is the visitor's: they may train on it."""
-        if self._who is not None:
-            self._brought.append((self._who().owner, data))
+    def bring(self, data: str, pairs: Path) -> None:
+        """Note that the visitor uploaded own pairs, with this SHA-256, and where they are: they may train on them."""
+        self._brought.append((self._visitor(), data, pairs))
+
+    def pairs_of(self, preset: Preset) -> Path | None:
+        """Return the file of a preset's own pairs, which the visitor uploaded or has in a run; None if it has none.
+
+        Raises:
+            ConfigError: the visitor has no such pairs; who may look at a run may not take its pairs.
+        """
+        data = preset.task.own_data
+        if not data:
+            return None
+        visitor = self._visitor()
+        for owner, sha256, pairs in self._brought:
+            if (owner, sha256) == (visitor, data) and pairs.is_file():
+                return pairs
+        for each in self._runs.listed():
+            mine = self._who is None or (visitor is not None and each.ownership.owner == visitor)
+            if mine and self._runs.preset(each.name).task.own_data == data:
+                return self._runs.folder(each.name).pairs
+        said = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
+        raise ConfigError([("task.data", said)])
 
     def take_in(self, file: Path) -> str:
         """Make a run of a file that somebody brings, and return its name; refused as for ``start``.
@@ -166,7 +185,7 @@ class VisitorRuns:
 
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
-        self.limits.check(self._runs.preset(self._mine(name)))
+        self.limits.check(self._runs.preset(self._mine(name)), pairs=self._runs.folder(name).pairs)
         with self._starting:
             self._check_room(keeps_one_more=False)
             self._runs.resume(name)
@@ -199,16 +218,6 @@ class VisitorRuns:
     def _is_foreign(self, name: str) -> bool:
         return not self.is_mine(name) and not self._runs.info(name).shipped
 
-    def _check_data(self, preset: Preset) -> None:
-        """Refuse own data that the visitor neither brought nor has in a run: who may look at a run may not take it."""
-        data = preset.task.own_data
-        if self._who is None or not data or (self._who().owner, data) in self._brought:
-            return
-        mine = (each.name for each in self._runs.listed() if each.ownership.owner == self._owner())
-        if not any(self._runs.preset(name).task.own_data == data for name in mine):
-            said = f"task.data={data[:12]}… is not data that you brought; bring the pairs on the Train tab"
-            raise ConfigError([("task.data", said)])
-
     def _note_opened(self, name: str) -> None:
         """Remember that the visitor knows the name of a shared run."""
         if self._who is None or not self._is_foreign(name) or not (visitor := self._who()).returning:
@@ -223,6 +232,10 @@ class VisitorRuns:
         if not self.is_mine(self._seen(name)):
             raise RunError(f"run={name!r} is not yours: only who started it can do this")
         return name
+
+    def _visitor(self) -> str | None:
+        """Return what stands for the visitor; None where there is one person only, or nothing is known of them."""
+        return None if self._who is None else self._who().owner
 
     def _owner(self) -> str | None:
         if self._who is None:

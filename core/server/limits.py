@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -52,8 +53,11 @@ class Limits(BaseModel):
     idle_minutes: Limit = Field(None, description="minutes without a visitor before their runs in training are stopped")
     keep_hours: Limit = Field(None, description="hours before a run that is neither shared nor in use is deleted")
 
-    def check(self, preset: Preset) -> None:
+    def check(self, preset: Preset, *, pairs: Path | None = None) -> None:
         """Refuse a preset that asks for too much.
+
+        Args:
+            pairs: the file of the task's own pairs, if it has any.
 
         Raises:
             ConfigError: naming every key, its value and the limit.
@@ -69,27 +73,27 @@ class Limits(BaseModel):
         ):
             if most is not None and value > most:
                 problems.append((key, f"{key}={value:,} is more than this server allows: at most {most:,}"))
-        problems += self._problems_of_size(preset)
+        problems += self._problems_of_size(preset, pairs)
         if problems:
             raise ConfigError(problems)
 
-    def check_size(self, preset: Preset) -> None:
+    def check_size(self, preset: Preset, *, pairs: Path | None = None) -> None:
         """Refuse a preset whose model is too large; ConfigError as for ``check``."""
-        if problems := self._problems_of_size(preset):
+        if problems := self._problems_of_size(preset, pairs):
             raise ConfigError(problems)
 
     def text(self, field: str, text: Any) -> str:
         """Return a typed text; InputError if it is none, or too long."""
         return validate_text(field, text, most=self.max_input)
 
-    def _problems_of_size(self, preset: Preset) -> list[tuple[str, str]]:
+    def _problems_of_size(self, preset: Preset, pairs: Path | None) -> list[tuple[str, str]]:
         if self.max_parameters is None and self.max_memory_mb is None:
             return []
-        parameters = parameters_of(preset.model, build_task(preset.task))
+        parameters = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
         if self.max_parameters is not None and parameters > self.max_parameters:
             said = f"model={parameters:,} parameters is more than this server allows: at most {self.max_parameters:,}"
             return [("model", said)]
-        megabytes = _megabytes_to_train(preset)
+        megabytes = _megabytes_to_train(preset, pairs)
         if self.max_memory_mb is not None and megabytes > self.max_memory_mb:
             said = f"training.batch_size={preset.training.batch_size} takes about {megabytes:,} MB of memory"
             said += f" with this model; this server allows at most {self.max_memory_mb:,} MB"
@@ -151,6 +155,7 @@ def _or_no_limit(name: str) -> str:
 
 
 @lru_cache(256)
-def _megabytes_to_train(preset: Preset) -> int:
+def _megabytes_to_train(preset: Preset, pairs: Path | None) -> int:
     longest = min(max(preset.task.longest_source, preset.task.longest_answer) + 2, preset.model.max_seq_len)
-    return estimate_memory(preset, batch_size=preset.training.batch_size, length=longest).total // MEGABYTE
+    memory = estimate_memory(preset, batch_size=preset.training.batch_size, length=longest, pairs=pairs)
+    return memory.total // MEGABYTE

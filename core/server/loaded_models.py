@@ -30,7 +30,7 @@ class LoadedModels:
             known = self._latest.get(live)
         if known is not None and known.step == step:
             return known
-        loaded = empty_run(live.folder.name, live.preset, kind="latest", step=step)
+        loaded = empty_run(live.folder, live.preset, kind="latest", step=step)
         loaded.model.load_state_dict(weights)
         with self._lock:
             self._latest[live] = loaded

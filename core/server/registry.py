@@ -93,14 +93,20 @@ class Runs:
         self._last_stamp: tuple | None = None
         self._last_listed = 0.0
 
-    def start(self, preset: Preset, *, name: str | None = None, owner: str | None = None) -> str:
+    def start(
+        self, preset: Preset, *, name: str | None = None, owner: str | None = None, pairs: Path | None = None
+    ) -> str:
         """Start a run, or queue it, and return its name.
 
+        Args:
+            pairs: the file of the task's own pairs, if it has any.
+
         Raises:
+            ConfigError: the file of own pairs is missing or holds other pairs.
             RunError: there is a run of that name, or it cannot be written.
         """
         try:
-            folder = RunFolder.create(self.root, preset, name=name)
+            folder = RunFolder.create(self.root, preset, name=name, pairs=pairs)
             if owner is not None:
                 write_ownership(folder, Ownership(owner=owner))
             self._slots.add(folder, preset, owner)
@@ -119,7 +125,7 @@ class Runs:
         try:
             folder = import_any(self.root, file, name=name, max_bytes=max_bytes, max_pairs=self.limits.max_pairs)
             try:
-                self.limits.check_size(folder.preset())
+                self.limits.check_size(folder.preset(), pairs=folder.pairs)
                 if owner is not None:
                     write_ownership(folder, Ownership(owner=owner))
             except BaseException:

@@ -1,5 +1,7 @@
 """What there is to learn: one module a family of tasks."""
 
+from pathlib import Path
+
 from core.config.pairs import OwnPairsConfig, PronunciationsConfig
 from core.config.tasks import (
     AdditionConfig,
@@ -15,7 +17,7 @@ from core.tasks.data import POOL_BATCHES, Batches, Epochs, FreshBatches, FreshBy
 from core.tasks.digits import Digits
 from core.tasks.number_words import NumberWords
 from core.tasks.numbers import Numbers
-from core.tasks.own_pairs import Division, OwnPairs
+from core.tasks.own_pairs import OwnPairs
 from core.tasks.patterns import Patterns
 from core.tasks.pronunciations import Pronunciations
 from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
@@ -38,8 +40,15 @@ __all__ = [
 ]
 
 
-def build_task(config: TaskConfig) -> Task:
-    """Return the task that a preset's ``task`` section describes."""
+def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
+    """Return the task that a preset's ``task`` section describes.
+
+    Args:
+        pairs: the file with the pairs of an own-pairs task; other tasks do not read it.
+
+    Raises:
+        ConfigError: the file is missing, holds other pairs than the preset names, or leaves a split empty.
+    """
     if isinstance(config, AdditionConfig):
         return Addition(**config.model_dump(exclude={"family"}))
     if isinstance(config, PatternsConfig):
@@ -50,8 +59,7 @@ def build_task(config: TaskConfig) -> Task:
     if isinstance(config, PronunciationsConfig):
         return Pronunciations(**config.model_dump(exclude={"family"}))
     if isinstance(config, OwnPairsConfig):
-        division = Division(**config.model_dump(exclude={"family", "data", "num_sources"}))
-        return OwnPairs(data=config.data, division=division)
+        return OwnPairs(config, pairs)
     if isinstance(config, TextConfig):
         return Text(max_length=config.max_length, longest_prompt=config.longest_source)
     common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}

@@ -8,29 +8,14 @@ from pathlib import Path
 
 import torch
 
-from core.config import ConfigError
-from core.storage.kept_pairs import PairsError, path_of
+from core.config import ConfigError, verified_pairs
+from core.config.pairs import OwnPairsConfig
 from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
 from core.tasks.pairs import Pairs
 from core.text.tokenizers import TokenKind, text_of, tokens_of
 from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
-
-
-@dataclass(frozen=True)
-class Division:
-    """How pairs are divided and read: the fields of ``OwnPairsConfig`` of these names."""
-
-    source_tokens: TokenKind
-    answer_tokens: TokenKind
-    unknown: str
-    min_count: int
-    longest_source: int
-    longest_answer: int
-    test_percent: int
-    validation_percent: int
-    split_seed: int
 
 
 class OwnPairs(Pairs):
@@ -40,28 +25,26 @@ class OwnPairs(Pairs):
     others are UNK; with "refuse" they are all tokens there are, and what is typed with others is refused.
 
     Args:
-        data: the SHA-256 of the file.
-        division: how its pairs are read and divided.
+        config: the preset's ``task`` section, which names the file by its SHA-256.
+        pairs: the file.
 
     Raises:
-        ConfigError: the pairs are not here, or a part of them is empty.
+        ConfigError: the file is missing or holds other pairs, or a split is empty.
     """
 
     length_unit = "tokens in the source"
     rate_names = ("wrong answers", "wrong tokens")
 
-    def __init__(self, *, data: str, division: Division) -> None:
-        try:
-            made = _read(path_of(data), data, division)
-        except PairsError as error:
-            raise ConfigError([("task.data", str(error))]) from error
+    def __init__(self, config: OwnPairsConfig, pairs: Path | None) -> None:
+        made = _read(pairs, _version_of(pairs), config)
         super().__init__(
             src_vocab=made.src_vocab,
             tgt_vocab=made.tgt_vocab,
-            kinds=(division.source_tokens, division.answer_tokens),
+            kinds=(config.source_tokens, config.answer_tokens),
             lengths=made.lengths,
             examples=made.examples,
         )
+        self.pairs_file = pairs
         self._table = made.table
 
     @property
@@ -96,61 +79,72 @@ class _Side:
         return [self.numbering[token] for token in tokens]
 
 
+def _version_of(path: Path | None) -> tuple[int, int] | None:
+    """Return a file's size in bytes and the time of its last change in nanoseconds; None if there is no file."""
+    try:
+        return None if path is None else ((stat := path.stat()).st_size, stat.st_mtime_ns)
+    except OSError:
+        return None
+
+
 @lru_cache(4)
-def _read(path: Path, data: str, division: Division) -> _Made:
-    """Read a file once: tokens are numbered as they come, and get their ids when all are known."""
-    sides = _Side(division.source_tokens), _Side(division.answer_tokens)
+def _read(pairs: Path | None, version: tuple[int, int] | None, config: OwnPairsConfig) -> _Made:
+    """Check and read a version of a file once: tokens are numbered as they come, and get their ids at the end."""
+    path = verified_pairs(config, pairs)
+    sides = _Side(config.source_tokens), _Side(config.answer_tokens)
     keys, marked = array("q"), array("b")
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:
                 source, answer, *mark = line.rstrip("\n").split("\t")
-                tokens = tokens_of(source, division.source_tokens), tokens_of(answer, division.answer_tokens)
-                if len(tokens[0]) > division.longest_source or len(tokens[1]) > division.longest_answer:
+                tokens = tokens_of(source, config.source_tokens), tokens_of(answer, config.answer_tokens)
+                if len(tokens[0]) > config.longest_source or len(tokens[1]) > config.longest_answer:
                     continue
-                keys.append(key_of(text_of(tokens[0], division.source_tokens)))
+                keys.append(key_of(text_of(tokens[0], config.source_tokens)))
                 marked.append(bool(mark))
                 yield tuple(side.numbers(of_side) for side, of_side in zip(sides, tokens, strict=True))
 
     sources, answers = Ragged.of_both(rows())
     all_keys = tensor_of(keys)
-    split = _split(all_keys, tensor_of(marked).bool(), division)
+    split = _split(all_keys, tensor_of(marked).bool(), config)
     vocabs = []
     for side, ragged in zip(sides, (sources, answers), strict=True):
-        vocab, ids = _vocabulary(side, ragged, split == SPLITS.index("train"), division)
+        vocab, ids = _vocabulary(side, ragged, split == SPLITS.index("train"), config)
         ragged.ids = ids[ragged.ids.long()]
         vocabs.append(vocab)
     table = PairTable(sources, answers, all_keys, split)
     lengths = sources.lengths
     examples = [vocabs[0].decode(sources.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
-    texts = tuple(text_of(each, division.source_tokens) for each in examples)
+    texts = tuple(text_of(each, config.source_tokens) for each in examples)
     return _Made(*vocabs, table, (int(lengths.min()), int(lengths.max())), texts)
 
 
-def _split(keys: torch.Tensor, marked: torch.Tensor, division: Division) -> torch.Tensor:
+def _split(keys: torch.Tensor, marked: torch.Tensor, config: OwnPairsConfig) -> torch.Tensor:
     """Return the part of each pair, (N,) int8; what is marked is for the test, and then nothing else is."""
-    shares = {"validation": division.validation_percent / 100, "seed": division.split_seed}
+    shares = {"validation": config.validation_percent / 100, "seed": config.split_seed}
     if not marked.any():
-        split = split_by_source(keys, test=division.test_percent / 100, **shares)
+        split = split_by_source(keys, test=config.test_percent / 100, **shares)
     else:
         split = torch.full((len(keys),), SPLITS.index("test"), dtype=torch.int8)
         split[~marked] = split_by_source(keys[~marked], test=0, **shares)
     for part in SPLITS:
         if not (split == SPLITS.index(part)).any():
-            sizes = f"task.longest_source={division.longest_source}, task.longest_answer={division.longest_answer}"
+            sizes = f"task.longest_source={config.longest_source}, task.longest_answer={config.longest_answer}"
             raise ConfigError([("task.longest_source", f"no pair is left for {part} with {sizes}")])
     return split
 
 
-def _vocabulary(side: _Side, ragged: Ragged, learned: torch.Tensor, division: Division) -> tuple[Vocab, torch.Tensor]:
+def _vocabulary(
+    side: _Side, ragged: Ragged, learned: torch.Tensor, config: OwnPairsConfig
+) -> tuple[Vocab, torch.Tensor]:
     """Return a side's vocabulary, in the order of the characters' numbers, and the id of each number, int32."""
     tokens = list(side.numbering)
     known = torch.ones(len(tokens), dtype=torch.bool)
-    if division.unknown == "unk":
+    if config.unknown == "unk":
         of_learned = ragged.ids[learned.repeat_interleave(ragged.lengths)]
-        known = torch.bincount(of_learned, minlength=len(tokens)) >= division.min_count
+        known = torch.bincount(of_learned, minlength=len(tokens)) >= config.min_count
     symbols = sorted(token for token, is_known in zip(tokens, known.tolist(), strict=True) if is_known)
-    vocab = Vocab(symbols, has_unk=division.unknown == "unk")
+    vocab = Vocab(symbols, has_unk=config.unknown == "unk")
     place = {symbol: vocab.first_symbol_id + number for number, symbol in enumerate(symbols)}
     return vocab, torch.tensor([place.get(token, UNK_ID) for token in tokens], dtype=torch.int32)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 import torch
@@ -90,6 +91,7 @@ class Task(Protocol):
         open_ended: whether many answers are as good, so that whether one is exactly the reference says nothing.
         length_unit: what an input's length counts.
         any_length: whether ``of_length`` draws inputs of any length, those beyond ``lengths`` too.
+        pairs_file: the file that own pairs were read from, to build the task again; None for all other tasks.
         rate_names: what to call the shares of answers and of tokens that are wrong, where inputs may have several right
             answers (``core.evaluation.error_rates``); None where exact match says it all.
     """
@@ -104,6 +106,7 @@ class Task(Protocol):
     length_unit: str = "symbols in the input"
     any_length: bool = False
     rate_names: tuple[str, str] | None = None
+    pairs_file: Path | None = None
 
     @property
     def trained_lengths(self) -> range:

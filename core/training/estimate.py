@@ -1,6 +1,7 @@
 """Estimate how long training a preset takes on this machine, from a few measured steps."""
 
 import time
+from pathlib import Path
 from statistics import mean
 
 from core.config import Preset
@@ -14,17 +15,21 @@ _TIMED_STEPS = 8
 _MAX_SECONDS = 1.0
 
 
-def seconds_to_train(preset: Preset) -> float | None:
+def seconds_to_train(preset: Preset, *, pairs: Path | None = None) -> float | None:
     """Estimate the training time of a preset from a few real steps on one torch thread.
 
     The batch is made smaller where a step would take long and the time scaled up, so that the estimate itself takes
     about a second.
 
+    Args:
+        pairs: the file of the task's own pairs, if it has any.
+
     Returns:
         Seconds without evaluations; None if even a batch of one sequence is too large to measure.
     """
     tokens = preset.task.longest_source + preset.task.longest_answer
-    operations = 6 * parameters_of(preset.model, build_task(preset.task)) * tokens  # per sequence, both passes
+    parameters = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
+    operations = 6 * parameters * tokens  # per sequence, both passes
     batch_size = min(preset.training.batch_size, int(_MEASURED_OPERATIONS / operations))
     if not batch_size:
         return None
@@ -38,10 +43,10 @@ def seconds_to_train(preset: Preset) -> float | None:
         }
     )
     scale = preset.training.sequences_per_step / batch_size
-    return _seconds_per_step(trial) * scale * preset.training.steps
+    return _seconds_per_step(trial, pairs) * scale * preset.training.steps
 
 
-def _seconds_per_step(preset: Preset) -> float:
+def _seconds_per_step(preset: Preset, pairs: Path | None) -> float:
     """Return the shortest of a few measured steps or, where batches differ in length, their mean.
 
     The first step includes warming up and is dropped if there are others.
@@ -50,7 +55,7 @@ def _seconds_per_step(preset: Preset) -> float:
     steps = 1 + (POOL_BATCHES if by_length else _TIMED_STEPS)
     times: list[float] = []
     started = previous = time.perf_counter()
-    for event in train(new_state(preset.with_bug(None))):
+    for event in train(new_state(preset.with_bug(None), pairs=pairs)):
         now = time.perf_counter()
         if isinstance(event, StepEvent):
             times.append(now - previous)

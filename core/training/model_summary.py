@@ -1,6 +1,7 @@
 """Model summary of a preset: its parameters, and an estimate of the memory that training needs."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -50,15 +51,16 @@ def parameters_by_module(model: nn.Module) -> dict[str, int]:
     return counts
 
 
-def estimate_memory(preset: Preset, *, batch_size: int, length: int) -> MemoryEstimate:
+def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path | None = None) -> MemoryEstimate:
     """Estimate the memory to train with batches of ``batch_size`` sequences of ``length`` tokens, BOS and EOS included.
 
     Runs the forward pass on meta tensors, which have shapes but no data, and counts what autograd saves.
 
     Args:
         length: of source and target; at most the model's ``max_seq_len``.
+        pairs: the file of the task's own pairs, if it has any.
     """
-    model = outline_model(preset.model, build_task(preset.task)).train()
+    model = outline_model(preset.model, build_task(preset.task, pairs=pairs)).train()
     activations = activation_bytes(model, torch.full((batch_size, length), BOS_ID, device="meta"))
     parameters = sum(parameter.numel() for parameter in model.parameters()) * BYTES
     return MemoryEstimate(parameters, parameters, ADAM_COPIES * parameters, activations)

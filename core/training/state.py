@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -79,7 +80,9 @@ class Modification:
         return config
 
 
-def new_state(preset: Preset, *, device: str = "cpu", modification: Modification | None = None) -> TrainingState:
+def new_state(
+    preset: Preset, *, device: str = "cpu", pairs: Path | None = None, modification: Modification | None = None
+) -> TrainingState:
     """Build a run at step 0: task, model with initial weights drawn from the preset's seed, optimizer.
 
     Initial weights, training set and validation set are the same on every kind of device. Draws during training are
@@ -87,6 +90,7 @@ def new_state(preset: Preset, *, device: str = "cpu", modification: Modification
 
     Args:
         device: "cpu", "cuda" or "mps".
+        pairs: the file of the task's own pairs, if it has any; see ``core.tasks.build_task``.
         modification: replaces parts of the run; see ``core.teaching.bugs.new_state``.
 
     Raises:
@@ -98,7 +102,7 @@ def new_state(preset: Preset, *, device: str = "cpu", modification: Modification
         modification = Modification()
     generator = torch.Generator(device).manual_seed(preset.training.seed)
     preset = preset.model_copy(update={"training": modification.on_training(preset.training)})
-    task = modification.on_task(build_task(preset.task))
+    task = modification.on_task(build_task(preset.task, pairs=pairs))
     model = modification.on_model(build_model(preset.model, task, generator))
     optimizer = build_optimizer(preset.training, model)
     loss_function = modification.on_loss_function(training_loss)

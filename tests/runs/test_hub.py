@@ -10,7 +10,6 @@ from core.runs import RunFolder
 from core.runs.hub import HubError, pull, push
 from core.runs.package import WEIGHTS, packed_run
 from core.server import Runs
-from core.storage import kept_pairs
 from core.storage.tensor_file import CheckpointError
 from tests.runs.test_packages import own  # noqa: F401 - a fixture
 from tests.support.hub_stub import serving
@@ -52,7 +51,6 @@ def test_own_pairs_go_only_if_that_is_asked_for(hub, own, root, capsys):  # noqa
     assert hub.files == {}
     assert main([*command, "--with-data", "--public"]) == 0
     assert hub.private["me/own"] is False
-    kept_pairs._known.clear()
     assert pull(root, "me/own").preset().task.own_data == own.preset().task.own_data
 
 

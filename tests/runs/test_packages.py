@@ -14,7 +14,6 @@ from core.runs.package import CARD, VOCABULARY, WEIGHTS, import_any, packed_run,
 from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.server.limits import LAPTOP, PUBLIC
-from core.storage import kept_pairs
 from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError
 from core.tasks.ingest import Brought, prepared
@@ -36,8 +35,14 @@ def own(tmp_path_factory) -> RunFolder:
     (place / "p.tsv").write_text("".join(f"{number}\t{number % 7} x\n" for number in range(100, 160)))
     _, preset = prepared(Brought(place / "p.tsv"), place / "kept", kinds=("character", "symbol"), name="own")
     preset = preset.with_changes(SMALL)
-    folder = RunFolder.create(place / "runs", preset, name="own")
-    train_recorded(folder, new_state(preset), History(4), should_stop=lambda: False, on_event=lambda event: None)
+    folder = RunFolder.create(place / "runs", preset, name="own", pairs=place / "kept")
+    train_recorded(
+        folder,
+        new_state(preset, pairs=folder.pairs),
+        History(4),
+        should_stop=lambda: False,
+        on_event=lambda event: None,
+    )
     os.remove(place / "kept")
     return folder
 
@@ -60,7 +65,6 @@ def test_what_went_out_whole_is_a_run_again_with_the_same_model(trained, root, t
 
 def test_own_pairs_go_with_their_run(own: RunFolder, root, tmp_path):
     package = zipped(tmp_path / "own.zip", packed_run(own))
-    kept_pairs._known.clear()
     folder = import_any(root, package, name="theirs")
     assert (folder.path / "pairs.tsv").read_bytes() == (own.path / "pairs.tsv").read_bytes()
     assert Runs(root).loaded("theirs").task.references(list("103")) == [["5", "x"]]
@@ -69,8 +73,8 @@ def test_own_pairs_go_with_their_run(own: RunFolder, root, tmp_path):
 def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, tmp_path):
     files = packed_run(own)
     for pairs, message in (
-        (None, "the pairs with this SHA-256 are not here"),
-        (files["pairs.tsv"] + b"1\t2\n", "the pairs with this SHA-256 are not here"),
+        (None, "the file with these pairs is missing"),
+        (files["pairs.tsv"] + b"1\t2\n", "pairs.tsv holds other pairs"),
         (b"no pair\n", "the pairs, line 1: it is no pair"),
         (b"a\tb\n\xff\tb\n", "the pairs, line 2: byte 0xFF"),
         (b"a\tb\tlearn\n", "the pairs, line 1: it is no pair"),
@@ -79,7 +83,6 @@ def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, 
         given = {name: content for name, content in files.items() if name != "pairs.tsv"}
         given |= {} if pairs is None else {"pairs.tsv": pairs}
         package = zipped(tmp_path / "other.zip", given)
-        kept_pairs._known.clear()
         with pytest.raises(LabError, match=message):
             import_any(root, package)
     assert not root.exists() or os.listdir(root) == []

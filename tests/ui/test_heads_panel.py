@@ -199,7 +199,7 @@ def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(
 
 
 def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh: Runs):
-    heads = interventions.heads_in(fresh.preset(SHIPPED))
+    heads = interventions.heads_in(fresh, SHIPPED)
     before = head_importance.remembered(fresh, SHIPPED, "zero")
     assert figures(before) == [None] * 30
     values = [value for value, _ in attention.measure(fresh, SHIPPED, ALL_HEADS)]

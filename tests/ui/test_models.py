@@ -10,7 +10,7 @@ import pytest
 
 from core.config import Preset
 from core.server import Runs
-from core.server.limits import LAPTOP
+from core.server.access import VisitorRuns
 from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
 from ui import page
@@ -93,7 +93,7 @@ def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(l
     draft = train.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
     settings, filled = filled_with(tiny_gru)
-    summary, _, *hints = preset_form.check(LAPTOP, settings, *filled)
+    summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert "problem" not in summary
     assert "changed" not in summary["text"]
     assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)

@@ -13,7 +13,6 @@ from gradio.events import Dependency
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
 from core.models import parameters_of
 from core.server.access import VisitorRuns
-from core.server.limits import Limits
 from core.storage.errors import LabError
 from core.tasks import build_task
 from core.training.estimate import seconds_to_train
@@ -69,7 +68,7 @@ class Form:
     summary: gr.HTML
     problem: gr.HTML
     train: gr.Button
-    limits: Limits
+    runs: VisitorRuns
 
     @property
     def filled(self) -> list:
@@ -88,7 +87,7 @@ class Form:
                 draft = function(*values)
                 if draft is None:
                     return [gr.skip()] * len(outputs)
-                summary = described(draft.start, draft.base)
+                summary = described(self.runs, draft.start, draft.base)
             except LabError as error:
                 return [{"text": str(error), "problem": True}, *[gr.skip()] * (len(outputs) - 1)]
             ready = gr.update(interactive=True)
@@ -96,7 +95,7 @@ class Form:
             return [{"text": ""}, draft, draft.edition, summary, ready, *updates]
 
         listen(opened, inputs, outputs, **LATEST, **QUIET).then(
-            lambda draft: timed(self.limits, draft.start, draft.base),
+            lambda draft: timed(self.runs, draft.start, draft.base),
             self.draft,
             self.summary,
             **LATEST,
@@ -133,18 +132,18 @@ def build(first: Preset, runs: VisitorRuns, run: gr.State) -> Form:
     problem = notice(elem_id="train-problem")
     saved = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
-    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, problem, train, runs.limits)
+    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, problem, train, runs)
 
     form.opens(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.opens(load.upload, loaded_draft, [load, form.draft])
     gr.on(
         [each.input for each in controls],
-        partial(check, runs.limits, settings),
+        partial(check, runs, settings),
         form.filled,
         [summary, problem, *controls],
         **LATEST,
         **QUIET,
-    ).then(partial(check_timed, runs.limits, settings), form.filled, summary, **LATEST, **QUIET, **CPU)
+    ).then(partial(check_timed, runs, settings), form.filled, summary, **LATEST, **QUIET, **CPU)
     train.click(partial(started, runs.start, settings), form.filled, [run, problem], **QUIET)
     save.click(show_errors(partial(as_yaml, settings)), form.filled, saved, **QUIET).success(
         None, saved, None, js=script("download_preset"), api_visibility="private"
@@ -163,43 +162,47 @@ def preset_in(settings: list[Setting], draft: Draft, edition: float | None, *val
     return preset_from(draft.base, settings, values)
 
 
-def check(limits: Limits, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
+def check(runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
     """Return the summary line, an empty line where an older problem stood, and the line under each control."""
     problems: list[tuple[str, str]] = []
     try:
         preset = preset_in(settings, draft, edition, *values)
-        limits.check(preset)
-        summary = described(preset, draft.base)
+        runs.limits.check(preset, pairs=runs.pairs_of(preset))
+        summary = described(runs, preset, draft.base)
     except ConfigError as error:
         summary, problems = {"text": str(error), "problem": True}, error.problems
     hints = hints_with_problems(draft.base, settings, values, problems)
     return [summary, {"text": ""}, *(gr.update(info=hint) for hint in hints)]
 
 
-def check_timed(limits: Limits, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> dict[str, Any]:
+def check_timed(
+    runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any
+) -> dict[str, Any]:
     """Return the summary line with the expected time, which takes about a second to measure."""
     try:
-        return timed(limits, preset_in(settings, draft, edition, *values), draft.base)
+        return timed(runs, preset_in(settings, draft, edition, *values), draft.base)
     except ConfigError as error:
         return {"text": str(error), "problem": True}
 
 
-def timed(limits: Limits, preset: Preset, base: Preset) -> dict[str, Any]:
+def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any]:
     """Describe a preset with the time it will take; one that asks for too much is not tried."""
     try:
-        limits.check(preset)
-        return described(preset, base, seconds=seconds_to_train(preset))
+        pairs = runs.pairs_of(preset)
+        runs.limits.check(preset, pairs=pairs)
+        return described(runs, preset, base, seconds=seconds_to_train(preset, pairs=pairs))
     except LabError as error:  # among others, that its data is not here
         return {"text": str(error), "problem": True}
 
 
-def described(preset: Preset, base: Preset, *, seconds: float | None = math.inf) -> dict[str, Any]:
+def described(runs: VisitorRuns, preset: Preset, base: Preset, *, seconds: float | None = math.inf) -> dict[str, Any]:
     """Describe a preset in a line: what it does, its size, the time it will take, and what was changed.
 
     Args:
         seconds: to train it; infinite if that is still to be measured, None if it is too large to.
     """
-    parts = [preset.description.rstrip("."), f"{parameters_of(preset.model, build_task(preset.task)):,} parameters"]
+    task = build_task(preset.task, pairs=runs.pairs_of(preset))
+    parts = [preset.description.rstrip("."), f"{parameters_of(preset.model, task):,} parameters"]
     if seconds == math.inf:
         parts.append("measuring how long it takes here …")
     else:

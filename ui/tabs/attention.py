@@ -134,7 +134,7 @@ def run_shown(runs: Runs, run: str | None, asked: RequestedInterventions) -> lis
     _, start, cancel = _state(measuring=False)
     if run is None:
         return [gr.update(value=None, measuring=False), start, cancel, gr.skip(), gr.skip(), gr.skip(), NO_RUN]
-    cross = [str(head) for head in heads_in(runs.preset(run)) if head.block == "cross"]
+    cross = [str(head) for head in heads_in(runs, run) if head.block == "cross"]
     return [
         gr.update(value=remembered(runs, run, asked.ablation), measuring=False),
         start,
@@ -159,7 +159,7 @@ def possible(runs: Runs, run: str | None, asked: RequestedInterventions) -> tupl
     if not asked or run is None:
         return asked, ""
     try:
-        return asked.checked(heads_in(runs.preset(run))), ""
+        return asked.checked(heads_in(runs, run)), ""
     except LabError as error:
         return asked.restored(), f"All heads are as they were: {error}"
 
@@ -217,7 +217,7 @@ def _changed(
     if run is None:
         return gr.skip(), NO_RUN
     try:
-        return change(heads_in(runs.preset(run))), {"text": ""}
+        return change(heads_in(runs, run)), {"text": ""}
     except LabError as error:
         return gr.skip(), _problem(str(error))
 

@@ -143,4 +143,7 @@ def _defaults() -> list[Any]:
 
 def examples_of(runs: Runs, run: str | None) -> list[list[str]]:
     """Return inputs to click for a run's task."""
-    return [[example] for example in build_task(runs.preset(run).task).examples] if run else []
+    if not run:
+        return []
+    task = build_task(runs.preset(run).task, pairs=runs.folder(run).pairs)
+    return [[example] for example in task.examples]

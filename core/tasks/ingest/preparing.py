@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.config import Preset, parse_preset
-from core.storage.kept_pairs import remember
 from core.tasks.ingest.intake import Intake, taken_in
 from core.tasks.ingest.reading import FileKind, read_pairs
 from core.text.tokenizers import TokenKind
@@ -37,7 +36,7 @@ def prepared(
     """Take pairs in and make a preset that learns them.
 
     Args:
-        out: the file in which the pairs are put as they are kept; from now on it is known to hold them.
+        out: the file to write the pairs to, for ``build_task(…, pairs=out)``.
         name: of the preset.
 
     Raises:
@@ -50,7 +49,6 @@ def prepared(
         draft = Path(folder) / "pairs"
         found = taken_in(rows, draft, kinds=kinds, test_rows=test_rows, max_pairs=max_pairs)
         draft.replace(out)
-    remember(found.sha256, out)
     return found, preset_of(found, name=name)
 
 

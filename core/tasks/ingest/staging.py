@@ -29,8 +29,8 @@ class Desk:
         self._lock = threading.Lock()
         self._number = 0
 
-    def lay_out(self, brought: Brought, *, kinds: tuple[TokenKind, TokenKind]) -> tuple[Intake, Preset]:
-        """Take pairs in, hold them, and return what was found and a preset that learns them.
+    def lay_out(self, brought: Brought, *, kinds: tuple[TokenKind, TokenKind]) -> tuple[Intake, Preset, Path]:
+        """Take pairs in, hold them, and return what was found, a preset that learns them, and the pairs file.
 
         Raises:
             InputError: there is nothing to be learned in the files.
@@ -43,4 +43,4 @@ class Desk:
             self._held.append((time.monotonic(), out))
             while len(self._held) > HELD_FILES or time.monotonic() - self._held[0][0] > HELD_SECONDS:
                 self._held.popleft()[1].unlink(missing_ok=True)
-        return found, preset
+        return found, preset, out

@@ -4,6 +4,8 @@ Models, tasks and the loss know nothing of them. A run is built through ``bug_of
 everything back as it came.
 """
 
+from pathlib import Path
+
 from core.config import Preset
 from core.config.bugs import BugName
 from core.teaching.bugs.bug import Bug
@@ -48,6 +50,6 @@ def bug_of(preset: Preset) -> Bug:
     return BUGS[preset.bug]
 
 
-def new_state(preset: Preset, *, device: str = "cpu") -> training_state.TrainingState:
+def new_state(preset: Preset, *, device: str = "cpu", pairs: Path | None = None) -> training_state.TrainingState:
     """Prepare a run with the bug that its preset names, if any; see ``core.training.state.new_state``."""
-    return training_state.new_state(preset, device=device, modification=bug_of(preset))
+    return training_state.new_state(preset, device=device, pairs=pairs, modification=bug_of(preset))

@@ -4,6 +4,7 @@ The checks look at what model, data and loss do, and at nothing that a preset sa
 """
 
 import time
+from pathlib import Path
 
 from core.config import Preset
 from core.teaching.bugs import new_state
@@ -17,9 +18,9 @@ from core.training.state import TrainingState
 __all__ = ["Examination", "Finding", "Light", "examine_preset", "examine_state"]
 
 
-def examine_preset(preset: Preset, *, steps: int = 0) -> Examination:
+def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None) -> Examination:
     """Examine the model of a preset as it begins, or after some updates."""
-    state, history = new_state(preset), History(preset.training.steps)
+    state, history = new_state(preset, pairs=pairs), History(preset.training.steps)
     for event in train(state) if steps else ():
         if isinstance(event, EndEvent) or state.step >= steps:
             break

@@ -67,7 +67,8 @@ def gradients(subject: Subject) -> Finding:
 def first_loss(subject: Subject) -> Finding:
     """Before training, no token is likelier than another: the loss is about ln(vocabulary)."""
     name = "loss before training"
-    fresh = subject.state if not subject.is_trained else new_state(subject.state.preset)
+    trained = subject.state
+    fresh = new_state(trained.preset, pairs=trained.task.pairs_file) if subject.is_trained else trained
     loss, even = _loss(fresh, subject).item(), math.log(len(subject.state.task.tgt_vocab))
     sentence = f"Before training the loss is {loss:.2f}; ln(vocabulary) is {even:.2f}."
     if loss > even + FIRST_LOSS_ABOVE or loss < 0.75 * even:
@@ -88,7 +89,7 @@ def size_of_updates(subject: Subject) -> Finding:
             "training.evaluate_every": 100_000,
         }
     )
-    state = new_state(trial)
+    state = new_state(trial, pairs=subject.state.task.pairs_file)
     before = [each.detach().clone() for each in state.model.parameters()]
     for event in train(state):
         if isinstance(event, StepEvent):

@@ -79,7 +79,7 @@ class Doctor:
             return latest.found
         began = time.monotonic()
         preset = self.runs.preset(run)
-        if parameters_of(preset.model, build_task(preset.task)) > MAX_PARAMETERS:
+        if parameters_of(preset.model, build_task(preset.task, pairs=self.runs.folder(run).pairs)) > MAX_PARAMETERS:
             raise InputError(f"{run} is too large to be examined here; python -m core doctor --run {run} takes longer")
         with self._lock:
             loaded, latest = self.runs.loaded(run), self._latest.get(run)

@@ -81,7 +81,7 @@ class Measuring:
 
 def remembered(runs: Runs, run: str, ablation: Ablation) -> dict[str, Any]:
     """Return what was measured of a run and is kept with it, or the same cells without figures."""
-    names = heads_in(runs.preset(run))
+    names = heads_in(runs, run)
     known = latest_grid(runs.folder(run).ablate, names, ablation=ablation)
     if known is None:
         return grid_value(run, names, [])

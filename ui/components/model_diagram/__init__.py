@@ -1,6 +1,7 @@
 """The current run's model as a diagram: its parts with sizes and parameters, each attention a link to its maps."""
 
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -39,19 +40,19 @@ _LEFT = ("src", "encoder")
 
 def model_shown(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     """Return the diagram of a run's model."""
-    return {"columns": []} if run is None else diagram_of(runs.preset(run))
+    return {"columns": []} if run is None else diagram_of(runs.preset(run), runs.folder(run).pairs)
 
 
 @lru_cache(64)
-def diagram_of(preset: Preset) -> dict[str, Any]:
+def diagram_of(preset: Preset, pairs: Path | None = None) -> dict[str, Any]:
     """Return a preset's model for the component: what reads the source, and what writes the answer, part by part."""
-    stages = _last_uses(trace_shapes(preset))
+    stages = _last_uses(trace_shapes(preset, pairs=pairs))
     outer = [stage for stage in stages if _is_outer(stage)]
     columns = [
         {"title": title, "parts": [_part(stage, stages) for stage in outer if stage.name.startswith(_LEFT) is left]}
         for title, left in (("reads the source", True), ("writes the answer", False))
     ]
-    total = parameters_of(preset.model, build_task(preset.task))
+    total = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
     return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
 
 
