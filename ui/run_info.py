@@ -6,6 +6,7 @@ from core.config import ConfigError, Preset, load_preset
 from core.runs import RunError
 from core.server import Progress, Runs
 from core.server.access import without_secret
+from core.teaching.bugs.descriptions import bug_notice
 
 LISTED_RUNS = 50
 
@@ -65,7 +66,7 @@ def settings_line(runs: Runs, name: str) -> str:
     preset = runs.preset(name)
     changes = changes_in_words(preset, base_of(preset))
     line = f"{without_secret(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
-    return f"{line}. {preset.broken}" if preset.broken else line
+    return f"{line}. {bug_notice(preset)}" if preset.bug else line
 
 
 def base_of(preset: Preset) -> Preset:

@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from core.cli.arguments import add_json, add_sequences, check_sequences
-from core.config.tasks import span
+from core.config.tasks import format_range
 from core.reports.comparison import Comparison, Progress, as_data, compare
 from core.reports.report.numerals import percent
 from core.runs import DEFAULT_ROOT, list_runs
@@ -179,7 +179,7 @@ def _print_lengths(result: dict[str, Any]) -> None:
 
 def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]]) -> None:
     """Print means over the lengths beyond those trained on: one row per run, and the median over seeds."""
-    print(f"\nmeans over lengths {span(longer['at'][0], longer['at'][-1])}, all lengths weighted equally")
+    print(f"\nmeans over lengths {format_range(longer['at'][0], longer['at'][-1])}, all lengths weighted equally")
     rows = [["run", "free-running tokens", "exact match"]]
     for group in groups:
         means = [list(longer["runs"][run].values()) for run in group["runs"]]

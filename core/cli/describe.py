@@ -10,6 +10,7 @@ from core.interpret.shape_trace import Stage, trace_shapes
 from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
+from core.teaching.bugs.descriptions import bug_notice
 from core.training.model_summary import estimate_memory, parameter_shapes, parameters_by_module
 
 
@@ -70,7 +71,7 @@ def _shape_trace(preset: Preset, stages: list[Stage]) -> list[str]:
 
 
 def _summary(preset: Preset) -> str:
-    return f"{preset.description} {preset.broken}".strip()
+    return f"{preset.description} {bug_notice(preset)}".strip()
 
 
 def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list[int]]:

@@ -7,10 +7,10 @@ from typing import Any
 from core.cli import doctor_benchmark
 from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
-from core.config.bugs import BUG_FACTS
 from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns, training_state_of
 from core.storage.errors import InputError
+from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 from core.teaching.doctor import Examination, examine_preset, examine_state
 
 MARKS = {"green": "pass", "amber": "warn", "red": "FAIL"}
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
 
 def lines_of(examination: Examination) -> list[str]:
     """Format an examination: one line per check, and the diagnosis."""
-    named = ", ".join(BUG_FACTS[bug].title for bug in examination.bugs)
+    named = ", ".join(BUG_DESCRIPTIONS[bug].title for bug in examination.bugs)
     diagnosis = named or f"no bug found, {len(examination.alarms)} checks not passed"
     return [
         *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in examination.findings),

@@ -9,7 +9,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from core.config import Preset, load_preset, preset_names
-from core.config.bugs import BUG_FACTS, BugName
+from core.config.bugs import BUG_FAMILIES, BugName
 from core.runs import RunFolder
 from core.runs.recorder import continued_state, train_recorded
 from core.teaching.doctor import Examination, examine_preset, examine_state
@@ -49,8 +49,8 @@ class Verdict:
 
 def of_bugs(steps: int) -> Iterator[Verdict]:
     """Examine every bug in every family of models that can have it, after some updates."""
-    for bug, facts in BUG_FACTS.items():
-        for family in facts.families:
+    for bug, families in BUG_FAMILIES.items():
+        for family in families:
             preset = load_preset(PATIENT).with_changes(FAMILIES[family]).with_bug(bug)
             yield Verdict(f"{PATIENT}, {family}", bug, examine_preset(preset, steps=steps))
 

@@ -19,6 +19,7 @@ from core.runs import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.recorder import train_recorded
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
+from core.teaching.bugs.descriptions import bug_notice
 from core.training.devices import device_named
 from core.training.distributed import ProcessGroup, is_distributed, process_group
 from core.training.history import History
@@ -70,8 +71,8 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
         The figures of the training; the validation figures are those of the last evaluation.
     """
     preset, should_stop = state.preset, state.process_group.should_stop
-    if preset.broken:
-        print(preset.broken)
+    if notice := bug_notice(preset):
+        print(notice)
     with contextlib.ExitStack() as stack:
         stack.enter_context(_stopped_by_signals(state.process_group))
         stack.callback(folder.lock().release)

@@ -1,4 +1,4 @@
-"""What a person can set: presets and the sections they are made of. Nothing in this package waits for torch."""
+"""Presets: schema, validation and YAML. Nothing in this package imports torch."""
 
 from core.config.pairs_file import pairs_beside, verified_pairs
 from core.config.preset import (

@@ -1,59 +1,66 @@
-"""The sections of a preset that say what learns, and how; those that say what is learned are in task_sections."""
+"""The ``model`` and ``training`` sections of a preset. The ``task`` section is in ``core.config.tasks``."""
 
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-FIXED = "fixed"  # on a field: it comes with the preset and is nothing to choose
+FIXED = "fixed"  # marks fields that come with the preset and that the user does not edit
+
+Norm = Literal["post", "pre"]
+Activation = Literal["relu", "gelu"]
+TieEmbeddings = Literal["none", "output", "all"]
+Positions = Literal["sinusoidal", "learned", "none", "alibi", "vo-rope"]
+"""Positional encoding of the attention models.
+
+- ``sinusoidal``: fixed sines and cosines, added to the embeddings (Vaswani et al. 2017, section 3.5).
+- ``learned``: a trained embedding per position, added to the token embeddings.
+- ``none``: no positional encoding.
+- ``alibi``: a linear penalty on distance, added to the attention scores (Press et al. 2022).
+- ``vo-rope``: values are rotated by their own position, and the head's output is rotated back by the query's position,
+  so what a head reads depends on relative positions only. Queries and keys stay unrotated. This is VO-RoPE (Su 2025,
+  "the second type of rotary position embedding", https://kexue.fm/archives/10862); compare RoVE (García-Castellanos
+  et al. 2026).
+"""
 
 
 class Section(BaseModel):
-    """Base of every section: immutable, exact types, no unknown keys, only finite numbers."""
+    """Base class of all sections: frozen, strictly typed, without unknown keys or non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class TaskSection(Section):
-    """Base of every section that says what is learned."""
-
-    @property
-    def own_data(self) -> str:
-        """SHA-256 of the pairs that somebody brought for it, or ""."""
-        return ""
-
-
 class BlocksConfig(Section):
-    """What models of Transformer blocks have in common."""
+    """Fields shared by the models that are built of Transformer blocks."""
 
     family: str
-    d_model: Annotated[int, Field(ge=4, le=1024, description="width of every token's vector")] = 64
-    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads in every layer")] = 4
-    d_ff: Annotated[int, Field(ge=4, le=4096, description="width inside the feed-forward network")] = 128
-    max_seq_len: Annotated[int, Field(ge=4, le=512, description="most tokens a sequence may have, BOS and EOS in")] = 64
-    dropout: Annotated[float, Field(ge=0, le=0.9, description="share of activations zeroed in training")] = 0.0
+    d_model: Annotated[int, Field(ge=4, le=1024, description="embedding size: width of every token's vector")] = 64
+    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads per layer")] = 4
+    d_ff: Annotated[int, Field(ge=4, le=4096, description="hidden size of the feed-forward network")] = 128
+    max_seq_len: Annotated[
+        int, Field(ge=4, le=512, description="maximum sequence length in tokens, BOS and EOS included")
+    ] = 64
+    dropout: Annotated[float, Field(ge=0, le=0.9, description="dropout probability")] = 0.0
     norm: Annotated[
-        Literal["post", "pre"], Field(description="layer norm behind each sublayer, as in the paper, or before it")
+        Norm, Field(description="layer normalization after each sublayer, as in the paper (post), or before it (pre)")
     ] = "post"
     positions: Annotated[
-        Literal["sinusoidal", "learned", "none", "alibi", "vo-rope"],
-        Field(description="how places are told apart; the last two, by distance, serve beyond the lengths trained on"),
+        Positions,
+        Field(description="positional encoding; the last two are relative and extrapolate to longer inputs"),
     ] = "sinusoidal"
-    activation: Annotated[
-        Literal["relu", "gelu"], Field(description="between the two maps of the feed-forward network")
-    ] = "relu"
+    activation: Annotated[Activation, Field(description="activation function of the feed-forward network")] = "relu"
     tie_embeddings: Annotated[
-        Literal["none", "output", "all"],
-        Field(description="what shares its weights: nothing, output and target embedding, or source embedding too"),
+        TieEmbeddings,
+        Field(description="weight sharing: none; output layer and target embedding; or the source embedding too (all)"),
     ] = "none"
     embedding_gain: Annotated[
-        float, Field(gt=0, le=10, description="how large token embeddings begin, beside the positions added to them")
+        float, Field(gt=0, le=10, description="initial scale of the token embeddings, beside the positional encoding")
     ] = 1.0
     sublayer_gain: Annotated[
-        float, Field(ge=0, le=10, description="how large what each sublayer adds begins; 0 adds nothing at first")
+        float, Field(ge=0, le=10, description="initial scale of what each sublayer adds to its input; 0 adds nothing")
     ] = 1.0
 
     @model_validator(mode="after")
-    def _widths_fit(self) -> "BlocksConfig":
+    def _check_widths(self) -> "BlocksConfig":
         if self.d_model % self.num_heads:
             raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
         if self.positions == "sinusoidal" and self.d_model % 2:
@@ -61,7 +68,7 @@ class BlocksConfig(Section):
         if self.positions == "vo-rope" and self.d_k % 2:
             raise ValueError(
                 f"model.d_model={self.d_model} / model.num_heads={self.num_heads} must be even with "
-                "model.positions='vo-rope', which turns pairs of numbers"
+                "model.positions='vo-rope', which rotates pairs of dimensions"
             )
         return self
 
@@ -75,24 +82,25 @@ class TransformerConfig(BlocksConfig):
     """The encoder-decoder Transformer of Vaswani et al. 2017 ("Attention Is All You Need")."""
 
     family: Literal["transformer"] = "transformer"
-    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that read the input")] = 2
-    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="layers that write the answer")] = 2
+    num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="encoder layers")] = 2
+    num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="decoder layers")] = 2
     position_stretch: Annotated[
-        float, Field(ge=1, le=100, description="vo-rope: in training, places lie up to this far apart")
+        float,
+        Field(ge=1, le=100, description="vo-rope: in training, positions are stretched by a random factor up to this"),
     ] = 1.0
 
     @model_validator(mode="after")
-    def _places_can_be_stretched(self) -> "TransformerConfig":
+    def _check_position_stretch(self) -> "TransformerConfig":
         if self.position_stretch > 1 and self.positions != "vo-rope":
             raise ValueError(
-                f"model.position_stretch={self.position_stretch} must be 1 with model.positions={self.positions!r}, which ignores it; "
-                "'vo-rope' does not"
+                f"model.position_stretch={self.position_stretch} must be 1 with model.positions={self.positions!r}; "
+                "only 'vo-rope' uses it"
             )
         return self
 
 
 class DecoderOnlyConfig(BlocksConfig):
-    """A causal language model: it reads the input as the beginning of what it goes on to write."""
+    """A causal language model that reads the source as a prefix of the sequence it continues."""
 
     family: Literal["decoder-only"] = "decoder-only"
     num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
@@ -102,101 +110,100 @@ class GRUConfig(Section):
     """The GRU encoder-decoder with additive attention of Bahdanau et al. 2015."""
 
     family: Literal["gru"] = "gru"
-    d_embedding: Annotated[int, Field(ge=2, le=1024, description="width of every token's vector")] = 128
-    d_hidden: Annotated[int, Field(ge=2, le=2048, description="width of every layer's state")] = 256
-    num_layers: Annotated[int, Field(ge=1, le=8, description="recurrent layers in the encoder and the decoder")] = 2
-    max_seq_len: Annotated[int, Field(ge=4, le=512, description="most tokens a sequence may have, BOS and EOS in")] = 64
-    dropout: Annotated[float, Field(ge=0, le=0.9, description="share of activations zeroed in training")] = 0.1
-    mask_padding: Annotated[bool, Field(description="keep the encoder from running over PAD")] = True
+    d_embedding: Annotated[int, Field(ge=2, le=1024, description="embedding size: width of every token's vector")] = 128
+    d_hidden: Annotated[int, Field(ge=2, le=2048, description="hidden state size of every layer")] = 256
+    num_layers: Annotated[int, Field(ge=1, le=8, description="GRU layers in the encoder, and in the decoder")] = 2
+    max_seq_len: Annotated[
+        int, Field(ge=4, le=512, description="maximum sequence length in tokens, BOS and EOS included")
+    ] = 64
+    dropout: Annotated[float, Field(ge=0, le=0.9, description="dropout probability")] = 0.1
+    mask_padding: Annotated[bool, Field(description="stop the encoder before PAD")] = True
 
 
 ModelConfig = TransformerConfig | DecoderOnlyConfig | GRUConfig
 
 
 class TrainingConfig(Section):
-    """How the model is trained: data, optimiser, schedule, and how often it is evaluated."""
+    """How the model is trained: data, optimizer, learning rate schedule and evaluation."""
 
-    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimiser updates")] = 1000
-    batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences in a batch")] = 64
+    steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimizer updates")] = 1000
+    batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences per batch")] = 64
     gradient_accumulation_steps: Annotated[
-        int, Field(ge=1, le=256, description="batches an update, as if they were one large one, in less memory")
+        int, Field(ge=1, le=256, description="gradient accumulation steps: batches per optimizer update")
     ] = 1
     training_sequences: Annotated[
-        int, Field(ge=0, le=100_000, description="a fixed set, gone through again and again; 0 draws fresh ones")
+        int, Field(ge=0, le=100_000, description="size of a fixed training set; 0 draws new sequences for every batch")
     ] = 0
     group_by_length: Annotated[
-        bool, Field(description="batches of sequences of like lengths, with less padding to compute")
+        bool, Field(description="put sequences of similar length into one batch, for less padding")
     ] = False
     optimizer: Annotated[
         Literal["adam", "adamw", "adam-by-hand", "muon"],
-        Field(description="Adam, with decoupled weight decay (adamw), or written out here; Muon for layers' matrices"),
+        Field(description="Adam; AdamW; Adam written out in this project; Muon for the matrices of the layers"),
     ] = "adam"
     weight_decay: Annotated[
-        float, Field(ge=0, le=1, description="adamw: share of every matrix taken off at each update, × learning rate")
+        float, Field(ge=0, le=1, description="adamw: decoupled weight decay of all matrices, times the learning rate")
     ] = 0.0
-    learning_rate: Annotated[float, Field(gt=0, le=1, description="highest learning rate")] = 0.003
+    learning_rate: Annotated[float, Field(gt=0, le=1, description="peak learning rate")] = 0.003
     muon_learning_rate: Annotated[
-        float, Field(ge=0, le=1, description="muon: the same for the layers' matrices; all else has learning_rate")
+        float, Field(ge=0, le=1, description="muon: its peak learning rate; other parameters use Adam's learning_rate")
     ] = 0.0
     schedule: Annotated[
         Literal["linear", "quadratic", "constant", "inverse-sqrt", "cosine", "one-cycle"],
-        Field(description="after the warm-up: to zero in a line, its square, a cosine; by 1/√step; stay; or one cycle"),
+        Field(description="learning rate after warm-up: decay to zero, constant, decay by 1/√step; or one cycle"),
     ] = "linear"
-    warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps in which the learning rate rises")] = 50
+    warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps of linear learning rate warm-up")] = 50
     max_gradient_norm: Annotated[
-        float, Field(gt=0, le=1_000, description="longer gradients are scaled down to this norm")
+        float, Field(gt=0, le=1_000, description="gradient clipping: maximum norm of the gradient")
     ] = 1.0
-    label_smoothing: Annotated[
-        float, Field(ge=0, le=0.99, description="share of each target spread over all tokens, in training only")
-    ] = 0.0
+    label_smoothing: Annotated[float, Field(ge=0, le=0.99, description="label smoothing, in training only")] = 0.0
     teacher_forcing_ratio: Annotated[
-        float, Field(ge=0, le=1, description="share of decoder inputs that are true; the rest the model's own choices")
+        float, Field(ge=0, le=1, description="fraction of decoder inputs from the target; the rest are predictions")
     ] = 1.0
     teacher_forcing_schedule: Annotated[
-        Literal["constant", "linear"], Field(description="that share all along, or falling to it from 1 over the run")
+        Literal["constant", "linear"],
+        Field(description="use that ratio throughout, or decrease it linearly from 1 over the run"),
     ] = "constant"
     precision: Annotated[
-        Literal["float32", "bfloat16"], Field(description="of matrix products in training; weights stay float32")
+        Literal["float32", "bfloat16"], Field(description="precision of matrix products; weights stay float32")
     ] = "float32"
-    evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between two evaluations")] = 50
-    validation_sequences: Annotated[
-        int, Field(ge=1, le=10_000, description="held-out sequences in each evaluation")
-    ] = 256
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="start of every random number of the run")] = 0
+    evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between evaluations")] = 50
+    validation_sequences: Annotated[int, Field(ge=1, le=10_000, description="held-out sequences per evaluation")] = 256
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="random seed of the run")] = 0
 
     @property
     def sequences_per_step(self) -> int:
-        """Sequences that one update learns from."""
+        """Sequences per optimizer update."""
         return self.batch_size * self.gradient_accumulation_steps
 
     @model_validator(mode="after")
-    def _warmup_fits(self) -> "TrainingConfig":
+    def _check_warmup(self) -> "TrainingConfig":
         if self.schedule == "one-cycle":
             if self.warmup_steps:
                 raise ValueError(
                     f"training.warmup_steps={self.warmup_steps} must be 0 with training.schedule='one-cycle', "
-                    "which has a rise of its own"
+                    "which has its own warm-up"
                 )
         elif self.schedule == "inverse-sqrt" and not self.warmup_steps:
             raise ValueError(
                 "training.warmup_steps=0 must be at least 1 with training.schedule='inverse-sqrt', "
-                "which falls by √(warmup_steps / step)"
+                "which decays by √(warmup_steps / step)"
             )
         if self.warmup_steps > self.steps:
             raise ValueError(f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}")
         return self
 
     @model_validator(mode="after")
-    def _decay_has_an_optimizer(self) -> "TrainingConfig":
+    def _check_weight_decay(self) -> "TrainingConfig":
         if self.weight_decay and self.optimizer != "adamw":
             raise ValueError(
-                f"training.weight_decay={self.weight_decay} must be 0 with training.optimizer={self.optimizer!r}, "
-                "which ignores it; 'adamw' does not"
+                f"training.weight_decay={self.weight_decay} must be 0 with training.optimizer={self.optimizer!r}; "
+                "only 'adamw' uses it"
             )
         return self
 
     @model_validator(mode="after")
-    def _matrices_have_an_optimizer(self) -> "TrainingConfig":
+    def _check_muon_learning_rate(self) -> "TrainingConfig":
         if self.optimizer == "muon" and not self.muon_learning_rate:
             raise ValueError(
                 "training.muon_learning_rate=0.0 must be above 0 with training.optimizer='muon', such as 0.02"
@@ -204,6 +211,6 @@ class TrainingConfig(Section):
         if self.muon_learning_rate and self.optimizer != "muon":
             raise ValueError(
                 f"training.muon_learning_rate={self.muon_learning_rate} must be 0 with "
-                f"training.optimizer={self.optimizer!r}, which ignores it; 'muon' does not"
+                f"training.optimizer={self.optimizer!r}; only 'muon' uses it"
             )
         return self

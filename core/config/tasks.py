@@ -1,40 +1,54 @@
-"""The sections of a preset that say what is learned, one class a family of tasks."""
+"""The ``task`` section of a preset: one class per task family."""
 
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from core.config.pairs import OwnPairsConfig, PronunciationsConfig
-from core.config.sections import TaskSection
+from core.config.sections import FIXED, Section
 
 MIN_DISTINCT_SEQUENCES = 1_000
-LINES = 5_000  # of the text, at least, however short they are cut; a test holds it
-LONGEST_PROMPT = 12  # characters of a text's line that may be given, the rest to be written
-# Tokens in the longest number of one, two and three digits; "thousand" is one more. A test holds them.
-LONGEST_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
+# Facts about the data that validation needs before any data is loaded; tests/tasks compares them with the data.
+DICTIONARY_WORDS = 88_000  # lower bound: dictionary words of at most 8 letters and 8 phones
+TEXT_LINES = 5_000  # lower bound: distinct lines of the text, even when cut to the shortest length
+MAX_PROMPT_LENGTH = 12  # characters of a text line that may be the source
+# Tokens in the longest number of one, two and three digits; "thousand" adds one.
+LONGEST_NUMBER_WORDS = {"english": (1, 2, 5), "french": (1, 4, 6), "german": (1, 3, 5), "spanish": (1, 3, 4)}
 
 
-def span(low: int, high: int) -> str:
-    """Write a range of whole numbers: ``3–10``, or ``10`` where there is only one."""
+def format_range(low: int, high: int) -> str:
+    """Format a range of integers: ``3–10``, or ``10`` if both ends are equal."""
     return f"{low:,}–{high:,}" if low < high else f"{low:,}"
 
 
-class SequencesConfig(TaskSection):
-    """What the tasks have in common whose answer is made of the input's symbols."""
+class TaskSection(Section):
+    """Base class of all task sections.
 
-    num_symbols: ClassVar[int]
-    one_vocabulary: ClassVar[bool] = True  # of source and target
-    size_field: ClassVar[str] = "max_length"
+    Subclasses add ``shared_vocabulary`` (whether source and target have the same one), ``length_field`` (the name of
+    the field that limits the longest sequence), ``num_distinct``, ``longest_source``, ``longest_answer`` (in tokens,
+    without BOS and EOS) and ``summary``.
+    """
+
+    shared_vocabulary: ClassVar[bool]
+
+    @property
+    def own_data(self) -> str:
+        """SHA-256 of the user's own pairs; "" for tasks that generate or ship their data."""
+        return ""
+
+
+class SequencesConfig(TaskSection):
+    """Fields shared by the tasks whose answer consists of the input's symbols."""
+
+    shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "max_length"
 
     family: str
-    transform: Annotated[
-        Literal["reverse", "copy"], Field(description="what the answer is: the input reversed, or the same")
-    ] = "reverse"
+    transform: str
     min_length: Annotated[int, Field(ge=1, le=256, description="symbols in the shortest sequence")] = 3
     max_length: Annotated[int, Field(ge=1, le=256, description="symbols in the longest sequence")] = 10
 
     @model_validator(mode="after")
-    def _lengths_allow_a_split(self) -> "SequencesConfig":
+    def _check_lengths(self) -> "SequencesConfig":
         low, high = self.min_length, self.max_length
         if low > high:
             raise ValueError(f"task.min_length={low} must not be above task.max_length={high}")
@@ -46,8 +60,13 @@ class SequencesConfig(TaskSection):
         return self
 
     @property
+    def num_symbols(self) -> int:
+        """Number of different symbols."""
+        raise NotImplementedError
+
+    @property
     def num_distinct(self) -> int:
-        """How many different inputs there are."""
+        """Number of distinct inputs."""
         return sum(self.num_symbols**length for length in range(self.min_length, self.max_length + 1))
 
     @property
@@ -62,68 +81,82 @@ class SequencesConfig(TaskSection):
 
     @property
     def summary(self) -> str:
-        """The task in a few words, such as ``reverse 3–10 digits``."""
-        return f"{self.transform} {span(self.min_length, self.max_length)} {self.family}"
+        """Short description, such as ``reverse 3–10 digits``."""
+        return f"{self.transform} {format_range(self.min_length, self.max_length)} {self.family}"
 
 
 class DigitsConfig(SequencesConfig):
     """Sequences of digits."""
 
     family: Literal["digits"] = "digits"
-    base: Annotated[int, Field(ge=2, le=10, description="how many digits there are: 2 for 0 and 1 only")] = 10
+    base: Annotated[int, Field(ge=2, le=10, description="number of different digits; 2 allows only 0 and 1")] = 10
     transform: Annotated[
         Literal["reverse", "copy", "sort", "deduplicate"],
-        Field(description="what the answer is: the input reversed, the same, sorted, or each of its digits once"),
+        Field(description="the answer: the input reversed, copied, sorted, or without repeated digits"),
     ] = "reverse"
 
     @property
     def num_symbols(self) -> int:
-        """How many different digits there are."""
+        """Number of different digits."""
         return self.base
 
     @property
     def summary(self) -> str:
-        """The task in a few words, such as ``reverse 1–40 digits below 2``."""
+        """Short description, such as ``reverse 1–40 digits below 2``."""
         return super().summary + (f" below {self.base}" if self.base < 10 else "")
 
 
 class NumbersConfig(SequencesConfig):
-    """Sequences of the numbers 1-17."""
-
-    num_symbols = 17
+    """Sequences of the numbers 1 to 17, each of which is one symbol."""
 
     family: Literal["numbers"] = "numbers"
-    eos_in_targets: Annotated[bool, Field(description="end the answers to learn from with EOS, as one should")] = True
+    transform: Annotated[Literal["reverse", "copy"], Field(description="the answer: the input reversed, or copied")] = (
+        "reverse"
+    )
+    eos_in_targets: Annotated[bool, Field(description="end training targets with EOS; false is a mistake to study")] = (
+        True
+    )
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of different numbers."""
+        return 17
 
 
 class WordsConfig(SequencesConfig):
-    """Sentences of random words, out of 34."""
-
-    num_symbols = 34
+    """Sentences of random words from a vocabulary of 34."""
 
     family: Literal["words"] = "words"
+    transform: Annotated[Literal["reverse", "copy"], Field(description="the answer: the input reversed, or copied")] = (
+        "reverse"
+    )
     unknown_words: Annotated[
-        Literal["unk", "refuse"], Field(description="read a word it does not know as UNK, or refuse it")
+        Literal["unk", "refuse"], Field(description="read unknown words as UNK, or refuse the input")
     ] = "unk"
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of different words."""
+        return 34
 
 
 class AdditionConfig(TaskSection):
-    """Sums of two whole numbers."""
+    """Sums of two natural numbers."""
 
-    one_vocabulary: ClassVar[bool] = True
-    size_field: ClassVar[str] = "max_digits"
+    shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "max_digits"
 
     family: Literal["addition"] = "addition"
-    max_digits: Annotated[int, Field(ge=2, le=9, description="digits in the longest number to add")] = 3
+    max_digits: Annotated[int, Field(ge=2, le=9, description="digits of the longest number to add")] = 3
 
     @property
     def num_distinct(self) -> int:
-        """How many different inputs there are."""
+        """Number of distinct inputs."""
         return 10 ** (2 * self.max_digits)
 
     @property
     def longest_source(self) -> int:
-        """Symbols in the longest input: two numbers and a plus."""
+        """Symbols in the longest input: two numbers and a plus sign."""
         return 2 * self.max_digits + 1
 
     @property
@@ -133,41 +166,41 @@ class AdditionConfig(TaskSection):
 
     @property
     def summary(self) -> str:
-        """The task in a few words."""
+        """Short description."""
         return f"add two numbers of up to {self.max_digits} digits"
 
 
 class PatternsConfig(TaskSection):
-    """A repeated motif, to be continued."""
+    """Repeated motifs to continue."""
 
     num_symbols: ClassVar[int] = 10
-    one_vocabulary: ClassVar[bool] = True
+    shared_vocabulary: ClassVar[bool] = True
 
     family: Literal["patterns"] = "patterns"
     min_motif: Annotated[int, Field(ge=1, le=10, description="symbols in the shortest motif")] = 2
     max_motif: Annotated[int, Field(ge=3, le=10, description="symbols in the longest motif")] = 5
-    max_length: Annotated[int, Field(ge=6, le=256, description="symbols shown at most")] = 16
-    answer_length: Annotated[int, Field(ge=1, le=64, description="symbols to write")] = 4
+    max_length: Annotated[int, Field(ge=6, le=256, description="symbols in the longest input")] = 16
+    answer_length: Annotated[int, Field(ge=1, le=64, description="symbols in every answer")] = 4
 
     @model_validator(mode="after")
-    def _motifs_are_shown_twice(self) -> "PatternsConfig":
+    def _check_lengths(self) -> "PatternsConfig":
         if self.min_motif > self.max_motif:
             raise ValueError(f"task.min_motif={self.min_motif} must not be above task.max_motif={self.max_motif}")
         if self.max_length < 2 * self.max_motif:
             raise ValueError(
                 f"task.max_length={self.max_length} must be at least twice task.max_motif={self.max_motif}: "
-                "a motif is known when it was shown twice"
+                "a motif is only determined after two repetitions"
             )
         return self
 
     @property
     def num_distinct(self) -> int:
-        """How many different inputs there are, at least: as many as motifs."""
+        """Lower bound of the number of distinct inputs: the number of motifs."""
         return sum(self.num_symbols**length for length in range(self.min_motif, self.max_motif + 1))
 
     @property
-    def size_field(self) -> str:
-        """The setting that decides how long the longest sequence is."""
+    def length_field(self) -> str:
+        """Name of the field that limits the longest sequence."""
         return "max_length" if self.max_length >= self.answer_length else "answer_length"
 
     @property
@@ -182,63 +215,63 @@ class PatternsConfig(TaskSection):
 
     @property
     def summary(self) -> str:
-        """The task in a few words."""
-        return f"continue motifs of {span(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
+        """Short description."""
+        return f"continue motifs of {format_range(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
 
 
 class NumberWordsConfig(TaskSection):
     """Numbers in English words, to be translated."""
 
-    one_vocabulary: ClassVar[bool] = False
-    size_field: ClassVar[str] = "max_number"
+    shared_vocabulary: ClassVar[bool] = False
+    length_field: ClassVar[str] = "max_number"
 
     family: Literal["number-words"] = "number-words"
-    language: Annotated[Literal["french", "german", "spanish"], Field(description="what to translate to")] = "french"
+    language: Annotated[Literal["french", "german", "spanish"], Field(description="target language")] = "french"
     max_number: Annotated[int, Field(ge=999, le=999_999, description="largest number; the smallest is 0")] = 9_999
 
     @property
     def num_distinct(self) -> int:
-        """How many different inputs there are."""
+        """Number of distinct inputs."""
         return self.max_number + 1
 
     @property
     def longest_source(self) -> int:
-        """Words in the longest English number, at most."""
-        return self._longest("english")
+        """Upper bound of the words in an English number."""
+        return self._longest_in("english")
 
     @property
     def longest_answer(self) -> int:
-        """Tokens in the longest translation, at most."""
-        return self._longest(self.language)
+        """Upper bound of the tokens in a translation."""
+        return self._longest_in(self.language)
 
     @property
     def summary(self) -> str:
-        """The task in a few words."""
-        return f"translate {span(0, self.max_number)} from English words to {self.language.capitalize()}"
+        """Short description."""
+        return f"translate {format_range(0, self.max_number)} from English words to {self.language.capitalize()}"
 
-    def _longest(self, language: str) -> int:
-        digits, longest = len(str(self.max_number)), LONGEST_WORDS[language]
+    def _longest_in(self, language: str) -> int:
+        digits, longest = len(str(self.max_number)), LONGEST_NUMBER_WORDS[language]
         return longest[digits - 1] if digits <= 3 else longest[digits - 4] + 1 + longest[2]
 
 
 class TextConfig(TaskSection):
-    """Lines of text, to be written character by character."""
+    """Lines of text for a character-level language model."""
 
-    one_vocabulary: ClassVar[bool] = True
-    size_field: ClassVar[str] = "max_length"
+    shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "max_length"
 
     family: Literal["text"] = "text"
-    max_length: Annotated[int, Field(ge=16, le=250, description="characters in a line; the rest is cut off")] = 64
+    max_length: Annotated[int, Field(ge=16, le=250, description="characters per line; longer lines are truncated")] = 64
 
     @property
     def num_distinct(self) -> int:
-        """How many different lines there are, at least."""
-        return LINES
+        """Lower bound of the number of distinct lines."""
+        return TEXT_LINES
 
     @property
     def longest_source(self) -> int:
-        """Characters of a line's beginning that may be given."""
-        return LONGEST_PROMPT
+        """Characters in the longest prompt."""
+        return MAX_PROMPT_LENGTH
 
     @property
     def longest_answer(self) -> int:
@@ -247,8 +280,109 @@ class TextConfig(TaskSection):
 
     @property
     def summary(self) -> str:
-        """The task in a few words."""
+        """Short description."""
         return f"write verses of the Bible, Job to Lamentations, up to {self.max_length} characters"
+
+
+class PronunciationsConfig(TaskSection):
+    """English words to pronounce, from the CMU Pronouncing Dictionary."""
+
+    shared_vocabulary: ClassVar[bool] = False
+    length_field: ClassVar[str] = "max_length"
+
+    family: Literal["pronunciations"] = "pronunciations"
+    max_length: Annotated[int, Field(ge=8, le=28, description="maximum letters per word, and phones per word")] = 20
+    stress: Annotated[bool, Field(description="distinguish vowels by stress: 69 phones instead of 39")] = False
+    split_seed: Annotated[
+        int, Field(ge=0, le=2**31 - 1, description="random seed of the split into training, validation and test words")
+    ] = 0
+
+    @property
+    def num_distinct(self) -> int:
+        """Lower bound of the number of distinct words."""
+        return DICTIONARY_WORDS
+
+    @property
+    def longest_source(self) -> int:
+        """Letters in the longest word."""
+        return self.max_length
+
+    @property
+    def longest_answer(self) -> int:
+        """Phones in the longest pronunciation."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """Short description."""
+        return f"pronounce English words of up to {self.max_length} letters" + (", with stress" if self.stress else "")
+
+
+class OwnPairsConfig(TaskSection):
+    """The user's own pairs of source and target; ``core.tasks.ingest`` reads the file and fills in most fields."""
+
+    shared_vocabulary: ClassVar[bool] = False
+
+    family: Literal["own-pairs"] = "own-pairs"
+    data: Annotated[
+        str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the pairs, which are stored with the run"), FIXED
+    ]
+    num_sources: Annotated[int, Field(ge=10, description="distinct sources in the data"), FIXED]
+    source_tokens: Annotated[
+        Literal["character", "word", "symbol"],
+        Field(description="tokens of a source: characters, words and punctuation, or symbols (split at spaces)"),
+    ] = "character"
+    answer_tokens: Annotated[Literal["character", "word", "symbol"], Field(description="tokens of an answer")] = (
+        "character"
+    )
+    longest_source: Annotated[
+        int, Field(ge=1, le=510, description="maximum source tokens; longer pairs are dropped")
+    ] = 62
+    longest_answer: Annotated[
+        int, Field(ge=1, le=510, description="maximum answer tokens; longer pairs are dropped")
+    ] = 62
+    unknown: Annotated[
+        Literal["unk", "refuse"],
+        Field(description="read unknown tokens as UNK; or keep every token of the data and refuse others"),
+    ] = "unk"
+    min_count: Annotated[
+        int, Field(ge=1, le=1_000, description="minimum count in the training split; rarer tokens become UNK")
+    ] = 1
+    test_percent: Annotated[
+        int, Field(ge=1, le=50, description="percentage of sources for testing, unless there is a test file")
+    ] = 10
+    validation_percent: Annotated[int, Field(ge=1, le=50, description="percentage of sources for validation")] = 10
+    split_seed: Annotated[
+        int, Field(ge=0, le=2**31 - 1, description="random seed of the split, which is by source")
+    ] = 0
+
+    @model_validator(mode="after")
+    def _check_min_count(self) -> "OwnPairsConfig":
+        if self.unknown == "refuse" and self.min_count > 1:
+            raise ValueError(
+                f"task.min_count={self.min_count} must be 1 with task.unknown='refuse': there is no UNK for rare tokens"
+            )
+        return self
+
+    @property
+    def own_data(self) -> str:
+        """SHA-256 of the pairs."""
+        return self.data
+
+    @property
+    def num_distinct(self) -> int:
+        """Number of distinct sources."""
+        return self.num_sources
+
+    @property
+    def length_field(self) -> str:
+        """Name of the field that limits the longest sequence."""
+        return "longest_source" if self.longest_source >= self.longest_answer else "longest_answer"
+
+    @property
+    def summary(self) -> str:
+        """Short description."""
+        return f"learn {self.num_sources:,} sources of own data, {self.source_tokens}s to {self.answer_tokens}s"
 
 
 TaskConfig = (

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import torch
 
-from core.config.tasks import span
+from core.config.tasks import format_range
 from core.evaluation.answers import answer_table
 from core.models import Seq2Seq
 from core.storage.errors import InputError
@@ -53,7 +53,7 @@ class LengthRangeMean:
 
     def __str__(self) -> str:
         return (
-            f"lengths {span(self.first, self.last)}: token accuracy {self.token_accuracy:.2%}, "
+            f"lengths {format_range(self.first, self.last)}: token accuracy {self.token_accuracy:.2%}, "
             f"exact match {self.exact_match:.2%}"
         )
 
@@ -82,7 +82,7 @@ class AccuracyByLength:
         """
         points = [point for point in self.points if point.length in lengths]
         if not points:
-            raise ValueError(f"no inputs of length {span(lengths[0], lengths[-1])} were measured")
+            raise ValueError(f"no inputs of length {format_range(lengths[0], lengths[-1])} were measured")
         return LengthRangeMean(
             points[0].length,
             points[-1].length,
@@ -116,8 +116,10 @@ def held_out_by_length(
     """
     lengths = _thinned(task.lengths) if lengths is None else lengths
     if not (task.any_length or set(lengths) <= set(task.lengths)):
-        known = span(task.lengths[0], task.lengths[-1]) if task.lengths else "none at all"
-        raise InputError(f"lengths={span(lengths[0], lengths[-1])}: this task has inputs of {known} {task.length_unit}")
+        known = format_range(task.lengths[0], task.lengths[-1]) if task.lengths else "none at all"
+        raise InputError(
+            f"lengths={format_range(lengths[0], lengths[-1])}: this task has inputs of {known} {task.length_unit}"
+        )
     drawn = {
         length: task.of_length(length, per_length, generator=torch.Generator().manual_seed(_SEED + length))
         for length in lengths

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from core.config.pairs import OwnPairsConfig, PronunciationsConfig
 from core.config.tasks import (
     AdditionConfig,
     NumbersConfig,
     NumberWordsConfig,
+    OwnPairsConfig,
     PatternsConfig,
+    PronunciationsConfig,
     TaskConfig,
     TextConfig,
     WordsConfig,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from core.config.tasks import span
+from core.config.tasks import format_range
 from core.storage.errors import InputError
 from core.tasks.drawing import draw_numbers, draw_split, framed, pushed_left
 from core.tasks.splits import Split, split_mask
@@ -85,7 +85,7 @@ class Addition(Task):
         digits = max(len(number) for number in "".join(symbols).split(PLUS))
         if digits <= self.max_digits:
             return ""
-        return f"a number of {digits} digits is longer than any it was trained on ({span(1, self.max_digits)} digits)"
+        return f"a number of {digits} digits is longer than any it was trained on ({format_range(1, self.max_digits)} digits)"
 
     def _answered(self, numbers: torch.Tensor, digits: int) -> Batch:
         """Return pairs of numbers (B, 2) int64 of up to so many digits, written out, with their sums."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from core.config import ConfigError, verified_pairs
-from core.config.pairs import OwnPairsConfig
+from core.config.tasks import OwnPairsConfig
 from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
 from core.tasks.pairs import Pairs
 from core.text.tokenizers import TokenKind, text_of, tokens_of

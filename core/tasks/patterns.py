@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from core.config.tasks import span
+from core.config.tasks import format_range
 from core.storage.errors import InputError
 from core.tasks.drawing import draw_split, framed
 from core.tasks.splits import Split, split_mask
@@ -80,7 +80,7 @@ class Patterns(Task):
         size = _period(symbols)
         if self.min_motif <= size <= self.max_motif:
             return super().note(symbols)
-        return f"a motif of {size} is none it was trained on ({span(self.min_motif, self.max_motif)} symbols)"
+        return f"a motif of {size} is none it was trained on ({format_range(self.min_motif, self.max_motif)} symbols)"
 
     def _answered(self, motifs: torch.Tensor, sizes: torch.Tensor, lengths: torch.Tensor, longest: int) -> Batch:
         """Return motifs (B, max_motif) int64 of some sizes (B, 1), repeated to lengths (B, 1), with what comes next."""

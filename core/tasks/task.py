@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from core.config.tasks import span
+from core.config.tasks import format_range
 from core.tasks.splits import Split
 from core.text.vocab import PAD_ID, Vocab
 
@@ -176,7 +176,7 @@ class Task(Protocol):
         if self.min_length <= len(symbols) <= self.max_length:
             return ""
         side = "shorter" if len(symbols) < self.min_length else "longer"
-        return f"{side} than any sequence it was trained on ({span(self.min_length, self.max_length)} tokens)"
+        return f"{side} than any sequence it was trained on ({format_range(self.min_length, self.max_length)} tokens)"
 
 
 def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Generator) -> Batch:

@@ -128,7 +128,7 @@ def test_numbers_that_are_not_finite_are_refused(tiny, key, value):
         ),
         ({"training.schedule": "step"}, "training.schedule='step' should be 'linear', 'quadratic', 'constant',"),
         ({"training.optimizer": "sgd"}, "training.optimizer='sgd' should be 'adam', 'adamw', 'adam-by-hand' or 'muon'"),
-        ({"training.weight_decay": 0.1}, "training.weight_decay=0.1 must be 0 with training.optimizer='adam', which"),
+        ({"training.weight_decay": 0.1}, "training.weight_decay=0.1 must be 0 with training.optimizer='adam'; only"),
         ({"training.schedule": "one-cycle"}, "training.warmup_steps=2 must be 0 with training.schedule='one-cycle'"),
         (
             {"task.family": "number-words", "model.tie_embeddings": "all"},
@@ -173,7 +173,7 @@ def test_what_just_keeps_the_rules_passes(tiny, changes):
 def test_whether_source_and_target_have_one_vocabulary_is_told_truly(name):
     config = load_preset(name).task
     task = build_task(config)
-    assert config.one_vocabulary == (task.src_vocab.symbols == task.tgt_vocab.symbols)
+    assert config.shared_vocabulary == (task.src_vocab.symbols == task.tgt_vocab.symbols)
 
 
 def test_all_problems_are_told_at_once(tiny):
@@ -205,7 +205,7 @@ def test_d_k_is_the_width_of_one_head(tiny):
 
 @pytest.mark.parametrize("document", [None, [], "text", 5])
 def test_what_is_not_a_mapping_is_refused(document):
-    with pytest.raises(ConfigError, match="a preset is a mapping with task, model, training"):
+    with pytest.raises(ConfigError, match="a preset must be a mapping with task, model, training"):
         parse_preset(document)
 
 

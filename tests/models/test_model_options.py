@@ -198,7 +198,7 @@ def test_pre_norm_leaves_a_straight_way_through_the_stack():
         ),
         (
             {"model.position_stretch": 2.0},
-            "model.position_stretch=2.0 must be 1 with model.positions='sinusoidal', which ignores it",
+            "model.position_stretch=2.0 must be 1 with model.positions='sinusoidal'; only",
         ),
         ({"model.d_model": 15, "model.num_heads": 3}, "model.d_model=15 must be even: positions are pairs"),
         ({"model.family": "decoder-only", "model.num_layers": 25}, "model.num_layers=25 should be less than or equal"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import ConfigError, load_preset
-from core.config.tasks import LONGEST_WORDS, NumberWordsConfig
+from core.config.tasks import LONGEST_NUMBER_WORDS, NumberWordsConfig
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task, fixed_pairs
 from core.tasks.number_words import CODES, NumberWords, words_of
@@ -64,7 +64,7 @@ def test_every_number_survives_its_tokens_and_its_words(language, number):
 
 @pytest.mark.parametrize("language", ["english", *LANGUAGES])
 def test_the_longest_numbers_are_as_long_as_the_settings_say(language):
-    longest = LONGEST_WORDS[language]
+    longest = LONGEST_NUMBER_WORDS[language]
     for digits, numbers in enumerate((range(10), range(10, 100), range(100, 1_000)), start=1):
         assert max(len(words_of(number, language)) for number in numbers) == longest[digits - 1]
     for digits, step in ((4, 7), (5, 97), (6, 997)):

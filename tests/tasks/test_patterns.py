@@ -138,7 +138,7 @@ def test_what_was_not_trained_on_is_noted(text, note):
     ("changes", "message"),
     [
         ({"task.min_motif": 6}, "task.min_motif=6 must not be above task.max_motif=5"),
-        ({"task.max_motif": 9}, "task.max_length=16 must be at least twice task.max_motif=9: a motif is known"),
+        ({"task.max_motif": 9}, "task.max_length=16 must be at least twice task.max_motif=9: a motif is only determined"),
         ({"task.max_length": 31}, "task.max_length=31 with BOS and EOS needs 33 positions"),
         ({"task.answer_length": 40}, "task.answer_length=40 with BOS and EOS needs 42 positions"),
     ],

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.config.pairs import DICTIONARY_WORDS, PronunciationsConfig
+from core.config.tasks import DICTIONARY_WORDS, PronunciationsConfig
 from core.interpret.inspection import inspect
 from core.models import build_model
 from core.storage.errors import InputError, LabError

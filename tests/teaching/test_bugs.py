@@ -7,13 +7,14 @@ import pytest
 import torch
 
 from core.config import ConfigError, parse_preset, preset_to_yaml, read_preset
-from core.config.bugs import BUG_FACTS, BugName
+from core.config.bugs import BUG_FAMILIES, BugName
 from core.interpret.inspection import inspect
 from core.models.attention import MultiHeadAttention
 from core.models.layers import Layer
 from core.runs.recorder import load_state
 from core.tasks import fixed_pairs, training_batches
 from core.teaching.bugs import BUGS, Bug, bug_of, new_state
+from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice
 from core.text.vocab import EOS_ID, PAD_ID
 from core.training.checkpoint import save_state
 from core.training.loop import train
@@ -26,7 +27,7 @@ def broken(tiny, tiny_gru):
     """Build the state of a run with a bug, in a model that can have it."""
 
     def build(bug: str, **changes):
-        base = tiny if "transformer" in BUG_FACTS[bug].families else tiny_gru
+        base = tiny if "transformer" in BUG_FAMILIES[bug] else tiny_gru
         return new_state(base.with_changes(changes).with_bug(bug))
 
     return build
@@ -40,8 +41,8 @@ def padded(state, extra: int = 3):
 
 
 def test_every_bug_has_a_name_words_and_a_switch():
-    assert set(NAMES) == set(BUG_FACTS) == set(BUGS) - {None}
-    assert all(facts.families for facts in BUG_FACTS.values())
+    assert set(NAMES) == set(BUG_FAMILIES) == set(BUG_DESCRIPTIONS) == set(BUGS) - {None}
+    assert all(BUG_FAMILIES.values())
 
 
 def test_without_a_bug_everything_is_handed_back_as_it_came(tiny):
@@ -76,9 +77,9 @@ def test_a_preset_keeps_its_bug_and_says_so(name, broken):
     again = read_preset(preset_to_yaml(preset), name="other")
     assert again == preset
     assert again.bug == name
-    assert name in again.broken
+    assert name in bug_notice(again)
     assert again.with_changes({"training.seed": 5}).bug == name
-    assert again.with_bug(None).broken == ""
+    assert bug_notice(again.with_bug(None)) == ""
 
 
 @pytest.mark.parametrize(

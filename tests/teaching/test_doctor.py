@@ -8,7 +8,7 @@ from torch import nn
 
 from core.__main__ import main
 from core.config import load_preset
-from core.config.bugs import BUG_FACTS
+from core.config.bugs import BUG_FAMILIES
 from core.models.attention import MultiHeadAttention
 from core.runs import RunError
 from core.runs.load import SavedRuns, training_state_of
@@ -19,7 +19,7 @@ from core.teaching.doctor.subject import Subject
 from core.training.history import History
 from core.training.loop import StepEvent
 
-CASES = [(bug, family) for bug, facts in BUG_FACTS.items() for family in facts.families]
+CASES = [(bug, family) for bug, families in BUG_FAMILIES.items() for family in families]
 QUICK = ["tiny", "digits-reversal", "digits-reversal-decoder-only", "pattern-completion", "digits-reversal-gru"]
 GOOD = [(name, seed) for name in QUICK for seed in range(3)] + [("psalms", 0)]  # which takes seconds to be read
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from core.__main__ import main
-from core.config.bugs import BUG_FACTS
+from core.config.bugs import BUG_FAMILIES
 from core.storage.errors import InputError
 from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, SECTIONS, lesson_names, load_lesson
 from core.teaching.lessons.lesson import PRESET_FILE, TEXT_FILE
@@ -23,8 +23,8 @@ def figures(name: str) -> tuple[dict, dict]:
 
 
 def test_every_bug_has_its_lesson():
-    assert lesson_names() == list(BUG_FACTS)
-    assert {each.name for each in LESSON_FOLDER.iterdir()} == set(BUG_FACTS)
+    assert lesson_names() == list(BUG_FAMILIES)
+    assert {each.name for each in LESSON_FOLDER.iterdir()} == set(BUG_FAMILIES)
 
 
 @pytest.mark.parametrize("name", lesson_names())
@@ -73,7 +73,7 @@ def test_a_lesson_that_is_not_there_is_refused(capsys):
 
 def test_the_command_lists_the_lessons(capsys):
     assert main(["lesson"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(BUG_FACTS)
+    assert len(capsys.readouterr().out.splitlines()) == len(BUG_FAMILIES)
 
 
 def test_the_command_trains_a_pair_and_writes_what_ships(tmp_path, monkeypatch, capsys, tiny):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from core.config import PRESET_FOLDER, Preset, read_preset
-from core.config.bugs import BUG_FACTS
 from core.storage.errors import InputError
+from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 
 LESSON_FOLDER = PRESET_FOLDER / "lessons"
 TEXT_FILE, PRESET_FILE, RESULTS_FILE = "lesson.md", "preset.yaml", "results.json"
@@ -34,7 +34,7 @@ class Lesson:
     @property
     def title(self) -> str:
         """What the bug is called."""
-        return BUG_FACTS[self.broken.bug].title
+        return BUG_DESCRIPTIONS[self.broken.bug].title
 
     @property
     def right(self) -> Preset:
@@ -45,7 +45,7 @@ class Lesson:
 
 def lesson_names(folder: Path = LESSON_FOLDER) -> list[str]:
     """Return the names of the lessons, in the order in which the bugs are listed."""
-    return [name for name in BUG_FACTS if (folder / name / TEXT_FILE).is_file()]
+    return [name for name in BUG_DESCRIPTIONS if (folder / name / TEXT_FILE).is_file()]
 
 
 def load_lesson(name: str, *, folder: Path = LESSON_FOLDER) -> Lesson:

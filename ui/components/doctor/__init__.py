@@ -9,13 +9,13 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.config.bugs import BUG_FACTS
 from core.models import parameters_of
 from core.runs import ACTIVE
 from core.runs.load import training_state_of
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task
+from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 from core.teaching.doctor import Examination, examine_state
 from ui.components.component import component
 
@@ -95,4 +95,4 @@ class Doctor:
 
 def examination_value(found: Examination) -> dict[str, Any]:
     """Return an examination for the component."""
-    return found.as_data() | {"titles": [BUG_FACTS[bug].title for bug in found.bugs]}
+    return found.as_data() | {"titles": [BUG_DESCRIPTIONS[bug].title for bug in found.bugs]}

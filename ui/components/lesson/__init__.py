@@ -10,8 +10,8 @@ from typing import Any
 import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.config.bugs import BUG_FACTS
 from core.storage.errors import InputError, LabError
+from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice
 from core.teaching.lessons import SECTIONS, Lesson, lesson_names, load_lesson
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.component import component
@@ -58,12 +58,12 @@ def as_value(found: Lesson) -> dict[str, Any]:
         raise InputError(f"lesson {found.name} has no results yet: python -m core lesson {found.name}")
     sides = {side: dict(results[side]) for side in ("right", "broken")}
     for side in sides.values():
-        side["titles"] = [BUG_FACTS[bug].title for bug in side["doctor"]["bugs"]]
+        side["titles"] = [BUG_DESCRIPTIONS[bug].title for bug in side["doctor"]["bugs"]]
     blocks = list(sides["right"]["attention"])
     return {
         "name": found.name,
         "title": found.title,
-        "broken": found.broken.broken,
+        "broken": bug_notice(found.broken),
         "text": {section: _paragraphs(found.text.get(section, "")) for section in SECTIONS},
         "sides": sides,
         "seconds": results["seconds"],
@@ -78,4 +78,4 @@ def _paragraphs(text: str) -> list[list[str]]:
 
 
 def _title(name: str) -> str:
-    return BUG_FACTS[name].title
+    return BUG_DESCRIPTIONS[name].title
