@@ -7,7 +7,7 @@ import gradio as gr
 
 from core.config import load_preset
 from core.generation import GREEDY, Strategy, parse_strategy
-from core.interpret.ablation import read_ablation
+from core.interpret.ablation import parse_ablation
 from core.interpret.inspection import inspect
 from core.reports.comparison import as_data
 from core.reports.report import write_report
@@ -67,7 +67,7 @@ def expose(runs: Runs) -> None:
         Heads are knocked out as in "cross.2.1, cross.1", with their mean in place of their output if ablation is
         "mean", and forced as in "cross.2.1=anti-diagonal, cross.1.2=position 3".
         """
-        asked = from_text(run, ablate, force, read_ablation(ablation))
+        asked = from_text(run, ablate, force, parse_ablation(ablation))
         with runs.inference_priority.answering():
             return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
 
@@ -78,7 +78,7 @@ def expose(runs: Runs) -> None:
 
         Heads are knocked out and forced as for decode; where a knocked-out head looked is told all the same.
         """
-        asked = from_text(run, ablate, force, read_ablation(ablation))
+        asked = from_text(run, ablate, force, parse_ablation(ablation))
         with runs.inference_priority.answering():
             seen = _see(runs, run, input, asked=asked)
             if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
@@ -100,7 +100,7 @@ def expose(runs: Runs) -> None:
 
         The first call takes seconds or more; its result is kept with the run.
         """
-        return ablated(runs, run, read_ablation(ablation))
+        return ablated(runs, run, parse_ablation(ablation))
 
     def public(function: Callable) -> Callable:
         return show_errors(checked(function, max_input=runs.limits.max_input))

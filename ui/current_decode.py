@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.interpret import gold_cells
+from core.interpret.alignment import gold_cells
 from core.interpret.inspection import Inspection
 from ui.attention_blocks import BLOCK_NAMES, Block, source_block
 from ui.interventions import ALL_HEADS, RequestedInterventions

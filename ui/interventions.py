@@ -9,7 +9,7 @@ from typing import get_args
 
 from core.config.sections import ModelConfig
 from core.config.tasks import TaskConfig
-from core.interpret.ablation import read_edits
+from core.interpret.ablation import parse_interventions
 from core.models import outline_model
 from core.models.heads import Ablation, Head, Interventions
 from core.runs.load import LoadedRun
@@ -45,7 +45,9 @@ class RequestedInterventions:
 
     def on(self, loaded: LoadedRun) -> Interventions:
         """Return what is to be done to a model; InputError if it cannot be done."""
-        return read_edits(loaded.model, loaded.task, ablate=self.without, force=self.force, ablation=self.ablation)
+        return parse_interventions(
+            loaded.model, loaded.task, ablate=self.without, force=self.force, ablation=self.ablation
+        )
 
     def checked(self, heads: Sequence[Head]) -> "RequestedInterventions":
         """Return this with names as short as can be, if it can be done to these heads; InputError if not."""

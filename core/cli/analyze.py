@@ -9,8 +9,8 @@ import pandas as pd
 from tqdm import tqdm
 
 from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
-from core.interpret import measure_heads
-from core.interpret.ablation import AblatedHead, ablation_table, cells_of, remembered_grid
+from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells
+from core.interpret.head_table import measure_heads
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import LoadedRun, SavedRuns
 from core.tasks import Batch, fixed_pairs
@@ -58,14 +58,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _ablated(loaded: LoadedRun, pairs: Batch, folder: RunFolder) -> list[AblatedHead]:
     """Decode the pairs without each head, with a progress bar; the result is cached in the run's folder."""
-    cells = remembered_grid(folder.ablate, loaded.model, pairs, step=loaded.step)
-    count = len(cells_of(loaded.model.heads))
+    cells = cached_grid(folder.ablate, loaded.model, pairs, step=loaded.step)
+    count = len(grid_cells(loaded.model.heads))
     return list(tqdm(cells, desc="ablating", total=count, unit="head", file=sys.stderr, leave=False))
 
 
 def _without(cells: list[AblatedHead], *, layers: bool = False) -> pd.DataFrame:
     """Return exact match without each head, or without all heads of each layer, as ``exact_match_without``."""
-    table = ablation_table(cells).drop(columns="change").rename(columns={"exact_match": "exact_match_without"})
+    table = pd.DataFrame(ablation_rows(cells)).drop(columns="change")
+    table = table.rename(columns={"exact_match": "exact_match_without"})
     whole = table["head"] == 0
     return table[whole].drop(columns="head") if layers else table[~whole]
 
@@ -95,7 +96,7 @@ def _each(name: str, format_cell: Callable[[pd.Series], str]) -> FormatColumn:
 
 
 def _offset(head: pd.Series) -> str:
-    return f"{head.offset:+d} {head.offset_share:.1%} {'pos' if head.positional else '   '}"
+    return f"{head.offset:+d} {head.offset_fraction:.1%} {'pos' if head.positional else '   '}"
 
 
 def _percent(name: str) -> FormatColumn:
@@ -113,18 +114,18 @@ def _starred(name: str, best: Callable[[pd.Series], float]) -> FormatColumn:
 
 
 COLUMNS: tuple[tuple[str, FormatColumn], ...] = (
-    ("produced ", _starred("share_produced", pd.Series.max)),
+    ("produced ", _starred("mass_produced", pd.Series.max)),
     ("uniform", _percent("uniform_produced")),
     ("AER ", _starred("aer_produced", pd.Series.min)),
-    ("read ", _starred("share_read", pd.Series.max)),
+    ("read ", _starred("mass_read", pd.Series.max)),
     ("uniform", _percent("uniform_read")),
     ("AER ", _starred("aer_read", pd.Series.min)),
     ("entropy", _each("entropy", lambda head: f"{head.entropy:.2f}")),
     ("offset    ", _each("offset", _offset)),
     ("largest", _percent("confidence")),
     ("nearest", _each("nearest_head", lambda head: f"{head.nearest_head} {head.distance:.2f}")),
-    ("BOS", _percent("on_bos")),
-    ("EOS", _percent("on_eos")),
-    ("PAD", _percent("on_pad")),
+    ("BOS", _percent("mass_bos")),
+    ("EOS", _percent("mass_eos")),
+    ("PAD", _percent("mass_pad")),
     ("without", _percent("exact_match_without")),
 )

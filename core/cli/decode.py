@@ -6,7 +6,7 @@ import json
 from core.cli.arguments import add_json, add_run
 from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
-from core.interpret.ablation import read_edits
+from core.interpret.ablation import parse_interventions
 from core.interpret.inspection import Inspection, Step, inspect
 from core.models.heads import Interventions
 from core.runs import DEFAULT_ROOT
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"strategy  {format_strategy(strategy)}")
     if str(interventions):
         print(f"heads     {interventions}")
-    for rank, answer in enumerate(seen.ranked, start=1):
+    for rank, answer in enumerate(seen.hypotheses, start=1):
         end = "" if answer.stopped else "  (no EOS)"
         print(f"best {rank:4}  {' '.join(answer.output)}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
     for number, step in enumerate(seen.steps, start=1):
@@ -92,7 +92,7 @@ def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> Inter
     """Return the interventions that the options describe; InputError if the model lacks a head."""
     if options.ablate_with == "mean" and not options.ablate:
         raise InputError("--ablate-with=mean needs --ablate")
-    return read_edits(
+    return parse_interventions(
         loaded.model,
         loaded.task,
         ablate=options.ablate,
@@ -142,6 +142,6 @@ def as_json(seen: Inspection) -> dict:
                 "log_prob": answer.log_prob,
                 "stopped": answer.stopped,
             }
-            for answer in seen.ranked
+            for answer in seen.hypotheses
         ],
     }

@@ -10,7 +10,7 @@ from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
 from core.evaluation.bleu import Bleu, measure_bleu
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
 from core.generation import GREEDY, Strategy
-from core.interpret import HeadScore, best_of_layer
+from core.interpret.head_scores import HeadScore, best_head_of_layer
 from core.models import count_parameters
 from core.reports.report import measure
 from core.runs import DEFAULT_ROOT
@@ -73,11 +73,11 @@ def _print(
             f"{bleu.name:15} {bleu.score:9.4f}  of the same, each decoded separately; sacrebleu signature {bleu.signature}"
         )
     if scores:
-        best = best_of_layer(scores, max(score.layer for score in scores))
+        best = best_head_of_layer(scores, max(score.layer for score in scores))
         print(
-            f"cross-attention of the last layer: head {best.head} puts {best.share:.1%} of its attention on the "
-            f"correct source token (uniform: {best.uniform:.1%}); its largest weight is there in {best.hits:.1%} of "
-            "the steps"
+            f"cross-attention of the last layer: head {best.head} puts {best.attention_mass:.1%} of its attention on the "
+            f"correct source token (uniform: {best.uniform_mass:.1%}); its largest weight is there in "
+            f"{best.argmax_accuracy:.1%} of the steps"
         )
 
 
@@ -119,9 +119,9 @@ def _as_json(
             {
                 "layer": score.layer,
                 "head": score.head,
-                "attention_mass": round(score.share, 4),
-                "argmax_accuracy": round(score.hits, 4),
-                "uniform": round(score.uniform, 4),
+                "attention_mass": round(score.attention_mass, 4),
+                "argmax_accuracy": round(score.argmax_accuracy, 4),
+                "uniform_mass": round(score.uniform_mass, 4),
             }
             for score in scores
         ],

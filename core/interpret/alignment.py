@@ -1,4 +1,4 @@
-"""The task's true map: where in the source each token of the answer comes from."""
+"""Gold alignment: the source positions that each answer token comes from, as the task defines them."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,23 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 def gold_cells(sources: Sequence[Sequence[int]], *, steps: int) -> list[tuple[int, int]]:
-    """Return the (step, source column) cells of a map over the source where the answer's symbols may come from.
+    """Return the (step, source column) cells of a map over the source that the gold alignment marks.
 
     Args:
-        sources: of the answer's symbols, from ``Task.sources``.
+        sources: per answer symbol, the indices of the source symbols it may come from; see ``Task.sources``.
+        steps: rows of the map; later answer symbols are left out.
     """
-    return [(step, place + 1) for step, places in enumerate(sources[:steps]) for place in places]
+    return [(step, index + 1) for step, indices in enumerate(sources[:steps]) for index in indices]  # column 0 is BOS
 
 
 def gold_alignment(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
-    """Say at which source columns the token may come from that belongs at each place of the answer.
+    """Mark the source columns that the correct token of each decoding step may come from.
 
-    It goes by the place alone: where a model writes another token there, the cells are still the right one's.
+    The alignment depends on the step alone: if a model produces another token, the cells are still those of the
+    correct one.
 
     Returns:
-        (B, steps, S) bool, over the columns of ``pairs.src``; no column at a step with no source of its own, EOS's
-        among them.
+        (B, steps, S) bool, over the columns of ``pairs.src``; all False at steps without a source, such as EOS.
     """
     cells: list[tuple[int, int, int]] = []
     for row, ids in enumerate(pairs.src.tolist()):

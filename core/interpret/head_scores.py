@@ -1,51 +1,52 @@
-"""How well each head that looks at the source points at the token an answer's token comes from."""
+"""Alignment scores: how well each head that attends to the source follows the gold alignment."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.generation import GenerationResult
-from core.interpret.measures import hits, share_on, uniform_share
-from core.interpret.rows import rows_of, source_block
+from core.interpret.map_rows import map_rows, source_block
+from core.interpret.measures import argmax_accuracy, attention_mass, uniform_mass
 from core.tasks import Batch, Task
 
 
 @dataclass(frozen=True)
 class HeadScore:
-    """How well one head that looks at the source points at the token each answer token comes from.
+    """How well one head follows the gold alignment: means over the steps whose token comes from the source.
 
-    It is scored at the steps that produce a token which comes from the source. Where that may come from several source
-    tokens, they count together.
+    Where a token may come from several source tokens, they count together.
 
     Attributes:
-        layer, head: numbered from 1.
-        share: mean attention weight on the true source token, 0-1.
-        hits: share of these steps whose largest weight over the source is on the true token, 0-1.
-        uniform: what ``share`` would be if every token there was to look at got the same weight.
+        layer: numbered from 1.
+        head: numbered from 1.
+        attention_mass: mean attention weight on the gold source token, 0-1.
+        argmax_accuracy: fraction of steps whose largest weight over the source is on the gold token, 0-1.
+        uniform_mass: the ``attention_mass`` of uniform attention, 0-1: the baseline.
     """
 
     layer: int
     head: int
-    share: float
-    hits: float
-    uniform: float
+    attention_mass: float
+    argmax_accuracy: float
+    uniform_mass: float
 
 
-def score_decoded(task: Task, pairs: Batch, decoded: GenerationResult) -> list[HeadScore]:
-    """Score the attention over the source of a decode that recorded its maps; [] where there is nothing to score."""
-    rows = None if decoded.maps is None else rows_of(source_block(decoded), task, pairs, decoded)
-    if rows is None or not rows.produced.any():
+def score_heads(task: Task, pairs: Batch, result: GenerationResult) -> list[HeadScore]:
+    """Score the attention over the source of a generation that recorded its maps; [] without a gold alignment."""
+    rows = map_rows(source_block(result), task, pairs, result)
+    if rows is None or rows.produced is None or not rows.produced.any():
         return []
-    counted = rows.produced.any(dim=-1)
-    weights, seen, cells = rows.weights[:, :, counted], rows.seen[counted], rows.produced[counted]
-    shares, largest = share_on(weights, cells).mean(dim=-1), hits(weights, seen, cells).mean(dim=-1)  # (L, H)
-    uniform = uniform_share(seen, cells).mean().item()
+    has_source = rows.produced.any(dim=-1)
+    weights, visible, cells = rows.weights[:, :, has_source], rows.visible[has_source], rows.produced[has_source]
+    masses = attention_mass(weights, cells).mean(dim=-1).tolist()  # [L][H]
+    accuracies = argmax_accuracy(weights, visible, cells).mean(dim=-1).tolist()
+    baseline = uniform_mass(visible, cells).mean().item()
     return [
-        HeadScore(layer, head, share, hit, uniform)
-        for layer, of_layer in enumerate(zip(shares.tolist(), largest.tolist(), strict=True), start=1)
-        for head, (share, hit) in enumerate(zip(*of_layer, strict=True), start=1)
+        HeadScore(layer, head, mass, accuracy, baseline)
+        for layer, of_layer in enumerate(zip(masses, accuracies, strict=True), start=1)
+        for head, (mass, accuracy) in enumerate(zip(*of_layer, strict=True), start=1)
     ]
 
 
-def best_of_layer(scores: Sequence[HeadScore], layer: int) -> HeadScore:
-    """Return the head of a layer with the largest share on the true source tokens."""
-    return max((score for score in scores if score.layer == layer), key=lambda score: score.share)
+def best_head_of_layer(scores: Sequence[HeadScore], layer: int) -> HeadScore:
+    """Return the head of a layer with the largest attention mass on the gold source tokens."""
+    return max((score for score in scores if score.layer == layer), key=lambda score: score.attention_mass)

@@ -1,71 +1,74 @@
-"""Every head of every block of a model in numbers, from decodes that happened."""
+"""A table of every attention head of a model, measured on its own generations."""
+
+from typing import Any
 
 import pandas as pd
 import torch
 
 from core.evaluation.accuracy import evaluation_mode
 from core.generation import GenerationResult, generate
-from core.interpret.chunks import recordable_chunks
+from core.interpret.map_rows import MapRows, map_rows, recordable_chunks
 from core.interpret.measures import (
-    distances,
-    entropy,
-    hits,
-    link_counts,
+    aer_row_weights,
+    argmax_accuracy,
+    attention_mass,
+    head_distances,
+    normalized_entropy,
     offset_counts,
-    share_on,
-    uniform_share,
+    uniform_mass,
 )
-from core.interpret.rows import BLOCKS, Rows, rows_of
 from core.models import Seq2Seq
+from core.models.heads import BLOCKS
 from core.tasks import Batch, Task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-POSITIONAL = 0.9  # share of arg-maxes at one offset, by Voita et al. 2019
+POSITIONAL = 0.9  # fraction of argmaxes at one offset (Voita et al. 2019)
 MEASURES = (
-    *("share_produced", "uniform_produced", "aer_produced", "share_read", "uniform_read", "aer_read"),
-    *("entropy", "offset", "offset_share", "confidence", "distance", "nearest_head", "on_bos", "on_eos", "on_pad"),
+    *("mass_produced", "uniform_produced", "aer_produced", "mass_read", "uniform_read", "aer_read"),
+    *("entropy", "offset", "offset_fraction", "confidence", "distance", "nearest_head"),
+    *("mass_bos", "mass_eos", "mass_pad"),
 )
 
-Sum = tuple[torch.Tensor, torch.Tensor]  # a measure summed over rows, and over how many
-Sums = dict[str, dict[str, Sum]]  # by block and measure
+WeightedSum = tuple[torch.Tensor, torch.Tensor]  # the weighted sum of a measure over rows, and the sum of the weights
+Sums = dict[str, dict[str, WeightedSum]]  # by block and measure
 
 
-def head_table(task: Task, pairs: Batch, decoded: GenerationResult) -> pd.DataFrame:
-    """Score every head of every block on a decode that recorded its maps.
+def head_table(task: Task, pairs: Batch, result: GenerationResult) -> pd.DataFrame:
+    """Measure every head of every block on a generation that recorded its maps.
 
-    Every figure is a mean over rows: those of all sequences alike, as ``Rows`` has them, so PAD and one-key rows never
-    count. The formulas and where they are from stand in ``measures``.
+    Every number is a mean over the valid rows of all sequences (see ``MapRows``): PAD and one-key rows never count.
+    The formulas and their references are in ``measures``.
 
-    "Produced" and "read" tell two ways to look apart: at where the token comes from that a step has to *produce*, and
-    at where the one it has just *read* came from. They are for heads that look at the source while an answer is
-    written, of the block "cross", or "decoder" where there is no encoder; NaN elsewhere, and where the task has no
-    true map. An encoder has none: its rows are no tokens of an answer.
+    The alignment columns come in two kinds: a head may attend to the source of the token that the step *produces*, or
+    to that of the token it *read*. They apply to the block that attends to the source while decoding ("cross", or
+    "decoder" in a decoder-only model) and are NaN elsewhere and for tasks without a gold alignment.
 
     Returns:
-        A row a head, with the columns
+        One row per head, with the columns
 
         - ``block`` ("encoder", "decoder" or "cross"), ``layer`` and ``head``, numbered from 1;
-        - ``rows``: how many the means are over; a head without any has NaN in all that follows;
-        - ``share_produced``, ``share_read``: attention on the true map, 0-1; ``uniform_produced``, ``uniform_read``:
-          what attending to all keys alike would score;
-        - ``aer_produced``, ``aer_read``: alignment error rate of the arg-max over the source, 0-1;
-        - ``entropy``: divided by the logarithm of the keys that there were to look at, 0-1;
-        - ``offset``: the commonest one of the arg-max from its row, in tokens; see ``Rows.offsets``.
-          ``offset_share``: how common, 0-1; ``positional``: whether it is so in at least 90 % of the rows;
-        - ``confidence``: the largest weight, 0-1 (Voita et al. 2019, who leave EOS out; here ``on_eos`` tells of it);
-        - ``distance``: Jensen–Shannon distance to the layer's most similar other head, 0-1, and ``nearest_head``,
-          which; NaN and NA in a layer of one head. A small one means that either head may be redundant;
-        - ``on_bos``, ``on_eos``, ``on_pad``: attention on these tokens, 0-1.
+        - ``rows``: number of rows averaged over; if 0, all following columns are NaN;
+        - ``mass_produced``, ``mass_read``: attention mass on the gold alignment, 0-1; ``uniform_produced``,
+          ``uniform_read``: that of uniform attention;
+        - ``aer_produced``, ``aer_read``: alignment error rate of the argmax over the source, 0-1;
+        - ``entropy``: divided by the log of the number of visible keys, 0-1;
+        - ``offset``: the most frequent offset of the argmax from its row, in tokens; see ``MapRows.offsets``;
+          ``offset_fraction``: how frequent, 0-1; ``positional``: whether that is at least 90 %;
+        - ``confidence``: mean of the largest weight, 0-1 (Voita et al. 2019, who leave EOS out; see ``mass_eos``);
+        - ``distance``: Jensen–Shannon distance to the most similar other head of the layer, 0-1, and
+          ``nearest_head``, that head; NaN and NA in a layer with one head. A small one means that either may be
+          redundant;
+        - ``mass_bos``, ``mass_eos``, ``mass_pad``: attention mass on these tokens, 0-1.
     """
-    span = pairs.src.shape[1] + decoded.tokens.shape[1]
-    return _table(_sums(task, pairs, decoded, span=span), span=span)
+    span = pairs.src.shape[1] + result.tokens.shape[1]
+    return _table(_sums(task, pairs, result, span=span), span=span)
 
 
 @torch.no_grad()
 def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
-    """Decode pairs, each as if alone, and score every head on that; see ``head_table``.
+    """Generate answers to pairs, without padding, and measure every head on them; see ``head_table``.
 
-    Memory is bounded, whatever the number of pairs. The model's mode and weights are left as they were.
+    Memory is bounded for any number of pairs. The model's mode and weights are unchanged.
 
     Raises:
         ValueError: there are no pairs.
@@ -80,34 +83,33 @@ def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
     return _table(sums, span=span)
 
 
-def _sums(task: Task, pairs: Batch, decoded: GenerationResult, *, span: int) -> Sums:
+def _sums(task: Task, pairs: Batch, result: GenerationResult, *, span: int) -> Sums:
     return {
-        block: _measured(rows, span)
+        block: _sums_of_rows(rows, span)
         for block in BLOCKS
-        if (rows := rows_of(block, task, pairs, decoded)) is not None  # one at a time: each is a copy of its maps
+        if (rows := map_rows(block, task, pairs, result)) is not None  # one at a time: each is a copy of its maps
     }
 
 
-def _measured(rows: Rows, span: int) -> dict[str, Sum]:
+def _sums_of_rows(rows: MapRows, span: int) -> dict[str, WeightedSum]:
     """Sum every measure over rows; most to (L, H) float64."""
-    weights, every = rows.weights, torch.ones_like(rows.index, dtype=torch.float32)
+    weights, ones = rows.weights, torch.ones_like(rows.index, dtype=torch.float32)
     means = {
-        "entropy": (entropy(weights, rows.seen), every),
-        "confidence": (weights.amax(dim=-1), every),
+        "entropy": (normalized_entropy(weights, rows.visible), ones),
+        "confidence": (weights.amax(dim=-1), ones),
     }
-    for name, token in (("on_bos", BOS_ID), ("on_eos", EOS_ID), ("on_pad", PAD_ID)):
-        means[name] = (share_on(weights, rows.keys == token), every)
-    for name in ("produced", "read"):
-        cells = getattr(rows, name)
+    for name, token in (("mass_bos", BOS_ID), ("mass_eos", EOS_ID), ("mass_pad", PAD_ID)):
+        means[name] = (attention_mass(weights, rows.keys == token), ones)
+    for name, cells in (("produced", rows.produced), ("read", rows.read)):
         if cells is not None:
-            links = link_counts(cells)
+            links = aer_row_weights(cells)
             has_link = (links > 0).float()
-            means[f"share_{name}"] = (share_on(weights, cells), has_link)
-            means[f"uniform_{name}"] = (uniform_share(rows.seen, cells).expand(weights.shape[:-1]), has_link)
-            means[f"aer_{name}"] = (1 - hits(weights, rows.seen, cells), links)
+            means[f"mass_{name}"] = (attention_mass(weights, cells), has_link)
+            means[f"uniform_{name}"] = (uniform_mass(rows.visible, cells).expand(weights.shape[:-1]), has_link)
+            means[f"aer_{name}"] = (1 - argmax_accuracy(weights, rows.visible, cells), links)
     sums = {name: ((values * counts).sum(dim=-1), counts.sum()) for name, (values, counts) in means.items()}
-    sums["offsets"] = (offset_counts(weights, rows.seen, rows.offsets, span=span), every.sum())
-    sums["distances"] = (distances(weights), every.sum())
+    sums["offsets"] = (offset_counts(weights, rows.visible, rows.offsets, span=span), ones.sum())
+    sums["distances"] = (head_distances(weights), ones.sum())
     # On the CPU: not every device has float64.
     return {name: (total.cpu().double(), count.cpu().double()) for name, (total, count) in sums.items()}
 
@@ -117,10 +119,10 @@ def _added(first: Sums, second: Sums) -> Sums:
         return second
     return {
         block: {
-            name: tuple(a + b for a, b in zip(sums, second[block][name], strict=True))
-            for name, sums in first[block].items()
+            name: (total + second[block][name][0], count + second[block][name][1])
+            for name, (total, count) in sums.items()
         }
-        for block in first
+        for block, sums in first.items()
     }
 
 
@@ -128,21 +130,25 @@ def _table(sums: Sums, *, span: int) -> pd.DataFrame:
     return pd.concat([_block_table(block, of_block, span) for block, of_block in sums.items()], ignore_index=True)
 
 
-def _block_table(block: str, sums: dict[str, Sum], span: int) -> pd.DataFrame:
+def _block_table(block: str, sums: dict[str, WeightedSum], span: int) -> pd.DataFrame:
     means = {name: total / count for name, (total, count) in sums.items()}
     layers, heads = means["entropy"].shape
-    commonest = means["offsets"].max(dim=-1)
-    others = means["distances"].masked_fill(torch.eye(heads, dtype=torch.bool), torch.inf)
-    nearest = others.min(dim=-1)
-    means["offset_share"] = commonest.values
-    means["offset"] = torch.where(commonest.values.isnan(), torch.nan, commonest.indices - span)
+    most_frequent = means["offsets"].max(dim=-1)
+    to_others = means["distances"].masked_fill(torch.eye(heads, dtype=torch.bool), torch.inf)
+    nearest = to_others.min(dim=-1)
+    means["offset_fraction"] = most_frequent.values
+    means["offset"] = torch.where(most_frequent.values.isnan(), torch.nan, most_frequent.indices - span)
     means["distance"] = torch.where(nearest.values.isfinite(), nearest.values, torch.nan)
     means["nearest_head"] = torch.where(nearest.values.isfinite(), nearest.indices + 1, torch.nan)
-    nothing = torch.full((layers, heads), torch.nan)
-    table = pd.DataFrame({name: means.get(name, nothing).flatten().numpy() for name in MEASURES})
-    table.insert(0, "block", block)
-    table.insert(1, "layer", [layer for layer in range(1, layers + 1) for _ in range(heads)])
-    table.insert(2, "head", [*range(1, heads + 1)] * layers)
-    table.insert(3, "rows", int(sums["entropy"][1]))
-    table.insert(table.columns.get_loc("offset_share") + 1, "positional", table.offset_share >= POSITIONAL)
-    return table.astype({"offset": "Int64", "nearest_head": "Int64"})
+    missing = torch.full((layers, heads), torch.nan)
+    columns: dict[str, Any] = {
+        "block": block,
+        "layer": [layer for layer in range(1, layers + 1) for _ in range(heads)],
+        "head": [*range(1, heads + 1)] * layers,
+        "rows": int(sums["entropy"][1]),
+    }
+    for name in MEASURES:
+        columns[name] = means.get(name, missing).flatten().numpy()
+        if name == "offset_fraction":
+            columns["positional"] = columns[name] >= POSITIONAL
+    return pd.DataFrame(columns).astype({"offset": "Int64", "nearest_head": "Int64"})

@@ -1,6 +1,7 @@
-"""One input, looked into: what the model answered, how sure it was, and where every head looked meanwhile."""
+"""Inspect one input: decode it and record tokens, probabilities, attention maps and alignment scores."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,23 +9,26 @@ import torch
 from core.evaluation.accuracy import sequence_log_prob
 from core.evaluation.error_rates import nearest_reference
 from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate
-from core.interpret import HeadScore, frame_labels, score_decoded, step_labels
+from core.interpret.head_scores import HeadScore, score_heads
 from core.models import AttentionMaps, Seq2Seq
 from core.models.heads import NO_INTERVENTIONS, Interventions
 from core.storage.errors import InputError
 from core.tasks import Batch, Task
-from core.text.vocab import BOS_ID, EOS, EOS_ID, UNK
+from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID, UNK
 
 NUM_CANDIDATES = 5
 
 
 @dataclass(frozen=True)
 class Step:
-    """One decoding step: what it produced, after reading what, and the likeliest tokens with probabilities 0-1.
+    """One decoding step.
 
     Attributes:
-        probability: of the token produced, in the distribution that the strategy chose from.
-        forced: whether the token was not chosen, but asked for.
+        produced: the token this step generated.
+        read: the decoder input of this step: BOS, then the token produced before.
+        candidates: the most probable tokens with their probabilities, 0-1, best first.
+        probability: of the produced token, in the distribution that the strategy chose from.
+        forced: whether the token belongs to a given prefix, so was not chosen by the strategy.
     """
 
     produced: str
@@ -35,14 +39,14 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Ranked:
-    """One of the best answers of a beam search.
+class RankedHypothesis:
+    """One of the best hypotheses of a beam search.
 
     Attributes:
-        output: its symbols, EOS left out.
-        log_prob: of the whole, its end included, in the distributions that the search chose from; in nats.
-        score: the log-probability divided by the length penalty; the answers are ranked by it.
-        stopped: whether it ended by EOS.
+        output: its symbols, without EOS.
+        log_prob: of the whole sequence, EOS included, in the distributions that the search used; in nats.
+        score: the log-probability divided by the length penalty; hypotheses are ranked by it.
+        stopped: whether it ended with EOS.
     """
 
     output: list[str]
@@ -52,8 +56,8 @@ class Ranked:
 
 
 @dataclass(frozen=True)
-class Branch:
-    """One token in the tree of what a beam search held; see ``BeamNode``."""
+class TreeNode:
+    """One node of the beam search tree, with its token as text; see ``BeamNode``."""
 
     token: str
     node: BeamNode
@@ -61,24 +65,24 @@ class Branch:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A decode that happened, with everything there is to see in it.
+    """One decoded input with everything that was recorded.
 
     Attributes:
-        symbols: the input as the model reads it: a word that is not known is UNK.
-        output: the answer's symbols, EOS left out.
-        expected: the right answer, the one most like the output where there are several; None where none is known.
-        stopped: whether the model ended by EOS rather than by running out of positions.
-        steps: one a produced token, EOS included.
-        maps: attention of this decode, batch of one; rows are the steps.
-        scores: of the cross-attention heads on this decode.
-        log_prob: of the answer in the model's own distribution, whatever strategy wrote it; nats.
-        sources: of the right answer's symbols in the input; see ``Task.sources``.
-        seconds: the decode took.
-        note: what else there is to say about the input, or "".
-        strategy: how the tokens were chosen.
-        interventions: what was done to heads meanwhile.
-        ranked: the best answers of a beam search, the one shown first; empty for other strategies.
-        tree: everything a beam search held, parents before their children; empty for other strategies.
+        symbols: the input as the model reads it; unknown words are UNK.
+        output: the answer's symbols, without EOS.
+        expected: the reference, the nearest to the output if there are several; None for tasks without one.
+        stopped: whether the model produced EOS before it reached its maximum length.
+        steps: one per produced token, EOS included.
+        maps: attention maps of this generation, batch of one; rows of decoder and cross maps are the steps.
+        scores: alignment scores of the heads that attend to the source; [] without a gold alignment.
+        sources: gold alignment of the reference; see ``Task.sources``.
+        log_prob: of the answer in the model's own distribution, whichever strategy chose it; nats.
+        seconds: duration of the generation.
+        note: a remark about the input, such as unknown words, or "".
+        strategy: the decoding strategy.
+        interventions: applied to the heads during generation.
+        hypotheses: the best of a beam search, the answer first; empty for other strategies.
+        tree: all nodes of a beam search, parents before their children; empty for other strategies.
     """
 
     symbols: list[str]
@@ -94,23 +98,33 @@ class Inspection:
     note: str = ""
     strategy: Strategy = GREEDY
     interventions: Interventions = NO_INTERVENTIONS
-    ranked: tuple[Ranked, ...] = ()
-    tree: tuple[Branch, ...] = ()
+    hypotheses: tuple[RankedHypothesis, ...] = ()
+    tree: tuple[TreeNode, ...] = ()
 
     @property
     def correct(self) -> bool | None:
-        """Whether the answer is exactly right and the model stopped by itself; None where many are as good."""
+        """Whether the model stopped by itself with exactly the expected output; None without a reference."""
         return None if self.expected is None else self.stopped and self.output == self.expected
 
     @property
     def over_source(self) -> torch.Tensor | None:
-        """Where writing looked in the source, (L, 1, H, T, S), or None; see ``AttentionMaps.over_source``."""
+        """Attention over the source while decoding, (L, 1, H, T, S), or None; see ``AttentionMaps.over_source``."""
         return self.maps.over_source(len(self.symbols) + 2)
 
     @property
     def source_labels(self) -> list[str]:
-        """Names of the source positions: BOS, the input, EOS."""
-        return frame_labels(self.symbols)
+        """Labels of the source positions: BOS, the input, EOS."""
+        return label_source(self.symbols)
+
+
+def label_source(symbols: Sequence[str]) -> list[str]:
+    """Label the source positions of a map: BOS, the symbols, EOS."""
+    return [BOS, *symbols, EOS]
+
+
+def label_steps(output: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Label the rows of a decoder or cross map: the token each step produced, and the token it read."""
+    return list(output), [BOS, *output[:-1]]
 
 
 def inspect(
@@ -122,18 +136,18 @@ def inspect(
     prefix: str = "",
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> Inspection:
-    """Decode what a person typed and record it all.
+    """Decode a typed input and record everything about it.
 
     Args:
         model: in evaluation mode.
-        text: as typed.
-        strategy: how the tokens are chosen.
-        prefix: what the answer must begin with, as typed.
-        interventions: what is done to heads meanwhile.
+        text: the input as typed.
+        strategy: the decoding strategy.
+        prefix: tokens the answer must begin with, as typed.
+        interventions: applied to the model's heads.
 
     Raises:
-        InputError: the text is not an input of this task, the prefix none of its answers, either is too long for the
-            model, or it lacks a head that something is to be done to; the message says why.
+        InputError: the text or the prefix is not valid for the task or too long for the model, or an intervention
+            names a head that the model does not have.
     """
     typed = task.read(text)
     positions = len(typed) + 2
@@ -163,15 +177,15 @@ def inspect(
     return Inspection(
         strategy=strategy,
         interventions=interventions,
-        ranked=_ranked(task, decoded),
+        hypotheses=_hypotheses(task, decoded),
         tree=_tree(task, decoded),
         symbols=symbols,
-        output=_without_end(tokens),
-        expected=_nearest(_without_end(tokens), task.references(symbols)),
+        output=_without_eos(tokens),
+        expected=_nearest(_without_eos(tokens), task.references(symbols)),
         stopped=stopped,
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps,
-        scores=score_decoded(task, Batch(src, src), decoded),
+        scores=score_heads(task, Batch(src, src), decoded),
         sources=task.sources(symbols),
         log_prob=sequence_log_prob(model, src, decoded.tokens, interventions=interventions).item(),
         seconds=seconds,
@@ -180,7 +194,7 @@ def inspect(
 
 
 def _read_prefix(task: Task, prefix: str, max_seq_len: int) -> list[int]:
-    """Return the ids of typed tokens of an answer; where both sides have one vocabulary, typed as inputs are."""
+    """Return the ids of a typed prefix; if both sides share a vocabulary, it is tokenized as inputs are."""
     if not prefix.strip():
         return []
     try:
@@ -194,12 +208,12 @@ def _read_prefix(task: Task, prefix: str, max_seq_len: int) -> list[int]:
 
 
 def _steps(task: Task, decoded: GenerationResult, num_forced: int) -> tuple[Step, ...]:
-    """Name what each step of a batch of one produced, and the tokens that were likely there."""
-    names = task.tgt_vocab.decode
-    produced, read = step_labels(names(decoded.tokens[0].tolist()))
+    """Return the steps of a batch of one as text."""
+    to_tokens = task.tgt_vocab.decode
+    produced, read = label_steps(to_tokens(decoded.tokens[0].tolist()))
     candidates = [
-        tuple((name, share) for name, share in zip(names(ids), shares, strict=True) if share > 0)
-        for ids, shares in zip(decoded.candidates[0].tolist(), decoded.probabilities[0].tolist(), strict=True)
+        tuple((token, each) for token, each in zip(to_tokens(ids), of_step, strict=True) if each > 0)
+        for ids, of_step in zip(decoded.candidates[0].tolist(), decoded.probabilities[0].tolist(), strict=True)
     ]
     probabilities = decoded.log_probs[0].exp().tolist()
     return tuple(
@@ -208,29 +222,29 @@ def _steps(task: Task, decoded: GenerationResult, num_forced: int) -> tuple[Step
     )
 
 
-def _ranked(task: Task, decoded: GenerationResult) -> tuple[Ranked, ...]:
-    """Name the best hypotheses of a batch of one."""
+def _hypotheses(task: Task, decoded: GenerationResult) -> tuple[RankedHypothesis, ...]:
+    """Return the best hypotheses of a batch of one as text."""
     return tuple(
-        Ranked(_without_end(task.tgt_vocab.decode(each.tokens)), each.log_prob, each.score, each.finished)
+        RankedHypothesis(_without_eos(task.tgt_vocab.decode(each.tokens)), each.log_prob, each.score, each.finished)
         for each in (decoded.search.hypotheses(0) if decoded.search else ())
     )
 
 
-def _tree(task: Task, decoded: GenerationResult) -> tuple[Branch, ...]:
-    """Name the tokens in the beam search of a batch of one."""
+def _tree(task: Task, decoded: GenerationResult) -> tuple[TreeNode, ...]:
+    """Return the beam search tree of a batch of one with its tokens as text."""
     nodes = decoded.search.tree(0) if decoded.search else ()
-    return tuple(Branch(task.tgt_vocab.tokens[node.token], node) for node in nodes)
+    return tuple(TreeNode(task.tgt_vocab.tokens[node.token], node) for node in nodes)
 
 
 def _nearest(output: list[str], references: list[list[str]]) -> list[str] | None:
-    """Return the right answer that takes the fewest interventions; None where none is known."""
+    """Return the reference with the smallest edit distance to the output; None if there is no reference."""
     return nearest_reference(output, references)[1] if references else None
 
 
-def _without_end(tokens: list[str]) -> list[str]:
+def _without_eos(tokens: list[str]) -> list[str]:
     return [token for token in tokens if token != EOS]
 
 
 def _unknown_note(typed: list[str], symbols: list[str]) -> str:
     unknown = dict.fromkeys(word[:20] for word, read in zip(typed, symbols, strict=True) if word != read)
-    return f"not in its vocabulary, so read as {UNK}: {', '.join(unknown)}" if unknown else ""
+    return f"not in the vocabulary, read as {UNK}: {', '.join(unknown)}" if unknown else ""

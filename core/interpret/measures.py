@@ -1,6 +1,6 @@
-"""What rows of attention maps are measured by: one formula a function.
+"""Measures of attention rows: one formula per function.
 
-Letters as in ``rows.Rows``: L layers, H heads, N rows, K keys, S source columns.
+Letters as in ``map_rows.MapRows``: L layers, H heads, N rows, K keys, S source columns.
 """
 
 import torch
@@ -8,15 +8,15 @@ import torch
 TINY = torch.finfo(torch.float32).tiny
 
 
-def share_on(weights: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-    """Return how much of each row's attention falls on some keys, 0-1.
+def attention_mass(weights: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    """Return the attention weight of each row that falls on the marked keys, 0-1.
 
-    On the task's true map this is the expected-pattern score: 1 for a head that looks where the token comes from and
-    nowhere else. Where a token may come from several keys, they count together.
+    On the gold alignment this is the expected-pattern score: 1 for a head that attends only to the token's source.
+    Where a token may come from several keys, their weights are summed.
 
     Args:
         weights: (L, H, N, K) float.
-        cells: (N, S) bool, of the first S keys; S = K or fewer.
+        cells: (N, S) bool, marks some of the first S keys; S <= K.
 
     Returns:
         (L, H, N) float.
@@ -24,48 +24,46 @@ def share_on(weights: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
     return (weights[..., : cells.shape[-1]] * cells).sum(dim=-1)
 
 
-def uniform_share(seen: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-    """Return what ``share_on`` would be if all keys that a row may look at got the same weight, (N,) float.
+def uniform_mass(visible: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    """Return the ``attention_mass`` of uniform attention over a row's visible keys, (N,) float: the baseline.
 
     Args:
-        seen: (N, K) bool, the keys that a row may look at.
+        visible: (N, K) bool, True where the row may attend.
         cells: (N, S) bool, some of them.
     """
-    return cells.sum(dim=-1) / seen.sum(dim=-1)
+    return cells.sum(dim=-1) / visible.sum(dim=-1)
 
 
-def largest(weights: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-    """Return each row's arg-max as (L, H, N, K) float: 1 at the key with the largest weight, 0 elsewhere.
+def argmax_weights(weights: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    """Return each row's argmax as (L, H, N, K) float: 1 at the key with the largest weight, 0 elsewhere.
 
-    Where m keys share the largest weight, each gets 1/m. A row whose largest weight is on a key that it may not look
-    at gets no arg-max.
+    If m keys tie, each gets 1/m. A row whose largest weight is on an invisible key is all zeros.
     """
-    is_largest = (weights == weights.amax(dim=-1, keepdim=True)) & seen
+    is_largest = (weights == weights.amax(dim=-1, keepdim=True)) & visible
     return is_largest / is_largest.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
-def hits(weights: torch.Tensor, seen: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-    """Return whether the arg-max over the source is where the token may come from, (L, H, N) float.
+def argmax_accuracy(weights: torch.Tensor, visible: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    """Return whether the argmax over the source is a marked column, (L, H, N) float, 0 or 1.
 
-    1 for yes and 0 for no; where m keys share the largest weight, how many of them are such, divided by m. Uniform
-    attention scores ``uniform_share`` over the source.
+    If m keys tie, the fraction of them that is marked. Uniform attention scores its ``uniform_mass`` over the source.
 
     Args:
-        weights: (L, H, N, K) float, of which the first S keys are the source.
-        seen: (N, K) bool.
+        weights: (L, H, N, K) float; the first S keys are the source.
+        visible: (N, K) bool.
         cells: (N, S) bool.
     """
     width = cells.shape[-1]
-    return share_on(largest(weights[..., :width], seen[:, :width]), cells)
+    return attention_mass(argmax_weights(weights[..., :width], visible[:, :width]), cells)
 
 
-def link_counts(cells: torch.Tensor) -> torch.Tensor:
-    """Return how much each row counts for in the alignment error rate, (N,) float.
+def aer_row_weights(cells: torch.Tensor) -> torch.Tensor:
+    """Return the weight of each row in the alignment error rate, (N,) float.
 
-    AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), Och & Ney 2003. A are the links found: one a row, to its arg-max. P
-    are the possible links, which is all cells; S the sure ones, those of rows with one cell only. So a row with a sure
-    link counts twice, one with several possible links once, and one with none not at all: with these counts, AER is
-    the weighted mean of 1 − ``hits``. Where every row has one true link, it is 1 − the mean of ``hits``.
+    AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), Och & Ney 2003. A are the predicted links, one per row: its argmax.
+    P are the possible links, all cells; S the sure links, those of rows with exactly one cell. So a row with a sure
+    link has weight 2, one with several possible links 1, and one without any 0. With these weights AER is the
+    weighted mean of 1 − ``argmax_accuracy``. If every row has one gold link, it is 1 − the mean accuracy.
 
     Args:
         cells: (N, S) bool.
@@ -74,50 +72,51 @@ def link_counts(cells: torch.Tensor) -> torch.Tensor:
     return (links > 0).float() + (links == 1).float()
 
 
-def entropy(weights: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-    """Return each row's entropy divided by the logarithm of the number of keys that it may look at, (L, H, N) float.
+def normalized_entropy(weights: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    """Return each row's entropy divided by the log of its number of visible keys, (L, H, N) float.
 
-    0 is all on one key, 1 spread evenly; so a causal row is measured by the tokens there were by then, and PAD does
-    not make a row look sharper. Weight on other keys is left out.
-
-    Args:
-        seen: (N, K) bool, two keys a row or more.
-    """
-    kept = weights * seen
-    spread = kept / kept.sum(dim=-1, keepdim=True).clamp(min=TINY)
-    return torch.special.entr(spread).sum(dim=-1) / seen.sum(dim=-1).log()
-
-
-def offset_counts(weights: torch.Tensor, seen: torch.Tensor, offsets: torch.Tensor, *, span: int) -> torch.Tensor:
-    """Count at which offsets from their rows the arg-maxes are: (L, H, 2 · span + 1) float, of -span to span.
-
-    Voita et al. 2019 call a head positional if at least 90 % of them are at one offset.
+    0 is all weight on one key, 1 is uniform. A causal row is compared with the keys visible to it, and PAD does not
+    make a row look sharper. Weight on invisible keys is ignored.
 
     Args:
-        offsets: (N, K) int64, within the span.
+        visible: (N, K) bool, at least two keys per row.
     """
-    found = largest(weights, seen).flatten(start_dim=2)
-    counts = found.new_zeros(*found.shape[:2], 2 * span + 1)
-    return counts.index_add(2, (offsets + span).flatten(), found)
+    masked = weights * visible
+    probabilities = masked / masked.sum(dim=-1, keepdim=True).clamp(min=TINY)
+    return torch.special.entr(probabilities).sum(dim=-1) / visible.sum(dim=-1).log()
 
 
-def distances(weights: torch.Tensor) -> torch.Tensor:
-    """Sum over rows how far the heads of a layer are from each other, (L, H, H) float: 0 alike, 1 apart, a row.
+def offset_counts(weights: torch.Tensor, visible: torch.Tensor, offsets: torch.Tensor, *, span: int) -> torch.Tensor:
+    """Count the argmaxes by their offset from the row: (L, H, 2 · span + 1) float, offsets -span to span.
+
+    Voita et al. 2019 call a head positional if at least 90 % of its argmaxes are at one offset.
+
+    Args:
+        offsets: (N, K) int64, from -span to span.
+    """
+    largest = argmax_weights(weights, visible).flatten(start_dim=2)
+    counts = largest.new_zeros(*largest.shape[:2], 2 * span + 1)
+    return counts.index_add(2, (offsets + span).flatten(), largest)
+
+
+def head_distances(weights: torch.Tensor) -> torch.Tensor:
+    """Sum over rows the distance between each two heads of a layer, (L, H, H) float; per row 0 equal, 1 disjoint.
 
     It is the Jensen–Shannon distance, √(H((p + q) / 2) − (H(p) + H(q)) / 2) with entropies in bits (Endres &
-    Schindelin 2003): the root of the divergence that Clark et al. 2019 compare heads by, so that it is a metric.
+    Schindelin 2003): the square root of the divergence that Clark et al. 2019 compare heads by, so that it is a
+    metric.
     """
     layers, heads = weights.shape[:2]
-    own = _bits(weights)
-    between = weights.new_zeros(layers, heads, heads)
+    own = _entropy_in_bits(weights)
+    distances = weights.new_zeros(layers, heads, heads)
     for first in range(heads):
-        for second in range(first + 1, heads):  # one pair at a time: all at once would not fit
-            of_mean = _bits((weights[:, first] + weights[:, second]) / 2)
+        for second in range(first + 1, heads):  # one pair at a time: all pairs together would not fit into memory
+            of_mean = _entropy_in_bits((weights[:, first] + weights[:, second]) / 2)
             divergence = of_mean - (own[:, first] + own[:, second]) / 2  # (L, N)
-            between[:, first, second] = between[:, second, first] = divergence.clamp(min=0).sqrt().sum(dim=-1)
-    return between
+            distances[:, first, second] = distances[:, second, first] = divergence.clamp(min=0).sqrt().sum(dim=-1)
+    return distances
 
 
-def _bits(weights: torch.Tensor) -> torch.Tensor:
+def _entropy_in_bits(weights: torch.Tensor) -> torch.Tensor:
     """Return the entropy of rows (…, K) in bits, (…)."""
     return torch.special.entr(weights).sum(dim=-1) / torch.log(torch.tensor(2.0))

@@ -1,4 +1,4 @@
-"""The way of a batch through a model: every tensor on it by name and shape, in order."""
+"""Shape trace: the name and shape of every tensor that a batch produces on its way through a model, in order."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,23 +11,25 @@ from core.config import Preset
 from core.models import outline_model
 from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.dropout import Dropout
+from core.models.heads import Block
 from core.tasks import build_task
 
 Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One module that the batch passes through, or the batch itself.
+class ModuleTrace:
+    """The output of one module, or an input or output of the whole model.
 
     Attributes:
         name: of the module, as in the names of its weights.
         kind: its class.
-        shapes: of what comes out, by name; of attention also its weights, (B, H, Tq, Tk).
-        parameters: of the module, those of modules inside it included.
-        depth: how many modules it is inside of.
-        calls: how often it is used for a batch; a recurrent decoder's once a step.
-        block, layer: of attention, what it is called on the Attention tab, the layer numbered from 1.
+        shapes: output shapes by name, "" for the output itself; of attention also "weights", (B, H, Tq, Tk).
+        parameters: of the module, those of its submodules included.
+        depth: number of modules that contain it.
+        calls: uses per batch; a recurrent decoder's modules are used once per step.
+        block: of attention, the block that its heads belong to.
+        layer: of attention, numbered from 1.
     """
 
     name: str
@@ -36,59 +38,64 @@ class Stage:
     parameters: int = 0
     depth: int = 0
     calls: int = 1
-    block: str | None = None
+    block: Block | None = None
     layer: int | None = None
 
 
-def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[Stage]:
-    """Send a batch as training draws it through the preset's model, and note what comes out of each module.
+def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[ModuleTrace]:
+    """Run a training batch through the preset's model on the meta device, and record the shape each module returns.
 
-    The batch is a real one, its values aside: the tensors have a shape and no content, so it takes no time.
+    The batch has the shape of a real one. Meta tensors have a shape and no content, so this takes no time.
 
     Args:
+        preset: of the model, its task and its batch size.
         pairs: the file of the task's own pairs, if it has any.
     """
     task = build_task(preset.task, pairs=pairs)
-    pairs = task.sample(preset.training.batch_size, split="train", generator=torch.Generator().manual_seed(0))
+    batch = task.sample(preset.training.batch_size, split="train", generator=torch.Generator().manual_seed(0))
     model = outline_model(preset.model, task).eval()
     calls: list[tuple[str, nn.Module, dict[str, Shape]]] = []
     for name, module in model.named_modules():
         if name and not isinstance(module, Dropout | nn.Identity | nn.ModuleList):
             module.register_forward_hook(
-                lambda module, args, given, name=name: calls.append((name, module, _shapes(module, given)))
+                lambda module, args, output, name=name: calls.append((name, module, _shapes(module, output)))
             )
-    src, tgt_in = pairs.src.to("meta"), pairs.tgt_in.to("meta")
+    src, tgt_in = batch.src.to("meta"), batch.tgt_in.to("meta")
     logits, _ = model(src, tgt_in, need_weights=True)
     counts = Counter((name, tuple(shapes.values())) for name, _, shapes in calls)
-    stages = {
-        (name, of): _stage(name, module, shapes, counts[name, of])
+    traces = {
+        (name, key): _trace(name, module, shapes, counts[name, key])
         for name, module, shapes in calls
-        if (of := tuple(shapes.values()))
+        if (key := tuple(shapes.values()))
     }
-    first = [Stage("src", "ids", {"": tuple(src.shape)}), Stage("tgt_in", "ids", {"": tuple(tgt_in.shape)})]
-    last = Stage("logits", "scores", {"": tuple(logits.shape)})
-    return [*first, *stages.values(), last]
+    inputs = [
+        ModuleTrace("src", "ids", {"": tuple(src.shape)}),
+        ModuleTrace("tgt_in", "ids", {"": tuple(tgt_in.shape)}),
+    ]
+    return [*inputs, *traces.values(), ModuleTrace("logits", "scores", {"": tuple(logits.shape)})]
 
 
-def _stage(name: str, module: nn.Module, shapes: dict[str, Shape], calls: int) -> Stage:
+def _trace(name: str, module: nn.Module, shapes: dict[str, Shape], calls: int) -> ModuleTrace:
     parameters = sum(each.numel() for each in module.parameters())
-    block, layer = _place(name, module)
-    return Stage(name, type(module).__name__, shapes, parameters, name.count("."), calls, block, layer)
+    block, layer = _block_and_layer(name, module)
+    return ModuleTrace(name, type(module).__name__, shapes, parameters, name.count("."), calls, block, layer)
 
 
-def _place(name: str, module: nn.Module) -> tuple[str | None, int | None]:
-    """Return which attention a module is, as the Attention tab calls it, or (None, None)."""
+def _block_and_layer(name: str, module: nn.Module) -> tuple[Block | None, int | None]:
+    """Return the block and layer of an attention module, or (None, None) for other modules."""
     if not isinstance(module, MultiHeadAttention | AdditiveAttention):
         return None, None
     numbers = [int(part) for part in name.split(".") if part.isdigit()]
-    block = "encoder" if name.startswith("encoder") else "decoder" if name.endswith("self_attention") else "cross"
+    block: Block = (
+        "encoder" if name.startswith("encoder") else "decoder" if name.endswith("self_attention") else "cross"
+    )
     return block, numbers[0] + 1 if numbers else 1
 
 
-def _shapes(module: nn.Module, given: object) -> dict[str, Shape]:
-    """Return the shapes of what a module gave, its output first."""
-    outputs = [each for each in (given if isinstance(given, tuple) else (given,)) if isinstance(each, torch.Tensor)]
-    named = {"": tuple(outputs[0].shape)}
+def _shapes(module: nn.Module, output: object) -> dict[str, Shape]:
+    """Return the shapes of a module's output, and of its attention weights if it has any."""
+    outputs = [each for each in (output if isinstance(output, tuple) else (output,)) if isinstance(each, torch.Tensor)]
+    shapes = {"": tuple(outputs[0].shape)}
     if isinstance(module, MultiHeadAttention | AdditiveAttention) and len(outputs) > 1:
-        named["weights"] = tuple(outputs[1].shape)
-    return named
+        shapes["weights"] = tuple(outputs[1].shape)
+    return shapes

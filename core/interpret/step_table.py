@@ -1,65 +1,70 @@
-"""Every step of a decode, and where each head looked in the source meanwhile."""
+"""A table of every decoding step: where each head attends in the source, and whether the token is correct."""
 
 import pandas as pd
 import torch
 import torch.nn.functional as F
 
 from core.generation import GenerationResult
-from core.interpret.measures import entropy, hits, share_on, uniform_share
-from core.interpret.rows import rows_of, source_block
+from core.interpret.map_rows import map_rows, source_block
+from core.interpret.measures import argmax_accuracy, attention_mass, normalized_entropy, uniform_mass
 from core.tasks import NO_SOURCE, Batch, Task
 from core.text.vocab import PAD_ID
 
 
-def step_table(task: Task, pairs: Batch, decoded: GenerationResult) -> pd.DataFrame:
-    """Tell for every head and every step of a decode where in the source it looked and what came of it.
+def step_table(task: Task, pairs: Batch, result: GenerationResult) -> pd.DataFrame:
+    """Return where each head attends in the source at every step of a generation, with the gold alignment beside it.
 
     Args:
         pairs: sources of one length, without PAD, and their references.
-        decoded: with maps.
+        result: with recorded maps.
 
     Returns:
-        A row a (layer, head, sequence, step), all but ``sequence`` and ``step`` numbered from 1, with the columns
+        One row per (layer, head, sequence, step); layer and head are numbered from 1, the others from 0. Columns:
 
         - ``source_length``: symbols in the input;
-        - ``length``: symbols in the answer; the step of that number is the one to write EOS at;
-        - ``looked_at``: the source column with the largest weight;
-        - ``true_column``: the source column the step's token comes from, -1 where there is none; of several that it
-          may come from, the one nearest to ``looked_at``;
-        - ``share``: the weight on the true column, or on all of them together, 0-1; ``uniform``: what it would be if
-          every token there was to look at got the same weight;
-        - ``hit``: whether the largest weight is on a true column, 0-1: a fraction where several weights are largest;
-        - ``entropy``: of the weights over the source, divided by the log of the number of its tokens, 0-1;
-        - ``is_right``: whether the step wrote the token of the reference.
+        - ``length``: symbols in the reference; the step of that number should produce EOS;
+        - ``argmax_column``: the source column with the largest weight;
+        - ``gold_column``: the source column of the correct token, -1 if there is none; if there are several, the one
+          nearest to ``argmax_column``;
+        - ``attention_mass``: weight on all gold columns, 0-1; ``uniform_mass``: that of uniform attention over the
+          visible keys;
+        - ``argmax_accuracy``: whether the largest weight is on a gold column, 0-1: a fraction if several keys tie;
+        - ``entropy``: of the weights over the source, divided by the log of its number of tokens, 0-1;
+        - ``is_correct``: whether the step produced the token of the reference.
+
+    Raises:
+        ValueError: the generation has no maps over the source.
     """
-    rows = rows_of(source_block(decoded), task, pairs, decoded)
-    keys, steps = pairs.src.shape[1], decoded.tokens.shape[1]
-    weights, seen = rows.weights[..., :keys], rows.seen[:, :keys]  # (L, H, N, S)
-    looked_at = weights.argmax(dim=-1)
+    rows = map_rows(source_block(result), task, pairs, result)
+    if rows is None or rows.produced is None:
+        raise ValueError("this generation recorded no attention over the source")
+    keys, steps = pairs.src.shape[1], result.tokens.shape[1]
+    weights, visible = rows.weights[..., :keys], rows.visible[:, :keys]  # (L, H, N, S)
+    argmax_column = weights.argmax(dim=-1)
     reference = F.pad(pairs.tgt_out, (0, max(0, steps - pairs.tgt_out.shape[1])))[:, :steps]
-    of_heads = {
-        "looked_at": looked_at,
-        "true_column": _nearest(rows.produced, looked_at),
-        "share": share_on(weights, rows.produced),
-        "hit": hits(weights, seen, rows.produced),
-        "entropy": entropy(weights, seen),
+    per_head = {
+        "argmax_column": argmax_column,
+        "gold_column": _nearest(rows.produced, argmax_column),
+        "attention_mass": attention_mass(weights, rows.produced),
+        "argmax_accuracy": argmax_accuracy(weights, visible, rows.produced),
+        "entropy": normalized_entropy(weights, visible),
     }
-    of_rows = {
+    per_row = {
         "sequence": rows.sequence,
         "step": rows.index,
-        "uniform": uniform_share(rows.seen, rows.produced),
-        "is_right": (decoded.tokens == reference)[rows.sequence, rows.index],
+        "uniform_mass": uniform_mass(rows.visible, rows.produced),
+        "is_correct": (result.tokens == reference)[rows.sequence, rows.index],
         "length": (pairs.tgt_out != PAD_ID).sum(dim=1)[rows.sequence] - 1,
     }
-    layers, heads, count = looked_at.shape
-    of_rows = {name: values.expand(layers, heads, count) for name, values in of_rows.items()}
-    table = {name: values.flatten().cpu().numpy() for name, values in (of_rows | of_heads).items()}
+    layers, heads, count = argmax_column.shape
+    per_row = {name: values.expand(layers, heads, count) for name, values in per_row.items()}
+    table = {name: values.flatten().cpu().numpy() for name, values in (per_row | per_head).items()}
     layer, head, _ = torch.ones(layers, heads, count, dtype=torch.bool).nonzero(as_tuple=True)
     return pd.DataFrame({"layer": layer.numpy() + 1, "head": head.numpy() + 1, **table}).assign(source_length=keys - 2)
 
 
-def _nearest(cells: torch.Tensor, looked_at: torch.Tensor) -> torch.Tensor:
-    """Return the marked column of each row (N, S) bool nearest to others (…, N) int64; -1 where none is marked."""
-    columns = torch.arange(cells.shape[-1], device=cells.device)
-    distance = (columns - looked_at[..., None]).abs().masked_fill(~cells, cells.shape[-1])
+def _nearest(cells: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """Return the marked column of each row (N, S) bool nearest to given columns (…, N) int64; -1 if none is marked."""
+    indices = torch.arange(cells.shape[-1], device=cells.device)
+    distance = (indices - columns[..., None]).abs().masked_fill(~cells, cells.shape[-1])
     return distance.argmin(dim=-1).masked_fill(~cells.any(dim=-1), NO_SOURCE)

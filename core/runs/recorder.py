@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from core.config import Preset, preset_to_yaml
-from core.interpret.snapshots import Probes, is_kept
+from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder, RunInfo
 from core.runs.replay import Replay
@@ -47,7 +47,7 @@ class Recorder:
         self.folder, self.state, self.history = folder, state, history
         self.replay = replay or Replay.load(folder.replay, state.preset.training.evaluate_every)
         self.replay.rewind(state.evaluated_step)
-        self._probes = Probes(state.task, state.model) if with_replay else None
+        self._snapshot_taker = SnapshotTaker(state.task, state.model) if with_replay else None
         self._info = folder.info()
         self._lines: list[str] = []
         self._best: tuple[dict[str, torch.Tensor], dict] | None = None
@@ -73,8 +73,8 @@ class Recorder:
             self._lines.append(line)
         if isinstance(event, EvaluationEvent) and event.is_best:
             self._best = (copy_of_weights(self.state.model), _facts(event, self.state))
-        if isinstance(event, EvaluationEvent) and self._probes and self._is_replayed(event.step):
-            self.replay.add(self._probes.snapshot(self.state.model, event.step))
+        if isinstance(event, EvaluationEvent) and self._snapshot_taker and self._is_replayed(event.step):
+            self.replay.add(self._snapshot_taker.snapshot(self.state.model, event.step))
         if isinstance(event, EvaluationEvent) and time.monotonic() - self._saved > SECONDS_BETWEEN_SAVES:
             self._try(self._save)
         elif time.monotonic() - self._flushed > SECONDS_BETWEEN_FLUSHES:
@@ -82,7 +82,7 @@ class Recorder:
 
     def _is_replayed(self, step: int) -> bool:
         training = self.state.preset.training
-        return step == training.steps or is_kept(step, every=training.evaluate_every)
+        return step == training.steps or is_snapshot_step(step, every=training.evaluate_every)
 
     def end(self, status: str, message: str = "") -> None:
         """Write everything and the run's last status; RunError if the folder cannot be written to."""

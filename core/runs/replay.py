@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from core.interpret.snapshots import PackedMaps, ProbeAnswer, ProbeInput, Shares, Snapshot, spacing
+from core.interpret.snapshots import HeadMasses, PackedMaps, Snapshot, SnapshotInput, SnapshotOutput, snapshot_interval
 from core.models.heads import Block
 from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
 
@@ -31,7 +31,7 @@ class Replay:
 
     def add(self, snapshot: Snapshot) -> None:
         """Add the newest snapshot, and drop those that lie between the ones that are still kept at its step."""
-        between = spacing(snapshot.step, every=self.every)
+        between = snapshot_interval(snapshot.step, every=self.every)
         with self._lock:
             self._snapshots = [each for each in self._snapshots if each.step % between == 0]
             self._snapshots.append(snapshot)
@@ -49,19 +49,19 @@ class Replay:
     def save(self, path: Path) -> None:
         """Write all snapshots anew, atomically."""
         snapshots = self.snapshots()
-        packed = [maps for each in snapshots for answer in each.answers for maps in answer.maps.values()]
+        packed = [maps for each in snapshots for output in each.outputs for maps in output.maps.values()]
         facts = {
             "inputs": [vars(each) for each in (snapshots[-1].inputs if snapshots else ())],
             "snapshots": [
                 {
                     "step": each.step,
-                    "answers": [
-                        {"tokens": answer.tokens, "shapes": {block: maps.shape for block, maps in answer.maps.items()}}
-                        for answer in each.answers
+                    "outputs": [
+                        {"tokens": output.tokens, "shapes": {block: maps.shape for block, maps in output.maps.items()}}
+                        for output in each.outputs
                     ],
-                    "shares": each.shares,
-                    "uniform": each.uniform,
-                    "scored": each.scored,
+                    "attention_mass": each.attention_mass,
+                    "uniform_mass": each.uniform_mass,
+                    "num_scored": each.num_scored,
                 }
                 for each in snapshots
             ],
@@ -93,17 +93,17 @@ class _Input(_Stored):
     gold_cells: tuple[tuple[int, int], ...]
 
 
-class _Answer(_Stored):
+class _Output(_Stored):
     tokens: tuple[str, ...]
     shapes: dict[Block, tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]]
 
 
 class _Taken(_Stored):
     step: int
-    answers: tuple[_Answer, ...]
-    shares: Shares | None
-    uniform: float | None
-    scored: int
+    outputs: tuple[_Output, ...]
+    attention_mass: HeadMasses | None
+    uniform_mass: float | None
+    num_scored: int
 
 
 class _Facts(_Stored):
@@ -120,15 +120,15 @@ def _read(path: Path) -> list[Snapshot]:
     if tensors.keys() != {"weights"} or tensors["weights"].dtype != torch.uint8:
         raise ValueError(f"it holds {', '.join(tensors) or 'nothing'}, not a byte a weight")
     data = io.BytesIO(tensors["weights"].numpy().tobytes())
-    inputs = tuple(ProbeInput(each.symbols, each.expected, each.gold_cells) for each in facts.inputs)
+    inputs = tuple(SnapshotInput(each.symbols, each.expected, each.gold_cells) for each in facts.inputs)
     snapshots = [
         Snapshot(
             taken.step,
             inputs,
-            tuple(_taken_answer(*pair, data) for pair in zip(inputs, taken.answers, strict=True)),
-            taken.shares,
-            taken.uniform,
-            taken.scored,
+            tuple(_taken_output(*pair, data) for pair in zip(inputs, taken.outputs, strict=True)),
+            taken.attention_mass,
+            taken.uniform_mass,
+            taken.num_scored,
         )
         for taken in facts.snapshots
     ]
@@ -141,14 +141,14 @@ def _as_bytes(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
-def _taken_answer(asked: ProbeInput, answer: _Answer, data: io.BytesIO) -> ProbeAnswer:
+def _taken_output(given: SnapshotInput, output: _Output, data: io.BytesIO) -> SnapshotOutput:
     """Read the next maps, having checked that they are those of so many tokens read and written."""
-    source, steps = len(asked.symbols) + 2, len(answer.tokens)
+    source, steps = len(given.symbols) + 2, len(output.tokens)
     sides = {"encoder": [(source, source)], "cross": [(steps, source)]}
     sides["decoder"] = [(steps, steps), (steps, source + steps)]
     maps = {}
-    for block, shape in answer.shapes.items():
+    for block, shape in output.shapes.items():
         maps[block] = PackedMaps(shape, data.read(math.prod(shape)))
         if shape[2:] not in sides[block] or len(maps[block].data) != math.prod(shape):
             raise ValueError(f"{block} maps of shape {shape} do not fit {source} tokens read and {steps} written")
-    return ProbeAnswer(answer.tokens, maps)
+    return SnapshotOutput(output.tokens, maps)

@@ -9,8 +9,9 @@ import torch
 
 from core.config import load_preset
 from core.evaluation.accuracy import evaluate
-from core.interpret import best_of_layer, measure_heads
 from core.interpret.ablation import ablation_grid
+from core.interpret.head_scores import best_head_of_layer
+from core.interpret.head_table import measure_heads
 from core.interpret.inspection import inspect
 from core.models import count_parameters
 from core.reports.report import measure
@@ -51,9 +52,9 @@ def test_fresh_data_is_solved_for_three_seeds(preset: str, parameters: int, leas
         exact.append(measured.exact_alone)
         assert measured.evaluation.loss < 0.01
         scores = measured.head_scores()
-        best = best_of_layer(scores, layer=scores[-1].layer)
-        shares.append(round(best.share, 3))
-        hits.append(round(best.hits, 4))
+        best = best_head_of_layer(scores, layer=scores[-1].layer)
+        shares.append(round(best.attention_mass, 3))
+        hits.append(round(best.argmax_accuracy, 4))
         if preset == "numbers-reversal":
             assert inspect(state.model, state.task, "5 12 7 3 9 11").output == ["11", "9", "3", "7", "12", "5"]
     print(f"\n{preset}: exact match {exact}; best last-layer head: share {shares}, largest weight there {hits}")

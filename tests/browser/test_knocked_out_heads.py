@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from core.interpret.ablation import AblatedHead, cells_of
+from core.interpret.ablation import AblatedHead, grid_cells
 from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
 from ui.components import head_importance
 
@@ -66,12 +66,12 @@ def test_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.Mo
     made = []
 
     def slowly(path, model, pairs, **settings) -> Iterator[AblatedHead]:
-        for block, layer, head in cells_of(model.heads):
+        for block, layer, head in grid_cells(model.heads):
             time.sleep(0.3)
             made.append((block, layer, head))
             yield AblatedHead(block=block, layer=layer, head=head, exact_match=0.5, intact=1.0)
 
-    monkeypatch.setattr(head_importance, "remembered_grid", slowly)
+    monkeypatch.setattr(head_importance, "cached_grid", slowly)
     page.get_by_role("radio", name="its mean").check()
     expect(page).to_have_url(re.compile("ablation=mean"), timeout=10_000)
     page.get_by_role("button", name="Measure all heads").click()

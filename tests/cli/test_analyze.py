@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from core.__main__ import main
-from core.interpret import measure_heads
 from core.interpret.ablation import ablation_grid
+from core.interpret.head_table import measure_heads
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.tasks import fixed_pairs
 
 RUN = "digits-reversal-shipped"  # a trained one, so that there is something to see
-TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("share", "uniform", "aer")]
+TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer")]
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(anal
     }
     assert f"without all heads of a layer: encoder.1 {worths['encoder', 1, 0]:.1%}, encoder.2" in output
     for column, name in enumerate(TRUTH):
-        best = {"share": table[name].max(), "aer": table[name].min()}.get(name.split("_")[0])
+        best = {"mass": table[name].max(), "aer": table[name].min()}.get(name.split("_")[0])
         for cells, value in zip(heads.values(), table[name], strict=True):
             written = "–" if pd.isna(value) else f"{value:.1%}" + ("*" if value == best else "")
             assert cells[column] == written

@@ -141,7 +141,7 @@ def test_evaluate_measures_held_out_sequences(trained, capsys):
     assert (said["run"], said["sequences"]) == ("done", 50)
     assert [(head["layer"], head["head"]) for head in said["cross_attention"]] == [(1, 1), (1, 2)]
     for head in said["cross_attention"]:
-        assert {"attention_mass", "argmax_accuracy", "uniform"} <= set(head)
+        assert {"attention_mass", "argmax_accuracy", "uniform_mass"} <= set(head)
     assert "exact match" in output
     loaded = Runs(trained).loaded("done")
     measured = evaluate(loaded.model, fixed_pairs(loaded.task, 50, split="test"))

@@ -137,8 +137,8 @@ def test_a_cross_head_forced_to_reverse_points_at_the_true_source(tiny):
     )
     assert seen.interventions is interventions
     free, forced = seen.scores
-    assert (forced.layer, forced.head, forced.share, forced.hits) == (1, 2, 1.0, 1.0)
-    assert free.share < 0.9
+    assert (forced.layer, forced.head, forced.attention_mass, forced.argmax_accuracy) == (1, 2, 1.0, 1.0)
+    assert free.attention_mass < 0.9
     # How likely the answer is, is said of the model with the interventions, which wrote it.
     chosen = torch.tensor([step.probability for step in seen.steps])
     assert seen.log_prob == pytest.approx(chosen.log().sum().item(), abs=1e-4)

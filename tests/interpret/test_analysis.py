@@ -4,15 +4,9 @@ import pytest
 import torch
 
 from core.generation import GenerationResult
-from core.interpret import (
-    HeadScore,
-    best_of_layer,
-    frame_labels,
-    gold_alignment,
-    gold_cells,
-    score_decoded,
-    step_labels,
-)
+from core.interpret.alignment import gold_alignment, gold_cells
+from core.interpret.head_scores import HeadScore, best_head_of_layer, score_heads
+from core.interpret.inspection import label_source, label_steps
 from core.tasks.digits import Digits
 from core.text.vocab import PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
@@ -29,7 +23,7 @@ def perfect() -> torch.Tensor:
 
 
 def scored(weights: torch.Tensor, *, tokens: torch.Tensor = TOKENS, task: Digits = TASK) -> list[HeadScore]:
-    return score_decoded(task, PAIRS, generation_result(tokens, cross=weights))
+    return score_heads(task, PAIRS, generation_result(tokens, cross=weights))
 
 
 def columns(task: Digits, steps: int) -> list[list[list[int]]]:
@@ -61,22 +55,22 @@ def test_a_perfect_map_scores_one_in_every_head():
     scores = scored(perfect())
     assert [(score.layer, score.head) for score in scores] == [(1, 1), (1, 2), (1, 3), (2, 1), (2, 2), (2, 3)]
     for score in scores:
-        assert (score.share, score.hits) == (1.0, 1.0)
+        assert (score.attention_mass, score.argmax_accuracy) == (1.0, 1.0)
         # three steps among 5 tokens, five among 7
-        assert score.uniform == pytest.approx((3 / 5 + 5 / 7) / 8)
+        assert score.uniform_mass == pytest.approx((3 / 5 + 5 / 7) / 8)
 
 
 def test_a_map_shifted_by_one_scores_zero():
     for score in scored(perfect().roll(1, dims=-1)):
-        assert (score.share, score.hits) == (0.0, 0.0)
+        assert (score.attention_mass, score.argmax_accuracy) == (0.0, 0.0)
 
 
 def test_a_uniform_map_scores_the_uniform_share():
     real = (PAIRS.src != PAD_ID).float()
     weights = (real / real.sum(1, keepdim=True))[None, :, None, None].expand(LAYERS, 2, H, 6, WIDTH)
     for score in scored(weights):
-        assert score.share == pytest.approx(score.uniform, abs=1e-6)
-        assert score.hits == pytest.approx(score.uniform, abs=1e-6)
+        assert score.attention_mass == pytest.approx(score.uniform_mass, abs=1e-6)
+        assert score.argmax_accuracy == pytest.approx(score.uniform_mass, abs=1e-6)
 
 
 def test_where_several_places_are_true_looking_at_any_of_them_is_right():
@@ -84,15 +78,15 @@ def test_where_several_places_are_true_looking_at_any_of_them_is_right():
     weights = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 1, 3, 4, 2, 0]], keys=WIDTH)  # not in the order of the input
     weights[0, 1, 0, 0] = torch.tensor([0, 0.4, 0, 0.3, 0, 0.3, 0])
     (score,) = scored(weights, task=sort)
-    assert (score.share, score.hits) == (1.0, 1.0)
-    assert score.uniform == pytest.approx((3 / 5 + 3 * 3 / 7 + 2 * 2 / 7) / 8)
+    assert (score.attention_mass, score.argmax_accuracy) == (1.0, 1.0)
+    assert score.uniform_mass == pytest.approx((3 / 5 + 3 * 3 / 7 + 2 * 2 / 7) / 8)
 
 
 def test_each_head_gets_its_own_score():
     weights = perfect()
     weights[1, :, 2] = weights[1, :, 2].roll(1, dims=-1)
     weights[0, 1, 0] = weights[0, 1, 0].roll(1, dims=-1)  # one head, in the longer sequence only
-    shares = {(score.layer, score.head): score.share for score in scored(weights)}
+    shares = {(score.layer, score.head): score.attention_mass for score in scored(weights)}
     assert shares == {(1, 1): 3 / 8, (1, 2): 1.0, (1, 3): 1.0, (2, 1): 1.0, (2, 2): 1.0, (2, 3): 0.0}
 
 
@@ -100,7 +94,7 @@ def test_rows_of_the_end_and_of_padding_do_not_count():
     garbage = perfect()
     garbage[:, 0, :, 3:] = 0.77
     garbage[:, 1, :, 5:] = 9.0
-    assert all((score.share, score.hits) == (1.0, 1.0) for score in scored(garbage))
+    assert all((score.attention_mass, score.argmax_accuracy) == (1.0, 1.0) for score in scored(garbage))
 
 
 def test_steps_never_made_do_not_count():
@@ -108,38 +102,38 @@ def test_steps_never_made_do_not_count():
     weights = perfect()
     weights[:, 1, :, 3:] = 0
     for score in scored(weights, tokens=answer_tokens("321", "45", width=6)):
-        assert (score.share, score.hits) == (1.0, 1.0)
-        assert score.uniform == pytest.approx((3 / 5 + 3 / 7) / 6)
+        assert (score.attention_mass, score.argmax_accuracy) == (1.0, 1.0)
+        assert score.uniform_mass == pytest.approx((3 / 5 + 3 / 7) / 6)
 
 
 def test_a_model_that_reads_its_source_is_compared_with_looking_at_all_it_has_read():
     weights = torch.cat([perfect(), torch.zeros(LAYERS, 2, H, 6, 6)], dim=-1)
-    for score in score_decoded(TASK, PAIRS, generation_result(TOKENS, decoder=weights)):
-        assert (score.share, score.hits) == (1.0, 1.0)
+    for score in score_heads(TASK, PAIRS, generation_result(TOKENS, decoder=weights)):
+        assert (score.attention_mass, score.argmax_accuracy) == (1.0, 1.0)
         shares = [1 / (5 + written) for written in (1, 2, 3)] + [1 / (7 + written) for written in (1, 2, 3, 4, 5)]
-        assert score.uniform == pytest.approx(sum(shares) / 8)
+        assert score.uniform_mass == pytest.approx(sum(shares) / 8)
 
 
 def test_a_decode_without_maps_has_no_scores():
-    assert score_decoded(TASK, PAIRS, generation_result(TOKENS)) == []
-    assert score_decoded(TASK, PAIRS, GenerationResult(TOKENS, TOKENS[..., None], torch.ones(2, 6, 1), None)) == []
+    assert score_heads(TASK, PAIRS, generation_result(TOKENS)) == []
+    assert score_heads(TASK, PAIRS, GenerationResult(TOKENS, TOKENS[..., None], torch.ones(2, 6, 1), None)) == []
 
 
 def test_maps_without_a_true_cell_have_no_scores():
     ended = answer_tokens("", "", width=6)
     decoded = generation_result(ended, cross=perfect())
-    assert score_decoded(TASK, PAIRS, decoded) != []  # the one step has a source, though it wrote EOS
+    assert score_heads(TASK, PAIRS, decoded) != []  # the one step has a source, though it wrote EOS
     nothing = Digits(transform="reverse", min_length=2, max_length=5)
     nothing.alignment = lambda symbols: [-1] * len(symbols)
-    assert score_decoded(nothing, PAIRS, decoded) == []
+    assert score_heads(nothing, PAIRS, decoded) == []
 
 
 def test_the_best_head_of_a_layer_is_the_one_with_the_largest_share():
     scores = [HeadScore(layer, head, share, 0.0, 0.1) for layer, head, share in ((1, 1, 0.9), (2, 1, 0.2), (2, 2, 0.4))]
-    assert best_of_layer(scores, 2) == scores[2]
-    assert best_of_layer(scores, 1) == scores[0]
+    assert best_head_of_layer(scores, 2) == scores[2]
+    assert best_head_of_layer(scores, 1) == scores[0]
 
 
 def test_rows_are_named_by_what_was_produced_and_what_was_read():
-    assert step_labels(["9", "2", "<EOS>"]) == (["9", "2", "<EOS>"], ["<BOS>", "9", "2"])
-    assert frame_labels(["4", "8"]) == ["<BOS>", "4", "8", "<EOS>"]
+    assert label_steps(["9", "2", "<EOS>"]) == (["9", "2", "<EOS>"], ["<BOS>", "9", "2"])
+    assert label_source(["4", "8"]) == ["<BOS>", "4", "8", "<EOS>"]

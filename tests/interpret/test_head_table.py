@@ -7,7 +7,8 @@ from pandas.testing import assert_frame_equal
 
 from core.config import load_preset
 from core.generation import GenerationResult, generate
-from core.interpret import chunks, head_table, measure_heads
+from core.interpret.head_table import head_table, measure_heads
+from core.interpret.map_rows import map_rows
 from core.models import build_model
 from core.tasks import build_task, fixed_pairs
 from core.tasks.digits import Digits
@@ -18,7 +19,7 @@ TASK = Digits(transform="reverse", min_length=2, max_length=5)
 PAIRS = framed_pairs("123", "45454")
 TOKENS = answer_tokens("321", "45454", width=6)
 PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]
-TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("share", "uniform", "aer")]
+TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer")]
 
 
 def of_cross(columns: list[list[int]]) -> pd.Series:
@@ -48,21 +49,21 @@ def random_decode() -> GenerationResult:
 def test_a_perfect_reversal_scores_one_for_what_is_produced():
     scores = of_cross(PERFECT)
     assert (scores.block, scores.layer, scores["head"], scores.rows) == ("cross", 1, 1, 10)
-    assert (scores.share_produced, scores.aer_produced) == (1, 0)
-    assert (scores.share_read, scores.aer_read) == (0, 1)
+    assert (scores.mass_produced, scores.aer_produced) == (1, 0)
+    assert (scores.mass_read, scores.aer_read) == (0, 1)
     assert scores.uniform_produced == scores.uniform_read == pytest.approx((3 / 5 + 5 / 7) / 8)
     assert (scores.entropy, scores.confidence) == (0, 1)
 
 
 def test_a_reversal_that_lags_a_step_scores_one_for_what_is_read_and_none_for_what_is_produced():
     scores = of_cross([[0, *row[:-1]] for row in PERFECT])
-    assert (scores.share_produced, scores.aer_produced) == (0, 1)
-    assert (scores.share_read, scores.aer_read) == (1, 0)
+    assert (scores.mass_produced, scores.aer_produced) == (0, 1)
+    assert (scores.mass_read, scores.aer_read) == (1, 0)
 
 
 def test_a_reversal_shifted_the_other_way_scores_nothing():
     scores = of_cross([[max(0, column - 1) for column in row] for row in PERFECT])
-    assert (scores.share_produced, scores.aer_produced, scores.share_read, scores.aer_read) == (0, 1, 0, 1)
+    assert (scores.mass_produced, scores.aer_produced, scores.mass_read, scores.aer_read) == (0, 1, 0, 1)
 
 
 def test_uniform_maps_score_as_uniform_in_every_block():
@@ -83,7 +84,7 @@ def test_uniform_maps_score_as_uniform_in_every_block():
     assert table.distance.tolist() == pytest.approx([0] * 6, abs=1e-3)
     cross = table[table.block == "cross"]
     for token in ("produced", "read"):
-        assert cross[f"share_{token}"].tolist() == pytest.approx(cross[f"uniform_{token}"].tolist())
+        assert cross[f"mass_{token}"].tolist() == pytest.approx(cross[f"uniform_{token}"].tolist())
         assert (1 - cross[f"aer_{token}"]).tolist() == pytest.approx(cross[f"uniform_{token}"].tolist())
     # the means of one over the keys: 5 and 7 of the source; 2, 3, 4 and 2, 3, 4, 5, 6 of what was written
     assert table.confidence.tolist() == pytest.approx(
@@ -91,9 +92,9 @@ def test_uniform_maps_score_as_uniform_in_every_block():
         + [(1 / 2 + 1 / 3 + 1 / 4 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) / 8] * 2
         + [(4 / 5 + 6 / 7) / 10] * 2
     )
-    assert table.on_bos.tolist() == pytest.approx(table.confidence.tolist())
-    assert table.on_eos.tolist() == pytest.approx([2 / 12] * 2 + [0] * 2 + [(4 / 5 + 6 / 7) / 10] * 2)
-    assert (table.on_pad == 0).all()
+    assert table.mass_bos.tolist() == pytest.approx(table.confidence.tolist())
+    assert table.mass_eos.tolist() == pytest.approx([2 / 12] * 2 + [0] * 2 + [(4 / 5 + 6 / 7) / 10] * 2)
+    assert (table.mass_pad == 0).all()
 
 
 def test_only_heads_that_look_at_the_source_while_writing_are_held_against_the_true_map():
@@ -105,7 +106,7 @@ def test_only_heads_that_look_at_the_source_while_writing_are_held_against_the_t
 def test_a_decoder_without_an_encoder_is_held_against_the_true_map():
     weights = torch.cat([one_hot_maps(PERFECT, keys=7), torch.zeros(1, 2, 1, 6, 6)], dim=-1)
     (scores,) = head_table(TASK, PAIRS, generation_result(TOKENS, decoder=weights)).itertuples()
-    assert (scores.block, scores.share_produced, scores.aer_produced, scores.share_read) == ("decoder", 1, 0, 0)
+    assert (scores.block, scores.mass_produced, scores.aer_produced, scores.mass_read) == ("decoder", 1, 0, 0)
     written = [1 / (5 + step) for step in (1, 2, 3)] + [1 / (7 + step) for step in (1, 2, 3, 4, 5)]
     assert scores.uniform_produced == pytest.approx(sum(written) / 8)
 
@@ -114,7 +115,7 @@ def test_where_several_places_are_true_they_count_together():
     sort = Digits(transform="sort", min_length=2, max_length=5)
     cross = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 3, 1, 4, 2, 0]], keys=7)
     (scores,) = head_table(sort, PAIRS, generation_result(TOKENS, cross=cross)).itertuples()
-    assert (scores.share_produced, scores.aer_produced) == (1, 0)
+    assert (scores.mass_produced, scores.aer_produced) == (1, 0)
     assert scores.uniform_produced == pytest.approx((3 / 5 + 9 / 7 + 4 / 7) / 8)
 
 
@@ -129,7 +130,7 @@ def test_a_head_at_one_offset_nine_times_in_ten_is_positional(strays, positional
     decoded = generation_result(tokens, decoder=weights, cross=torch.full((1, 2, 1, 6, 7), 1 / 7))
     scores = next(head_table(TASK, pairs, decoded).itertuples())
     assert (scores.rows, scores.offset) == (10, -1)
-    assert scores.offset_share == pytest.approx(1 - strays / 10)
+    assert scores.offset_fraction == pytest.approx(1 - strays / 10)
     assert scores.positional is positional
 
 
@@ -151,8 +152,8 @@ def test_a_lone_head_has_no_nearest_and_a_block_without_rows_no_figures():
     assert table.rows.to_dict() == {"decoder": 0, "cross": 1}
     assert table.loc["decoder"].drop(["layer", "head", "rows", "positional"]).isna().all()
     assert not table.positional.any()
-    assert table.loc["cross", "share_produced"] == pytest.approx(0.2)
-    assert pd.isna(table.loc["cross", "share_read"])
+    assert table.loc["cross", "mass_produced"] == pytest.approx(0.2)
+    assert pd.isna(table.loc["cross", "mass_read"])
 
 
 def test_heads_in_another_order_have_their_scores_in_that_order():
@@ -167,7 +168,7 @@ def test_heads_in_another_order_have_their_scores_in_that_order():
 
 def test_figures_are_shares():
     table = head_table(TASK, PAIRS, random_decode())
-    names = [*TRUTH, "entropy", "offset_share", "confidence", "distance", "on_bos", "on_eos", "on_pad"]
+    names = [*TRUTH, "entropy", "offset_fraction", "confidence", "distance", "mass_bos", "mass_eos", "mass_pad"]
     assert (table[names].isna() | table[names].ge(0) & table[names].le(1)).all(axis=None)
 
 
@@ -183,7 +184,7 @@ def test_padding_and_portions_change_nothing(preset, monkeypatch):
     alone = measure_heads(model, task, pairs)
     padded = head_table(task, pairs, generate(model, pairs.src, max_steps=16, need_weights=True))
     assert_frame_equal(alone, padded, atol=1e-4)
-    monkeypatch.setattr(chunks, "MAX_WEIGHTS", 1)  # one sequence at a time
+    monkeypatch.setattr(map_rows, "MAX_WEIGHTS", 1)  # one sequence at a time
     assert_frame_equal(alone, measure_heads(model, task, pairs), atol=1e-4)
 
 
@@ -197,20 +198,20 @@ def test_an_untrained_model_scores_as_uniform_attention_would(preset):
         table = head_table(task, pairs, generate(model, pairs.src, max_steps=11, need_weights=True))
         of_cross = table[table.block == "cross"]
         for token in ("produced", "read"):
-            excess.append(of_cross[f"share_{token}"] - of_cross[f"uniform_{token}"])
+            excess.append(of_cross[f"mass_{token}"] - of_cross[f"uniform_{token}"])
             assert of_cross[f"aer_{token}"].mean() > 0.6
     assert pd.concat(excess).abs().max() < 0.06
     assert abs(pd.concat(excess).mean()) < 0.015
 
 
 def test_portions_hold_every_pair_and_no_more_weights_than_there_is_room_for(tiny, monkeypatch):
-    monkeypatch.setattr(chunks, "MAX_WEIGHTS", 20_000)
+    monkeypatch.setattr(map_rows, "MAX_WEIGHTS", 20_000)
     task = build_task(tiny.task)
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).eval()
     with torch.no_grad():
         model.output.bias[EOS_ID] = -100  # it writes as much as it can
     pairs, seen = fixed_pairs(task, 60, split="test"), []
-    for places, chunk in chunks.recordable_chunks(model, pairs):
+    for places, chunk in map_rows.recordable_chunks(model, pairs):
         maps = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True).maps
         assert maps.decoder.shape[3] == model.max_seq_len
         assert maps.encoder.numel() + maps.decoder.numel() + maps.cross.numel() <= 20_000

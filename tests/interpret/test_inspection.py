@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from core.generation import GREEDY, Beam, Sample
-from core.interpret import gold_alignment
+from core.interpret.alignment import gold_alignment
 from core.interpret.inspection import NUM_CANDIDATES, Inspection, inspect
 from core.models import build_model
 from core.storage.errors import InputError
@@ -139,10 +139,10 @@ def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
     seen = inspect(scripted(lambda src: torch.tensor([[the, UNK_ID, the, EOS_ID]])), words, "The zebra the")
     assert seen.symbols == seen.expected == seen.output == ["the", UNK, "the"]
     assert seen.correct
-    assert seen.note == "not in its vocabulary, so read as <UNK>: zebra"
+    assert seen.note == "not in the vocabulary, read as <UNK>: zebra"
     seen = inspect(scripted(lambda src: torch.tensor([[the, EOS_ID]])), words, f"zebra zebra yak {'x' * 300} the")
     assert seen.note == (
-        f"not in its vocabulary, so read as <UNK>: zebra, yak, {'x' * 20}; "
+        f"not in the vocabulary, read as <UNK>: zebra, yak, {'x' * 20}; "
         "longer than any sequence it was trained on (2–4 tokens)"
     )
 
@@ -164,7 +164,7 @@ def test_an_unknown_word_has_a_column_of_its_own():
 def test_greedy_steps_are_sure_of_what_they_produced_and_nothing_is_ranked(model, task):
     seen = inspect(model, task, "4829")
     assert seen.strategy == GREEDY
-    assert (seen.ranked, seen.tree) == ((), ())
+    assert (seen.hypotheses, seen.tree) == ((), ())
     for step in seen.steps:
         assert step.probability == pytest.approx(step.candidates[0][1], abs=1e-6)
         assert not step.forced
@@ -172,10 +172,12 @@ def test_greedy_steps_are_sure_of_what_they_produced_and_nothing_is_ranked(model
 
 def test_a_beam_search_shows_its_best_and_its_tree(model, task):
     seen = inspect(model, task, "4829", strategy=Beam(beam_size=5, n_best=3))
-    assert len(seen.ranked) == 3
-    best = seen.ranked[0]
+    assert len(seen.hypotheses) == 3
+    best = seen.hypotheses[0]
     assert (best.output, best.stopped) == (seen.output, seen.stopped)
-    assert [answer.score for answer in seen.ranked] == sorted((answer.score for answer in seen.ranked), reverse=True)
+    assert [answer.score for answer in seen.hypotheses] == sorted(
+        (answer.score for answer in seen.hypotheses), reverse=True
+    )
     chosen = torch.tensor([step.probability for step in seen.steps])
     assert chosen.log().sum().item() == pytest.approx(best.log_prob, abs=1e-4)
     winning = [branch for branch in seen.tree if branch.node.winning]

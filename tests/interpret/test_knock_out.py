@@ -3,6 +3,7 @@
 import json
 import logging
 
+import pandas as pd
 import pytest
 import torch
 from torch.testing import assert_close
@@ -13,14 +14,14 @@ from core.interpret import ablation as ablate
 from core.interpret.ablation import (
     AblationGrid,
     ablation_grid,
-    ablation_table,
-    cells_of,
-    head_means,
+    ablation_rows,
+    cached_grid,
+    grid_cells,
     latest_grid,
     load_grid,
-    read_ablation,
-    read_edits,
-    remembered_grid,
+    mean_head_outputs,
+    parse_ablation,
+    parse_interventions,
 )
 from core.models.heads import Head, Interventions
 from core.runs import DEFAULT_ROOT, RunFolder
@@ -51,29 +52,28 @@ def pairs(tiny) -> Batch:
 
 
 def test_each_head_is_knocked_out_alone_and_then_its_layer(shipped):
-    cells = cells_of(shipped.model.heads)
+    cells = grid_cells(shipped.model.heads)
     assert cells[:6] == [("encoder", 1, head) for head in (1, 2, 3, 4, 0)] + [("encoder", 2, 1)]
     assert len(cells) == 24 + 6
-    assert cells_of(gru().heads) == [("cross", 1, 1), ("cross", 1, 0)]
-    assert cells_of(decoder_only().heads)[2] == ("decoder", 1, 0)
+    assert grid_cells(gru().heads) == [("cross", 1, 1), ("cross", 1, 0)]
+    assert grid_cells(decoder_only().heads)[2] == ("decoder", 1, 0)
 
 
 @pytest.mark.parametrize("ablation", ["zero", "mean"])
 def test_a_cell_is_exact_match_without_these_heads(shipped, ablation):
     model, pairs = shipped.model, fixed_pairs(shipped.task, 40, split="test")
     cells = list(ablation_grid(model, pairs, ablation=ablation))
-    assert [(cell.block, cell.layer, cell.head) for cell in cells] == cells_of(model.heads)
+    assert [(cell.block, cell.layer, cell.head) for cell in cells] == grid_cells(model.heads)
     assert {cell.intact for cell in cells} == {evaluate(model, pairs).exact_match}
-    means = head_means(model, pairs) if ablation == "mean" else None
+    means = mean_head_outputs(model, pairs) if ablation == "mean" else None
     for cell in cells[4::5]:  # the layers
         interventions = Interventions.parse(model.heads, ablate=[f"{cell.block}.{cell.layer}"], means=means)
         exact = count_exact(model, pairs, GREEDY, max_steps=model.max_seq_len, interventions=interventions)
         assert cell.exact_match == exact / 40
         assert cell.change == cell.exact_match - cell.intact
-    table = ablation_table(cells)
-    assert list(table.columns) == ["block", "layer", "head", "exact_match", "change"]
-    assert len(table) == 30
-    assert table.iloc[20].to_dict() == {
+    rows = ablation_rows(cells)
+    assert len(rows) == 30
+    assert rows[20] == {
         "block": "cross",
         "layer": 1,
         "head": 1,
@@ -83,7 +83,7 @@ def test_a_cell_is_exact_match_without_these_heads(shipped, ablation):
 
 
 def test_some_cross_head_of_a_trained_model_costs_far_more_than_the_median_head(shipped):
-    table = ablation_table(ablation_grid(shipped.model, fixed_pairs(shipped.task, 100, split="test")))
+    table = pd.DataFrame(ablation_rows(ablation_grid(shipped.model, fixed_pairs(shipped.task, 100, split="test"))))
     heads = table[table["head"] > 0]
     assert heads.change.median() > -0.05
     assert heads[heads.block == "cross"].change.min() < -0.3
@@ -104,14 +104,10 @@ def test_whoever_reads_a_grid_may_stop_and_nothing_is_left_changed(shipped):
     assert_close(dict(model.state_dict()), before, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("measure", [lambda *given: next(ablation_grid(*given)), head_means])
+@pytest.mark.parametrize("measure", [lambda *given: next(ablation_grid(*given)), mean_head_outputs])
 def test_no_pairs_are_refused(pairs, measure):
     with pytest.raises(ValueError, match="no sequences"):
         measure(transformer(), pairs[:0])
-
-
-def test_a_table_of_nothing_has_its_columns():
-    assert list(ablation_table([]).columns) == ["block", "layer", "head", "exact_match", "change"]
 
 
 # --- means ------------------------------------------------------------------------------------------------------
@@ -123,7 +119,7 @@ def test_the_mean_of_a_first_encoder_head_is_that_of_weights_times_values(pairs)
     _, maps = model(pairs.src, pairs.tgt_in, need_weights=True)
     _, value = model.encoder_layers[0].self_attention.keys_values(model.src_embedding(pairs.src))
     outputs = (maps.encoder[0] @ value)[:, 1][pairs.src != PAD_ID]
-    assert_close(head_means(model, pairs)[Head("encoder", 1, 2)], outputs.mean(dim=0), atol=1e-5, rtol=1e-5)
+    assert_close(mean_head_outputs(model, pairs)[Head("encoder", 1, 2)], outputs.mean(dim=0), atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
@@ -131,36 +127,38 @@ def test_the_mean_of_the_grus_head_is_its_mean_context_over_the_steps_that_write
     model = gru()
     _, maps = model(pairs.src, pairs.tgt_in, need_weights=True)
     contexts = (maps.cross[0, :, 0] @ model.encode(pairs.src).states)[pairs.tgt_out != PAD_ID]
-    assert_close(head_means(model, pairs)[Head("cross", 1, 1)], contexts.mean(dim=0), atol=1e-5, rtol=1e-5)
+    assert_close(mean_head_outputs(model, pairs)[Head("cross", 1, 1)], contexts.mean(dim=0), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_means_depend_neither_on_padding_nor_on_how_many_are_read_at_once(monkeypatch, pairs, name):
     model = WRITERS[name]()
-    expected = head_means(model, pairs)
+    expected = mean_head_outputs(model, pairs)
     assert set(expected) == set(model.heads)
     wide = Batch(*(torch.nn.functional.pad(rows, (0, 2), value=PAD_ID) for rows in (pairs.src, pairs.tgt)))
     monkeypatch.setattr(ablate, "MEAN_CHUNK", 7)
-    for head, mean in head_means(model, wide).items():
+    for head, mean in mean_head_outputs(model, wide).items():
         assert_close(mean, expected[head], atol=1e-5, rtol=1e-5)
 
 
 def test_the_means_that_edits_need_are_those_of_held_out_inputs_and_taken_once(monkeypatch, tiny):
     model, task, head = transformer(), build_task(tiny.task), Head("cross", 1, 2)
-    expected = head_means(model, fixed_pairs(task, ablate.MEAN_SEQUENCES, split="test"))
-    interventions = read_edits(model, task, ablate=["cross.1.2"], force=["cross.1.1=diagonal"], ablation="mean")
+    expected = mean_head_outputs(model, fixed_pairs(task, ablate.MEAN_SEQUENCES, split="test"))
+    interventions = parse_interventions(
+        model, task, ablate=["cross.1.2"], force=["cross.1.1=diagonal"], ablation="mean"
+    )
     assert (interventions.ablated, interventions.ablation) == ((head,), "mean")
     assert_close(interventions.means[head], expected[head], atol=0, rtol=0)
-    monkeypatch.setattr(ablate, "head_means", lambda *given: pytest.fail("taken again"))
-    assert read_edits(model, task, ablate=["cross"], ablation="mean").means is interventions.means
-    assert read_edits(transformer(), task, ablate=["cross"]).means is None
-    assert read_edits(transformer(), task, ablation="mean").means is None  # nothing is knocked out
+    monkeypatch.setattr(ablate, "mean_head_outputs", lambda *given: pytest.fail("taken again"))
+    assert parse_interventions(model, task, ablate=["cross"], ablation="mean").means is interventions.means
+    assert parse_interventions(transformer(), task, ablate=["cross"]).means is None
+    assert parse_interventions(transformer(), task, ablation="mean").means is None  # nothing is knocked out
 
 
 def test_an_ablation_is_zero_or_mean():
-    assert [read_ablation(text) for text in ("zero", "mean")] == ["zero", "mean"]
+    assert [parse_ablation(text) for text in ("zero", "mean")] == ["zero", "mean"]
     with pytest.raises(InputError, match="ablation='median' is not one of zero, mean"):
-        read_ablation("median")
+        parse_ablation("median")
 
 
 # --- kept with the run ------------------------------------------------------------------------------------------
@@ -174,7 +172,7 @@ def path(root):
 
 
 def read(path, pairs, **settings) -> list:
-    return list(remembered_grid(path, transformer(), pairs, **{"step": 5} | settings))
+    return list(cached_grid(path, transformer(), pairs, **{"step": 5} | settings))
 
 
 def forbid_measuring(monkeypatch) -> None:
@@ -193,7 +191,7 @@ def test_a_grid_is_measured_once(monkeypatch, path, pairs):
 
 
 def test_a_grid_that_was_not_read_to_its_end_is_not_kept(path, pairs):
-    grid = remembered_grid(path, transformer(), pairs, step=5)
+    grid = cached_grid(path, transformer(), pairs, step=5)
     next(grid)
     grid.close()
     assert not path.exists()
@@ -227,7 +225,7 @@ def test_the_latest_grid_is_of_whatever_step_and_of_the_most_sequences(path, pai
         lambda text: "",
         lambda text: text[: len(text) // 2],
         lambda text: "[1, 2]",
-        lambda text: text.replace("knock-out-1", "knock-out-2"),
+        lambda text: text.replace("ablation-1", "ablation-2"),
         lambda text: text.replace('"intact": 0', '"intact": 7'),
         lambda text: text.replace('"exact_match": ', '"exact_match": NaN, "was": '),
         lambda text: text.replace('"block": "cross"', '"block": "crossed"'),
@@ -241,7 +239,7 @@ def test_a_damaged_file_is_told_of_and_replaced(caplog, path, pairs, damage):
     path.write_text(damage(text))
     with caplog.at_level(logging.WARNING):
         assert read(path, pairs) == expected
-    assert "ablate.json is left out" in caplog.text
+    assert "ablate.json is ignored" in caplog.text
     assert path.read_text() == text
 
 
@@ -259,6 +257,6 @@ def test_a_disk_that_takes_nothing_keeps_nobody_from_reading(monkeypatch, caplog
 
     monkeypatch.setattr(ablate, "write_atomically", full)
     with caplog.at_level(logging.WARNING):
-        assert len(read(path, pairs)) == len(cells_of(transformer().heads))
+        assert len(read(path, pairs)) == len(grid_cells(transformer().heads))
     assert "No space left on device" in caplog.text
     assert not path.exists()

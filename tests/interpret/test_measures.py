@@ -7,14 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from core.interpret.measures import (
-    distances,
-    entropy,
-    hits,
-    largest,
-    link_counts,
+    aer_row_weights,
+    argmax_accuracy,
+    argmax_weights,
+    attention_mass,
+    head_distances,
+    normalized_entropy,
     offset_counts,
-    share_on,
-    uniform_share,
+    uniform_mass,
 )
 
 
@@ -33,21 +33,21 @@ ALL = marked("xxxx")
 
 def test_share_adds_the_weights_of_all_marked_keys():
     weights = maps([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]], [[1, 0, 0, 0], [0, 1, 0, 0]])
-    found = share_on(weights, marked(".x.x", "...."))
+    found = attention_mass(weights, marked(".x.x", "...."))
     assert_close(found, torch.tensor([[[0.6, 0.0], [0.0, 0.0]]]))
 
 
 def test_share_on_fewer_cells_than_keys_is_of_the_first_keys():
-    assert share_on(maps([[0.1, 0.2, 0.3, 0.4]]), marked(".x")).item() == pytest.approx(0.2)
+    assert attention_mass(maps([[0.1, 0.2, 0.3, 0.4]]), marked(".x")).item() == pytest.approx(0.2)
 
 
 def test_uniform_attention_scores_the_marked_among_the_seen():
     seen, cells = marked("xxxx", "xxxx", "xx.."), marked(".x..", ".xx.", ".x..")
-    uniform = uniform_share(seen, cells)
+    uniform = uniform_mass(seen, cells)
     assert uniform.tolist() == [0.25, 0.5, 0.5]
     spread = seen / seen.sum(dim=1, keepdim=True)
-    assert_close(share_on(spread[None, None], cells)[0, 0], uniform)
-    assert_close(hits(spread[None, None], seen, cells)[0, 0], uniform)
+    assert_close(attention_mass(spread[None, None], cells)[0, 0], uniform)
+    assert_close(argmax_accuracy(spread[None, None], seen, cells)[0, 0], uniform)
 
 
 @pytest.mark.parametrize(
@@ -57,12 +57,12 @@ def test_uniform_attention_scores_the_marked_among_the_seen():
         ([0.4, 0.1, 0.4, 0.1], "xxxx", [0.5, 0, 0.5, 0]),
         ([0.25, 0.25, 0.25, 0.25], "xxxx", [0.25] * 4),
         ([0.5, 0.5, 0, 0], "xx..", [0.5, 0.5, 0, 0]),
-        ([0, 0, 0, 0], "xx..", [0.5, 0.5, 0, 0]),  # nothing is largest, but on the keys there are
+        ([0, 0, 0, 0], "xx..", [0.5, 0.5, 0, 0]),  # nothing is argmax_weights, but on the keys there are
         ([0.1, 0.2, 0.1, 0.6], "xxx.", [0, 0, 0, 0]),  # a leak is no arg-max, and no hit
     ],
 )
 def test_keys_that_tie_share_the_arg_max(weights, seen, expected):
-    assert_close(largest(maps([weights]), marked(seen))[0, 0, 0], torch.tensor(expected, dtype=torch.float32))
+    assert_close(argmax_weights(maps([weights]), marked(seen))[0, 0, 0], torch.tensor(expected, dtype=torch.float32))
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_keys_that_tie_share_the_arg_max(weights, seen, expected):
     ],
 )
 def test_a_hit_is_an_arg_max_where_the_token_may_come_from(weights, cells, expected):
-    assert hits(maps([weights]), ALL, marked(cells)).item() == pytest.approx(expected)
+    assert argmax_accuracy(maps([weights]), ALL, marked(cells)).item() == pytest.approx(expected)
 
 
 def error_rate(found: list[float], cells: torch.Tensor) -> float:
-    counts = link_counts(cells)
+    counts = aer_row_weights(cells)
     return ((1 - torch.tensor(found)) * counts).sum().item() / counts.sum().item()
 
 
@@ -114,7 +114,7 @@ def test_the_error_rate_is_that_of_och_and_ney(found):
     ],
 )
 def test_entropy_is_measured_by_the_keys_there_are(weights, seen, expected):
-    assert entropy(maps([weights]), marked(seen)).item() == pytest.approx(expected, abs=1e-6)
+    assert normalized_entropy(maps([weights]), marked(seen)).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_offsets_are_counted_by_head_and_ties_shared():
@@ -128,20 +128,20 @@ def test_offsets_are_counted_by_head_and_ties_shared():
 
 def test_distance_is_none_between_equals_and_one_between_strangers():
     half, other = [[0.5, 0.5, 0, 0]] * 3, [[0, 0, 0.5, 0.5]] * 3
-    between = distances(maps(half, half, other))[0] / 3
+    between = head_distances(maps(half, half, other))[0] / 3
     assert_close(between, torch.tensor([[0.0, 0, 1], [0, 0, 1], [1, 1, 0]]))
 
 
 def test_distance_of_a_sharp_head_from_a_torn_one():
     """The divergence is H(3/4, 1/4) − (0 + 1) / 2 bits."""
     divergence = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25)) - 0.5
-    between = distances(maps([[1.0, 0]], [[0.5, 0.5]]))
+    between = head_distances(maps([[1.0, 0]], [[0.5, 0.5]]))
     assert between[0, 0, 1].item() == pytest.approx(math.sqrt(divergence), abs=1e-6)
 
 
 def test_distance_is_a_metric():
     heads = torch.rand(3, 4, 50, 6).softmax(dim=-1)
-    between = distances(heads)
+    between = head_distances(heads)
     assert_close(between, between.transpose(1, 2))
     assert (between >= 0).all()
     assert (between <= 50).all()

@@ -9,9 +9,9 @@ from torch.testing import assert_close
 
 from core.config import Preset, load_preset
 from core.generation import generate
-from core.interpret import score_decoded
 from core.interpret import snapshots as probes_module
-from core.interpret.snapshots import MAX_SNAPSHOTS, Probes, is_kept, spacing
+from core.interpret.head_scores import score_heads
+from core.interpret.snapshots import MAX_SNAPSHOTS, SnapshotTaker, is_snapshot_step, snapshot_interval
 from core.runs.recorder import copy_of_weights
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.splits import split_mask
@@ -51,10 +51,10 @@ def trained_a_little(preset: Preset):
 
 def test_an_answer_and_its_maps_are_those_of_the_input_decoded_alone(preset):
     state = trained_a_little(preset)
-    snapshot = Probes(state.task, state.model).snapshot(state.model, 3)
-    assert len(snapshot.answers) == len(snapshot.inputs) >= 3
+    snapshot = SnapshotTaker(state.task, state.model).snapshot(state.model, 3)
+    assert len(snapshot.outputs) == len(snapshot.inputs) >= 3
     state.model.eval()
-    for asked, answer in zip(snapshot.inputs, snapshot.answers, strict=True):
+    for asked, answer in zip(snapshot.inputs, snapshot.outputs, strict=True):
         src = source_of(state.task, asked.symbols)
         alone = generate(state.model, src, max_steps=len(asked.expected) + 1, need_weights=True)
         assert answer.tokens == tuple(state.task.tgt_vocab.decode(alone.tokens[0].tolist()))
@@ -76,34 +76,34 @@ def test_an_answer_ends_at_its_own_end_however_long_the_others_are(scripted):
         return others
 
     model = scripted(stops_at_once)
-    answers = Probes(task, model).snapshot(model, 0).answers
+    answers = SnapshotTaker(task, model).snapshot(model, 0).outputs
     assert answers[0].tokens == ("<EOS>",)
     assert all(len(answer.tokens) > 1 for answer in answers[1:])
 
 
 def test_heads_are_scored_over_the_same_inputs_one_by_one(preset):
     state = trained_a_little(preset)
-    probes = Probes(state.task, state.model)
+    probes = SnapshotTaker(state.task, state.model)
     snapshot = probes.snapshot(state.model, 3)
     state.model.eval()
     rows = [group.src for group in probes._groups]
-    assert snapshot.scored == sum(map(len, rows)) == 32
+    assert snapshot.num_scored == sum(map(len, rows)) == 32
     of_lengths = []
     for src in rows:  # of one length
         shares, steps = [], []
         for row in src.split(1):
             decoded = generate(state.model, row, max_steps=src.shape[1] - 1, need_weights=True)
-            shares.append(score_decoded(state.task, Batch(row, row), decoded)[0].share)
+            shares.append(score_heads(state.task, Batch(row, row), decoded)[0].attention_mass)
             steps.append(min(decoded.tokens.shape[1], src.shape[1] - 2))  # to end a whole answer has no source
         of_lengths.append(sum(map(mul, shares, steps)) / sum(steps))
-    assert snapshot.shares[0][0] == pytest.approx(sum(of_lengths) / len(of_lengths), abs=1e-5)
-    assert 0.05 < snapshot.uniform < 0.25
+    assert snapshot.attention_mass[0][0] == pytest.approx(sum(of_lengths) / len(of_lengths), abs=1e-5)
+    assert 0.05 < snapshot.uniform_mass < 0.25
 
 
 def test_inputs_are_held_out_and_the_same_whatever_the_settings(tiny):
     task = build_task(tiny.task)
     seeds = [tiny.with_changes({"training.seed": seed, "training.validation_sequences": 16 + seed}) for seed in (0, 1)]
-    first, second = (Probes(state.task, state.model).inputs for state in map(new_state, seeds))
+    first, second = (SnapshotTaker(state.task, state.model).inputs for state in map(new_state, seeds))
     assert first == second
     assert [first[0].symbols, first[0].expected] == [tuple("4829"), tuple("9284")]
     assert first[0].gold_cells == ((0, 4), (1, 3), (2, 2), (3, 1))
@@ -118,20 +118,20 @@ def test_inputs_are_held_out_and_the_same_whatever_the_settings(tiny):
 def test_a_task_without_answers_is_shown_by_its_examples_and_not_scored():
     preset = load_preset("psalms").with_changes({"model.d_model": 16, "model.num_heads": 4, "model.d_ff": 16})
     state = new_state(preset)
-    snapshot = Probes(state.task, state.model).snapshot(state.model, 0)
+    snapshot = SnapshotTaker(state.task, state.model).snapshot(state.model, 0)
     assert ["".join(each.symbols) for each in snapshot.inputs] == ["The LORD is ", "Blessed ", "A wise "]
-    assert snapshot.shares is None
-    assert all(len(answer.tokens) == probes_module.OPEN_ENDED_STEPS for answer in snapshot.answers)
+    assert snapshot.attention_mass is None
+    assert all(len(answer.tokens) == probes_module.OPEN_ENDED_STEPS for answer in snapshot.outputs)
 
 
 @pytest.mark.parametrize(("cells", "count"), [(0, 0), (400, 2), (50_000, 4)])
 def test_a_large_model_keeps_fewer_inputs_and_all_scores(tiny, monkeypatch, cells, count):
     monkeypatch.setattr(probes_module, "MAX_CELLS", cells)
     state = new_state(tiny)
-    snapshot = Probes(state.task, state.model).snapshot(state.model, 0)
-    assert len(snapshot.inputs) == len(snapshot.answers) == count
-    assert sum(len(maps.data) for answer in snapshot.answers for maps in answer.maps.values()) <= cells
-    assert len(snapshot.shares[0]) == 2
+    snapshot = SnapshotTaker(state.task, state.model).snapshot(state.model, 0)
+    assert len(snapshot.inputs) == len(snapshot.outputs) == count
+    assert sum(len(maps.data) for answer in snapshot.outputs for maps in answer.maps.values()) <= cells
+    assert len(snapshot.attention_mass[0]) == 2
 
 
 def test_taking_snapshots_changes_nothing_else(preset):
@@ -142,7 +142,7 @@ def test_taking_snapshots_changes_nothing_else(preset):
     before = torch.get_rng_state()
     evaluations = [[], []]
     for number, state in enumerate(states):
-        snapshots = Probes(state.task, state.model)
+        snapshots = SnapshotTaker(state.task, state.model)
         for event in train(state):
             if isinstance(event, EvaluationEvent):
                 evaluations[number].append(event)
@@ -160,8 +160,8 @@ def test_taking_snapshots_changes_nothing_else(preset):
 def test_a_long_run_is_thinned_evenly_as_it_goes_on(every):
     kept: list[int] = []
     for step in range(0, 1000 * every + 1, every):
-        if is_kept(step, every=every):
-            between = spacing(step, every=every)
+        if is_snapshot_step(step, every=every):
+            between = snapshot_interval(step, every=every)
             kept = [each for each in kept if each % between == 0] + [step]
         assert len(kept) < MAX_SNAPSHOTS  # one place is left for a last step off the beat
         assert kept[0] == 0

@@ -2,7 +2,7 @@
 
 import torch
 
-from core.interpret import rows_of
+from core.interpret.map_rows import map_rows
 from core.tasks.digits import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result
@@ -19,7 +19,7 @@ def rows(block: str, tokens: torch.Tensor = TOKENS, *, heads: int = 2, decoder_o
     if decoder_only:
         sizes = {"decoder": (steps, source + steps)}
     maps = {name: torch.rand(3, 2, heads, *size) for name, size in sizes.items()}
-    return rows_of(block, TASK, PAIRS, generation_result(tokens, **maps)), maps.get(block)
+    return map_rows(block, TASK, PAIRS, generation_result(tokens, **maps)), maps.get(block)
 
 
 def places(found) -> list[tuple[int, int]]:
@@ -42,8 +42,8 @@ def test_every_row_is_the_one_of_the_map_that_it_says():
 def test_the_encoders_rows_and_keys_are_the_source_without_padding():
     found, _ = rows("encoder")
     assert places(found) == [(0, place) for place in range(4)] + [(1, place) for place in range(6)]
-    assert found.seen.sum(dim=1).tolist() == [4] * 4 + [6] * 6
-    assert not found.seen[:4, 4:].any()
+    assert found.visible.sum(dim=1).tolist() == [4] * 4 + [6] * 6
+    assert not found.visible[:4, 4:].any()
     assert torch.equal(found.keys, PAIRS.src[found.sequence])
     assert found.offsets[1].tolist() == [-1, 0, 1, 2, 3, 4]
     assert found.produced is found.read is None
@@ -52,7 +52,7 @@ def test_the_encoders_rows_and_keys_are_the_source_without_padding():
 def test_cross_rows_are_the_steps_that_were_made():
     found, _ = rows("cross")
     assert places(found) == [(0, step) for step in range(3)] + [(1, step) for step in range(5)]
-    assert found.seen.sum(dim=1).tolist() == [4] * 3 + [6] * 5
+    assert found.visible.sum(dim=1).tolist() == [4] * 3 + [6] * 5
     assert found.offsets[2].tolist() == [-2, -1, 0, 1, 2, 3]
 
 
@@ -66,8 +66,8 @@ def test_a_step_is_true_to_what_it_produced_or_to_what_it_read():
 def test_decoder_rows_see_what_was_read_by_then_and_the_first_does_not_count():
     found, _ = rows("decoder")
     assert places(found) == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (1, 4)]
-    assert found.seen.sum(dim=1).tolist() == [2, 3, 2, 3, 4, 5]
-    assert found.seen[1].tolist() == [True, True, True, False, False]
+    assert found.visible.sum(dim=1).tolist() == [2, 3, 2, 3, 4, 5]
+    assert found.visible[1].tolist() == [True, True, True, False, False]
     assert found.keys[2].tolist() == [BOS_ID, 9, 8, 7, 6]
     assert found.offsets[1].tolist() == [-2, -1, 0, 1, 2]
     assert found.produced is found.read is None
@@ -76,8 +76,8 @@ def test_decoder_rows_see_what_was_read_by_then_and_the_first_does_not_count():
 def test_a_decoder_that_reads_the_source_counts_places_without_the_padding_between():
     found, _ = rows("decoder", decoder_only=True)
     assert places(found) == [(0, step) for step in range(3)] + [(1, step) for step in range(5)]
-    assert found.seen.sum(dim=1).tolist() == [5, 6, 7, 7, 8, 9, 10, 11]
-    assert found.seen[1].tolist() == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 3
+    assert found.visible.sum(dim=1).tolist() == [5, 6, 7, 7, 8, 9, 10, 11]
+    assert found.visible[1].tolist() == [True] * 4 + [False] * 2 + [True] * 2 + [False] * 3
     assert found.keys[1].tolist() == [BOS_ID, 4, 5, EOS_ID, PAD_ID, PAD_ID, BOS_ID, 5, 4, EOS_ID, PAD_ID]
     assert found.offsets[1, [0, 3, 6, 7]].tolist() == [-5, -2, -1, 0]  # BOS, EOS, BOS of the target, itself
     assert found.produced.shape[1] == found.read.shape[1] == 6

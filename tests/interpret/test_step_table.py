@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.generation import GenerationResult
-from core.interpret import step_table
+from core.interpret.step_table import step_table
 from core.models import AttentionMaps
 from core.tasks import NO_SOURCE, Batch
 from core.tasks.digits import Digits
@@ -32,17 +32,17 @@ def test_a_row_a_step_with_where_it_looked_and_what_came_of_it():
     assert sorted(table.layer.unique()) == [1, 2]
     assert table["head"].unique().tolist() == [1]
     first = table[(table.layer == 1) & (table.sequence == 0)].set_index("step")
-    assert first.true_column.tolist() == [3, 2, 1, NO_SOURCE]
-    assert first.looked_at.tolist() == [3, 2, 1, 4]
-    assert first.share.tolist() == pytest.approx([0.8, 0.8, 0.8, 0.0])
-    assert first.hit.tolist() == [1, 1, 1, 0]
-    assert first.uniform.tolist() == pytest.approx([0.2, 0.2, 0.2, 0.0])
-    assert first.is_right.all()
+    assert first.gold_column.tolist() == [3, 2, 1, NO_SOURCE]
+    assert first.argmax_column.tolist() == [3, 2, 1, 4]
+    assert first.attention_mass.tolist() == pytest.approx([0.8, 0.8, 0.8, 0.0])
+    assert first.argmax_accuracy.tolist() == [1, 1, 1, 0]
+    assert first.uniform_mass.tolist() == pytest.approx([0.2, 0.2, 0.2, 0.0])
+    assert first.is_correct.all()
     assert (first.length == 3).all()
     second = table[(table.layer == 2) & (table.sequence == 1)].set_index("step")
-    assert second.looked_at.tolist() == [3, 2, 2, 0]
-    assert second.share.tolist() == pytest.approx([0.8, 0.8, 0.05, 0.0])
-    assert second.is_right.tolist() == [True, False, True, True]
+    assert second.argmax_column.tolist() == [3, 2, 2, 0]
+    assert second.attention_mass.tolist() == pytest.approx([0.8, 0.8, 0.05, 0.0])
+    assert second.is_correct.tolist() == [True, False, True, True]
 
 
 def test_of_several_true_columns_the_nearest_is_named_and_all_count():
@@ -50,11 +50,11 @@ def test_of_several_true_columns_the_nearest_is_named_and_all_count():
     pairs = Batch(torch.tensor([[BOS_ID, 5, 4, 5, EOS_ID]]), torch.tensor([[BOS_ID, 4, 5, 5, EOS_ID]]))
     table = step_table(sort, pairs, decoded([[4, 5, 5, EOS_ID]], [[2, 3, 4, 0]]))
     first = table[table.layer == 1]
-    assert first.true_column.tolist() == [2, 3, 3, NO_SOURCE]
-    assert first.looked_at.tolist() == [2, 3, 4, 0]
-    assert first.share.tolist() == pytest.approx([0.8, 0.85, 0.1, 0])
-    assert first.uniform.tolist() == pytest.approx([0.2, 0.4, 0.4, 0])
-    assert first.hit.tolist() == [1, 1, 0, 0]
+    assert first.gold_column.tolist() == [2, 3, 3, NO_SOURCE]
+    assert first.argmax_column.tolist() == [2, 3, 4, 0]
+    assert first.attention_mass.tolist() == pytest.approx([0.8, 0.85, 0.1, 0])
+    assert first.uniform_mass.tolist() == pytest.approx([0.2, 0.4, 0.4, 0])
+    assert first.argmax_accuracy.tolist() == [1, 1, 0, 0]
 
 
 def test_steps_end_with_the_first_eos_and_go_on_without_one():
@@ -63,15 +63,15 @@ def test_steps_end_with_the_first_eos_and_go_on_without_one():
     steps = table[table.layer == 1].groupby("sequence").step.max()
     assert steps.tolist() == [1, 5]
     beyond = table[(table.layer == 1) & (table.sequence == 1) & (table.step > 3)]
-    assert (beyond.true_column == NO_SOURCE).all()
-    assert not beyond.is_right.any()
+    assert (beyond.gold_column == NO_SOURCE).all()
+    assert not beyond.is_correct.any()
     assert (table.length == 3).all()  # also where fewer steps than that were made
 
 
 def test_a_decode_shorter_than_the_answer_keeps_the_answers_length():
     table = step_table(TASK, PAIRS, decoded([[EOS_ID], [EOS_ID]], [[3], [0]]))
     assert table.length.tolist() == [3] * 4
-    assert not table.is_right.any()
+    assert not table.is_correct.any()
 
 
 @pytest.mark.parametrize(("weights", "entropy"), [([1.0, 0, 0, 0, 0], 0.0), ([0.2] * 5, 1.0)])

@@ -38,10 +38,10 @@ def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
     ]
     assert "follows the task" in answered[0].sentences[0]
     assert answered[0].sentences[0].startswith("None")  # it is untrained
-    best = max((score for score in measured.head_scores()), key=lambda score: score.share)
-    assert percent(best.share) in answered[0].sentences[1]
-    aligned = measured.steps[(measured.steps["head"] == best.head) & (measured.steps.true_column >= 0)]
-    missed = int((aligned.looked_at != aligned.true_column).sum())
+    best = max((score for score in measured.head_scores()), key=lambda score: score.attention_mass)
+    assert percent(best.attention_mass) in answered[0].sentences[1]
+    aligned = measured.steps[(measured.steps["head"] == best.head) & (measured.steps.gold_column >= 0)]
+    missed = int((aligned.argmax_column != aligned.gold_column).sum())
     assert f"{missed:,} steps are misaligned" in answered[1].sentences[1]
     assert [row[0] for row in answered[3].table] == ["step", "first", "between", "last symbol", "EOS"]
     assert "100\N{NO-BREAK SPACE}% of the answers never end" in answered[3].sentences[-1]
@@ -64,22 +64,22 @@ def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) ->
         "head",
         "sequence",
         "step",
-        "share",
-        "looked_at",
+        "attention_mass",
+        "argmax_column",
         "entropy",
-        "true_column",
-        "is_right",
+        "gold_column",
+        "is_correct",
         "length",
     ]
     words = list("abcd")
     facts = {"input": words, "output": words, "reference": words, "length": 4, "stopped": True, "outcome": "exact"}
     sequences = pd.DataFrame([facts | {"is_exact": True, "eos_probability": 0.9}] * 100)
     evaluation = Evaluation(100, 0.01, 1.0, 1.0)
-    steps = pd.DataFrame(rows, columns=columns).assign(source_length=4, uniform=1 / 6)
+    steps = pd.DataFrame(rows, columns=columns).assign(source_length=4, uniform_mass=1 / 6)
     return Measured(
         evaluation,
         sequences,
-        steps.assign(hit=(steps.looked_at == steps.true_column).astype(float)),
+        steps.assign(argmax_accuracy=(steps.argmax_column == steps.gold_column).astype(float)),
         TrainingTargets(10, 1.0, (4,)),
     )
 

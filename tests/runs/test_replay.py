@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from core.interpret.snapshots import MAX_SNAPSHOTS, PackedMaps, ProbeAnswer, ProbeInput, Snapshot
+from core.interpret.snapshots import MAX_SNAPSHOTS, PackedMaps, Snapshot, SnapshotInput, SnapshotOutput
 from core.runs.replay import Replay
 from core.storage.tensor_file import read_tensors, write_tensors
 
-INPUTS = (ProbeInput(("4", "8"), ("8", "4"), ((0, 2), (1, 1))),)
+INPUTS = (SnapshotInput(("4", "8"), ("8", "4"), ((0, 2), (1, 1))),)
 
 
 def snapshot(step: int) -> Snapshot:
     """A snapshot whose weights tell its step; the answer grows with it."""
     tokens = ("8",) * (1 + step % 3)
     weights = torch.full((1, 2, len(tokens), 4), (step % 100) / 100)
-    return Snapshot(step, INPUTS, (ProbeAnswer(tokens, {"cross": PackedMaps.of(weights)}),), ((0.25, 0.5),), 0.25)
+    return Snapshot(step, INPUTS, (SnapshotOutput(tokens, {"cross": PackedMaps.of(weights)}),), ((0.25, 0.5),), 0.25)
 
 
 def replay_of(*steps: int, every: int = 10) -> Replay:
@@ -97,15 +97,15 @@ def changed(path: Path, change) -> None:
 
 
 def of_other_shape(path: Path) -> None:
-    changed(path, lambda _, taken: taken[1]["answers"][0]["shapes"].update(cross=[2, 1, 4, 2]))
+    changed(path, lambda _, taken: taken[1]["outputs"][0]["shapes"].update(cross=[2, 1, 4, 2]))
 
 
 def of_endless_shape(path: Path) -> None:
-    changed(path, lambda _, taken: taken[1]["answers"][0]["shapes"].update(cross=[10**12, 2, 2, 4]))
+    changed(path, lambda _, taken: taken[1]["outputs"][0]["shapes"].update(cross=[10**12, 2, 2, 4]))
 
 
 def of_an_unknown_block(path: Path) -> None:
-    changed(path, lambda _, taken: taken[1]["answers"][0]["shapes"].update(other=[1, 1, 1, 1]))
+    changed(path, lambda _, taken: taken[1]["outputs"][0]["shapes"].update(other=[1, 1, 1, 1]))
 
 
 def of_other_type(path: Path) -> None:
@@ -121,7 +121,7 @@ def with_weights_left_over(path: Path) -> None:
 
 
 def with_an_answer_missing(path: Path) -> None:
-    changed(path, lambda _, taken: taken[1]["answers"].clear())
+    changed(path, lambda _, taken: taken[1]["outputs"].clear())
 
 
 def of_something_else(path: Path) -> None:

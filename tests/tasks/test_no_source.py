@@ -9,8 +9,11 @@ import torch
 from core.__main__ import main
 from core.config import Preset
 from core.generation import generate
-from core.interpret import gold_alignment, gold_cells, head_table, score_decoded, step_table
+from core.interpret.alignment import gold_alignment, gold_cells
+from core.interpret.head_scores import score_heads
+from core.interpret.head_table import head_table
 from core.interpret.inspection import inspect
+from core.interpret.step_table import step_table
 from core.models import build_model
 from core.reports.report import measure, write_report
 from core.reports.report.attention_answers import answers
@@ -65,10 +68,10 @@ def test_tokens_without_a_source_do_not_count_in_scores():
     pairs = HALF.sample(10, split="test", generator=torch.Generator().manual_seed(0))
     weights = gold_alignment(HALF, pairs, steps=5).float()[None, :, None]  # nowhere at the other steps
     decoded = generation_result(pairs.tgt_out, cross=weights)
-    (score,) = score_decoded(HALF, pairs, decoded)
-    assert (score.share, score.hits) == (1, 1)
+    (score,) = score_heads(HALF, pairs, decoded)
+    assert (score.attention_mass, score.argmax_accuracy) == (1, 1)
     table = head_table(HALF, pairs, decoded)
-    assert table[["share_produced", "aer_produced", "share_read"]].to_numpy().tolist() == [[1, 0, 0]]
+    assert table[["mass_produced", "aer_produced", "mass_read"]].to_numpy().tolist() == [[1, 0, 0]]
 
 
 def test_a_task_without_any_source_is_not_scored(adding):
@@ -76,15 +79,15 @@ def test_a_task_without_any_source_is_not_scored(adding):
     model = build_model(adding.model, task, torch.Generator().manual_seed(0)).eval()
     pairs = task.sample(8, split="test", generator=torch.Generator().manual_seed(0))
     decoded = generate(model, pairs.src, max_steps=5, need_weights=True)
-    assert score_decoded(task, pairs, decoded) == []
+    assert score_heads(task, pairs, decoded) == []
     heads = head_table(task, pairs, decoded)
-    of_truth = [f"{name}_{token}" for name in ("share", "uniform", "aer") for token in ("produced", "read")]
+    of_truth = [f"{name}_{token}" for name in ("mass", "uniform", "aer") for token in ("produced", "read")]
     assert heads[of_truth].isna().all(axis=None)
     assert heads.entropy.between(0, 1).all()
     one = pairs[:1].trimmed()
     table = step_table(task, one, generate(model, one.src, max_steps=5, need_weights=True))
-    assert (table.true_column == -1).all()
-    assert (table.share == 0).all()
+    assert (table.gold_column == -1).all()
+    assert (table.attention_mass == 0).all()
     assert (table.source_length == one.src.shape[1] - 2).all()
     measured = measure(model, task, pairs)
     assert not measured.steps.empty

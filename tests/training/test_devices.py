@@ -153,9 +153,9 @@ def test_decoding_scores_and_reports_are_the_same_from_another_device(preset_of,
     with fake_gpu(monkeypatch):
         there = new_state(preset, device="cuda")
         there.model.eval()
-        shares = [score.share for score in inspect(there.model, there.task, "4 8 2").scores]
+        shares = [score.attention_mass for score in inspect(there.model, there.task, "4 8 2").scores]
         again = measure(there.model, there.task, fixed_pairs(there.task, 40, split="test", device="cuda:0"))
-    assert shares == pytest.approx([score.share for score in seen.scores], abs=1e-6)
+    assert shares == pytest.approx([score.attention_mass for score in seen.scores], abs=1e-6)
     assert astuple(again.evaluation) == pytest.approx(astuple(measured.evaluation))
     assert_frame_equal(again.sequences, measured.sequences, rtol=1e-4)
     assert_frame_equal(again.steps, measured.steps, rtol=1e-4)

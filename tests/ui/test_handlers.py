@@ -98,7 +98,7 @@ def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
     assert best["score"] == pytest.approx(
         sum(best["weights"][row][column] for row, column in value["marked"]) / 4, abs=1e-3
     )
-    assert best["score"] > 0.7 > 4 * value["uniform"]
+    assert best["score"] > 0.7 > 4 * value["uniform_mass"]
 
 
 def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():

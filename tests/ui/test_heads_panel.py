@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from core.interpret.ablation import cells_of, read_edits
+from core.interpret.ablation import grid_cells, parse_interventions
 from core.interpret.inspection import inspect
 from core.models.heads import Head
 from core.runs import DEFAULT_ROOT, RunFolder
@@ -119,7 +119,9 @@ def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs
     shown = page._answer(runs, SHIPPED, "4829", asked)
     seen: Seen = shown[0]
     loaded = runs.loaded(SHIPPED)
-    interventions = read_edits(loaded.model, loaded.task, ablate=asked.without, force=asked.force, ablation=ablation)
+    interventions = parse_interventions(
+        loaded.model, loaded.task, ablate=asked.without, force=asked.force, ablation=ablation
+    )
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert seen.inspection.output == expected.output
     assert seen.inspection.steps == expected.steps
@@ -214,7 +216,7 @@ def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh:
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
     assert grid["value"]["note"] == ""
     names = [cell["name"] for row in grid["value"]["rows"] for cell in row["cells"]]
-    assert names == [f"{b}.{layer}.{head}" if head else f"{b}.{layer}" for b, layer, head in cells_of(heads)]
+    assert names == [f"{b}.{layer}.{head}" if head else f"{b}.{layer}" for b, layer, head in grid_cells(heads)]
     assert figures(head_importance.remembered(fresh, SHIPPED, "mean")) == [None] * 30
 
 

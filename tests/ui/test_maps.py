@@ -45,8 +45,8 @@ def test_the_scores_of_a_decode_are_those_of_its_marked_cells(seen):
     assert told["marked"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
     weights = unpacked(told["maps"]["cross"])
     shares = np.mean([weights[:, :, row, column] for row, column in told["marked"]], axis=0)
-    assert np.allclose(shares, told["shares"], atol=1e-4)
-    assert told["uniform"] == pytest.approx(1 / 6)
+    assert np.allclose(shares, told["attention_mass"], atol=1e-4)
+    assert told["uniform_mass"] == pytest.approx(1 / 6)
 
 
 def test_looking_at_the_same_place_again_is_something_new(seen):
@@ -78,8 +78,8 @@ def test_a_replay_tells_figures_inputs_and_snapshots(trained):
     }
     assert (told["scored"], told["scored_on"]) == ("cross", "over 32 fixed inputs")
     for snapshot in told["snapshots"]:
-        assert np.shape(snapshot["shares"]) == (1, 2)
-        for asked, answer in zip(told["inputs"], snapshot["answers"], strict=True):
+        assert np.shape(snapshot["attention_mass"]) == (1, 2)
+        for asked, answer in zip(told["inputs"], snapshot["outputs"], strict=True):
             steps, keys = len(answer["tokens"]), len(asked["source"])
             assert answer["maps"]["cross"]["shape"] == (1, 2, steps, keys)
             assert answer["maps"]["encoder"]["shape"] == (1, 2, keys, keys)
@@ -106,7 +106,7 @@ def test_a_run_without_a_replay_has_its_figures_only(trained, tmp_path):
 
 def test_a_model_too_large_for_maps_still_tells_its_scores():
     told = replay_value([Snapshot(0, (), (), ((0.5,),), 0.25, 32)])
-    assert told["snapshots"] == [{"step": 0, "shares": ((0.5,),), "answers": []}]
+    assert told["snapshots"] == [{"step": 0, "attention_mass": ((0.5,),), "outputs": []}]
     assert told["blocks"] == []
     assert told["scored"] is not None
 

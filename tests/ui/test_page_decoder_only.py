@@ -43,7 +43,7 @@ def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
     for row in range(steps):  # a step does not see what is yet to come
         assert not weights[:, :, row, 6 + row + 1 :].any()
     assert told["scored"] == "decoder"
-    assert all(0 <= share <= 1 for layer in told["shares"] for share in layer)
+    assert all(0 <= share <= 1 for layer in told["attention_mass"] for share in layer)
     assert told["marked"][0] == [0, 4]  # the first digit of the answer is the last of the input
     assert "reads its input as the beginning" in told["blocks"][0]["caption"]
     assert glance["block"] == "decoder"
@@ -51,6 +51,6 @@ def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
 
 def test_its_training_can_be_replayed(lab):
     told = replay(lab, {"run": RUN})
-    shape = told["snapshots"][-1]["answers"][0]["maps"]["decoder"]["shape"]
-    steps = len(told["snapshots"][-1]["answers"][0]["tokens"])
+    shape = told["snapshots"][-1]["outputs"][0]["maps"]["decoder"]["shape"]
+    steps = len(told["snapshots"][-1]["outputs"][0]["tokens"])
     assert shape == (2, 2, steps, 6 + steps)

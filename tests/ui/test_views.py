@@ -18,7 +18,7 @@ def viewed(preset, text: str) -> dict:
 def test_nothing_is_marked_or_scored_where_no_token_has_a_source(tiny):
     shown = viewed(tiny.with_changes({"task.family": "addition", "task.max_digits": 2}), "27 + 58")
     assert shown["marked"] == []
-    assert shown["uniform"] is shown["selected"] is None
+    assert shown["uniform_mass"] is shown["selected"] is None
     assert {head["label"] for head in shown["heads"]} == {""}
 
 
@@ -26,4 +26,4 @@ def test_the_true_sources_are_marked_where_there_are_some(tiny):
     shown = viewed(tiny, "4 8 2")
     steps = len(shown["rows"])
     assert shown["marked"] == [[0, 3], [1, 2], [2, 1]][:steps]
-    assert shown["uniform"] is not None
+    assert shown["uniform_mass"] is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from core.interpret import HeadScore, best_of_layer
+from core.interpret.head_scores import HeadScore, best_head_of_layer
 from core.reports.report.measuring import Measured
 from core.reports.report.numerals import count, percent
 from core.reports.report.wording import COMPARABLE
@@ -30,7 +30,7 @@ class Answer:
 def best_head(measured: Measured) -> HeadScore | None:
     """Return the head that the answers are about; None where the model has no cross-attention to judge."""
     scores = measured.head_scores()
-    return best_of_layer(scores, max(score.layer for score in scores)) if scores else None
+    return best_head_of_layer(scores, max(score.layer for score in scores)) if scores else None
 
 
 def answers(measured: Measured) -> list[Answer]:
@@ -39,7 +39,7 @@ def answers(measured: Measured) -> list[Answer]:
     if head is None:
         return []
     steps = measured.steps[(measured.steps.layer == head.layer) & (measured.steps["head"] == head.head)]
-    aligned = steps[steps.true_column >= 0]
+    aligned = steps[steps.gold_column >= 0]
     return [
         _patterns(head, aligned, steps),
         _alignment(measured, aligned),
@@ -49,12 +49,12 @@ def answers(measured: Measured) -> list[Answer]:
 
 
 def _patterns(head: HeadScore, aligned: pd.DataFrame, steps: pd.DataFrame) -> Answer:
-    offsets = (aligned.looked_at - aligned.true_column).value_counts(normalize=True)
+    offsets = (aligned.argmax_column - aligned.gold_column).value_counts(normalize=True)
     offset, share = int(offsets.index[0]), float(offsets.iloc[0])
     sentences = [
         _opening(offset, share),
-        f"Over {count(len(aligned), 'step')} {percent(head.share)} of its attention falls on the input token that the "
-        f"written one comes from; looking everywhere alike would give {percent(head.uniform)}.",
+        f"Over {count(len(aligned), 'step')} {percent(head.attention_mass)} of its attention falls on the input token "
+        f"that the written one comes from; looking everywhere alike would give {percent(head.uniform_mass)}.",
         f"The largest weight is most often {_place(offset)} ({percent(share)} of the steps).",
         "The table gives the entropy of its weights by length: 0 is all on one token, 1 spread evenly.",
     ]
@@ -81,7 +81,7 @@ def _place(offset: int) -> str:
 
 def _alignment(measured: Measured, aligned: pd.DataFrame) -> Answer:
     question = "Does it align the answer with the input?"
-    missed = aligned[aligned.looked_at != aligned.true_column]
+    missed = aligned[aligned.argmax_column != aligned.gold_column]
     hits = percent(1 - len(missed) / len(aligned))
     sentences = [f"In {hits} of {count(len(aligned), 'step')} the largest weight is on the true token."]
     if missed.empty:
@@ -98,9 +98,9 @@ def _misaligned_row(measured: Measured, step: tuple) -> list[str]:
     return [
         " ".join(sequence.input),
         str(step.step + 1),
-        _column_name(step.true_column, sequence.input),
-        _column_name(step.looked_at, sequence.input),
-        f"{written} ({'right' if step.is_right else 'wrong'})",
+        _column_name(step.gold_column, sequence.input),
+        _column_name(step.argmax_column, sequence.input),
+        f"{written} ({'right' if step.is_correct else 'wrong'})",
     ]
 
 
@@ -111,16 +111,16 @@ def _column_name(column: int, symbols: list[str]) -> str:
 
 
 def _use(measured: Measured, aligned: pd.DataFrame) -> Answer:
-    hit = aligned.looked_at == aligned.true_column
+    hit = aligned.argmax_column == aligned.gold_column
     parts = [
-        f"{percent(float(group.is_right.mean()))} right of {count(len(group), 'step')} that looked {where}"
+        f"{percent(float(group.is_correct.mean()))} right of {count(len(group), 'step')} that looked {where}"
         for where, group in (("at the true token", aligned[hit]), ("elsewhere", aligned[~hit]))
         if len(group)
     ]
     sentences = [f"Tokens written: {'; '.join(parts)}."]
     if min(hit.sum(), (~hit).sum()) < COMPARABLE:
         sentences.append("That is too little to compare: this run hardly tells what happens otherwise.")
-    elif aligned.is_right[hit].mean() - aligned.is_right[~hit].mean() > GAIN:
+    elif aligned.is_correct[hit].mean() - aligned.is_correct[~hit].mean() > GAIN:
         sentences.append("So looking at the true token goes with writing it.")
     else:
         sentences.append("So where this head looks says little about whether the right token is written.")
@@ -159,28 +159,28 @@ def _ends(measured: Measured, steps: pd.DataFrame) -> Answer:
 
 
 def _ends_row(name: str, steps: pd.DataFrame) -> list[str]:
-    aligned = steps[steps.true_column >= 0]
-    hits = (aligned.looked_at == aligned.true_column).mean()
+    aligned = steps[steps.gold_column >= 0]
+    hits = (aligned.argmax_column == aligned.gold_column).mean()
     return [
         name,
         _share(steps),
         percent(float(hits)) if len(aligned) else "–",
         f"{steps.entropy.mean():.2f}",
-        percent(float(steps.is_right.mean())),
+        percent(float(steps.is_correct.mean())),
     ]
 
 
 def _share(steps: pd.DataFrame) -> str:
     """Write how much attention falls on the true tokens of some steps; a dash where they have none."""
-    aligned = steps[steps.true_column >= 0]
-    return percent(float(aligned.share.mean())) if len(aligned) else "–"
+    aligned = steps[steps.gold_column >= 0]
+    return percent(float(aligned.attention_mass.mean())) if len(aligned) else "–"
 
 
 def _ends_of_source(steps: pd.DataFrame) -> pd.Series:
     """Name where in the source each step looked most: BOS, its first or last symbol, EOS, or in between."""
     names = pd.Series("another symbol", index=steps.index)
-    names[steps.looked_at == steps.source_length] = "the last symbol"
-    names[steps.looked_at == 1] = "the first symbol"
-    names[steps.looked_at == 0] = "BOS"
-    names[steps.looked_at == steps.source_length + 1] = "EOS"
+    names[steps.argmax_column == steps.source_length] = "the last symbol"
+    names[steps.argmax_column == 1] = "the first symbol"
+    names[steps.argmax_column == 0] = "BOS"
+    names[steps.argmax_column == steps.source_length + 1] = "EOS"
     return names

@@ -9,7 +9,9 @@ import torch
 from core.evaluation.accuracy import Evaluation, evaluate, evaluation_mode, with_eos
 from core.evaluation.answers import answer_table
 from core.generation import GenerationResult, generate
-from core.interpret import HeadScore, recordable_chunks, step_table
+from core.interpret.head_scores import HeadScore
+from core.interpret.map_rows import recordable_chunks
+from core.interpret.step_table import step_table
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.text.vocab import EOS_ID, PAD_ID
@@ -40,7 +42,7 @@ class Measured:
     Attributes:
         evaluation: in one padded batch, as in training.
         sequences: ``answers.answer_table`` of the pairs.
-        steps: ``analysis.step_table`` of the first of them; empty where the model has no cross-attention.
+        steps: ``step_table`` of the first of them; empty where the model has no cross-attention.
         targets: what the training data holds.
         open_ended: see ``Task.open_ended``.
     """
@@ -70,10 +72,10 @@ class Measured:
         """Score every cross-attention head on the steps that have a true source token."""
         if self.steps.empty:
             return []
-        aligned = self.steps[self.steps.true_column >= 0]
-        means = aligned.groupby(["layer", "head"])[["share", "hit", "uniform"]].mean()
+        aligned = self.steps[self.steps.gold_column >= 0]
+        means = aligned.groupby(["layer", "head"])[["attention_mass", "argmax_accuracy", "uniform_mass"]].mean()
         return [
-            HeadScore(layer, head, row.share, row.hit, row.uniform)
+            HeadScore(layer, head, row.attention_mass, row.argmax_accuracy, row.uniform_mass)
             for (layer, head), row in zip(means.index, means.itertuples(), strict=True)
         ]
 

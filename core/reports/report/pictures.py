@@ -1,7 +1,8 @@
 """The report's pictures."""
 
 from core.evaluation.by_length import AccuracyByLength
-from core.interpret import HeadScore, gold_cells
+from core.interpret.alignment import gold_cells
+from core.interpret.head_scores import HeadScore
 from core.interpret.inspection import Inspection
 from core.training.history import History
 

@@ -104,7 +104,13 @@ def kinds(measured: Measured) -> Rows:
 def heads(measured: Measured) -> Rows:
     """Give every cross-attention head's scores."""
     rows = [
-        [str(score.layer), str(score.head), percent(score.share), percent(score.hits), percent(score.uniform)]
+        [
+            str(score.layer),
+            str(score.head),
+            percent(score.attention_mass),
+            percent(score.argmax_accuracy),
+            percent(score.uniform_mass),
+        ]
         for score in measured.head_scores()
     ]
     return [["layer", "head", "on the true token", "largest weight there", "uniform would be"], *rows]

@@ -10,8 +10,7 @@ import torch
 
 from core.config import Preset
 from core.evaluation.accuracy import evaluate, evaluation_mode, exact_match_unpadded
-from core.interpret import frame_labels
-from core.interpret.inspection import inspect
+from core.interpret.inspection import inspect, label_source
 from core.models.heads import BLOCKS
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
@@ -102,7 +101,7 @@ def _attention(state: TrainingState) -> dict[str, Any]:
     _, maps = state.model(pair.src, pair.tgt_in, need_weights=True)
     steps = int((pair.tgt_out != PAD_ID).sum())
     source = state.task.src_vocab.decode(pair.src[0].tolist())
-    source = [*frame_labels(source[1 : SHOWN_SYMBOLS + 1]), *[PAD] * (pair.src.shape[1] - SHOWN_SYMBOLS - 2)]
+    source = [*label_source(source[1 : SHOWN_SYMBOLS + 1]), *[PAD] * (pair.src.shape[1] - SHOWN_SYMBOLS - 2)]
     produced, read = (_named(state, ids[0]) for ids in (pair.tgt_out, pair.tgt_in))
     rows = [{"produced": one, "read": other} for one, other in zip(produced[:steps], read[:steps], strict=True)]
     columns = {"cross": source, "decoder": read, "encoder": source}

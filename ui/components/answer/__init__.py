@@ -35,7 +35,7 @@ def answer_value(seen: Seen) -> dict[str, Any]:
         "log_prob": inspection.log_prob,
         "ranked": [
             {"output": each.output, "log_prob": each.log_prob, "score": each.score, "stopped": each.stopped}
-            for each in inspection.ranked
+            for each in inspection.hypotheses
         ],
         "steps": [
             {

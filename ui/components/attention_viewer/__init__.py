@@ -10,7 +10,7 @@ import gradio as gr
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.interpret.snapshots import PackedMaps, ProbeAnswer, Snapshot
+from core.interpret.snapshots import PackedMaps, Snapshot, SnapshotOutput
 from core.server import Runs
 from core.server.access import without_secret
 from core.storage.errors import LabError
@@ -56,9 +56,9 @@ def attention_value(seen: Seen, opened: dict[str, Any]) -> dict[str, Any]:
             "blocks": described(blocks),
             "maps": {block: _packed(getattr(inspection.maps, block)[:, 0].numpy()) for block in blocks},
             "scored": source_block(blocks) if inspection.scores else None,
-            "shares": _by_layer([(score.layer, score.share) for score in inspection.scores]),
+            "attention_mass": _by_layer([(score.layer, score.attention_mass) for score in inspection.scores]),
             "scored_on": "on this input",
-            "uniform": inspection.scores[0].uniform if inspection.scores else None,
+            "uniform_mass": inspection.scores[0].uniform_mass if inspection.scores else None,
             "marked": true_cells_of(inspection),
         },
         "open": opened,
@@ -91,7 +91,7 @@ def replay(runs: Runs, request: dict[str, Any]) -> dict[str, Any]:
 def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1) -> dict[str, Any]:
     """Return the snapshots after a step, the steps of all there are, and what holds for all of them."""
     last = snapshots[-1] if snapshots else None
-    blocks: list[Block] = list(last.answers[0].maps) if last and last.answers else []
+    blocks: list[Block] = list(last.outputs[0].maps) if last and last.outputs else []
     return {
         "kept": [snapshot.step for snapshot in snapshots],
         "inputs": [
@@ -103,19 +103,23 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1) -> dict[str,
             for each in (last.inputs if last else ())
         ],
         "blocks": described(blocks),
-        "scored": source_block(blocks) if last and last.shares else None,
-        "uniform": last.uniform if last else None,
-        "scored_on": f"over {last.scored} fixed inputs" if last else "",
+        "scored": source_block(blocks) if last and last.attention_mass else None,
+        "uniform_mass": last.uniform_mass if last else None,
+        "scored_on": f"over {last.num_scored} fixed inputs" if last else "",
         "snapshots": [
-            {"step": each.step, "shares": each.shares, "answers": [_answer(answer) for answer in each.answers]}
+            {
+                "step": each.step,
+                "attention_mass": each.attention_mass,
+                "outputs": [_output(output) for output in each.outputs],
+            }
             for each in snapshots
             if each.step > since
         ],
     }
 
 
-def _answer(answer: ProbeAnswer) -> dict[str, Any]:
-    return {"tokens": answer.tokens, "maps": {block: _of_bytes(maps) for block, maps in answer.maps.items()}}
+def _output(output: SnapshotOutput) -> dict[str, Any]:
+    return {"tokens": output.tokens, "maps": {block: _of_bytes(maps) for block, maps in output.maps.items()}}
 
 
 def _of_bytes(maps: PackedMaps) -> dict[str, Any]:
@@ -128,11 +132,11 @@ def _packed(weights: np.ndarray) -> dict[str, Any]:
     return {"shape": weights.shape, "bytes": 2, "data": base64.b64encode(numbers.tobytes()).decode()}
 
 
-def _by_layer(shares: Sequence[tuple[int, float]]) -> list[list[float]] | None:
-    """Turn (layer, share) of every head into a list a layer; None where there are none."""
+def _by_layer(masses: Sequence[tuple[int, float]]) -> list[list[float]] | None:
+    """Group (layer, attention mass) of every head by layer; None without any."""
     layers: dict[int, list[float]] = {}
-    for layer, share in shares:
-        layers.setdefault(layer, []).append(share)
+    for layer, mass in masses:
+        layers.setdefault(layer, []).append(mass)
     return list(layers.values()) or None
 
 

@@ -77,8 +77,8 @@ function showView() {
   if (drawn) {
     showChoice("blocks", told.blocks.map(({ block, name }) => [block, name]), drawn.block, (block) => lookAt({ block }));
     showGrid(drawn);
-    setText(part("uniform"), drawn.uniform === null ? "" : "Under each head: its attention on the true token, "
-      + drawn.scoredOn + ". " + uniformSentence(drawn.uniform));
+    setText(part("uniform"), drawn.uniformMass === null ? "" : "Under each head: its attention on the true token, "
+      + drawn.scoredOn + ". " + uniformSentence(drawn.uniformMass));
     showWriting(drawn, told);
     showLarge();
   }

@@ -4,8 +4,9 @@
 //   source, tokens     what was read, BOS and EOS included, and what was written, EOS included
 //   expected, marked   the right answer or null, and the [step, column] cells where it comes from
 //   blocks, maps       the kinds of attention in words, and their packed maps
-//   scored, shares     the kind that is scored, and the shares by layer and head; scored_on: of what, in words
-//   uniform            the share of a head that looks everywhere equally
+//   scored             the block that is scored; scored_on: on what, in words
+//   attention_mass     on the gold alignment, by layer and head
+//   uniform_mass       the attention mass of uniform attention
 
 /** All heads of a kind: [{ layer, head, weights[row][column] }], layers and heads numbered from 1. */
 function headsOf(packed) {
@@ -45,10 +46,10 @@ function viewOf(told, block) {
     rows: block === "encoder" ? told.source.map((token) => ({ token })) : written,
     columns: { source: told.source, read, "source and read": [...told.source, ...read] }[facts.columns],
     marked: scored ? told.marked.filter(([step]) => step < told.tokens.length) : [],
-    uniform: scored ? told.uniform : null,
+    uniformMass: scored ? told.uniform_mass : null,
     scoredOn: told.scored_on,
     heads: headsOf(told.maps[block]).map((each) => {
-      const score = scored ? told.shares?.[each.layer - 1]?.[each.head - 1] ?? null : null;
+      const score = scored ? told.attention_mass?.[each.layer - 1]?.[each.head - 1] ?? null : null;
       return { ...each, score, label: score === null ? "" : score.toFixed(2) };
     }),
   };

@@ -8,7 +8,7 @@ const slider = part("step");
 let run = null; // whose training it is
 let held = emptyHistory(); // its figures
 let snapshots = []; // oldest first
-let facts = {}; // what holds for all of them: inputs, blocks, scored, uniform
+let facts = {}; // what holds for all of them: inputs, blocks, scored, uniform_mass
 let latest = null; // the server's last answer about the run: status, step, steps
 let place = -1; // of the snapshot on show
 let playTimer = 0;
@@ -51,8 +51,8 @@ function takeNews(news) {
   snapshots = snapshots.filter((each) => kept.has(each.step));
   const dropped = before - snapshots.length;
   snapshots.push(...news.snapshots.filter((each) => each.step > (snapshots.at(-1)?.step ?? -1)));
-  const { inputs, blocks, scored, scored_on, uniform } = news;
-  facts = { inputs, blocks, scored, scored_on, uniform };
+  const { inputs, blocks, scored, scored_on, uniform_mass } = news;
+  facts = { inputs, blocks, scored, scored_on, uniform_mass };
   latest = { status: news.status, step: news.step, steps: news.steps };
   return added > 0 || dropped > 0 || snapshots.length !== before;
 }
@@ -70,7 +70,7 @@ function toldAt(at) {
   const input = facts.inputs?.[probe];
   const snapshot = snapshots[at];
   if (!input || !snapshot) return null;
-  return { ...facts, ...input, ...snapshot.answers[probe], shares: snapshot.shares, step: snapshot.step };
+  return { ...facts, ...input, ...snapshot.outputs[probe], attention_mass: snapshot.attention_mass, step: snapshot.step };
 }
 
 /** What the largest map of the input on show needs: its tokens, rows and columns. */

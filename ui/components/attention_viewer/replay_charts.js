@@ -25,7 +25,7 @@ const SMALL_CHARTS = {
 /** A line for every head that looks at the input, the open one before the others, and what means nothing. */
 function scoreLines() {
   const steps = snapshots.map((each) => each.step);
-  const scored = snapshots.at(-1)?.shares ?? [];
+  const scored = snapshots.at(-1)?.attention_mass ?? [];
   const open = drawn && drawn.block === facts.scored ? openHead() : null;
   const lines = [];
   scored.forEach((heads, layer) => heads.forEach((_, head) => {
@@ -33,7 +33,7 @@ function scoreLines() {
     lines.push({
       label: isOpen ? "layer " + (layer + 1) + " head " + (head + 1) : null,
       steps,
-      values: snapshots.map((each) => each.shares?.[layer]?.[head] ?? null),
+      values: snapshots.map((each) => each.attention_mass?.[layer]?.[head] ?? null),
       colour: COLORS.train,
       width: isOpen ? 3 : 1,
       alpha: isOpen ? 1 : 0.4,
@@ -42,8 +42,8 @@ function scoreLines() {
   lines.sort((one, other) => one.width - other.width); // what is drawn last lies on top
   const others = lines.find((each) => !each.label);
   if (others) others.label = open && lines.length > 1 ? "other heads" : "heads";
-  if (facts.uniform !== null && facts.uniform !== undefined) {
-    const flat = { steps: [0, Math.max(1, ...steps)], values: [facts.uniform, facts.uniform] };
+  if (facts.uniform_mass !== null && facts.uniform_mass !== undefined) {
+    const flat = { steps: [0, Math.max(1, ...steps)], values: [facts.uniform_mass, facts.uniform_mass] };
     lines.push({ label: "uniform", ...flat, colour: COLORS.validation, width: 1.5, dash: [5, 4] });
   }
   return lines;
@@ -71,12 +71,12 @@ function showFigures() {
   const trained = points.loss[placeNearest(points.step, step ?? 0)];
   const evaluated = placeAtOrBefore(evaluations.step, step ?? -1);
   const open = drawn && drawn.block === facts.scored ? openHead() : null;
-  const share = open ? snapshots[place]?.shares?.[open.layer - 1]?.[open.head - 1] : null;
+  const mass = open ? snapshots[place]?.attention_mass?.[open.layer - 1]?.[open.head - 1] : null;
   const told = {
     loss: "train " + formatNumber(trained) + ", validation " + formatNumber(evaluations.loss[evaluated]),
     accuracy: formatPercent(evaluations.exact_match[evaluated]) + " of validation answers",
-    scores: share == null ? "" : "layer " + open.layer + " head " + open.head + ": " + share.toFixed(2)
-      + ", looking everywhere equally: " + facts.uniform.toFixed(2),
+    scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
+      + ", looking everywhere equally: " + facts.uniform_mass.toFixed(2),
   };
   for (const canvas of smallCharts) {
     const figure = canvas.parentElement;

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.interpret.ablation import AblatedHead, ablation_table, cells_of, latest_grid, remembered_grid
+from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells, latest_grid
 from core.models.heads import Ablation, Head
 from core.runs import RunError
 from core.runs.load import LoadedRun
@@ -43,7 +43,7 @@ def ablated(runs: Runs, run: str, ablation: Ablation) -> dict[str, Any]:
         "sequences": len(asked.pairs),
         "ablation": ablation,
         "exact_match": cells[0].intact,
-        "without": ablation_table(cells).to_dict("records"),
+        "without": ablation_rows(cells),
     }
 
 
@@ -64,7 +64,7 @@ class Measuring:
 
     def cells(self) -> Iterator[AblatedHead]:
         model, step = self.loaded.model, self.loaded.step
-        return remembered_grid(self.path, model, self.pairs, step=step, ablation=self.ablation)
+        return cached_grid(self.path, model, self.pairs, step=step, ablation=self.ablation)
 
     def shown(self) -> Iterator[dict[str, Any]]:
         """Return the grid as it fills."""
@@ -72,7 +72,7 @@ class Measuring:
         show = partial(grid_value, self.loaded.run, names, sequences=len(self.pairs), step=self.loaded.step)
         cells: list[AblatedHead] = []
         yield show(cells)
-        started, total = time.monotonic(), len(cells_of(names))
+        started, total = time.monotonic(), len(grid_cells(names))
         for cell in self.cells():
             cells.append(cell)
             each = (time.monotonic() - started) / len(cells)
@@ -103,7 +103,7 @@ def grid_value(
 ) -> dict[str, Any]:
     """Return a grid, of which cells may still be missing, for the heads component; of a lone head, once."""
     known = {(cell.block, cell.layer, cell.head): cell.exact_match for cell in cells}
-    every = cells_of(names)
+    every = grid_cells(names)
     rows = [(layer, list(members)) for layer, members in groupby(every, key=lambda cell: cell[:2])]
     return {
         "run": run,

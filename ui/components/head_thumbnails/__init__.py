@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 import numpy as np
 
-from core.interpret import HeadScore
+from core.interpret.head_scores import HeadScore
 from core.interpret.inspection import Inspection
 from ui.attention_blocks import BLOCK_NAMES, Block, columns_of, how_to_read
 from ui.components.component import component
@@ -40,7 +40,7 @@ def viewer_value(seen: Seen, block: Block, layer: int) -> dict[str, Any]:
         "rows": _row_labels(inspection, block),
         "columns": _columns(seen, block),
         "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
-        "uniform": next(iter(scores.values())).uniform if scores else None,
+        "uniform_mass": next(iter(scores.values())).uniform_mass if scores else None,
         "marked": true_cells_of(inspection) if block == seen.source_block else [],
         "selected": _best_head(scores),
     }
@@ -61,10 +61,10 @@ def _head(number: int, weights: np.ndarray, score: HeadScore | None) -> dict[str
     return {
         "head": number,
         "weights": weights.round(4).tolist(),
-        "score": score.share if score else None,
-        "label": f"{score.share:.2f} on the true token" if score else "",
+        "score": score.attention_mass if score else None,
+        "label": f"{score.attention_mass:.2f} on the true token" if score else "",
     }
 
 
 def _best_head(scores: dict[int, HeadScore]) -> int | None:
-    return max(scores.values(), key=lambda score: score.share).head if scores else None
+    return max(scores.values(), key=lambda score: score.attention_mass).head if scores else None

@@ -8,7 +8,7 @@ function takeValue() {
     const open = () => trigger("pick", { head: head.head });
     return make("button", { type: "button", class: "thumbnail", onclick: open }, ...thumbnail.nodes);
   }));
-  setText(part("uniform"), uniformSentence(props.value?.uniform));
+  setText(part("uniform"), uniformSentence(props.value?.uniform_mass));
 }
 
 takeValue();

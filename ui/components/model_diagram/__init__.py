@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.interpret.shape_trace import Shape, Stage, trace_shapes
+from core.interpret.shape_trace import ModuleTrace, Shape, trace_shapes
 from core.models import parameters_of
 from core.server.access import VisitorRuns
 from core.tasks import build_task
@@ -56,23 +56,23 @@ def diagram_of(preset: Preset, pairs: Path | None = None) -> dict[str, Any]:
     return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
 
 
-def _last_uses(stages: list[Stage]) -> list[Stage]:
+def _last_uses(stages: list[ModuleTrace]) -> list[ModuleTrace]:
     """Return each part where it is used last: layers that read source and target, behind what embeds the target."""
     last = {stage.name: at for at, stage in enumerate(stages)}
     return [stage for at, stage in enumerate(stages) if last[stage.name] == at]
 
 
-def _is_outer(stage: Stage) -> bool:
+def _is_outer(stage: ModuleTrace) -> bool:
     """Tell whether a stage is a part of its own in the diagram: each layer of a stack is, the stack is not."""
     return stage.depth == 0 or (stage.depth == 1 and stage.kind.endswith("Layer"))
 
 
-def _part(stage: Stage, stages: list[Stage]) -> dict[str, Any]:
+def _part(stage: ModuleTrace, stages: list[ModuleTrace]) -> dict[str, Any]:
     inner = [each for each in stages if each.name.startswith(stage.name + ".") and each.kind in _INNER]
     return _described(stage) | {"inner": [_described(each) for each in inner]}
 
 
-def _described(stage: Stage) -> dict[str, Any]:
+def _described(stage: ModuleTrace) -> dict[str, Any]:
     return {
         "label": _label(stage.name),
         "shape": _written(stage.shapes[""]),

@@ -1,0 +1,131 @@
+"""Attention maps as a flat list of valid rows: what every measure of a head is averaged over."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from core.evaluation.accuracy import unpadded_batches
+from core.generation import GenerationResult, generate
+from core.interpret.alignment import gold_alignment
+from core.models import Seq2Seq
+from core.models.heads import BLOCKS, Block
+from core.tasks import Batch, Task
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+
+MAX_WEIGHTS = 20_000_000  # recorded together, 4 bytes each; measuring them takes a small multiple of that
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """The valid rows of one block's attention maps, of all sequences of a batch, concatenated.
+
+    A row is a source position (encoder) or a decoding step. Left out are PAD, steps after EOS, and rows with a single
+    visible key, such as the decoder's first: their weight is 1 in every head.
+    Letters: L layers, H heads, N rows, K keys, S source columns.
+
+    Attributes:
+        weights: (L, H, N, K) float.
+        visible: (N, K) bool, True where the row may attend: not PAD, and no token generated later.
+        keys: (N, K) int64, the token ids of the keys.
+        offsets: (N, K) int64, position of the key minus position of the row. Positions count a sequence's tokens from
+            its BOS, 0. A step has the position of the token it *read*: that token is at offset 0, the one before it
+            at -1. In a decoder-only model the target's positions continue the source's.
+        sequence: (N,) int64, the row's sequence in the batch.
+        index: (N,) int64, the row's index in its map, from 0.
+        produced: (N, S) bool, gold alignment of the token the step *produces*, over the first S keys (the source);
+            see ``gold_alignment``. None for blocks whose rows do not attend to the source while decoding.
+        read: (N, S) bool, gold alignment of the token the step *read*; None likewise.
+    """
+
+    weights: torch.Tensor
+    visible: torch.Tensor
+    keys: torch.Tensor
+    offsets: torch.Tensor
+    sequence: torch.Tensor
+    index: torch.Tensor
+    produced: torch.Tensor | None = None
+    read: torch.Tensor | None = None
+
+
+def map_rows(block: Block, task: Task, pairs: Batch, result: GenerationResult) -> MapRows | None:
+    """Return the valid rows of a block in a generation that recorded its maps; None if the model has no such block.
+
+    Args:
+        block: one of ``BLOCKS``.
+        pairs: the sources that were decoded; their targets are not used.
+    """
+    weights = None if result.maps is None else getattr(result.maps, block)
+    if weights is None:
+        return None
+    attends_to_source = block in ("encoder", source_block(result))
+    is_row = pairs.src != PAD_ID if block == "encoder" else generated_steps(result.tokens)  # (B, Q)
+    positions = torch.arange(is_row.shape[1], device=is_row.device).expand_as(is_row)
+    columns = []
+    if attends_to_source:
+        columns.append(_source_columns(pairs.src, rows=is_row.shape[1]))
+    if block == "decoder":
+        if attends_to_source:  # decoder-only: the target continues the source's positions
+            positions = positions + (pairs.src != PAD_ID).sum(dim=1, keepdim=True)
+        columns.append(_target_columns(result.tokens, positions))
+    visible, keys, key_positions = (torch.cat(parts, dim=-1) for parts in zip(*columns, strict=True))
+    is_valid = is_row & (visible.sum(dim=-1) > 1)
+    gold = {}
+    if block == source_block(result):
+        produced = gold_alignment(task, pairs, steps=is_row.shape[1])
+        gold = {"produced": produced[is_valid], "read": F.pad(produced, (0, 0, 1, 0))[:, :-1][is_valid]}
+    sequence, index = is_valid.nonzero(as_tuple=True)
+    return MapRows(
+        weights=weights.transpose(1, 2)[:, :, is_valid].float(),
+        visible=visible[is_valid],
+        keys=keys[sequence],
+        offsets=key_positions[sequence] - positions[is_valid][:, None],
+        sequence=sequence,
+        index=index,
+        **gold,
+    )
+
+
+def source_block(result: GenerationResult) -> Block:
+    """Return the block that attends to the source while decoding: "cross", or "decoder" in a decoder-only model."""
+    return "decoder" if result.maps is None or result.maps.cross is None else "cross"
+
+
+def generated_steps(tokens: torch.Tensor) -> torch.Tensor:
+    """Return (B, T) bool, True at the steps of ``tokens`` (B, T) int64 up to and including EOS."""
+    ends = (tokens == EOS_ID).long()
+    return ends.cumsum(dim=1) - ends == 0
+
+
+def recordable_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
+    """Split pairs into chunks without padding, each of which records at most ``MAX_WEIGHTS`` attention weights.
+
+    The bound assumes answers of the model's maximum length. A chunk has at least one sequence.
+
+    Args:
+        model: in evaluation mode.
+
+    Yields:
+        The indices (N,) int64 of a chunk's pairs in ``pairs``, and the chunk.
+    """
+    maps = generate(model, pairs.src[:1], max_steps=1, need_weights=True).maps
+    num_heads = sum(each.shape[0] * each.shape[2] for block in BLOCKS if (each := getattr(maps, block)) is not None)
+    for indices, chunk in unpadded_batches(pairs):
+        source = chunk.src.shape[1]
+        weights_per_head = max(source, model.max_seq_len) * (source + model.max_seq_len)  # upper bound
+        for rows in torch.arange(len(chunk)).split(max(1, MAX_WEIGHTS // (num_heads * weights_per_head))):
+            yield indices[rows], chunk[rows]
+
+
+def _source_columns(src: torch.Tensor, *, rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the source's visibility (B, rows, S) bool, token ids (B, S) and positions (B, S)."""
+    positions = torch.arange(src.shape[1], device=src.device).expand_as(src)
+    return (src != PAD_ID)[:, None].expand(-1, rows, -1), src, positions
+
+
+def _target_columns(tokens: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the decoder input's visibility (B, T, T) bool, token ids (B, T) and the given positions (B, T)."""
+    decoder_input = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
+    causal = tokens.new_ones(tokens.shape[1], tokens.shape[1]).tril().bool()
+    return causal.expand(len(tokens), -1, -1), decoder_input, positions
