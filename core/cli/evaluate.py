@@ -69,9 +69,8 @@ def _print(
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
     if bleu:
-        print(
-            f"{bleu.name:15} {bleu.score:9.4f}  of the same, each decoded separately; sacrebleu signature {bleu.signature}"
-        )
+        print(f"{bleu.name:15} {bleu.score:9.4f}  of the same, each decoded separately")
+        print(f"                           sacrebleu signature {bleu.signature}")
     if scores:
         best = best_head_of_layer(scores, max(score.layer for score in scores))
         print(

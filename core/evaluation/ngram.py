@@ -45,7 +45,7 @@ class NGram:
 
     def loss(self, sequences: Iterable[Sequence[int]]) -> float:
         """Return the cross-entropy of sequences, nats per token, EOS counted."""
-        total = tokens = 0
+        total, tokens = 0.0, 0
         for sequence in sequences:
             for gram in self._grams(sequence):
                 total -= math.log(self.probability(gram[-1], gram[:-1]))

@@ -1,12 +1,12 @@
-"""Let a model write: token by token, each chosen from what it has written so far; one way in for every strategy."""
+"""Decoding: greedy, sampling and beam search, all through ``generate``."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
-from core.generation.beam import search
 from core.generation.result import BeamNode, BeamSearch, GenerationResult, Hypothesis
-from core.generation.stepwise import write
+from core.generation.sampling import generate_stepwise
 from core.generation.strategy import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy, strategy_class
 from core.models import Seq2Seq
 from core.models.heads import NO_INTERVENTIONS, Interventions
@@ -40,24 +40,24 @@ def generate(
     need_weights: bool = False,
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> GenerationResult:
-    """Decode a batch: each sequence comes out as it would alone, with any strategy.
+    """Generate an output for each source. Results are independent of the batch, with every strategy.
 
-    Any token of the vocabulary may be produced, PAD and BOS too: a model that writes them has not learned its task,
-    and hiding that would not help it.
+    No token of the vocabulary is suppressed, not even PAD and BOS: a model that generates them has not learned its
+    task.
 
     Args:
         model: in evaluation mode.
-        src: (B, S) int64, BOS first, EOS last.
-        max_steps: most tokens to produce, EOS included; at most the model's ``max_seq_len``.
-        strategy: how tokens are chosen; the likeliest one at each step by default.
-        prefix: tokens that the output must begin with, (P,) for all sources alike or (B, P) int64.
-        num_candidates: how many of the likeliest tokens to report at each step.
-        need_weights: record the attention of every head.
-        interventions: what is done to heads meanwhile.
+        src: (B, S) int64, BOS first, EOS last, PAD after it.
+        max_steps: maximum number of tokens, EOS included; at most the model's ``max_seq_len``.
+        strategy: greedy by default.
+        prefix: forced first tokens of the output, (P,) for all sources or (B, P) int64.
+        num_candidates: how many of the most likely tokens to return for each step.
+        need_weights: record the attention of all heads.
+        interventions: applied to the attention heads.
 
     Raises:
-        ValueError: the source is longer than the model can read, or the prefix does not fit.
-        InputError: the model lacks a head that something is to be done to.
+        ValueError: the source is longer than the model's maximum, or the prefix does not fit.
+        InputError: the model lacks a head that the interventions name.
     """
     if max_steps < 1:
         raise ValueError(f"max_steps={max_steps} must be at least 1")
@@ -65,15 +65,16 @@ def generate(
     if forced.shape[1] > max_steps:
         raise ValueError(f"prefix has {forced.shape[1]} tokens, more than max_steps={max_steps}")
     if (forced[:, :-1] == EOS_ID).any():
-        raise ValueError("prefix goes on behind EOS")
-    run = search if isinstance(strategy, Beam) else write
-    return run(
-        model,
-        src,
-        strategy,
-        max_steps=max_steps,
-        prefix=forced,
-        num_candidates=num_candidates,
-        need_weights=need_weights,
-        interventions=interventions,
-    )
+        raise ValueError("prefix continues after EOS")
+    options: dict[str, Any] = {
+        "max_steps": max_steps,
+        "prefix": forced,
+        "num_candidates": num_candidates,
+        "need_weights": need_weights,
+        "interventions": interventions,
+    }
+    if isinstance(strategy, Beam):
+        from core.generation.beam import beam_search  # on demand: most commands decode greedily
+
+        return beam_search(model, src, strategy, **options)
+    return generate_stepwise(model, src, strategy, **options)

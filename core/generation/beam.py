@@ -1,19 +1,23 @@
-"""Beam search: many beginnings of an answer at once, of which the likeliest are kept."""
+"""Beam search for a batch of sources (Wu et al. 2016, section 7).
+
+Shape letters: B sources, K running hypotheses per source, N hypotheses in general, V vocabulary, L layers, H heads.
+The model's batch has a row for each running hypothesis: B × K rows.
+"""
 
 from dataclasses import dataclass, replace
 
 import torch
 
-from core.generation.repetition import RepetitionPenalty
 from core.generation.result import (
-    NOWHERE,
+    NO_SLOT,
     BeamSearch,
     BeamStep,
     GenerationResult,
-    likeliest,
     stack_causal_rows,
     stack_rows,
+    top_candidates,
 )
+from core.generation.sampling import RepetitionPenalty
 from core.generation.strategy import Beam
 from core.models import AttentionMaps, Seq2Seq
 from core.models.heads import Interventions
@@ -22,97 +26,116 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass(frozen=True)
-class _Open:
-    """The beginnings that go on, K for each source: 1 at first, then as many as there are, up to ``beam_size``.
+class _RunningHypotheses:
+    """Partial hypotheses that continue: K = 1 per source at first, then up to ``beam_size``.
 
     Attributes:
-        tokens: (B, K) int64, the last one of each.
-        totals: (B, K) float, log-probability of each; -inf in a place with nothing to hold.
+        tokens: (B, K) int64, the last token of each.
+        log_probs: (B, K) float, of the whole partial hypothesis; -inf in an empty slot.
     """
 
     tokens: torch.Tensor
-    totals: torch.Tensor
+    log_probs: torch.Tensor
 
     @staticmethod
-    def start(count: int, device: torch.device) -> "_Open":
-        """Hold BOS for each source."""
-        bos = torch.full((count, 1), BOS_ID, device=device)
-        return _Open(bos, torch.zeros_like(bos, dtype=torch.float32))
+    def start(batch_size: int, device: torch.device) -> "_RunningHypotheses":
+        """Return BOS for each source."""
+        bos = torch.full((batch_size, 1), BOS_ID, device=device)
+        return _RunningHypotheses(bos, torch.zeros_like(bos, dtype=torch.float32))
 
-    def continued(self, log_probs: torch.Tensor, forced: torch.Tensor | None, beam_size: int) -> BeamStep:
-        """Return the likeliest continuations by one token, likeliest first, some more than there is room for.
+    def expand(self, log_probs: torch.Tensor, forced: torch.Tensor | None, beam_size: int) -> BeamStep:
+        """Return the 2 × ``beam_size`` most likely continuations by one token, most likely first.
+
+        At most one continuation of each hypothesis ends, so at least ``beam_size`` of these continue.
 
         Args:
-            log_probs: (B, K, V) float, of each token after each beginning.
-            forced: (B, 1) int64, the only token to go on with, if there is one.
+            log_probs: (B, K, V) float, of each next token.
+            forced: (B, 1) int64, the only next token allowed, or None.
+            beam_size: maximum number of running hypotheses.
         """
-        size = log_probs.shape[-1]
-        totals = (self.totals[..., None] + log_probs).flatten(1)
+        vocab_size = log_probs.shape[-1]
+        totals = (self.log_probs[..., None] + log_probs).flatten(1)
         if forced is None:
-            # Stable: of equals the first, as argmax takes it, so that a beam of 1 is greedy also then. Of each
-            # beginning at most one continuation ends, so that twice as many are enough to go on with.
-            places = totals.sort(dim=1, descending=True, stable=True).indices[:, : 2 * beam_size]
+            # A stable sort prefers the first of equals, as argmax does: a beam of 1 is greedy decoding also then.
+            indices = totals.sort(dim=1, descending=True, stable=True).indices[:, : 2 * beam_size]
         else:
-            places = forced
-        totals, gained = totals.gather(1, places), log_probs.flatten(1).gather(1, places)
-        return BeamStep(places % size, places // size, gained, totals, written=~totals.isneginf())
+            indices = forced
+        totals, token_log_probs = totals.gather(1, indices), log_probs.flatten(1).gather(1, indices)
+        return BeamStep(indices % vocab_size, indices // vocab_size, token_log_probs, totals, ~totals.isneginf())
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """The best answers that have ended, N for each source, best first.
+class _FinishedHypotheses:
+    """The N best finished hypotheses of each source, best first.
 
     Attributes:
-        scores: (B, N) float, what they are ranked by; -inf where there are fewer.
-        totals: (B, N) float, log-probability of each.
-        lengths: (B, N) int64, tokens in each: the number of the step it ended at.
-        places: (B, N) int64, where in that step.
+        scores: (B, N) float, what they are ranked by; -inf if there are fewer.
+        log_probs: (B, N) float, of the whole hypothesis.
+        lengths: (B, N) int64, number of tokens, which is the number of the step it ended in.
+        slots: (B, N) int64, its slot in that step.
     """
 
     scores: torch.Tensor
-    totals: torch.Tensor
+    log_probs: torch.Tensor
     lengths: torch.Tensor
-    places: torch.Tensor
+    slots: torch.Tensor
 
     @staticmethod
-    def start(count: int, device: torch.device) -> "_Ended":
-        """Hold nothing."""
-        nothing = torch.empty(count, 0, device=device)
-        return _Ended(nothing, nothing, nothing.long(), nothing.long())
+    def start(batch_size: int, device: torch.device) -> "_FinishedHypotheses":
+        """Return no hypotheses."""
+        empty = torch.empty(batch_size, 0, device=device)
+        return _FinishedHypotheses(empty, empty, empty.long(), empty.long())
 
-    def joined(self, step: BeamStep, places: torch.Tensor, number: int, strategy: Beam) -> "_Ended":
-        """Return the ``beam_size`` best of these and those that ended in the step of that number, at (N',) places."""
-        totals = step.totals[:, places]
-        scores = totals / penalty_of(torch.full_like(totals, number), strategy.length_penalty)
-        new = (scores, totals, torch.full_like(places, number).expand(totals.shape), places.expand(totals.shape))
-        old = (self.scores, self.totals, self.lengths, self.places)
-        scores, *others = (torch.cat(pair, dim=1) for pair in zip(old, new, strict=True))
+    def add(self, step: BeamStep, slots: torch.Tensor, length: int, strategy: Beam) -> "_FinishedHypotheses":
+        """Return the ``beam_size`` best of these and of those that ended in a step.
+
+        Args:
+            step: the step.
+            slots: (N',) int64, the slots of hypotheses that ended.
+            length: their number of tokens.
+            strategy: for the length penalty.
+        """
+        log_probs = step.total_log_probs[:, slots]
+        lengths = torch.full_like(slots, length).expand(log_probs.shape)
+        scores = torch.cat([self.scores, log_probs / length_penalty(lengths, strategy.length_penalty)], dim=1)
         best = scores.sort(dim=1, descending=True, stable=True)
         order = best.indices[:, : strategy.beam_size]
-        return _Ended(best.values[:, : strategy.beam_size], *(each.gather(1, order) for each in others))
+        joined = ((self.log_probs, log_probs), (self.lengths, lengths), (self.slots, slots.expand(log_probs.shape)))
+        return _FinishedHypotheses(
+            best.values[:, : strategy.beam_size], *(torch.cat(pair, dim=1).gather(1, order) for pair in joined)
+        )
 
-    def is_enough(self, still_open: torch.Tensor, strategy: Beam, max_steps: int) -> torch.Tensor:
-        """Tell which sources' search is over, (B, 1) bool: as many have ended as the beam is wide, or nothing better
-        can come.
+    def is_search_done(self, running: torch.Tensor, strategy: Beam, max_steps: int) -> torch.Tensor:
+        """Return for which sources the search is over, (B, 1) bool.
 
-        The totals only fall, and the longest answer is penalised least, so what is open ends at best with its present
-        total, of (B, K), and the length of ``max_steps``.
+        It is over when ``beam_size`` hypotheses are finished, or when no running one can become better than the
+        ``n_best``-th finished one. A running hypothesis can at best keep its log-probability, which never rises, and
+        reach ``max_steps`` tokens, the length that is penalized least.
+
+        Args:
+            running: (B, K) float, log-probabilities of the running hypotheses.
+            strategy: beam size, number of hypotheses to return, length penalty.
+            max_steps: maximum number of tokens.
         """
-        longest = penalty_of(torch.tensor(max_steps), strategy.length_penalty)
-        nth = self.scores[:, strategy.n_best - 1 : strategy.n_best]
-        is_settled = (nth >= still_open.amax(dim=1, keepdim=True) / longest) if nth.shape[1] else False
-        return (self.scores > -torch.inf).sum(dim=1, keepdim=True).ge(strategy.beam_size) | is_settled
+        num_finished = (self.scores > -torch.inf).sum(dim=1, keepdim=True)
+        is_done = num_finished >= strategy.beam_size
+        nth_score = self.scores[:, strategy.n_best - 1 : strategy.n_best]
+        if nth_score.shape[1]:
+            best_possible = running.amax(dim=1, keepdim=True)
+            best_possible = best_possible / length_penalty(torch.tensor(max_steps), strategy.length_penalty)
+            is_done = is_done | (nth_score >= best_possible)
+        return is_done
 
 
 @dataclass(frozen=True)
-class _Recorded:
-    """One step of the search.
+class _StepRecord:
+    """What is recorded of a step to build the result from.
 
     Attributes:
-        step: what was kept of it.
-        rows: (B, places) int64, the row of the model's batch that each place came from.
-        log_probs: (rows, V) float, the distributions, where candidates are wanted.
-        decoder_weights, cross_weights: (L, rows, H, 1, …) float, where the attention is wanted.
+        step: the slots.
+        rows: (B, slots) int64, the row of the model's batch that each slot came from.
+        log_probs: (rows, V) float, the distributions, if candidates are requested.
+        decoder_weights, cross_weights: (L, rows, H, 1, …) float, if attention is recorded.
     """
 
     step: BeamStep
@@ -122,12 +145,12 @@ class _Recorded:
     cross_weights: torch.Tensor | None
 
 
-def penalty_of(lengths: torch.Tensor, length_penalty: float) -> torch.Tensor:
-    """Return what log-probabilities are divided by, ((5 + length) / 6) ** length_penalty, of the lengths' shape."""
-    return ((5 + lengths) / 6) ** length_penalty
+def length_penalty(lengths: torch.Tensor, alpha: float) -> torch.Tensor:
+    """Return ((5 + length) / 6) ** alpha, which log-probabilities are divided by (Wu et al. 2016, eq. 14)."""
+    return ((5 + lengths) / 6) ** alpha
 
 
-def search(
+def beam_search(
     model: Seq2Seq,
     src: torch.Tensor,
     strategy: Beam,
@@ -138,7 +161,7 @@ def search(
     need_weights: bool,
     interventions: Interventions,
 ) -> GenerationResult:
-    """Search until nothing better can be found; see ``core.generation.generate`` and ``Beam``.
+    """Search until no better hypothesis can be found; see ``Beam``. Arguments of ``core.generation.generate``.
 
     Args:
         prefix: (B, P) int64, the first tokens of each output; they count in its log-probability.
@@ -146,120 +169,120 @@ def search(
     memory = model.encode(src, need_weights=need_weights, interventions=interventions)
     encoder_weights, memory = memory.weights, replace(memory, weights=None)
     penalty = RepetitionPenalty(strategy.repetition_penalty)
-    held, ended = _Open.start(len(src), src.device), _Ended.start(len(src), src.device)
-    cache, trace = None, []
+    running = _RunningHypotheses.start(len(src), src.device)
+    finished = _FinishedHypotheses.start(len(src), src.device)
+    cache: Cache | None = None
+    records: list[_StepRecord] = []
     for number in range(1, max_steps + 1):
-        decoding = model.decode(held.tokens.reshape(-1, 1), memory, cache, need_weights=need_weights)
-        log_probs = penalty.apply(decoding.logits[:, -1].float()).log_softmax(dim=-1)
-        of_places = log_probs.view(*held.tokens.shape, -1)
+        output = model.decode(running.tokens.reshape(-1, 1), memory, cache, need_weights=need_weights)
+        log_probs = penalty(output.logits[:, -1].float()).log_softmax(dim=-1)
+        by_hypothesis = log_probs.view(*running.tokens.shape, -1)  # (B, K, V)
         forced = prefix[:, number - 1 : number] if number <= prefix.shape[1] else None
-        best = held.continued(of_places, forced, strategy.beam_size)
-        step, count = _kept(best, strategy.beam_size, is_last=number == max_steps)
-        ended = ended.joined(step, torch.arange(count, step.tokens.shape[1], device=src.device), number, strategy)
-        rows = _rows(step.parents, of_places.shape[1])
-        trace.append(
-            _Recorded(
-                step, rows, log_probs if num_candidates else None, decoding.decoder_weights, decoding.cross_weights
-            )
-        )
-        totals = step.totals[:, :count]
-        totals = totals.masked_fill(ended.is_enough(totals, strategy, max_steps), -torch.inf)
+        expanded = running.expand(by_hypothesis, forced, strategy.beam_size)
+        step, num_running = _select(expanded, strategy.beam_size, is_last=number == max_steps)
+        ended_slots = torch.arange(num_running, step.tokens.shape[1], device=src.device)
+        finished = finished.add(step, ended_slots, number, strategy)
+        rows = _model_rows(step.parents, by_hypothesis.shape[1])
+        kept_log_probs = log_probs if num_candidates else None
+        records.append(_StepRecord(step, rows, kept_log_probs, output.decoder_weights, output.cross_weights))
+        totals = step.total_log_probs[:, :num_running]
+        totals = totals.masked_fill(finished.is_search_done(totals, strategy, max_steps), -torch.inf)
         if totals.isneginf().all():
             break
-        held, rows = _Open(step.tokens[:, :count], totals), rows[:, :count].flatten()
-        cache, memory = _reordered(decoding.cache, memory, rows)
-        penalty.note(held.tokens.reshape(-1, 1), rows)
-    found = _best_of(ended, trace, strategy)
-    decoded = _decoded(found, trace, num_candidates)
-    return replace(decoded, maps=_maps(found, trace, encoder_weights)) if need_weights else decoded
+        running, rows = _RunningHypotheses(step.tokens[:, :num_running], totals), rows[:, :num_running].flatten()
+        cache, memory = _reorder(output.cache, memory, rows)
+        penalty.update(running.tokens.reshape(-1, 1), rows)
+    search = _backtrack(finished, records, strategy)
+    result = _build_result(search, records, num_candidates)
+    return replace(result, maps=_build_maps(search, records, encoder_weights)) if need_weights else result
 
 
-def _kept(best: BeamStep, beam_size: int, *, is_last: bool) -> tuple[BeamStep, int]:
-    """Return what is kept of the likeliest continuations: those that go on, and behind them those that end here.
+def _select(expanded: BeamStep, beam_size: int, *, is_last: bool) -> tuple[BeamStep, int]:
+    """Split the most likely continuations into those that keep running and, after them, those that end here.
 
-    An answer ends by EOS, or because there are no more steps, and has to be among the ``beam_size`` likeliest.
+    A hypothesis ends with EOS or at the last step, and must be among the ``beam_size`` most likely.
 
     Returns:
-        The step, and the number of places for what goes on.
+        The selected continuations, and the number of slots for running ones.
     """
-    ends = (best.tokens == EOS_ID) | is_last
-    going = ends.long().sort(dim=1, stable=True).indices[:, :beam_size]
-    exists = torch.cat([~ends.gather(1, going), ends[:, :beam_size]], dim=1)
-    order = torch.cat([going, torch.arange(ends.shape[1], device=ends.device)[:beam_size].expand_as(going)], dim=1)
-    tokens, parents, log_probs, totals, written = (each.gather(1, order) for each in best.values)
-    written = written & exists
-    kept = BeamStep(
-        tokens.masked_fill(~written, PAD_ID),
-        parents,
-        log_probs.masked_fill(~written, 0),
-        totals.masked_fill(~written, -torch.inf),
-        written,
+    ends = (expanded.tokens == EOS_ID) | is_last
+    running = ends.long().sort(dim=1, stable=True).indices[:, :beam_size]
+    is_used = torch.cat([~ends.gather(1, running), ends[:, :beam_size]], dim=1)
+    ended = torch.arange(ends.shape[1], device=ends.device)[:beam_size].expand_as(running)
+    order = torch.cat([running, ended], dim=1)
+    is_active = expanded.is_active.gather(1, order) & is_used
+    selected = BeamStep(
+        expanded.tokens.gather(1, order).masked_fill(~is_active, PAD_ID),
+        expanded.parents.gather(1, order),
+        expanded.log_probs.gather(1, order).masked_fill(~is_active, 0),
+        expanded.total_log_probs.gather(1, order).masked_fill(~is_active, -torch.inf),
+        is_active,
     )
-    return kept, going.shape[1]
+    return selected, running.shape[1]
 
 
-def _rows(parents: torch.Tensor, size: int) -> torch.Tensor:
-    """Return the rows of a model's batch that places (B, N) of a beam of that size stand for, in that shape."""
-    return torch.arange(0, len(parents) * size, size, device=parents.device)[:, None] + parents
+def _model_rows(slots: torch.Tensor, num_slots: int) -> torch.Tensor:
+    """Convert slots (B, N) int64, of ``num_slots`` per source, to rows of the model's batch, (B, N) int64."""
+    return torch.arange(0, len(slots) * num_slots, num_slots, device=slots.device)[:, None] + slots
 
 
-def _reordered(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache, Memory]:
-    """Put a cache and a memory in the order of the hypotheses that were kept, unless they are in it."""
-    count = len(memory.states)
-    if len(rows) != count:
+def _reorder(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache, Memory]:
+    """Reorder the cache and the memory so that they match the selected hypotheses."""
+    num_rows = len(memory.states)
+    if len(rows) != num_rows:
         return cache.reordered(rows), memory.rows(rows)
     # All rows of a source have the same memory, and often no hypothesis has moved.
-    in_order = torch.equal(rows, torch.arange(count, device=rows.device))
-    return cache if in_order else cache.reordered(rows), memory
+    is_in_order = torch.equal(rows, torch.arange(num_rows, device=rows.device))
+    return cache if is_in_order else cache.reordered(rows), memory
 
 
-def _best_of(ended: _Ended, trace: list[_Recorded], strategy: Beam) -> BeamSearch:
-    """Follow the best answers back to their beginnings."""
-    scores, totals, lengths, ends = (each[:, : strategy.n_best] for each in vars(ended).values())
-    tokens, winners, places = [], [], torch.zeros_like(ends)
-    for number, recorded in reversed(list(enumerate(trace, start=1))):
-        places = torch.where(lengths == number, ends, places)
-        is_behind = lengths < number
-        tokens.append(recorded.step.tokens.gather(1, places).masked_fill(is_behind, PAD_ID))
-        winners.append(places.masked_fill(is_behind, NOWHERE)[:, 0])
-        places = recorded.step.parents.gather(1, places).masked_fill(is_behind, 0)
+def _backtrack(finished: _FinishedHypotheses, records: list[_StepRecord], strategy: Beam) -> BeamSearch:
+    """Follow the best hypotheses from their last token back to their first."""
+    scores, log_probs, lengths, last_slots = (
+        column[:, : strategy.n_best]
+        for column in (finished.scores, finished.log_probs, finished.lengths, finished.slots)
+    )
+    tokens, best_slots, slots = [], [], torch.zeros_like(last_slots)
+    for number, record in reversed(list(enumerate(records, start=1))):
+        slots = torch.where(lengths == number, last_slots, slots)
+        is_after_end = lengths < number
+        tokens.append(record.step.tokens.gather(1, slots).masked_fill(is_after_end, PAD_ID))
+        best_slots.append(slots.masked_fill(is_after_end, NO_SLOT)[:, 0])
+        slots = record.step.parents.gather(1, slots).masked_fill(is_after_end, 0)
     return BeamSearch(
-        tokens=torch.stack(tokens[::-1], dim=2)[:, :, : lengths.max()],
+        tokens=torch.stack(tokens[::-1], dim=2)[:, :, : int(lengths.max())],
         lengths=lengths,
-        log_probs=totals,
+        log_probs=log_probs,
         scores=scores,
-        steps=tuple(recorded.step for recorded in trace),
-        winners=torch.stack(winners[::-1], dim=1),
+        steps=tuple(record.step for record in records),
+        best_slots=torch.stack(best_slots[::-1], dim=1),
     )
 
 
-def _of_winners(
-    values: torch.Tensor | None, recorded: _Recorded, places: torch.Tensor, *, dim: int = 0
-) -> torch.Tensor | None:
-    """Take, of what the model's rows had in a step, that of the rows which places (B,) of the beam came from."""
-    if values is None:
-        return None
-    rows = recorded.rows.gather(1, places[:, None].clamp(min=0)).squeeze(1)
-    return values.index_select(dim, rows)
+def _build_result(search: BeamSearch, records: list[_StepRecord], num_candidates: int) -> GenerationResult:
+    """Return the best hypotheses with the distributions that their tokens were chosen from."""
+    tokens = search.tokens[:, 0, : int(search.lengths[:, 0].max())]
+    log_probs, distributions = [], []
+    for record, slots in zip(records[: tokens.shape[1]], search.best_slots.unbind(dim=1), strict=False):
+        of_slots = record.step.log_probs.gather(1, slots[:, None].clamp(min=0))
+        log_probs.append(of_slots.masked_fill(slots[:, None] == NO_SLOT, 0))
+        if record.log_probs is not None:
+            distributions.append(record.log_probs[_rows_of(record, slots)])
+    candidates = top_candidates(distributions, num_candidates, tokens)
+    return GenerationResult(tokens, *candidates, None, torch.cat(log_probs, dim=1), search=search)
 
 
-def _decoded(found: BeamSearch, trace: list[_Recorded], num_candidates: int) -> GenerationResult:
-    """Return the best hypotheses, with the distributions that their tokens were chosen from."""
-    tokens = found.tokens[:, 0, : found.lengths[:, 0].max()]
-    steps = list(zip(trace, found.winners.unbind(dim=1), strict=True))[: tokens.shape[1]]
-    chances = [
-        recorded.step.log_probs.gather(1, places[:, None].clamp(min=0)).masked_fill(places[:, None] == NOWHERE, 0)
-        for recorded, places in steps
-    ]
-    distributions = [_of_winners(recorded.log_probs, recorded, places) for recorded, places in steps if num_candidates]
-    return GenerationResult(
-        tokens, *likeliest(distributions, num_candidates, tokens), None, torch.cat(chances, dim=1), search=found
-    )
-
-
-def _maps(found: BeamSearch, trace: list[_Recorded], encoder_weights: torch.Tensor | None) -> AttentionMaps:
-    """Put together the attention of the best hypotheses from the rows of the batch that they came by."""
-    steps = list(zip(trace, found.winners.unbind(dim=1), strict=True))[: found.lengths[:, 0].max()]
-    decoder_rows = [_of_winners(recorded.decoder_weights, recorded, places, dim=1) for recorded, places in steps]
-    cross_rows = [_of_winners(recorded.cross_weights, recorded, places, dim=1) for recorded, places in steps]
+def _build_maps(search: BeamSearch, records: list[_StepRecord], encoder_weights: torch.Tensor | None) -> AttentionMaps:
+    """Assemble the attention of the best hypotheses from the model rows that they passed through."""
+    decoder_rows, cross_rows = [], []
+    num_steps = int(search.lengths[:, 0].max())
+    for record, slots in zip(records[:num_steps], search.best_slots.unbind(dim=1), strict=False):
+        rows = _rows_of(record, slots)
+        decoder_rows.append(None if record.decoder_weights is None else record.decoder_weights[:, rows])
+        cross_rows.append(None if record.cross_weights is None else record.cross_weights[:, rows])
     return AttentionMaps(encoder_weights, stack_causal_rows(decoder_rows), stack_rows(cross_rows))
+
+
+def _rows_of(record: _StepRecord, slots: torch.Tensor) -> torch.Tensor:
+    """Return the model rows (B,) int64 that slots (B,) int64 of a step came from; any row for ``NO_SLOT``."""
+    return record.rows.gather(1, slots[:, None].clamp(min=0)).squeeze(1)

@@ -1,19 +1,98 @@
-"""Drawing tokens by chance, in such a way that a sequence gets the same draws alone and in any batch."""
+"""Greedy decoding and sampling: one sequence per source, one token per step.
 
+The repetition penalty is here too; beam search shares it. Random draws are reproducible per source: a sequence gets
+the same draws in any batch.
+"""
+
+from collections.abc import Callable
 from hashlib import blake2b
 
 import torch
 
-from core.generation.strategy import Sample
-from core.text.vocab import PAD_ID
+from core.generation.result import GenerationResult, stack_causal_rows, stack_rows, top_candidates
+from core.generation.strategy import Greedy, Sample
+from core.models import AttentionMaps, Seq2Seq
+from core.models.heads import Interventions
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+
+# (logits (B, V), step) → chosen tokens (B, 1), log-probabilities (B, V) they were chosen from
+ChooseToken = Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
 
 
-def draws_of(src: torch.Tensor, seed: int, steps: int) -> torch.Tensor:
-    """Return random numbers for every source and step, (B, steps) float64, evenly distributed over [0, 1).
+def generate_stepwise(
+    model: Seq2Seq,
+    src: torch.Tensor,
+    strategy: Greedy | Sample,
+    *,
+    max_steps: int,
+    prefix: torch.Tensor,
+    num_candidates: int,
+    need_weights: bool,
+    interventions: Interventions,
+) -> GenerationResult:
+    """Generate token by token until every sequence has ended. Arguments of ``core.generation.generate``.
 
-    Each source has a generator of its own, seeded from ``seed`` and from its tokens, PAD left out. So its draws depend
-    on neither its neighbours nor its place in the batch, and other sources have others. The price is that the same
-    source with the same seed is answered alike every time: another answer takes another seed.
+    Args:
+        prefix: (B, P) int64, the first tokens of each output.
+    """
+    memory = model.encode(src, need_weights=need_weights, interventions=interventions)
+    choose_token = _sampler(strategy, src, max_steps) if isinstance(strategy, Sample) else _argmax
+    penalty = RepetitionPenalty(strategy.repetition_penalty)
+    token = torch.full((len(src), 1), BOS_ID, device=src.device)
+    finished = torch.zeros_like(token, dtype=torch.bool)
+    cache, tokens, token_log_probs, distributions, decoder_rows, cross_rows = None, [], [], [], [], []
+    for step in range(max_steps):
+        output = model.decode(token, memory, cache, need_weights=need_weights)
+        cache = output.cache
+        token, log_probs = choose_token(penalty(output.logits[:, -1].float()), step)
+        if step < prefix.shape[1]:
+            token = prefix[:, step : step + 1]
+        token = token.masked_fill(finished, PAD_ID)
+        penalty.update(token)
+        tokens.append(token)
+        token_log_probs.append(log_probs.gather(1, token).masked_fill(finished, 0))
+        if num_candidates:
+            distributions.append(log_probs)
+        decoder_rows.append(output.decoder_weights)
+        cross_rows.append(output.cross_weights)
+        finished = finished | (token == EOS_ID)
+        if finished.all():
+            break
+    generated = torch.cat(tokens, dim=1)
+    maps = AttentionMaps(memory.weights, stack_causal_rows(decoder_rows), stack_rows(cross_rows))
+    return GenerationResult(
+        generated,
+        *top_candidates(distributions, num_candidates, generated),
+        maps if need_weights else None,
+        torch.cat(token_log_probs, dim=1),
+    )
+
+
+def _argmax(logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Choose the most likely tokens; see ``ChooseToken``."""
+    return logits.argmax(dim=-1, keepdim=True), logits.log_softmax(dim=-1)
+
+
+def _sampler(strategy: Sample, src: torch.Tensor, max_steps: int) -> ChooseToken:
+    """Return a function that samples the tokens of a step."""
+    noise = sampling_noise(src, strategy.seed, max_steps)
+
+    def sample(logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        log_probs = sampling_log_probs(logits, strategy)
+        return sample_token(log_probs, noise[:, step])[:, None], log_probs
+
+    return sample
+
+
+# --- sampling -----------------------------------------------------------------------------------------------------
+
+
+def sampling_noise(src: torch.Tensor, seed: int, steps: int) -> torch.Tensor:
+    """Return uniform random numbers in [0, 1) for every source and step, (B, steps) float64.
+
+    Each source has its own generator, seeded from ``seed`` and the source's tokens without PAD. So its numbers are
+    independent of the batch, and different sources get different ones. The price is that the same source and seed
+    always give the same output.
     """
     generator, rows = torch.Generator(), []
     for ids in src.tolist():
@@ -24,42 +103,76 @@ def draws_of(src: torch.Tensor, seed: int, steps: int) -> torch.Tensor:
 
 
 def sampling_log_probs(logits: torch.Tensor, strategy: Sample) -> torch.Tensor:
-    """Return the log-probabilities (N, V) to draw from; -inf for tokens that top-k or top-p cut off.
-
-    Args:
-        logits: (N, V) float.
-    """
-    # Against the largest, so that no temperature makes a logit overflow.
+    """Apply temperature, top-k and top-p to logits (N, V) float; return log-probabilities, -inf for excluded tokens."""
+    # Subtracting the maximum first keeps a small temperature from overflowing.
     logits = (logits - logits.amax(dim=-1, keepdim=True)) / strategy.temperature
     if strategy.top_k or strategy.top_p < 1:
-        logits = _cut_off(logits, strategy.top_k or logits.shape[-1], strategy.top_p)
+        logits = _top_k_top_p(logits, strategy.top_k or logits.shape[-1], strategy.top_p)
     return logits.log_softmax(dim=-1)
 
 
-def _cut_off(logits: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
-    """Set all logits (N, V) to -inf but the ``top_k`` largest and, of these, the smallest set with ``top_p``."""
-    # A stable sort, so that of equal logits the first are kept, as argmax does, and never more than top_k.
+def _top_k_top_p(logits: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
+    """Set logits (N, V) to -inf except the ``top_k`` largest and, of these, the smallest set with mass ``top_p``."""
+    # A stable sort keeps the first of equal logits, as argmax does, and never more than top_k.
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     ordered[:, top_k:] = -torch.inf
     if top_p < 1:
-        shares = ordered.double().softmax(dim=-1)
-        before = shares.cumsum(dim=-1) - shares
-        ordered = ordered.masked_fill(before >= top_p, -torch.inf)
+        probabilities = ordered.double().softmax(dim=-1)
+        mass_before = probabilities.cumsum(dim=-1) - probabilities
+        ordered = ordered.masked_fill(mass_before >= top_p, -torch.inf)
     return torch.empty_like(ordered).scatter(-1, order, ordered)
 
 
-def draw(log_probs: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Draw a token for each row by inverting the distribution function.
+def sample_token(log_probs: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """Sample one token per row by inverting the cumulative distribution function.
 
-    The tokens stand in the order of their ids: in the order of their probabilities, two that are nearly equal could
-    change places by a rounding error, and with them the draw.
+    Tokens stay in the order of their ids: sorted by probability, two nearly equal ones could swap by a rounding error
+    and change the sample.
 
     Args:
         log_probs: (N, V) float.
-        numbers: (N,) float64 in [0, 1).
+        noise: (N,) float64 in [0, 1).
 
     Returns:
         (N,) int64, never a token of probability 0.
     """
     cumulative = log_probs.double().exp().cumsum(dim=-1)
-    return (cumulative <= (numbers * cumulative[:, -1])[:, None]).sum(dim=-1)
+    return (cumulative <= (noise * cumulative[:, -1])[:, None]).sum(dim=-1)
+
+
+# --- repetition penalty -------------------------------------------------------------------------------------------
+
+
+class RepetitionPenalty:
+    """Lowers the logits of tokens that a sequence already contains: positive ones are divided, negative multiplied.
+
+    Keskar et al. 2019 (CTRL), section 4.1, in the form that lowers negative logits too. Forced tokens count, BOS does
+    not.
+
+    Args:
+        penalty: at least 1, which changes nothing and costs nothing.
+    """
+
+    def __init__(self, penalty: float) -> None:
+        self.penalty = penalty
+        self._seen: torch.Tensor | None = None  # (N, V) bool
+
+    def __call__(self, logits: torch.Tensor) -> torch.Tensor:
+        """Return logits (N, V) float, penalized."""
+        if self.penalty == 1:
+            return logits
+        if self._seen is None:
+            self._seen = torch.zeros_like(logits, dtype=torch.bool)
+        lowered = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
+        return torch.where(self._seen, lowered, logits)
+
+    def update(self, tokens: torch.Tensor, rows: torch.Tensor | None = None) -> None:
+        """Append tokens (N, 1) int64 to the sequences; call after ``__call__``.
+
+        Args:
+            tokens: one new token per sequence.
+            rows: (N,) int64, the previous sequence that each one continues; None for the same order.
+        """
+        if self._seen is not None:
+            seen = self._seen if rows is None else self._seen[rows]
+            self._seen = seen.scatter(1, tokens, True)

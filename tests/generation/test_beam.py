@@ -154,11 +154,13 @@ def test_the_tree_holds_every_step_and_nothing_grows_from_an_end(src, family, pr
             assert node.step == len(path) == (before.step + 1 if before else 1)
             assert before is None or not before.finished
             assert node.finished == (node.token == EOS_ID)
-            assert node.total == pytest.approx((before.total if before else 0) + node.log_prob, abs=1e-4)
+            assert node.total_log_prob == pytest.approx(
+                (before.total_log_prob if before else 0) + node.log_prob, abs=1e-4
+            )
             assert path[: len(prefix)] == tuple(prefix[: len(path)])
         longest = max(tree, key=lambda node: node.step)
         true = sequence_log_prob(model, ids[ids != PAD_ID], path_of(tree, longest))
-        assert longest.total == pytest.approx(true, abs=1e-4)
+        assert longest.total_log_prob == pytest.approx(true, abs=1e-4)
         for step in range(1, longest.step + 1):
             going = sum(node.step == step and not node.finished for node in tree)
             ends = [sum(node.finished for node in tree if node.step <= upto) for upto in (step - 1, step)]
@@ -166,7 +168,7 @@ def test_the_tree_holds_every_step_and_nothing_grows_from_an_end(src, family, pr
             assert going == (1 if step <= len(prefix) else 5 if step < 8 else in_last_step)
             assert ends[0] < 5  # the search goes on as long as fewer answers have ended than the beam is wide
             assert ends[1] - ends[0] <= 5
-        winning = [node for node in tree if node.winning]
+        winning = [node for node in tree if node.is_best]
         assert tuple(node.token for node in winning) == decoded.search.hypotheses(row)[0].tokens
         assert [node.parent for node in winning[1:]] == [tree.index(node) for node in winning[:-1]]
         assert {h.tokens for h in decoded.search.hypotheses(row)} <= set(paths)
@@ -209,6 +211,6 @@ def test_only_the_winners_steps_are_shown(src):
         assert decoded.tokens.shape == decoded.log_probs.shape == (1, steps)
         assert decoded.candidates.shape == (1, steps, 2)
         assert decoded.maps.cross.shape[-2] == decoded.maps.decoder.shape[-1] == steps
-        assert decoded.search.winners.shape == (1, len(decoded.search.steps))
+        assert decoded.search.best_slots.shape == (1, len(decoded.search.steps))
         longer += len(decoded.search.steps) > steps
     assert longer

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from core.generation import Sample, generate
-from core.generation.sampling import draw, draws_of, sampling_log_probs
+from core.generation.sampling import sample_token, sampling_log_probs, sampling_noise
 from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.support.scripted_models import RANDOM_MODELS, FixedLogitsModel
@@ -43,18 +43,18 @@ def test_a_seed_gives_the_same_again_and_another_something_else(src, family):
 
 
 def test_the_draws_of_a_source_depend_on_nothing_but_itself_and_the_seed(src):
-    draws = draws_of(src, 7, 20)
-    assert torch.equal(draws_of(src.flip(0), 7, 20), draws.flip(0))
-    assert torch.equal(draws_of(torch.nn.functional.pad(src, (0, 3)), 7, 20), draws)
-    assert torch.equal(draws_of(src, 7, 5), draws[:, :5])
+    draws = sampling_noise(src, 7, 20)
+    assert torch.equal(sampling_noise(src.flip(0), 7, 20), draws.flip(0))
+    assert torch.equal(sampling_noise(torch.nn.functional.pad(src, (0, 3)), 7, 20), draws)
+    assert torch.equal(sampling_noise(src, 7, 5), draws[:, :5])
     assert len(draws.unique()) == 20 * len(src.unique(dim=0))
-    assert not torch.equal(draws_of(src, 8, 20), draws)
+    assert not torch.equal(sampling_noise(src, 8, 20), draws)
     assert ((draws >= 0) & (draws < 1)).all()
 
 
 def test_draws_are_even_over_sources_steps_and_seeds():
-    over_sources = draws_of(different_sources(4_000), 0, 2)
-    over_seeds = torch.cat([draws_of(different_sources(1), seed, 2) for seed in range(4_000)])
+    over_sources = sampling_noise(different_sources(4_000), 0, 2)
+    over_seeds = torch.cat([sampling_noise(different_sources(1), seed, 2) for seed in range(4_000)])
     for draws in (over_sources, over_seeds):
         shares = torch.histc(draws[:, 0].float(), bins=10, min=0, max=1) / 4_000
         assert_close(shares, torch.full((10,), 0.1), atol=0.02, rtol=0)
@@ -131,13 +131,13 @@ def test_a_forced_token_that_was_cut_off_has_no_probability():
 def test_a_token_of_probability_zero_is_never_drawn(number):
     for shares in ([0, 1, 0], [0.5, 0, 0.5], [0, 0, 1], [1, 0, 0], [0, 0.3, 0.7, 0]):
         log_probs = torch.tensor([shares]).log()
-        token = draw(log_probs, torch.tensor([number], dtype=torch.float64))
+        token = sample_token(log_probs, torch.tensor([number], dtype=torch.float64))
         assert shares[token] > 0
 
 
 def test_draws_follow_the_order_of_ids():
     log_probs = torch.tensor([[0.25, 0.25, 0.5]]).log().expand(4, 3)
-    assert draw(log_probs, torch.tensor([0.1, 0.3, 0.51, 0.99]).double()).tolist() == [0, 1, 2, 2]
+    assert sample_token(log_probs, torch.tensor([0.1, 0.3, 0.51, 0.99]).double()).tolist() == [0, 1, 2, 2]
 
 
 def test_padding_of_a_source_does_not_change_what_is_drawn():

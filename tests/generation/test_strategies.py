@@ -96,8 +96,8 @@ def assert_same_search(alone: GenerationResult, together: GenerationResult, row:
     one, other = alone.search.tree(0), together.search.tree(row)
     assert len(one) == len(other)
     for node, twin in zip(one, other, strict=True):
-        assert (node.step, node.token, node.parent, node.winning) == (twin.step, twin.token, twin.parent, twin.winning)
-        assert node.total == pytest.approx(twin.total, abs=1e-4)
+        assert (node.step, node.token, node.parent, node.is_best) == (twin.step, twin.token, twin.parent, twin.is_best)
+        assert node.total_log_prob == pytest.approx(twin.total_log_prob, abs=1e-4)
 
 
 def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src, strategy):
@@ -169,7 +169,7 @@ def test_a_prefix_may_be_the_whole_answer_or_as_long_as_allowed(model, src, stra
     ("prefix", "steps", "message"),
     [
         ([5, 6, 7], 2, "prefix has 3 tokens, more than max_steps=2"),
-        ([EOS_ID, 5], 4, "prefix goes on behind EOS"),
+        ([EOS_ID, 5], 4, "prefix continues after EOS"),
         ([], 0, "max_steps=0 must be at least 1"),
     ],
 )
@@ -215,7 +215,7 @@ def test_extreme_logits_give_finite_figures(strategy, dtype):
     assert decoded.probabilities.dtype == decoded.log_probs.dtype == torch.float32
     assert decoded.tokens[0, 0] == 3
     if decoded.search:
-        assert all(abs(node.total) < torch.inf for node in decoded.search.tree(0))
+        assert all(abs(node.total_log_prob) < torch.inf for node in decoded.search.tree(0))
 
 
 def test_half_precision_decodes_much_as_full_precision(model, src, strategy):

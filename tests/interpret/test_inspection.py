@@ -180,9 +180,9 @@ def test_a_beam_search_shows_its_best_and_its_tree(model, task):
     )
     chosen = torch.tensor([step.probability for step in seen.steps])
     assert chosen.log().sum().item() == pytest.approx(best.log_prob, abs=1e-4)
-    winning = [branch for branch in seen.tree if branch.node.winning]
+    winning = [branch for branch in seen.tree if branch.node.is_best]
     assert [branch.token for branch in winning] == [step.produced for step in seen.steps]
-    assert winning[-1].node.total == pytest.approx(best.log_prob, abs=1e-4)
+    assert winning[-1].node.total_log_prob == pytest.approx(best.log_prob, abs=1e-4)
     assert seen.maps.cross.shape[-2] == len(seen.steps)
 
 

@@ -27,9 +27,9 @@ def tree_value(seen: Seen) -> dict[str, Any] | None:
             "token": branch.token,
             "parent": branch.node.parent,
             "probability": math.exp(branch.node.log_prob),
-            "total": branch.node.total,
+            "total": branch.node.total_log_prob,
             "finished": branch.node.finished,
-            "winning": branch.node.winning,
+            "winning": branch.node.is_best,
         }
         for branch in seen.inspection.tree
     ]
