@@ -61,7 +61,7 @@ def measure_memory() -> Iterator[Reading]:
         state = new_state(preset)
         recorder = Recorder(folder, state, History(STEPS))
         for event in train(state):
-            recorder.keep(event)
+            recorder.record(event)
             if isinstance(event, EvaluationEvent) and event.step and event.step % (STEPS // READINGS) == 0:
                 yield Reading(event.step, resident_bytes(), len(recorder.replay.snapshots()))
 

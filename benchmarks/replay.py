@@ -81,7 +81,7 @@ def _turns(folder: RunFolder, preset: Preset, *, with_replay: bool) -> Iterator[
     state = new_state(preset)
     recorder = Recorder(folder, state, History(preset.training.steps), with_replay=with_replay)
     for event in train(state):
-        recorder.keep(event)
+        recorder.record(event)
         turn_over = isinstance(event, StepEvent) and event.step % preset.training.evaluate_every == 0
         if turn_over or isinstance(event, EndEvent):
             yield time.process_time() - started

@@ -8,7 +8,8 @@ from core.cli import doctor_benchmark
 from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
 from core.runs import DEFAULT_ROOT
-from core.runs.load import SavedRuns, training_state_of
+from core.runs.load import SavedRuns
+from core.runs.training_state import training_state_of
 from core.storage.errors import InputError
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 from core.teaching.doctor import Examination, examine_preset, examine_state

@@ -11,7 +11,8 @@ from tqdm import tqdm
 from core.config import Preset, load_preset, preset_names
 from core.config.bugs import BUG_FAMILIES, BugName
 from core.runs import RunFolder
-from core.runs.recorder import continued_state, train_recorded
+from core.runs.recorder import train_recorded
+from core.runs.training_state import resume_state
 from core.teaching.doctor import Examination, examine_preset, examine_state
 from core.training.history import History
 from core.training.loop import StepEvent
@@ -87,7 +88,7 @@ def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingS
         folder = RunFolder.create(folder.path.parent, preset, name=folder.name)
     lock = folder.lock()
     try:
-        state, history = continued_state(folder), History.load(folder.metrics, preset.training.steps)
+        state, history = resume_state(folder), History.load(folder.metrics, preset.training.steps)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
         if state.step < updates:
             _train(folder, state, history, updates)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from core.cli.arguments import add_json, add_run
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.export import export_run
+from core.runs.export import export_package, export_weights
 from core.runs.onnx_export import export_onnx
-from core.runs.package import export_package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,4 +38,4 @@ def _writer(options: argparse.Namespace) -> Callable[[RunFolder, Path], None]:
     """Return the function that writes this kind of file, chosen by the name's suffix."""
     if options.out.suffix == ".onnx":
         return export_onnx
-    return export_package if options.whole or options.out.suffix == ".zip" else export_run
+    return export_package if options.whole or options.out.suffix == ".zip" else export_weights

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from core.cli.arguments import add_json
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.package import import_any
+from core.runs.importing import import_run
 from core.storage.errors import InputError
 
 
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check the file and create a finished run from it."""
-    return create_run(options, lambda root: import_any(root, options.file, name=options.run))
+    return create_run(options, lambda root: import_run(root, options.file, name=options.run))
 
 
 def add_new_name(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ import torch
 from core.cli.arguments import add_device, add_json, add_run
 from core.cli.train import follow, print_result, train_with_bar
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
-from core.runs.recorder import continued_state
+from core.runs.training_state import resume_state
 from core.training.devices import device_named
 from core.training.distributed import process_group
 from core.training.history import History
@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     with process_group(folder.preset(), device) as group:
         if group.rank == 0:
             check_resumable(folder)
-        state = continued_state(folder, device=device)
+        state = resume_state(folder, device=device)
         state.process_group = group
         if group.world_size == 1:  # with several processes, torchrun sets the number of threads
             torch.set_num_threads(state.threads)  # otherwise the rest would not be bit-exact

@@ -1,4 +1,4 @@
-"""A run on disk: its folder and name, and what a training leaves there: weights, figures, snapshots of attention."""
+"""Runs on disk: the folder, loading a trained model, recording a training, import and export."""
 
 from core.runs.folder import (
     ACTIVE,
@@ -11,15 +11,20 @@ from core.runs.folder import (
     list_runs,
     sweep,
 )
+from core.runs.load import LoadedRun, RunSource, SavedRuns, load_run
 
 __all__ = [
     "ACTIVE",
     "DEFAULT_ROOT",
+    "LoadedRun",
     "RunError",
     "RunFolder",
     "RunInfo",
+    "RunSource",
+    "SavedRuns",
     "Status",
     "check_resumable",
     "list_runs",
+    "load_run",
     "sweep",
 ]

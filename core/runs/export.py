@@ -1,37 +1,89 @@
-"""Hand a run out as one file, which ``core.runs.imports`` takes in again."""
+"""Export a run: its weights as one file, or a package (zip or folder) that ``core.runs.importing`` reads back.
 
+A package holds ``model.safetensors``, ``preset.yaml``, ``vocabulary.json``, a model card, and the user's own pairs if
+the task has any.
+"""
+
+import tempfile
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
 from core.config import preset_to_yaml
-from core.models import build_model
-from core.runs import RunError, RunFolder
-from core.runs.recorder import load_best
+from core.runs.folder import PAIRS, RunFolder
+from core.runs.load import load_run
+from core.runs.model_card import model_card, vocabulary_json
 from core.storage.errors import InputError
 from core.storage.tensor_file import write_tensors
-from core.tasks import build_task
-from core.teaching.bugs import bug_of
+
+WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabulary.json", "README.md"
 
 
-def export_run(folder: RunFolder, path: Path) -> None:
-    """Write a run's best weights and its preset into one file.
+def export_weights(folder: RunFolder, path: Path) -> None:
+    """Write a run's best weights, with the preset in their metadata, to one safetensors file.
 
     Raises:
-        RunError: there is no such run, or it has no weights yet.
-        CheckpointError: its weights are damaged.
-        InputError: there is such a file already, or it cannot be written.
+        RunError: there is no such run, it has no weights yet, or they are damaged.
+        InputError: the file exists already, or it cannot be written.
     """
-    preset = folder.preset()
-    if not folder.best.exists():
-        raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
+    loaded = load_run(folder.path)
+    _refuse_existing(path)
+    try:
+        write_tensors(path, loaded.model.state_dict(), {**loaded.facts, "preset": preset_to_yaml(loaded.preset)})
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def export_package(folder: RunFolder, path: Path) -> None:
+    """Write a run's package: a zip if the path ends in ``.zip``, else a folder.
+
+    Raises:
+        RunError: there is no such run, it has no weights yet, or they are damaged.
+        InputError: the file or folder exists already, or it cannot be written.
+    """
+    _refuse_existing(path)
+    files = package_files(folder)
+    try:
+        if path.suffix == ".zip":
+            write_zip(files, path)
+            return
+        path.mkdir(parents=True)
+        for name, content in files.items():
+            (path / name).write_bytes(content)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def package_files(folder: RunFolder) -> dict[str, bytes]:
+    """Return the content of a run's package by file name.
+
+    Raises:
+        RunError: there is no such run, it has no weights yet, or they are damaged.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        weights = Path(temporary) / WEIGHTS
+        export_weights(folder, weights)
+        files = {WEIGHTS: weights.read_bytes()}
+    loaded = load_run(folder.path)
+    files[PRESET] = (folder.path / "preset.yaml").read_bytes()
+    files[VOCABULARY] = vocabulary_json(loaded.task).encode()
+    files[CARD] = model_card(loaded, folder.info()).encode()
+    if loaded.preset.task.own_data:
+        files[PAIRS] = folder.pairs.read_bytes()
+    return files
+
+
+def write_zip(files: Mapping[str, bytes], path: Path) -> None:
+    """Write files to a zip whose bytes depend on nothing but their names and content (no timestamps)."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in files.items():
+            file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+
+
+def _refuse_existing(path: Path) -> None:
     if path.exists():
         raise InputError(f"--out={str(path)[:200]} exists already")
-    model = bug_of(preset).on_model(
-        build_model(preset.model, build_task(preset.task, pairs=folder.pairs), torch.Generator())
-    )
-    facts = load_best(folder, model)
-    try:
-        write_tensors(path, model.state_dict(), facts | {"preset": preset_to_yaml(preset)})
-    except OSError as error:
-        raise InputError(f"--out={str(path)[:200]} cannot be written: {error.strerror or error}") from error
+
+
+def _cannot_write(path: Path, error: OSError) -> InputError:
+    return InputError(f"--out={str(path)[:200]} cannot be written: {error.strerror or error}")

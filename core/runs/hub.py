@@ -1,7 +1,7 @@
-"""Runs on the Hugging Face Hub, or on a server that speaks as it does: pushed as packages, pulled as runs.
+"""Push runs to the Hugging Face Hub, or a server with the same API, as packages; pull packages as runs.
 
-Where the Hub is and who one is there, huggingface_hub finds out by itself: ``HF_ENDPOINT``, ``HF_TOKEN``, or what
-``hf auth login`` has kept. Nothing of that is read or stored here.
+Endpoint and credentials are found by huggingface_hub: ``HF_ENDPOINT``, ``HF_TOKEN``, or the login stored by
+``hf auth login``. None of them is read or stored here.
 """
 
 import re
@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from core.runs import RunFolder
-from core.runs.folder import PAIRS
-from core.runs.package import CARD, PRESET, VOCABULARY, WEIGHTS, import_any, packed_run
+from core.runs.export import CARD, PRESET, VOCABULARY, WEIGHTS, package_files
+from core.runs.folder import PAIRS, RunFolder
+from core.runs.importing import import_run
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import require_package
 
@@ -21,28 +21,29 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 
 
 class HubError(LabError):
-    """The Hub cannot be reached, or refused; the message says why."""
+    """The Hub cannot be reached, or it refused the request; the message says why."""
 
 
 def push(folder: RunFolder, repo: str, *, with_data: bool = False, public: bool = False) -> str:
-    """Put a run's package into a repository of models, which is made if it is not there, and return its address.
+    """Upload a run's package to a model repository, created if missing, and return its URL.
 
     Args:
-        repo: such as ``somebody/reverse``.
-        with_data: send somebody's own pairs too; without them a run that learned such is refused.
-        public: make a new repository one that everybody sees.
+        repo: such as ``user/reverse``.
+        with_data: also upload the user's own pairs; without it, a run trained on such pairs is refused.
+        public: make a new repository public.
 
     Raises:
-        HubError: it could not be done.
-        InputError: the name is none, or the run's pairs would have to go too.
+        HubError: the upload failed.
+        InputError: the repository name is not valid, or the run has pairs and ``with_data`` is not set.
     """
-    hub, name = _hub(), _checked(repo)
-    files = packed_run(folder)
+    hub, name = _hub(), _checked_name(repo)
+    files = package_files(folder)
     if PAIRS in files and not with_data:
         raise InputError(
-            f"run={folder.name!r} learned own pairs, without which nobody can open it; --with-data sends them too"
+            f"run={folder.name!r} was trained on your own pairs and cannot be opened without them; "
+            "--with-data uploads them too"
         )
-    with _told(repo):
+    with _one_line_errors(repo):
         api = hub.HfApi()
         api.create_repo(name, private=not public, exist_ok=True)
         operations = [hub.CommitOperationAdd(path, content) for path, content in files.items()]
@@ -51,39 +52,39 @@ def push(folder: RunFolder, repo: str, *, with_data: bool = False, public: bool 
 
 
 def pull(root: Path, repo: str, *, name: str | None = None, revision: str | None = None) -> RunFolder:
-    """Make a run of a repository's package, after all the checks of ``packages.import_any``.
+    """Download a repository's package and import it as a run, with all checks of ``import_run``.
 
     Args:
-        name: of the new run; None makes up a free one.
-        revision: branch, tag or commit; None is the newest.
+        name: of the new run; None generates a free one.
+        revision: branch, tag or commit; None is the default branch.
 
     Raises:
-        HubError: it could not be fetched.
-        LabError: what is there is no sound package.
+        HubError: the download failed.
+        LabError: the repository holds no valid package.
     """
-    hub, checked = _hub(), _checked(repo)
-    with tempfile.TemporaryDirectory() as place:
-        with _told(repo):
-            there = set(hub.HfApi().list_repo_files(checked, revision=revision))
+    hub, checked = _hub(), _checked_name(repo)
+    with tempfile.TemporaryDirectory() as temporary:
+        with _one_line_errors(repo):
+            available = set(hub.HfApi().list_repo_files(checked, revision=revision))
             for file in (WEIGHTS, PRESET, VOCABULARY, CARD, PAIRS):
-                if file in there:
-                    hub.hf_hub_download(checked, file, revision=revision, local_dir=place)
-        return import_any(root, Path(place), name=name)
+                if file in available:
+                    hub.hf_hub_download(checked, file, revision=revision, local_dir=temporary)
+        return import_run(root, Path(temporary), name=name)
 
 
 def _hub() -> ModuleType:
     return require_package("huggingface_hub", purpose="the Hub")
 
 
-def _checked(repo: str) -> str:
+def _checked_name(repo: str) -> str:
     if not _NAME.fullmatch(repo):
-        raise InputError(f"repo={repo[:60]!r} must look like somebody/name")
+        raise InputError(f"repo={repo[:60]!r} must look like user/name")
     return repo
 
 
 @contextmanager
-def _told(repo: str) -> Iterator[None]:
-    """Say what went wrong on the way to the Hub in one line."""
+def _one_line_errors(repo: str) -> Iterator[None]:
+    """Turn any failure on the way to the Hub into a HubError of one line."""
     try:
         yield
     except Exception as error:

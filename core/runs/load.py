@@ -1,20 +1,25 @@
-"""Load a run's model from its folder: the one way that the command line, the page, exports and notebooks share."""
+"""Load a run's trained model: the only loader, shared by the command line, the page, exports and notebooks.
 
-from dataclasses import dataclass, replace
+It imports nothing of training, so that decoding with a saved run starts quickly.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import torch
 
 from core.config import Preset
 from core.models import Seq2Seq, build_model
 from core.runs.folder import RunError, RunFolder, RunInfo
-from core.runs.recorder import kept_preset, load_best
-from core.storage.tensor_file import CheckpointError
+from core.storage.tensor_file import CheckpointError, load_into, read_or_previous, read_tensors
 from core.tasks import Task, build_task
-from core.teaching.bugs import bug_of, new_state
-from core.training.history import History
-from core.training.state import TrainingState
+
+if TYPE_CHECKING:
+    from core.training.history import History
+
+WeightsKind = Literal["latest", "best"]
 
 
 @dataclass(frozen=True)
@@ -25,52 +30,60 @@ class LoadedRun:
         run: name of the run.
         kind: which weights: "best" (lowest validation loss), or "latest" while the run is training.
         step: the update after which these weights were saved.
+        facts: metadata saved with the weights: step, validation_loss, exact_match, preset; empty for "latest".
     """
 
     run: str
-    kind: Literal["latest", "best"]
+    kind: WeightsKind
     step: int
     preset: Preset
     task: Task
     model: Seq2Seq
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RunSource(Protocol):
-    """Where loaded runs come from: ``SavedRuns`` on disk, or a server that also has runs in training."""
+    """Where runs come from: ``SavedRuns`` on disk, or a server that also has runs in training."""
+
+    def preset(self, name: str) -> Preset:
+        """Return the run's preset."""
 
     def loaded(self, name: str) -> LoadedRun:
         """Return the run's model."""
 
-    def preset(self, name: str) -> Preset:
-        """Return the preset the run was trained from."""
-
     def info(self, name: str) -> RunInfo:
-        """Return the run's status and figures."""
+        """Return the run's status and latest metrics."""
 
-    def history(self, name: str) -> History:
-        """Return the run's figures by step."""
+    def history(self, name: str) -> "History":
+        """Return the run's metrics by step."""
 
 
 class SavedRuns:
-    """The runs in a folder, as they were last saved."""
+    """The runs in a folder, as last saved.
+
+    Args:
+        root: the folder of runs, such as ``checkpoints``.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
-
-    def loaded(self, name: str) -> LoadedRun:
-        """Load a run's best weights; see ``load_run``."""
-        return load_run(self.root / name)
 
     def preset(self, name: str) -> Preset:
         """Read a run's preset; RunError if there is no such run."""
         return RunFolder(self.root, name).preset()
 
+    def loaded(self, name: str) -> LoadedRun:
+        """Load a run's best weights; see ``load_run``."""
+        return load_run(self.root / name)
+
     def info(self, name: str) -> RunInfo:
-        """Read a run's status and figures; RunError if there is no such run."""
+        """Read a run's status and metrics; RunError if there is no such run."""
         return RunFolder(self.root, name).info()
 
-    def history(self, name: str) -> History:
-        """Read a run's figures by step."""
+    def history(self, name: str) -> "History":
+        """Read a run's metrics by step; RunError if there is no such run."""
+        from core.training.history import History  # decoding does not need it
+
         folder = RunFolder(self.root, name)
         return History.load(folder.metrics, folder.preset().training.steps)
 
@@ -78,35 +91,54 @@ class SavedRuns:
 def load_run(path: Path) -> LoadedRun:
     """Load the best weights of the run in a folder, such as ``checkpoints/digits-reversal-shipped``.
 
-    A damaged weight file is replaced by the one saved before it, and the run's message says so.
+    If the weight file is damaged, the previous one is used and a note is added to the run's message.
 
     Raises:
         RunError: there is no such run, it has no weights yet, or they cannot be read.
     """
     folder = RunFolder(path.parent, path.name)
-    preset = kept_preset(folder)
+    preset = folder.ensure_preset()
     if not folder.best.exists():
         raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
-    loaded = empty_run(folder, preset)
+
+    def read(file: Path) -> LoadedRun:
+        weights, facts = read_tensors(file)
+        return build_run(folder, preset, weights, facts=facts, step=facts["step"], label=file.name)
+
     try:
-        facts = load_best(folder, loaded.model)
+        loaded, note = read_or_previous(folder.best, read)
     except CheckpointError as error:
         raise RunError(f"run={folder.name!r}: {error}") from error
-    return replace(loaded, step=facts["step"])
+    if note:
+        folder.add_note(note)
+    return loaded
 
 
-def empty_run(
-    folder: RunFolder, preset: Preset, *, kind: Literal["latest", "best"] = "best", step: int = -1
+def build_run(
+    folder: RunFolder,
+    preset: Preset,
+    weights: dict[str, torch.Tensor],
+    *,
+    step: int,
+    kind: WeightsKind = "best",
+    facts: Mapping[str, Any] | None = None,
+    label: str = "weights",
 ) -> LoadedRun:
-    """Return a run whose model has random weights, to be replaced by saved ones."""
+    """Build a preset's model, apply the preset's bug if it names one, and load weights into it.
+
+    Args:
+        folder: the run's, for its name and its own pairs.
+        weights: the model's state dict.
+        label: name of the weights in error messages.
+
+    Raises:
+        CheckpointError: the weights are those of another model.
+    """
     task = build_task(preset.task, pairs=folder.pairs)
-    model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator()))
-    return LoadedRun(folder.name, kind, step, preset, task, model.eval())
+    model = build_model(preset.model, task, torch.Generator())
+    if preset.bug:
+        from core.teaching.bugs import bug_of  # imports training, which an ordinary run does not need
 
-
-def training_state_of(loaded: LoadedRun) -> TrainingState:
-    """Return a new training state with a loaded run's weights and step, such as the doctor examines."""
-    state = new_state(loaded.preset, pairs=loaded.task.pairs_file)
-    state.model.load_state_dict(loaded.model.state_dict())
-    state.step = loaded.step
-    return state
+        model = bug_of(preset).on_model(model)
+    load_into(model, weights, label)
+    return LoadedRun(folder.name, kind, step, preset, task, model.eval(), facts or {})

@@ -1,9 +1,10 @@
-"""What a run that is given away says of itself: a model card, and its vocabularies."""
+"""Model card (README.md) and vocabulary file of an exported run."""
 
 import json
 
-from core.config import Preset, preset_to_yaml
-from core.runs import RunInfo
+from core.config import preset_to_yaml
+from core.runs.folder import RunInfo
+from core.runs.load import LoadedRun
 from core.tasks import Task
 
 _CARD = """---
@@ -23,16 +24,16 @@ A small {family} model of {parameters:,} parameters, trained with Attention Lab 
 | | |
 |---|---|
 | weights | after {step:,} of {steps:,} updates, those with the lowest validation loss |
-| validation, exact match of free-running greedy answers | {exact_match} |
-| tokens of source and answer, special ones included | {src_tokens:,}, {tgt_tokens:,} |
-| most tokens of a sequence | {max_seq_len} |
+| validation exact match, free-running greedy decoding | {exact_match} |
+| source and target vocabulary size, special tokens included | {src_tokens:,}, {tgt_tokens:,} |
+| maximum sequence length, tokens | {max_seq_len} |
 | data | {data} |
 
 ## Files
 
-- `model.safetensors`: weights; JSON facts, the preset among them, are in its metadata. Nothing in it is code.
+- `model.safetensors`: weights, with the preset and metrics as JSON in the metadata. It contains no code.
 - `preset.yaml`: everything needed to build the model and to train it again.
-- `vocabulary.json`: the tokens of both sides, in the order of their ids.
+- `vocabulary.json`: source and target tokens, in the order of their ids.
 {more_files}
 ## Use
 
@@ -44,8 +45,8 @@ python -m core evaluate --run NAME
 
 ## Limits
 
-It is a model for experiments: it knows its own task only, and nothing is promised of inputs that are longer than those
-it was trained on, or of other tokens.
+This is a model for experiments. It knows only its own task; its answers to inputs longer than those it was trained on,
+or with other tokens, are not reliable.
 
 ## Preset
 
@@ -54,30 +55,30 @@ it was trained on, or of other tokens.
 """
 
 
-def model_card(name: str, preset: Preset, info: RunInfo, task: Task) -> str:
-    """Write a run's model card, in Markdown with the metadata that hubs read."""
-    exact = "not measured" if info.exact_match is None else f"{info.exact_match:.2%}"
+def model_card(loaded: LoadedRun, info: RunInfo) -> str:
+    """Return a run's model card: Markdown with the YAML metadata that the Hugging Face Hub reads."""
+    preset, task = loaded.preset, loaded.task
     own = preset.task.own_data
     return _CARD.format(
-        name=name,
+        name=loaded.run,
         family=preset.model.family,
         description=preset.description,
         parameters=info.parameters,
         summary=preset.task.summary,
-        step=info.best_step or info.step,
+        step=loaded.step,
         steps=preset.training.steps,
-        exact_match=exact,
+        exact_match="not measured" if info.exact_match is None else f"{info.exact_match:.2%}",
         src_tokens=len(task.src_vocab),
         tgt_tokens=len(task.tgt_vocab),
         max_seq_len=preset.model.max_seq_len,
-        data=f"somebody's own pairs, SHA-256 `{own}`" if own else "made or read by the program, from the preset alone",
-        more_files="- `pairs.tsv`: the pairs it learned.\n" if own else "",
+        data=f"the user's own pairs, SHA-256 `{own}`" if own else "generated or read by the program, from the preset",
+        more_files="- `pairs.tsv`: the pairs it was trained and tested on.\n" if own else "",
         example=task.examples[0].replace('"', "'").replace("`", "'"),
         preset=preset_to_yaml(preset),
     )
 
 
 def vocabulary_json(task: Task) -> str:
-    """Write the tokens of both sides, in the order of their ids."""
+    """Return source and target tokens as JSON, in the order of their ids."""
     tokens = {"source": task.src_vocab.tokens, "target": task.tgt_vocab.tokens}
     return json.dumps(tokens, ensure_ascii=False, indent=1) + "\n"

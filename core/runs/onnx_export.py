@@ -1,8 +1,8 @@
-"""A run's model as an ONNX file, and greedy decoding with nothing but it and numpy.
+"""Export a run's model to ONNX, and decode greedily with nothing but that file and ``onnxruntime``.
 
-The graph maps a source and the answer so far to logits. It keeps nothing between steps, so that the loop around it is
-short in any language. The logits at a place depend on nothing behind it, so the answer so far may be given with PAD up
-to its full width. Metadata have the vocabularies, the special ids and the preset.
+The graph maps a source and the target so far to logits. It has no key-value cache, so the decoding loop around it is
+short in any language. Logits at a position do not depend on later positions, so the target so far may be padded with
+PAD to its full width. The file's metadata hold the vocabularies, the special ids and the preset.
 """
 
 import json
@@ -12,13 +12,11 @@ from typing import Any
 import torch
 
 from core.config import preset_to_yaml
-from core.models import Seq2Seq, build_model
-from core.runs import RunError, RunFolder
-from core.runs.recorder import load_best
+from core.models import Seq2Seq
+from core.runs.folder import RunFolder
+from core.runs.load import load_run
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
-from core.tasks import build_task
-from core.teaching.bugs import bug_of
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 _PURPOSE = "ONNX export"
@@ -26,7 +24,7 @@ _FAMILIES = ("transformer", "decoder-only")
 
 
 class _Logits(torch.nn.Module):
-    """What is exported: ids in, logits out, and nothing else."""
+    """Wrapper that maps token ids to logits and returns nothing else."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
@@ -40,10 +38,10 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     """Write a run's best weights as an ONNX model.
 
     Inputs are ``src`` (B, S) int64, with BOS, EOS and PAD, and ``tgt_in`` (B, T) int64, BOS first, at least two wide;
-    the output is ``logits`` (B, T, V) float32. All sizes but V are free, up to the model's ``max_seq_len``.
+    the output is ``logits`` (B, T, V) float32. All sizes but V are dynamic, up to the model's ``max_seq_len``.
 
     Raises:
-        InputError: the model is of another family, or there is such a file already, or it cannot be written.
+        InputError: the model is of another family, the file exists already, or it cannot be written.
         RunError: there is no such run, or it has no weights yet.
         LabError: onnx or onnxscript is not installed.
     """
@@ -51,64 +49,63 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     require_package("onnxscript", purpose=_PURPOSE)
     preset = folder.preset()
     if preset.model.family not in _FAMILIES:
-        known = " and ".join(_FAMILIES)
-        raise InputError(f"model.family={preset.model.family!r} cannot be exported to ONNX; {known} can")
-    if not folder.best.exists():
-        raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
+        raise InputError(
+            f"model.family={preset.model.family!r} cannot be exported to ONNX; {' and '.join(_FAMILIES)} can"
+        )
+    loaded = load_run(folder.path)
     if path.exists():
         raise InputError(f"--out={str(path)[:200]} exists already")
-    task = build_task(preset.task, pairs=folder.pairs)
-    model = bug_of(preset).on_model(build_model(preset.model, task, torch.Generator())).eval()
-    load_best(folder, model)
-    program = traced(model, max_seq_len=preset.model.max_seq_len)
-    made = torch.onnx.export(
+    program = exported_program(loaded.model, max_seq_len=preset.model.max_seq_len)
+    exported = torch.onnx.export(
         program, (), input_names=["src", "tgt_in"], output_names=["logits"], dynamo=True, verbose=False
-    ).model_proto
+    )
+    assert exported is not None  # noqa: S101 - with dynamo=True it never is
+    graph = exported.model_proto
     facts = {
-        "source_tokens": task.src_vocab.tokens,
-        "target_tokens": task.tgt_vocab.tokens,
+        "source_tokens": loaded.task.src_vocab.tokens,
+        "target_tokens": loaded.task.tgt_vocab.tokens,
         "ids": {"pad": PAD_ID, "bos": BOS_ID, "eos": EOS_ID},
         "max_seq_len": preset.model.max_seq_len,
     }
     texts = {"attention-lab": json.dumps(facts, ensure_ascii=False), "preset": preset_to_yaml(preset)}
-    onnx.helper.set_model_props(made, texts)
+    onnx.helper.set_model_props(graph, texts)
     try:
-        onnx.save(made, path)
+        onnx.save(graph, path)
     except OSError as error:
         raise InputError(f"--out={str(path)[:200]} cannot be written: {error.strerror or error}") from error
 
 
 @torch.no_grad()
-def traced(model: Seq2Seq, *, max_seq_len: int) -> torch.export.ExportedProgram:
-    """Return the model as a graph from ids to logits, for all sizes that it can read and write."""
-    batch, source, answer = (
+def exported_program(model: Seq2Seq, *, max_seq_len: int) -> torch.export.ExportedProgram:
+    """Trace a model with ``torch.export``, with dynamic batch size, source length and target length."""
+    batch, source, target = (
         torch.export.Dim(name, min=low, max=high)
-        for name, low, high in (("batch", 1, 65_536), ("source", 2, max_seq_len), ("answer", 2, max_seq_len))
+        for name, low, high in (("batch", 1, 65_536), ("source", 2, max_seq_len), ("target", 2, max_seq_len))
     )
     width = min(7, max_seq_len)
     example = (torch.full((3, width), BOS_ID), torch.full((3, max(2, width - 2)), BOS_ID))
-    sizes = ({0: batch, 1: source}, {0: batch, 1: answer})
+    sizes = ({0: batch, 1: source}, {0: batch, 1: target})
     return torch.export.export(_Logits(model).eval(), example, dynamic_shapes=sizes)
 
 
-def greedy_with(session: Any, src: torch.Tensor, *, max_steps: int) -> list[list[int]]:
-    """Decode greedily with an ``onnxruntime.InferenceSession`` of such a file.
+def generate_with_onnx(session: Any, src: torch.Tensor, *, max_steps: int) -> list[list[int]]:
+    """Decode greedily with an ``onnxruntime.InferenceSession`` of an exported file.
 
     Args:
         src: (B, S) int64.
-        max_steps: tokens to write at most, EOS counted.
+        max_steps: maximum number of tokens to generate, EOS included.
 
     Returns:
-        The ids of each answer, without its EOS.
+        The token ids of each output, without EOS.
     """
     tokens = torch.full((len(src), max_steps + 1), PAD_ID)
     tokens[:, 0] = BOS_ID
-    open_rows = torch.ones(len(src), dtype=torch.bool)
+    unfinished = torch.ones(len(src), dtype=torch.bool)
     for step in range(max_steps):
         (logits,) = session.run(["logits"], {"src": src.numpy(), "tgt_in": tokens[:, :max_steps].numpy()})
         chosen = torch.from_numpy(logits[:, step]).argmax(dim=-1)
-        tokens[:, step + 1] = torch.where(open_rows, chosen, PAD_ID)
-        open_rows &= chosen != EOS_ID
-        if not open_rows.any():
+        tokens[:, step + 1] = torch.where(unfinished, chosen, PAD_ID)
+        unfinished &= chosen != EOS_ID
+        if not unfinished.any():
             break
     return [[index for index in row[1:] if index not in (PAD_ID, EOS_ID)] for row in tokens.tolist()]

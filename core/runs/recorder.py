@@ -1,23 +1,23 @@
-"""Keep what training tells: its figures, its best weights and the state to continue from, in the run's folder."""
+"""Record a training in the run's folder: metrics, best weights, and the state to resume from."""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import Any
 
 import torch
 
-from core.config import Preset, preset_to_yaml
+from core.config import preset_to_yaml
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import RunError, RunFolder, RunInfo
+from core.runs.folder import RunError, RunFolder, RunInfo, Status
 from core.runs.replay import Replay
+from core.runs.training_state import clone_weights
 from core.storage.error_messages import explain_error, is_machine_fault
 from core.storage.errors import LabError
-from core.storage.tensor_file import previous_of, read_or_previous
-from core.teaching.bugs import new_state
-from core.training.checkpoint import load_weights, restore_state, save_state, save_weights
+from core.storage.tensor_file import save_weights
+from core.training.checkpoint import save_state
 from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.nan_check import all_finite
@@ -29,10 +29,14 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes one run's events to its folder; whoever has it holds the folder's lock.
+    """Writes one run's training events to its folder. The caller holds the folder's lock.
 
-    A disk that is full, or a folder that cannot be written to, does not end the training: the state's ``notice`` says
-    so, and writing is tried again. Only the end of the run must be written.
+    A full disk or a folder that cannot be written to does not end the training: the state's ``notice`` says so, and
+    writing is retried. Only the end of the run must be written.
+
+    Args:
+        replay: snapshots to append to; None loads those in the folder.
+        with_replay: whether to take attention snapshots at all.
     """
 
     def __init__(
@@ -49,18 +53,18 @@ class Recorder:
         self.replay.rewind(state.evaluated_step)
         self._snapshot_taker = SnapshotTaker(state.task, state.model) if with_replay else None
         self._info = folder.info()
-        self._lines: list[str] = []
-        self._best: tuple[dict[str, torch.Tensor], dict] | None = None
-        self._saved = self._flushed = time.monotonic()
+        self._unwritten_lines: list[str] = []
+        self._unsaved_best: tuple[dict[str, torch.Tensor], dict[str, Any]] | None = None
+        self._last_save = self._last_flush = time.monotonic()
         self._saved_step = state.step
-        self._usual_notice = state.notice
-        self._figures_are_whole = True
-        self._failed: Callable[[], None] | None = None
+        self._base_notice = state.notice
+        self._metrics_complete = True
+        self._failed_write: Callable[[], None] | None = None
         history.save(folder.metrics)
         self._write_info("training")
 
-    def keep(self, event: Event) -> None:
-        """Keep one event: figures at once, files every few seconds.
+    def record(self, event: Event) -> None:
+        """Record one event: metrics in memory immediately, files every few seconds.
 
         Raises:
             RunError: it was the last event, and the folder cannot be written to.
@@ -70,81 +74,83 @@ class Recorder:
             return
         line = self.history.add(event)
         if line:
-            self._lines.append(line)
-        if isinstance(event, EvaluationEvent) and event.is_best:
-            self._best = (copy_of_weights(self.state.model), _facts(event, self.state))
-        if isinstance(event, EvaluationEvent) and self._snapshot_taker and self._is_replayed(event.step):
-            self.replay.add(self._snapshot_taker.snapshot(self.state.model, event.step))
-        if isinstance(event, EvaluationEvent) and time.monotonic() - self._saved > SECONDS_BETWEEN_SAVES:
+            self._unwritten_lines.append(line)
+        if isinstance(event, EvaluationEvent):
+            if event.is_best:
+                self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state))
+            if self._snapshot_taker and self._is_snapshot_step(event.step):
+                self.replay.add(self._snapshot_taker.snapshot(self.state.model, event.step))
+        if isinstance(event, EvaluationEvent) and time.monotonic() - self._last_save > SECONDS_BETWEEN_SAVES:
             self._try(self._save)
-        elif time.monotonic() - self._flushed > SECONDS_BETWEEN_FLUSHES:
+        elif time.monotonic() - self._last_flush > SECONDS_BETWEEN_FLUSHES:
             self._try(self._flush)
 
-    def _is_replayed(self, step: int) -> bool:
-        training = self.state.preset.training
-        return step == training.steps or is_snapshot_step(step, every=training.evaluate_every)
-
-    def end(self, status: str, message: str = "") -> None:
-        """Write everything and the run's last status; RunError if the folder cannot be written to."""
-        self.state.notice = self._usual_notice
+    def end(self, status: Status, message: str = "") -> None:
+        """Write everything and the run's final status; RunError if the folder cannot be written to."""
+        self.state.notice = self._base_notice
         try:
             self._save(status, message)
         except OSError as error:
             raise RunError(
-                f"{self._not_saved(error)}; {message or 'nothing later than that can be resumed'}"
+                f"{self._failure_message(error)}; {message or 'nothing after that step can be resumed'}"
             ) from error
 
+    def _is_snapshot_step(self, step: int) -> bool:
+        training = self.state.preset.training
+        return step == training.steps or is_snapshot_step(step, every=training.evaluate_every)
+
     def _try(self, write: Callable[[], None]) -> None:
-        """Write, or say in the state's notice that it failed."""
+        """Write, or report the failure in the state's notice."""
         try:
             write()
         except OSError as error:
-            self.state.notice = "; ".join(filter(None, [self._usual_notice, self._not_saved(error)]))
-            if self._failed is None:
+            self.state.notice = "; ".join(filter(None, [self._base_notice, self._failure_message(error)]))
+            if self._failed_write is None:
                 _log.warning("%s: %s", self.folder.path, self.state.notice)
-            self._failed = self._save if self._failed == self._save else write
-            self._saved = self._flushed = time.monotonic()  # not again at once
+            self._failed_write = self._save if self._failed_write == self._save else write
+            self._last_save = self._last_flush = time.monotonic()  # wait before the next attempt
         else:
-            if write in (self._save, self._failed):
-                self.state.notice, self._failed = self._usual_notice, None
+            if write in (self._save, self._failed_write):
+                self.state.notice, self._failed_write = self._base_notice, None
 
-    def _not_saved(self, error: OSError) -> str:
-        why = f"{type(error).__name__}: {error.strerror or error}"
-        said = f"step {self.state.step} could not be saved ({why}); what is saved is step {self._saved_step}"
-        return f"{said}; {explain_error(error)}" if is_machine_fault(error) else said
+    def _failure_message(self, error: OSError) -> str:
+        reason = f"{type(error).__name__}: {error.strerror or error}"
+        message = f"step {self.state.step} could not be saved ({reason}); the last saved step is {self._saved_step}"
+        return f"{message}; {explain_error(error)}" if is_machine_fault(error) else message
 
-    def _save(self, status: str = "training", message: str = "") -> None:
-        if self._best:
-            save_weights(self.folder.best, *self._best)
-            self._best = None
+    def _save(self, status: Status = "training", message: str = "") -> None:
+        if self._unsaved_best:
+            save_weights(self.folder.best, *self._unsaved_best)
+            self._unsaved_best = None
         self._flush()
         self.replay.save(self.folder.replay)  # before the state, which must not be ahead of it
-        if all_finite(self.state.model):  # else there is nothing to continue from but what was saved before
+        if all_finite(self.state.model):  # otherwise resume from the last finite state
             save_state(self.folder.last, self.state)
             self._saved_step = self.state.step
-        self._write_info(status, message or self._usual_notice)
-        self._saved = time.monotonic()
+        self._write_info(status, message or self._base_notice)
+        self._last_save = time.monotonic()
 
     def _flush(self) -> None:
-        if self._figures_are_whole:
-            self._figures_are_whole = False  # until all lines are there: some may be before it fails
+        """Append new metrics; rewrite the whole file if an earlier append may have failed halfway."""
+        if self._metrics_complete:
+            self._metrics_complete = False  # until the append below succeeds
             with self.folder.metrics.open("a") as file:
-                file.writelines(f"{line}\n" for line in self._lines)
+                file.writelines(f"{line}\n" for line in self._unwritten_lines)
         else:
             self.history.save(self.folder.metrics)
-        self._figures_are_whole = True
-        self._lines.clear()
-        self._keep_preset()
-        self._flushed = time.monotonic()
+        self._metrics_complete = True
+        self._unwritten_lines.clear()
+        self._restore_preset()
+        self._last_flush = time.monotonic()
 
-    def _keep_preset(self) -> None:
-        """Write ``preset.yaml`` again if somebody deleted it, and say so: without it, the run could not be opened."""
+    def _restore_preset(self) -> None:
+        """Write ``preset.yaml`` again if it was deleted during training: without it the run could not be opened."""
         if not self.folder.has_preset():
             self.folder.write_preset(self.state.preset)
-            said = "preset.yaml was deleted meanwhile; it was written again, so nothing is to be done"
-            self.state.notice = self._usual_notice = "; ".join(filter(None, [self._usual_notice, said]))
+            note = "preset.yaml was deleted during training and has been restored; nothing needs to be done"
+            self.state.notice = self._base_notice = "; ".join(filter(None, [self._base_notice, note]))
 
-    def _write_info(self, status: str, message: str = "") -> None:
+    def _write_info(self, status: Status, message: str = "") -> None:
         state = self.state
         self._info = self._info.model_copy(
             update={
@@ -167,25 +173,28 @@ def train_recorded(
     history: History,
     *,
     replay: Replay | None = None,
-    should_stop: Callable[[], bool],
-    on_event: Callable[[Event], None],
+    should_stop: Callable[[], bool] = lambda: False,
+    on_event: Callable[[Event], None] = lambda event: None,
 ) -> RunInfo:
-    """Train from ``state`` to the end, or until asked to stop, keeping everything in the folder.
+    """Train from ``state`` to the end, or until asked to stop, and record everything in the folder.
 
     Args:
-        replay: what to add snapshots to; None goes on with those in the folder.
-        should_stop: asked after every step.
-        on_event: told every event, after it was kept.
+        replay: snapshots to append to; None loads those in the folder.
+        should_stop: called after every step.
+        on_event: called with every event after it was recorded.
 
     Returns:
-        The run's last status and figures. An exception leaves the run marked failed, and is raised on.
+        The run's final status and metrics.
+
+    Raises:
+        Exception: any exception of the training or of a callback; the run is marked failed first.
     """
     if torch.get_num_threads() != state.threads and not state.notice:
-        state.notice = f"begun with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
-    with failure_noted(folder):
+        state.notice = f"started with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
+    with mark_failed(folder):
         recorder = Recorder(folder, state, history, replay)
         for event in train(state):
-            recorder.keep(event)
+            recorder.record(event)
             on_event(event)
             if isinstance(event, StepEvent) and should_stop():
                 recorder.end("stopped")
@@ -194,96 +203,20 @@ def train_recorded(
 
 
 @contextmanager
-def failure_noted(folder: RunFolder) -> Iterator[None]:
-    """Mark the run failed, with the reason, if an exception leaves the block; it is raised on."""
+def mark_failed(folder: RunFolder) -> Iterator[None]:
+    """If an exception leaves the block, mark the run failed with the reason, and raise the exception again."""
     try:
         yield
     except Exception as error:
         message = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
         try:
             folder.write_info(folder.info().model_copy(update={"status": "failed", "message": message}))
-        except (OSError, RunError):  # such as the full disk that was the reason
+        except (OSError, RunError):  # for example because of the full disk that was the reason
             _log.exception("%s: cannot be marked failed: %s", folder.path, message)
         raise
 
 
-def continued_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
-    """Return the state a run continues from, on a device: the last one saved, or a new one.
-
-    Where the last one is damaged, it is the one saved before it; the state's ``notice`` says so.
-
-    Raises:
-        CheckpointError: there are saved states, but none can be used.
-    """
-    preset = folder.preset()
-    if not folder.last.exists() and not previous_of(folder.last).exists():
-        return new_state(preset, device=device, pairs=folder.pairs)
-    state, note = read_or_previous(
-        folder.last, lambda path: load_state(path, preset, device=device, pairs=folder.pairs)
-    )
-    state.notice = "; ".join(filter(None, [note, state.notice]))
-    return state
-
-
-def load_state(path: Path, preset: Preset, *, device: str = "cpu", pairs: Path | None = None) -> TrainingState:
-    """Build a run's training state and fill it from a file; see ``core.training.checkpoint.restore_state``."""
-    return restore_state(path, new_state(preset, device=device, pairs=pairs))
-
-
-def load_best(folder: RunFolder, model: torch.nn.Module) -> dict:
-    """Load a run's best weights into a model and return the facts saved with them.
-
-    Where the file is damaged, the weights are those that were the best before; the run's message says so.
-
-    Raises:
-        CheckpointError: there are none that can be used.
-    """
-    facts, note = read_or_previous(folder.best, lambda path: load_weights(path, model))
-    if note:
-        _tell(folder, note)
-    return facts
-
-
-def kept_preset(folder: RunFolder) -> Preset:
-    """Read a run's preset; where its file was deleted, write it again as the best weights have it, and say so.
-
-    Raises:
-        RunError: there is no such run, or its preset is damaged, or it was deleted and there are no weights.
-    """
-    was_there, preset = folder.has_preset(), folder.preset()
-    if not was_there:
-        note = "preset.yaml was deleted; it was written again as it is in best.safetensors, so nothing is to be done"
-        _tell(folder, note, preset)
-    return preset
-
-
-def _tell(folder: RunFolder, note: str, preset: Preset | None = None) -> None:
-    """Add a note to the run's message, unless it is there, or the run is not ours to write to.
-
-    Args:
-        preset: to be written too.
-    """
-    try:
-        lock = folder.lock()
-        try:
-            if preset is not None:
-                folder.write_preset(preset)
-            info = folder.written_info()
-            if note not in info.message:
-                message = "; ".join(filter(None, [info.message, note]))
-                folder.write_info(info.model_copy(update={"message": message}))
-        finally:
-            lock.release()
-    except (OSError, RunError) as error:
-        _log.info("%s: not noted in run.json: %s", folder.path, error)
-
-
-def copy_of_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return the weights as they are now; later updates do not change the copy."""
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _facts(event: EvaluationEvent, state: TrainingState) -> dict:
-    """Return what is told of the best weights; with the preset, so that they need no other file."""
-    figures = {"validation_loss": event.evaluation.loss, "exact_match": event.evaluation.exact_match}
-    return {"step": event.step, **figures, "preset": preset_to_yaml(state.preset)}
+def _facts(event: EvaluationEvent, state: TrainingState) -> dict[str, Any]:
+    """Return the metadata of the best weights; with the preset, so that the file is self-contained."""
+    metrics = {"validation_loss": event.evaluation.loss, "exact_match": event.evaluation.exact_match}
+    return {"step": event.step, **metrics, "preset": preset_to_yaml(state.preset)}

@@ -1,4 +1,4 @@
-"""The snapshots of a run, from its first evaluation to its latest: kept in memory, and in one file of its folder."""
+"""Attention snapshots of a run over the course of training: in memory, and in one file of the run's folder."""
 
 import io
 import json
@@ -18,10 +18,10 @@ _log = logging.getLogger(__name__)
 
 
 class Replay:
-    """At most ``MAX_SNAPSHOTS`` snapshots, oldest first, evenly spaced. Safe to read while added to.
+    """At most ``MAX_SNAPSHOTS`` evenly spaced snapshots, oldest first. Thread-safe: may be read while appended to.
 
     Args:
-        every: steps between two evaluations of the run.
+        every: training steps between two evaluations of the run.
     """
 
     def __init__(self, every: int) -> None:
@@ -30,24 +30,24 @@ class Replay:
         self._lock = threading.Lock()
 
     def add(self, snapshot: Snapshot) -> None:
-        """Add the newest snapshot, and drop those that lie between the ones that are still kept at its step."""
-        between = snapshot_interval(snapshot.step, every=self.every)
+        """Append the newest snapshot, and thin out older ones to the spacing that its step requires."""
+        interval = snapshot_interval(snapshot.step, every=self.every)
         with self._lock:
-            self._snapshots = [each for each in self._snapshots if each.step % between == 0]
+            self._snapshots = [each for each in self._snapshots if each.step % interval == 0]
             self._snapshots.append(snapshot)
 
     def rewind(self, step: int) -> None:
-        """Forget what came after a step: the run goes on from there."""
+        """Remove snapshots after a step, from which the run is resumed."""
         with self._lock:
             self._snapshots = [each for each in self._snapshots if each.step <= step]
 
     def snapshots(self) -> list[Snapshot]:
-        """Return them all, oldest first."""
+        """Return all snapshots, oldest first."""
         with self._lock:
             return list(self._snapshots)
 
     def save(self, path: Path) -> None:
-        """Write all snapshots anew, atomically."""
+        """Write all snapshots to a file atomically."""
         snapshots = self.snapshots()
         packed = [maps for each in snapshots for output in each.outputs for maps in output.maps.values()]
         facts = {
@@ -66,20 +66,20 @@ class Replay:
                 for each in snapshots
             ],
         }
-        # All maps are one tensor: hundreds of small ones would take longer to write than to make. What is told of
-        # them is another: a header may hold little.
+        # All maps in one tensor: writing hundreds of small ones takes longer than computing them. The facts are a
+        # tensor too, because the size of a file's header is limited.
         maps = _as_bytes(b"".join(maps.data for maps in packed))
         write_tensors(path, {"weights": maps, "facts": _as_bytes(json.dumps(facts).encode())}, {})
 
     @classmethod
     def load(cls, path: Path, every: int) -> "Replay":
-        """Read the snapshots of a file; a missing one has none, and so has a damaged one, which is logged."""
+        """Read the snapshots of a file; empty if the file is missing, or damaged (which is logged)."""
         replay = cls(every)
         if path.is_file():
             try:
                 replay._snapshots = _read(path)
             except (CheckpointError, ValidationError, ValueError) as error:
-                _log.warning("%s: a damaged replay is left out: %s", path, error)
+                _log.warning("%s: ignoring a damaged replay: %s", path, error)
         return replay
 
 
@@ -98,7 +98,7 @@ class _Output(_Stored):
     shapes: dict[Block, tuple[PositiveInt, PositiveInt, PositiveInt, PositiveInt]]
 
 
-class _Taken(_Stored):
+class _StoredSnapshot(_Stored):
     step: int
     outputs: tuple[_Output, ...]
     attention_mass: HeadMasses | None
@@ -108,32 +108,30 @@ class _Taken(_Stored):
 
 class _Facts(_Stored):
     inputs: tuple[_Input, ...]
-    snapshots: tuple[_Taken, ...]
+    snapshots: tuple[_StoredSnapshot, ...]
 
 
 def _read(path: Path) -> list[Snapshot]:
-    """Read a file; ValueError, CheckpointError or ValidationError say that it is damaged."""
-    tensors, raw = read_tensors(path)
-    if "facts" in tensors:  # they were in the header once
-        raw = json.loads(tensors.pop("facts").numpy().tobytes())
-    facts = _Facts.model_validate(raw)
-    if tensors.keys() != {"weights"} or tensors["weights"].dtype != torch.uint8:
-        raise ValueError(f"it holds {', '.join(tensors) or 'nothing'}, not a byte a weight")
+    """Read a file; raises ValueError, CheckpointError or ValidationError if it is damaged."""
+    tensors, _ = read_tensors(path)
+    if tensors.keys() != {"weights", "facts"} or any(each.dtype != torch.uint8 for each in tensors.values()):
+        raise ValueError(f"it holds {', '.join(tensors) or 'nothing'}, not weights and facts as bytes")
+    facts = _Facts.model_validate_json(tensors["facts"].numpy().tobytes())
     data = io.BytesIO(tensors["weights"].numpy().tobytes())
     inputs = tuple(SnapshotInput(each.symbols, each.expected, each.gold_cells) for each in facts.inputs)
     snapshots = [
         Snapshot(
-            taken.step,
+            stored.step,
             inputs,
-            tuple(_taken_output(*pair, data) for pair in zip(inputs, taken.outputs, strict=True)),
-            taken.attention_mass,
-            taken.uniform_mass,
-            taken.num_scored,
+            tuple(_read_output(*pair, data) for pair in zip(inputs, stored.outputs, strict=True)),
+            stored.attention_mass,
+            stored.uniform_mass,
+            stored.num_scored,
         )
-        for taken in facts.snapshots
+        for stored in facts.snapshots
     ]
     if data.read():
-        raise ValueError("it holds more weights than it tells of")
+        raise ValueError("it holds more weights than its facts describe")
     return snapshots
 
 
@@ -141,14 +139,14 @@ def _as_bytes(data: bytes) -> torch.Tensor:
     return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.empty(0, dtype=torch.uint8)
 
 
-def _taken_output(given: SnapshotInput, output: _Output, data: io.BytesIO) -> SnapshotOutput:
-    """Read the next maps, having checked that they are those of so many tokens read and written."""
-    source, steps = len(given.symbols) + 2, len(output.tokens)
-    sides = {"encoder": [(source, source)], "cross": [(steps, source)]}
-    sides["decoder"] = [(steps, steps), (steps, source + steps)]
+def _read_output(snapshot_input: SnapshotInput, output: _Output, data: io.BytesIO) -> SnapshotOutput:
+    """Read the next maps, after checking their shapes against the numbers of source and generated tokens."""
+    source, steps = len(snapshot_input.symbols) + 2, len(output.tokens)
+    allowed = {"encoder": [(source, source)], "cross": [(steps, source)]}
+    allowed["decoder"] = [(steps, steps), (steps, source + steps)]
     maps = {}
     for block, shape in output.shapes.items():
         maps[block] = PackedMaps(shape, data.read(math.prod(shape)))
-        if shape[2:] not in sides[block] or len(maps[block].data) != math.prod(shape):
-            raise ValueError(f"{block} maps of shape {shape} do not fit {source} tokens read and {steps} written")
+        if shape[2:] not in allowed[block] or len(maps[block].data) != math.prod(shape):
+            raise ValueError(f"{block} maps of shape {shape} do not fit {source} source and {steps} generated tokens")
     return SnapshotOutput(output.tokens, maps)

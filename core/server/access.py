@@ -11,9 +11,9 @@ from pathlib import Path
 
 from core.config import ConfigError, Preset
 from core.runs import RunError, RunFolder, RunInfo
-from core.runs.imports import MAX_IMPORT_BYTES
+from core.runs.folder import free_name, numbered_name
+from core.runs.importing import MAX_IMPORT_BYTES
 from core.runs.load import LoadedRun
-from core.runs.names import free_name, numbered_name
 from core.runs.replay import Replay
 from core.server.limits import MEGABYTE
 from core.server.registry import Progress, Runs

@@ -9,8 +9,9 @@ from filelock import FileLock
 
 from core.config import Preset
 from core.runs import RunFolder, Status
-from core.runs.recorder import continued_state, copy_of_weights, failure_noted, train_recorded
+from core.runs.recorder import mark_failed, train_recorded
 from core.runs.replay import Replay
+from core.runs.training_state import clone_weights, resume_state
 from core.server.inference_priority import InferencePriority
 from core.training.history import History
 from core.training.loop import EvaluationEvent, Event, StepEvent
@@ -57,8 +58,8 @@ class LiveRun:
         """
         self.began = time.monotonic()
         torch.set_num_threads(threads)
-        with failure_noted(self.folder):
-            state = continued_state(self.folder)
+        with mark_failed(self.folder):
+            state = resume_state(self.folder)
         torch.set_num_threads(state.threads)
         self.history.rewind(state.step, evaluated_step=state.evaluated_step)
 
@@ -101,5 +102,5 @@ class LiveRun:
             }
         )
         if isinstance(event, EvaluationEvent) or now - self._copied_at > SECONDS_BETWEEN_COPIES:
-            self.latest_weights = state.step, copy_of_weights(state.model)
+            self.latest_weights = state.step, clone_weights(state.model)
             self._copied_at = now

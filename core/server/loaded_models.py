@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 
 from core.runs import RunFolder
-from core.runs.load import LoadedRun, empty_run, load_run
+from core.runs.load import LoadedRun, build_run, load_run
 from core.server.live import LiveRun
 from core.storage.cache import FileCache
 
@@ -30,8 +30,7 @@ class LoadedModels:
             known = self._latest.get(live)
         if known is not None and known.step == step:
             return known
-        loaded = empty_run(live.folder, live.preset, kind="latest", step=step)
-        loaded.model.load_state_dict(weights)
+        loaded = build_run(live.folder, live.preset, weights, kind="latest", step=step)
         with self._lock:
             self._latest[live] = loaded
             self._latest.move_to_end(live)

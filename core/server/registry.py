@@ -10,8 +10,7 @@ from pathlib import Path
 
 from core.config import Preset
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
-from core.runs.package import import_any
-from core.runs.recorder import kept_preset
+from core.runs.importing import import_run
 from core.runs.replay import Replay
 from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
@@ -123,7 +122,7 @@ class Runs:
             RunError: it cannot be written.
         """
         try:
-            folder = import_any(self.root, file, name=name, max_bytes=max_bytes, max_pairs=self.limits.max_pairs)
+            folder = import_run(self.root, file, name=name, max_bytes=max_bytes, max_pairs=self.limits.max_pairs)
             try:
                 self.limits.check_size(folder.preset(), pairs=folder.pairs)
                 if owner is not None:
@@ -232,7 +231,7 @@ class Runs:
         if live is not None:
             return live.preset
         folder = RunFolder(self.root, name)
-        return self._presets.get(folder.path / "preset.yaml", lambda: kept_preset(folder))
+        return self._presets.get(folder.path / "preset.yaml", folder.ensure_preset)
 
     def info(self, name: str) -> RunInfo:
         """Return a run's status and figures; RunError if there is no such run."""
@@ -242,7 +241,7 @@ class Runs:
             return live.info.model_copy(update={"status": "stopping"}) if stopping else live.info
         folder = RunFolder(self.root, name)
         info = self._infos.get(folder.path / "run.json", folder.written_info)
-        return folder.with_true_status(info)
+        return folder.with_verified_status(info)
 
     def progress(self, name: str) -> Progress:
         """Return where a run stands; RunError if there is no such run."""

@@ -117,6 +117,30 @@ def read_or_previous(path: Path, read: Callable[[Path], T]) -> tuple[T, str]:
     return found, note
 
 
+def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
+    """Write a model's state dict and JSON facts about it atomically; the old file is kept as the previous one."""
+    write_tensors(path, weights, facts, keep_previous=True)
+
+
+def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
+    """Load a weight file into a model of the same shape and return the facts saved with it.
+
+    Raises:
+        CheckpointError: the file is missing, damaged, of another format or of another model.
+    """
+    tensors, facts = read_tensors(path)
+    load_into(model, tensors, path.name)
+    return facts
+
+
+def load_into(model: torch.nn.Module, tensors: dict[str, torch.Tensor], label: str) -> None:
+    """Load a state dict into a model; CheckpointError, which names ``label``, if it is of another model."""
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise CheckpointError(f"{label} does not fit the model: {error}") from error
+
+
 def packed(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> bytearray:
     """Return the content of a file with these tensors and facts."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from core.evaluation.accuracy import Evaluation
-from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
+from core.storage.tensor_file import CheckpointError, load_into, read_tensors, write_tensors
 from core.training.state import TrainingState
 
 _SCALAR_FIELDS = (
@@ -25,26 +25,6 @@ _SCALAR_FIELDS = (
 )
 _STEP_STRIDE = 1_000_003
 _log = logging.getLogger(__name__)
-
-
-def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-    """Write a model's weights and JSON facts about them (step, validation figures) atomically; keep the previous file.
-
-    Args:
-        weights: as ``model.state_dict()`` returns them.
-    """
-    write_tensors(path, weights, facts, keep_previous=True)
-
-
-def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
-    """Load weights into a model of the same shape and return the facts saved with them.
-
-    Raises:
-        CheckpointError: the file is missing, damaged, of another format or of another model.
-    """
-    tensors, facts = read_tensors(path)
-    _load_state_dict(model, tensors, path)
-    return facts
 
 
 def save_state(path: Path, state: TrainingState) -> None:
@@ -74,7 +54,7 @@ def restore_state(path: Path, state: TrainingState) -> TrainingState:
         CheckpointError: the file is missing, damaged, of another format or of another preset, or lacks a field.
     """
     tensors, facts = read_tensors(path)
-    _load_state_dict(state.model, _with_prefix(tensors, "model."), path)
+    load_into(state.model, _with_prefix(tensors, "model."), path.name)
     for name, parameter in state.model.named_parameters():
         moments = _with_prefix(tensors, f"optimizer.{name}.")
         if moments:
@@ -117,13 +97,6 @@ def _note_other_versions(state: TrainingState, facts: dict[str, Any]) -> None:
     if changes and not state.notice:
         state.notice = f"saved with {' and '.join(changes)}: the rest of the run is not bit-exact"
         _log.warning("%s", state.notice)
-
-
-def _load_state_dict(model: torch.nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    try:
-        model.load_state_dict(tensors)
-    except RuntimeError as error:
-        raise CheckpointError(f"{path.name} does not fit the model: {error}") from error
 
 
 def _with_prefix(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

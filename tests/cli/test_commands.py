@@ -207,7 +207,7 @@ def test_the_module_runs_from_a_shell_and_returns_its_code(tmp_path):
     [
         (["train", "--preset", "nothing"], "preset='nothing' is not one of"),
         (["train", "--preset", "missing.yaml"], "preset='missing.yaml' cannot be read"),
-        (["train", "--preset", "tiny", "--run", "../x"], "run='../x' is not a name"),
+        (["train", "--preset", "tiny", "--run", "../x"], "run='../x' is not a valid name"),
         (["train", "--preset", "tiny", "--set", "training.steps"], "must look like training.steps=500"),
         (["train", "--preset", "tiny", "--set", "training.steps=many"], "training.steps='many' should be a valid int"),
         (["train", "--preset", "tiny", "--set", "training.steps=[1"], "training.steps: not valid YAML"),
@@ -216,7 +216,7 @@ def test_the_module_runs_from_a_shell_and_returns_its_code(tmp_path):
         (["train", "--preset", "tiny", "--seed", "-1"], "training.seed=-1 should be greater than or equal to 0"),
         (["resume", "--run", "nobody"], "run='nobody': there is no such run"),
         (["evaluate", "--run", "nobody"], "run='nobody': there is no such run"),
-        (["evaluate", "--run", "UPPER"], "run='UPPER' is not a name"),
+        (["evaluate", "--run", "UPPER"], "run='UPPER' is not a valid name"),
         (["evaluate", "--run", "nobody", "--sequences", "0"], "--sequences=0 must be from 1"),
         (["decode", "--run", "nobody", "12"], "run='nobody': there is no such run"),
     ],

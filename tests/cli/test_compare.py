@@ -111,7 +111,7 @@ def test_many_pairs_are_a_table_and_seeds_alone_differ_in_nothing(compared, shel
         (["--runs", "gru,gru"], "names a run twice"),
         (["--runs", "gru,rev-seed-0,copy"], "(task.transform: reverse and copy)"),
         (["--runs", "gru,nobody"], "run='nobody': there is no such run"),
-        (["--runs", "gru,../gru"], "is not a name"),
+        (["--runs", "gru,../gru"], "is not a valid name"),
         (["--runs", "gru,empty"], "run='empty' has no weights yet"),
         (["--runs", "gru,rev", "--sequences", "0"], "--sequences=0 must be from 1 to"),
     ],

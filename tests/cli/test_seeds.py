@@ -75,7 +75,7 @@ def test_a_seed_gives_what_it_gives_alone(seeds):
     [
         (["--seeds", "0"], "--seeds=0 must be from 1 to 100"),
         (["--seeds", "101"], "--seeds=101 must be from 1 to 100"),
-        (["--seeds", "2", "--run", "x" * 45], "is not a name"),
+        (["--seeds", "2", "--run", "x" * 45], "is not a valid name"),
         (["--seeds", "2", "--run", "mine"], "run='mine-seed-1' exists already; choose another name with --run"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 
 from core.__main__ import main
 from core.runs import RunFolder
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from tests.support.distributed_worker import REPOSITORY, start_two_processes
 
 QUICK = {"steps": 800, "batch_size": 8, "evaluate_every": 100, "warmup_steps": 2, "validation_sequences": 8}

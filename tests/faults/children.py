@@ -10,9 +10,11 @@ import torch
 from core.config import preset_to_yaml
 from core.runs import RunFolder
 from core.runs import recorder as recording
-from core.runs.recorder import continued_state, copy_of_weights, train_recorded
+from core.runs.recorder import train_recorded
+from core.runs.training_state import clone_weights, resume_state
 from core.server import Runs
-from core.training.checkpoint import save_state, save_weights
+from core.storage.tensor_file import save_weights
+from core.training.checkpoint import save_state
 from core.training.history import History
 from core.training.loop import Event
 
@@ -32,7 +34,7 @@ def save_without_end(root: Path, acknowledge: Connection) -> None:
     torch.set_num_threads(1)
     folder = RunFolder(root, "a")
     lock = folder.lock()
-    state = continued_state(folder)
+    state = resume_state(folder)
     preset = preset_to_yaml(state.preset)
     acknowledge.send("ready")
     while lock.is_locked:
@@ -41,7 +43,7 @@ def save_without_end(root: Path, acknowledge: Connection) -> None:
             for parameter in state.model.parameters():
                 parameter.fill_(state.step)
         facts = {"step": state.step, "validation_loss": 0.0, "exact_match": None, "preset": preset}
-        save_weights(folder.best, copy_of_weights(state.model), facts)
+        save_weights(folder.best, clone_weights(state.model), facts)
         acknowledge.send(("best", state.step))
         save_state(folder.last, state)
         acknowledge.send(("last", state.step))
@@ -61,7 +63,7 @@ def train_on(root: Path, name: str, say: Connection, *, as_server: bool = False,
         while runs.progress(name).info.status in ("queued", "training"):
             say.poll(0.01)
         return
-    state = continued_state(folder)
+    state = resume_state(folder)
     torch.set_num_threads(state.threads)
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)

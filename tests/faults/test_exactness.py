@@ -10,7 +10,8 @@ import torch
 from core.config import Preset, load_preset, preset_names
 from core.generation import generate
 from core.runs import RunFolder
-from core.runs.recorder import continued_state, load_state, train_recorded
+from core.runs.recorder import train_recorded
+from core.runs.training_state import load_state, resume_state
 from core.server.inference_priority import InferencePriority
 from core.server.live import LiveRun
 from core.storage.tensor_file import read_tensors, write_tensors
@@ -29,7 +30,7 @@ DECODES = 200
 
 def go_on(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: False) -> None:
     """Train from what is saved, to the end or until told."""
-    state = continued_state(folder)
+    state = resume_state(folder)
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     should_stop = lambda: until(state.step)  # noqa: E731
@@ -202,7 +203,7 @@ def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(root, preset, straight, m
     grid += [(step, "evaluation") for step in (0, 4, 8, 12)]
     for step, where in grid:
         folder = RunFolder.create(root, preset, name=f"a{step}-{where.replace(' ', '-')}")
-        state = continued_state(folder)
+        state = resume_state(folder)
         die_in.step = 0
         die_in(step, where)
 

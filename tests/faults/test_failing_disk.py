@@ -5,12 +5,12 @@ import errno
 import pytest
 
 from core.runs import RunError, RunFolder, list_runs
-from core.runs.imports import import_run
-from core.runs.recorder import Recorder, continued_state, load_state, train_recorded
+from core.runs.importing import import_weights
+from core.runs.recorder import Recorder, train_recorded
+from core.runs.training_state import load_state, resume_state
 from core.storage.atomic import write_atomically
-from core.storage.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors
+from core.storage.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors, save_weights
 from core.teaching.bugs import new_state
-from core.training.checkpoint import save_weights
 from core.training.history import History
 from core.training.loop import EvaluationEvent, train
 from tests.faults.disk import Disk
@@ -30,9 +30,9 @@ def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder
     for event in train(state):
         if isinstance(event, EvaluationEvent) and event.step == 4:
             with disk.watched():
-                recorder.keep(event)
+                recorder.record(event)
         else:
-            recorder.keep(event)
+            recorder.record(event)
         notices.append(state.notice)
     return folder, notices, folder.info().status
 
@@ -72,11 +72,11 @@ def test_every_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
     def end(name: str, disk: Disk) -> RunFolder:
         folder = RunFolder.create(root, tiny, name=name)
         train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: True, on_event=lambda event: None)
-        state = continued_state(folder)
+        state = resume_state(folder)
         recorder = Recorder(folder, state, History(8))
         for event in train(state):
             with disk.watched() if event.step == 8 and not isinstance(event, EvaluationEvent) else Disk().watched():
-                recorder.keep(event)
+                recorder.record(event)
         return folder
 
     good, named = Disk(), 0
@@ -91,7 +91,7 @@ def test_every_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
         best, _ = read_or_previous(folder.best, lambda path: read_tensors(path)[1]["step"])
         assert state.step in (1, 8)
         assert best in (0, 4, 8)
-        go_on = continued_state(folder)
+        go_on = resume_state(folder)
         list(train(go_on))
         assert go_on.step == 8
     found = f"{named} named in the error, each run can be resumed"
@@ -105,7 +105,7 @@ def test_every_call_of_a_creation_and_an_import_fails(root, tiny, row, error):
     facts["preset"] = (facts["preset"] / "preset.yaml").read_text()
     data = bytes(packed(model.state_dict(), facts))
     makers = {"new": lambda name: RunFolder.create(root, tiny, name=name)}
-    makers["import"] = lambda name: import_run(root, data, name=name)
+    makers["import"] = lambda name: import_weights(root, data, name=name)
     faults = 0
     for kind, make in makers.items():
         good = Disk()

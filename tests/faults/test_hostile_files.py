@@ -6,8 +6,8 @@ import time
 import pytest
 
 from core.config import preset_to_yaml
-from core.runs.imports import import_run
-from core.runs.recorder import copy_of_weights
+from core.runs.importing import import_weights
+from core.runs.training_state import clone_weights
 from core.storage.tensor_file import CheckpointError, packed
 from core.teaching.bugs import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
@@ -32,7 +32,7 @@ def refused(root, tmp_path, memory):
             memory.restart()
             began = time.process_time()
             with pytest.raises(CheckpointError) as caught:
-                import_run(root, source)
+                import_weights(root, source)
             worst["seconds"] = max(worst["seconds"], time.process_time() - began)
             worst["megabytes"] = max(worst["megabytes"], memory.grown())
             assert len(str(caught.value)) < 1_000, name
@@ -49,7 +49,7 @@ def in_words(worst: dict[str, float]) -> str:
 
 
 def test_a_good_file_is_taken(root, tiny, facts):
-    import_run(root, bytes(packed(copy_of_weights(new_state(tiny).model), facts)), name="good")
+    import_weights(root, bytes(packed(clone_weights(new_state(tiny).model), facts)), name="good")
 
 
 def test_pickles_are_refused_and_none_runs(tmp_path, refused, row):
@@ -73,7 +73,7 @@ def test_the_marker_would_show_code_that_ran(tmp_path):
 
 
 def test_hostile_safetensors_are_refused(tiny, facts, refused, row):
-    files = list(safetensors_files(copy_of_weights(new_state(tiny).model), facts))
+    files = list(safetensors_files(clone_weights(new_state(tiny).model), facts))
     assert len(files) >= 36
     for name, data in files:
         worst = refused(name, data, ".safetensors")

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from core.runs import RunFolder
-from core.runs.recorder import load_state
-from core.storage.tensor_file import is_intact, previous_of
+from core.runs.training_state import load_state
+from core.storage.tensor_file import is_intact, load_weights, previous_of
 from core.teaching.bugs import new_state
-from core.training.checkpoint import load_weights
 from tests.faults.children import processes, save_without_end, train_on
 from tests.faults.fingerprints import fingerprint
 

@@ -12,7 +12,7 @@ from core.generation import generate
 from core.interpret import snapshots as probes_module
 from core.interpret.head_scores import score_heads
 from core.interpret.snapshots import MAX_SNAPSHOTS, SnapshotTaker, is_snapshot_step, snapshot_interval
-from core.runs.recorder import copy_of_weights
+from core.runs.training_state import clone_weights
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.splits import split_mask
 from core.teaching.bugs import new_state
@@ -151,7 +151,7 @@ def test_taking_snapshots_changes_nothing_else(preset):
     assert torch.equal(before, torch.get_rng_state())
     assert [each.step for each in evaluations[0]] == [0, 2, 4, 6]
     assert [each.evaluation for each in evaluations[0]] == [each.evaluation for each in evaluations[1]]
-    assert_close(*(copy_of_weights(state.model) for state in states), atol=0, rtol=0)
+    assert_close(*(clone_weights(state.model) for state in states), atol=0, rtol=0)
     assert torch.equal(*(state.generator.get_state() for state in states))
     assert all(state.model.training for state in states)
 

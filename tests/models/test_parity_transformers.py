@@ -15,9 +15,9 @@ from core.models.layers import Norm
 from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.runs import RunFolder
+from core.storage.tensor_file import load_weights
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
-from core.training.checkpoint import load_weights
 from tests.support.scripted_models import random_sequences, transformer
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install -r requirements-parity.txt")

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from core.models.attention import MultiHeadAttention
 from core.models.positions import Rotation, rotation_speeds
 from core.models.transformer import Transformer
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID
 from core.training.checkpoint import save_state

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from core.models import build_model
-from core.runs.onnx_export import traced
+from core.runs.onnx_export import exported_program
 from core.tasks import build_task
 
 
@@ -17,7 +17,7 @@ from core.tasks import build_task
 def test_a_graph_holds_for_every_size(tiny, changes):
     preset = tiny.with_changes(changes | {"model.max_seq_len": 64})
     model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).eval()
-    graph = traced(model, max_seq_len=64).module()
+    graph = exported_program(model, max_seq_len=64).module()
     for rows, source, answer in (
         (1, 2, 2),
         (3, 5, 9),

@@ -7,8 +7,8 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.runs import RunFolder
+from core.runs.export import WEIGHTS, package_files
 from core.runs.hub import HubError, pull, push
-from core.runs.package import WEIGHTS, packed_run
 from core.server import Runs
 from core.storage.tensor_file import CheckpointError
 from tests.runs.test_packages import own  # noqa: F401 - a fixture
@@ -33,7 +33,7 @@ def test_a_run_goes_there_and_comes_back_the_same(hub, trained, root, capsys):
     assert main(["--checkpoints", str(trained), "push", "--run", "done", "me/reverse", "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said == {"run": "done", "repo": "me/reverse", "address": f"{hub.address}/me/reverse"}
-    sent, packed = hub.files["me/reverse"], packed_run(RunFolder(trained, "done"))
+    sent, packed = hub.files["me/reverse"], package_files(RunFolder(trained, "done"))
     assert {name for name in sent if sent[name] != packed[name]} <= {WEIGHTS}  # metadata may stand in another order
     assert sent.keys() == packed.keys()
     assert hub.private["me/reverse"] is True
@@ -47,7 +47,7 @@ def test_a_run_goes_there_and_comes_back_the_same(hub, trained, root, capsys):
 def test_own_pairs_go_only_if_that_is_asked_for(hub, own, root, capsys):  # noqa: F811
     command = ["--checkpoints", str(own.path.parent), "push", "--run", "own", "me/own"]
     assert main(command) == 2
-    assert "learned own pairs" in capsys.readouterr().err
+    assert "was trained on your own pairs" in capsys.readouterr().err
     assert hub.files == {}
     assert main([*command, "--with-data", "--public"]) == 0
     assert hub.private["me/own"] is False
@@ -70,7 +70,7 @@ def test_what_is_there_is_checked_as_any_file_of_a_stranger(hub, trained, root):
 @pytest.mark.parametrize("repo", ["", "alone", "../x/y", "a/b/c", "a b/c", "https://x/y"])
 def test_a_repository_is_named_by_somebody_and_a_name(trained, root, repo, capsys):
     assert main(["--checkpoints", str(root), "pull", "--", repo]) == 2
-    assert "must look like somebody/name" in capsys.readouterr().err
+    assert "must look like user/name" in capsys.readouterr().err
 
 
 def test_a_repository_that_is_not_there_is_said_in_a_line(hub, root, capsys):

@@ -6,13 +6,12 @@ import os
 
 import pytest
 import torch
-from safetensors.torch import save
 from torch.testing import assert_close
 
 from core.__main__ import main
 from core.config import preset_to_yaml
 from core.runs import RunError, RunFolder, check_resumable
-from core.runs.imports import MAX_IMPORT_BYTES, import_run
+from core.runs.importing import MAX_IMPORT_BYTES, import_weights
 from core.server import Runs
 from core.storage.tensor_file import FORMAT, CheckpointError, packed, read_header, read_tensors, unpacked
 
@@ -31,7 +30,7 @@ def parts(data: bytes) -> tuple[dict, dict]:
 
 def refused(root, data: bytes, message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
-        import_run(root, bytes(data))
+        import_weights(root, bytes(data))
     assert not root.exists() or os.listdir(root) == []
 
 
@@ -49,7 +48,7 @@ def test_what_was_exported_is_a_run_again_with_the_same_model(trained, root, tmp
 
 
 def test_the_best_file_of_a_run_is_one_as_it_is_and_the_new_run_is_finished(root, best):
-    folder = import_run(root, best)
+    folder = import_weights(root, best)
     info = folder.info()
     assert (info.status, info.step, info.best_step) == ("finished", parts(best)[1]["step"], parts(best)[1]["step"])
     assert info.message.startswith("imported from a file")
@@ -59,33 +58,22 @@ def test_the_best_file_of_a_run_is_one_as_it_is_and_the_new_run_is_finished(root
     assert read_tensors(folder.best)[1] == parts(best)[1]
 
 
-def test_a_run_that_shipped_before_there_were_checksums_is_exported_with_its_preset(trained, root, tmp_path):
-    shipped = RunFolder(trained, "done")
-    tensors, facts = read_tensors(shipped.best)
-    metadata = {"format": "attention-lab-1", "facts": json.dumps({k: v for k, v in facts.items() if k != "preset"})}
-    old = RunFolder.create(root, shipped.preset(), name="old", status="finished")
-    old.best.write_bytes(save(tensors, metadata=metadata))
-    refused(tmp_path / "other", old.best.read_bytes(), "older version and brings no preset; .*export")
-    assert main(["--checkpoints", str(root), "export", "--run", "old", "--out", str(tmp_path / "x")]) == 0
-    assert import_run(tmp_path / "other", tmp_path / "x").preset() == shipped.preset()
-
-
 def test_what_else_is_told_in_a_file_is_not_taken_over(root, best):
     tensors, facts = parts(best)
-    folder = import_run(root, bytes(packed(tensors, facts | {"more": "<script>"})), name="a")
+    folder = import_weights(root, bytes(packed(tensors, facts | {"more": "<script>"})), name="a")
     assert b"<script>" not in folder.best.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": -1}, "its step is wrong: Input should be greater than or equal to 0"),
-        ({"step": "7"}, "its step is wrong: Input should be a valid integer"),
-        ({"step": True}, "its step is wrong"),
-        ({"validation_loss": float("nan")}, "its validation_loss is wrong: Input should be a finite number"),
-        ({"exact_match": 2.0}, "its exact_match is wrong"),
-        ({"preset": 7}, "its preset is wrong"),
-        ({"preset": "a" * 70_000}, "its preset is wrong"),
+        ({"step": -1}, "its step is not valid: Input should be greater than or equal to 0"),
+        ({"step": "7"}, "its step is not valid: Input should be a valid integer"),
+        ({"step": True}, "its step is not valid"),
+        ({"validation_loss": float("nan")}, "its validation_loss is not valid: Input should be a finite number"),
+        ({"exact_match": 2.0}, "its exact_match is not valid"),
+        ({"preset": 7}, "its preset is not valid"),
+        ({"preset": "a" * 70_000}, "its preset is not valid"),
         ({"preset": "&a [*a]"}, "its preset is not valid: anchors and aliases are not allowed"),
         ({"preset": "model: 1"}, "its preset is not valid"),
     ],
@@ -99,28 +87,28 @@ def test_tensors_must_be_those_of_the_model_and_finite(root, best, tiny):
     tensors, facts = parts(best)
     name = "output.bias"
     short = {key: value for key, value in tensors.items() if key != name}
-    refused(root, packed(short, facts), r"tensor 'output\.bias' is none; the model of its preset has F32 \(13,\)")
-    refused(root, packed(tensors | {"more": torch.ones(2)}, facts), r"tensor 'more' is F32 \(2,\); .* has none")
+    refused(root, packed(short, facts), r"tensor 'output\.bias' is missing; in the model of its preset it is F32 \(13,\)")
+    refused(root, packed(tensors | {"more": torch.ones(2)}, facts), r"tensor 'more' is F32 \(2,\); .* is missing")
     refused(root, packed(tensors | {name: torch.ones(3)}, facts), r"tensor 'output\.bias' is F32 \(3,\)")
     refused(root, packed(tensors | {name: torch.ones(13, dtype=torch.float64)}, facts), r"is F64 \(13,\)")
     for value in (float("nan"), float("inf")):
         refused(root, packed(tensors | {name: torch.full((13,), value)}, facts), "has values that are not finite")
     huge = preset_to_yaml(tiny.with_changes({"model.d_model": 1024, "model.num_encoder_layers": 12}))
-    refused(root, packed(tensors, facts | {"preset": huge}), "the model of its preset has")
+    refused(root, packed(tensors, facts | {"preset": huge}), "in the model of its preset it is")
 
 
 def test_a_state_to_continue_from_is_not_taken_in(root, trained):
-    refused(root, RunFolder(trained, "done").last.read_bytes(), "only weights are imported")
+    refused(root, RunFolder(trained, "done").last.read_bytes(), "only weights can be imported")
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors", ""])
 def test_what_a_file_is_called_does_not_matter(root, tmp_path, best, suffix):
     path = tmp_path / f"file{suffix}"
     path.write_bytes(best)
-    import_run(root, path, name="good")
+    import_weights(root, path, name="good")
     torch.save({"a": torch.ones(2)}, path)
     with pytest.raises(CheckpointError, match=r"^file.* is a zip archive, as PyTorch's \.pt files are"):
-        import_run(root, path)
+        import_weights(root, path)
     assert os.listdir(root) == ["good"]
 
 
@@ -128,18 +116,18 @@ def test_a_large_file_is_refused_unread_and_a_missing_one_by_name(root, tmp_path
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(MAX_IMPORT_BYTES + 1)
-    with pytest.raises(CheckpointError, match="large has 67,108,865 bytes; at most 67,108,864 are read"):
-        import_run(root, path)
+    with pytest.raises(CheckpointError, match="large has 67,108,865 bytes; the limit is 67,108,864"):
+        import_weights(root, path)
     assert main(["--checkpoints", str(root), "import", str(tmp_path / "nothing")]) == 2
     assert capsys.readouterr().err == "error: nothing cannot be read: there is no such file\n"
     assert main(["--checkpoints", str(root), "import", str(tmp_path)]) == 2
 
 
 def test_a_name_that_is_taken_or_none_is_refused(root, best):
-    import_run(root, best, name="a")
+    import_weights(root, best, name="a")
     for name in ("a", "../b"):
         with pytest.raises(RunError):
-            import_run(root, best, name=name)
+            import_weights(root, best, name=name)
     assert os.listdir(root) == ["a"]
 
 
@@ -149,7 +137,7 @@ def test_a_full_disk_leaves_no_run(root, best, monkeypatch):
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        import_run(root, best)
+        import_weights(root, best)
     assert os.listdir(root) == []
 
 

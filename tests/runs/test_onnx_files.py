@@ -8,7 +8,7 @@ import torch
 from core.__main__ import main
 from core.generation import generate
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.onnx_export import export_onnx, greedy_with
+from core.runs.onnx_export import export_onnx, generate_with_onnx
 from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.storage.errors import InputError
@@ -39,7 +39,7 @@ def shipped():
 def test_a_thousand_inputs_are_answered_alike(session, shipped):
     pairs = fixed_pairs(shipped.task, 1_000, split="test")
     ours = [until_eos(row) for row in generate(shipped.model, pairs.src, max_steps=12).tokens.tolist()]
-    theirs = greedy_with(session, pairs.src, max_steps=12)
+    theirs = generate_with_onnx(session, pairs.src, max_steps=12)
     assert len(pairs) == 1_000
     assert theirs == ours
 
@@ -86,7 +86,7 @@ def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
     pairs = fixed_pairs(loaded.task, 1_000, split="test")
     ours = [until_eos(row) for row in generate(loaded.model, pairs.src, max_steps=8).tokens.tolist()]
     ours = [[index for index in row if index] for row in ours]
-    assert greedy_with(onnxruntime.InferenceSession(str(tmp_path / "m.onnx")), pairs.src, max_steps=8) == ours
+    assert generate_with_onnx(onnxruntime.InferenceSession(str(tmp_path / "m.onnx")), pairs.src, max_steps=8) == ours
 
 
 def test_a_gru_is_refused_and_nothing_is_overwritten(tiny_gru, tmp_path):

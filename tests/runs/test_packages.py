@@ -10,7 +10,8 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.runs import RunFolder
-from core.runs.package import CARD, VOCABULARY, WEIGHTS, import_any, packed_run, write_zip
+from core.runs.export import CARD, VOCABULARY, WEIGHTS, package_files, write_zip
+from core.runs.importing import import_run
 from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.server.limits import LAPTOP, PUBLIC
@@ -25,7 +26,7 @@ SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.st
 
 @pytest.fixture(scope="module")
 def files(trained) -> dict[str, bytes]:
-    return packed_run(RunFolder(trained, "done"))
+    return package_files(RunFolder(trained, "done"))
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +65,14 @@ def test_what_went_out_whole_is_a_run_again_with_the_same_model(trained, root, t
 
 
 def test_own_pairs_go_with_their_run(own: RunFolder, root, tmp_path):
-    package = zipped(tmp_path / "own.zip", packed_run(own))
-    folder = import_any(root, package, name="theirs")
+    package = zipped(tmp_path / "own.zip", package_files(own))
+    folder = import_run(root, package, name="theirs")
     assert (folder.path / "pairs.tsv").read_bytes() == (own.path / "pairs.tsv").read_bytes()
     assert Runs(root).loaded("theirs").task.references(list("103")) == [["5", "x"]]
 
 
 def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, tmp_path):
-    files = packed_run(own)
+    files = package_files(own)
     for pairs, message in (
         (None, "the file with these pairs is missing"),
         (files["pairs.tsv"] + b"1\t2\n", "pairs.tsv holds other pairs"),
@@ -84,7 +85,7 @@ def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, 
         given |= {} if pairs is None else {"pairs.tsv": pairs}
         package = zipped(tmp_path / "other.zip", given)
         with pytest.raises(LabError, match=message):
-            import_any(root, package)
+            import_run(root, package)
     assert not root.exists() or os.listdir(root) == []
 
 
@@ -112,12 +113,12 @@ def test_a_file_that_swells_is_not_read_to_its_end(files, root, tmp_path):
     package = zipped(tmp_path / "bomb.zip", files | {WEIGHTS: b"\0" * 50_000_000})
     assert package.stat().st_size < 200_000
     with pytest.raises(CheckpointError, match=r"model.safetensors has more than 1,000,000 bytes"):
-        import_any(root, package, max_bytes=1_000_000)
+        import_run(root, package, max_bytes=1_000_000)
 
 
 def test_names_that_lead_out_of_the_package_are_never_looked_at(files, root, tmp_path):
     package = zipped(tmp_path / "out.zip", files | {"../../evil": b"x", "/evil": b"x"})
-    folder = import_any(root, package)
+    folder = import_run(root, package)
     assert sorted(os.listdir(folder.path)) == ["best.safetensors", "preset.yaml", "run.json"]
     assert not list(tmp_path.parent.rglob("evil"))
 
@@ -135,12 +136,12 @@ def test_other_zips_folders_and_damaged_packages_are_refused(files, root, tmp_pa
         ("damaged.zip", "cannot be read"),
     ):
         with pytest.raises(CheckpointError, match=message):
-            import_any(root, tmp_path / name)
+            import_run(root, tmp_path / name)
     assert not root.exists() or os.listdir(root) == []
 
 
 def test_the_page_takes_packages_in_within_its_limits(own: RunFolder, root, tmp_path):
-    package = zipped(tmp_path / "own.zip", packed_run(own))
+    package = zipped(tmp_path / "own.zip", package_files(own))
     runs = Runs(root, limits=LAPTOP.model_copy(update={"max_pairs": 59}))
     with pytest.raises(LabError, match="the data has more than 59 pairs"):
         runs.take_in(package, max_bytes=10_000_000)

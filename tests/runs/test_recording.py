@@ -8,17 +8,18 @@ from torch.testing import assert_close
 
 from core.interpret.snapshots import Snapshot
 from core.runs import RunFolder, RunInfo
-from core.runs.recorder import Recorder, continued_state, copy_of_weights, load_state, train_recorded
+from core.runs.recorder import Recorder, train_recorded
 from core.runs.replay import Replay
+from core.runs.training_state import clone_weights, load_state, resume_state
+from core.storage.tensor_file import load_weights
 from core.teaching.bugs import new_state
-from core.training.checkpoint import load_weights
 from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
 
 
 def record(folder: RunFolder, *, stop_after: int | None = None, on_event=lambda event: None) -> RunInfo:
     """Train from where the folder is, stopping after a step if told so."""
-    state = continued_state(folder)
+    state = resume_state(folder)
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     return train_recorded(
@@ -55,10 +56,10 @@ def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
     assert lines(one.metrics) == lines(other.metrics)
     preset = one.preset()
     first, second = load_state(one.last, preset), load_state(other.last, preset)
-    assert_close(copy_of_weights(first.model), copy_of_weights(second.model), atol=0, rtol=0)
+    assert_close(clone_weights(first.model), clone_weights(second.model), atol=0, rtol=0)
     best, other_best = new_state(preset).model, new_state(preset).model
     assert load_weights(one.best, best) == load_weights(other.best, other_best)
-    assert_close(copy_of_weights(best), copy_of_weights(other_best), atol=0, rtol=0)
+    assert_close(clone_weights(best), clone_weights(other_best), atol=0, rtol=0)
     assert snapshots(one) == snapshots(other) != []
     ignored = {"created", "seconds"}
     assert one.info().model_dump(exclude=ignored) == other.info().model_dump(exclude=ignored)
@@ -78,7 +79,7 @@ def test_a_finished_run_has_all_its_figures_and_weights(folder):
     assert facts["validation_loss"] == pytest.approx(best["validation_loss"], rel=1e-5)
     assert info.exact_match == pytest.approx(evaluations[-1]["exact_match"], rel=1e-5)
     assert info.parameters == sum(
-        tensor.numel() for tensor in copy_of_weights(new_state(folder.preset()).model).values()
+        tensor.numel() for tensor in clone_weights(new_state(folder.preset()).model).values()
     )
     assert load_state(folder.last, folder.preset()).step == 8
     assert [each.step for each in snapshots(folder)] == [0, 4, 8]
@@ -93,13 +94,13 @@ def test_the_best_weights_are_those_of_the_best_evaluation(root, tiny):
 
     def keep(event) -> None:
         if isinstance(event, EvaluationEvent) and event.is_best:
-            kept.update(copy_of_weights(state.model))
+            kept.update(clone_weights(state.model))
 
     train_recorded(folder, state, history, should_stop=lambda: False, on_event=keep)
     model = new_state(folder.preset()).model
     facts = load_weights(folder.best, model)
     assert facts["step"] == folder.info().best_step < 8
-    assert_close(copy_of_weights(model), kept, atol=0, rtol=0)
+    assert_close(clone_weights(model), kept, atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [4], [5], [8], [2, 4, 7]])
@@ -117,7 +118,7 @@ def test_a_run_killed_between_saves_goes_on_without_gap_or_duplicate(folder, str
     state = new_state(folder.preset())
     recorder = Recorder(folder, state, History(8))
     for event in train(state):
-        recorder.keep(event)
+        recorder.record(event)
         if event.step == 6:
             break  # nothing is told that it ended
     with folder.metrics.open("a") as file:
@@ -137,7 +138,7 @@ def test_a_run_killed_before_its_first_save_starts_anew(folder, straight):
     state = new_state(folder.preset())
     recorder = Recorder(folder, state, History(8))
     for event in train(state):
-        recorder.keep(event)
+        recorder.record(event)
         if event.step == 3:
             break
     assert not folder.last.exists()
@@ -192,9 +193,9 @@ def test_status_says_training_meanwhile(folder):
 
 def test_a_copy_of_weights_does_not_change_with_training(tiny):
     state = new_state(tiny)
-    copy = copy_of_weights(state.model)
-    again = copy_of_weights(state.model)
+    copy = clone_weights(state.model)
+    again = clone_weights(state.model)
     list(train(state))
     assert_close(copy, again, atol=0, rtol=0)
     with pytest.raises(AssertionError):
-        assert_close(copy, copy_of_weights(state.model), atol=0, rtol=0)
+        assert_close(copy, clone_weights(state.model), atol=0, rtol=0)

@@ -7,16 +7,9 @@ import pytest
 from torch.testing import assert_close
 
 from core.config import read_preset
-from core.runs import RunError, RunFolder, sweep
-from core.runs.recorder import (
-    Recorder,
-    continued_state,
-    copy_of_weights,
-    kept_preset,
-    load_best,
-    load_state,
-    train_recorded,
-)
+from core.runs import RunError, RunFolder, load_run, sweep
+from core.runs.recorder import Recorder, train_recorded
+from core.runs.training_state import clone_weights, load_state, resume_state
 from core.server import Runs
 from core.storage.error_messages import explain_error
 from core.storage.tensor_file import CheckpointError, previous_of, read_tensors
@@ -26,7 +19,7 @@ from core.training.loop import EvaluationEvent, train
 
 
 def go_on(folder: RunFolder, *, stop_after: int | None = None):
-    state = continued_state(folder)
+    state = resume_state(folder)
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     should_stop = (lambda: state.step >= stop_after) if stop_after else (lambda: False)
@@ -50,7 +43,7 @@ def damage(path) -> None:
 
 def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_bit(root, tiny, folder):
     damage(folder.last)
-    state = continued_state(folder)
+    state = resume_state(folder)
     assert state.step == 3
     assert state.notice == (
         "last.safetensors is damaged: its content does not match its checksum; the one saved before it is used"
@@ -59,7 +52,7 @@ def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_b
     assert (info.status, info.message) == ("finished", state.notice)
     straight = RunFolder.create(root, folder.preset(), name="straight")
     go_on(straight)
-    ends = [copy_of_weights(load_state(each.last, each.preset()).model) for each in (folder, straight)]
+    ends = [clone_weights(load_state(each.last, each.preset()).model) for each in (folder, straight)]
     assert_close(*ends, atol=0, rtol=0)
     figures = [History.load(each.metrics, 8) for each in (folder, straight)]
     assert figures[0].points() == figures[1].points()
@@ -72,12 +65,12 @@ def test_a_run_without_any_good_state_is_not_begun_anew(folder):
     with pytest.raises(
         CheckpointError, match=r"last\.safetensors is damaged.*nor can .*last\.previous\.safetensors is"
     ):
-        continued_state(folder)
+        resume_state(folder)
 
 
 def test_a_run_whose_last_state_is_gone_goes_on_from_the_one_before(folder):
     folder.last.unlink()
-    assert continued_state(folder).step == 3
+    assert resume_state(folder).step == 3
 
 
 def test_answers_come_from_the_best_before_and_the_run_says_so(folder):
@@ -87,7 +80,7 @@ def test_answers_come_from_the_best_before_and_the_run_says_so(folder):
     assert loaded.step == 0
     assert "best.safetensors is damaged" in folder.info().message
     said = folder.info().message
-    load_best(folder, new_state(folder.preset()).model)
+    load_run(folder.path)
     assert folder.info().message == said  # once
 
 
@@ -99,24 +92,24 @@ def test_the_best_weights_bring_their_preset(folder):
 def test_a_deleted_preset_is_written_again_by_who_trains_the_run(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
     preset = folder.preset()
-    state = continued_state(folder)
+    state = resume_state(folder)
     recorder = Recorder(folder, state, History(8))
     (folder.path / "preset.yaml").unlink()
-    recorder.keep(next(train(state)))
+    recorder.record(next(train(state)))
     assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
-    assert "preset.yaml was deleted meanwhile; it was written again" in state.notice
+    assert "preset.yaml was deleted during training and has been restored" in state.notice
 
 
 def test_a_deleted_preset_is_read_from_the_best_weights_written_again_and_told_once(folder):
     preset = folder.preset()
     (folder.path / "preset.yaml").unlink()
-    assert kept_preset(folder) == preset
+    assert folder.ensure_preset() == preset
     assert folder.has_preset()
     assert folder.info().message.count("preset.yaml was deleted") == 1
     (folder.path / "preset.yaml").unlink()
     damage(folder.best)
     with pytest.raises(RunError, match="no such run"):
-        kept_preset(folder)
+        folder.ensure_preset()
 
 
 # --- a disk that is full -----------------------------------------------------------------------------------------
@@ -135,9 +128,9 @@ def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(roo
         with monkeypatch.context() as broken:
             if isinstance(event, EvaluationEvent) and event.step == 4:
                 broken.setattr("os.fsync", full)
-            recorder.keep(event)
+            recorder.record(event)
         notices.append((event.step, state.notice))
-    said = "step 4 could not be saved (OSError: No space left on device); what is saved is step 0"
+    said = "step 4 could not be saved (OSError: No space left on device); the last saved step is 0"
     assert (4, f"{said}; {explain_error(OSError(errno.ENOSPC, ''))}") in notices
     assert notices[-1] == (8, "")
     assert (folder.info().status, folder.info().message) == ("finished", "")
@@ -163,10 +156,10 @@ def test_figures_of_which_a_part_was_written_are_written_once(folder, monkeypatc
     recorder = Recorder(folder, state, history)
     for event in train(state):
         if event.step == 2:  # half a line is on disk, and then there is no more room
-            recorder._lines.append("half")
+            recorder._unwritten_lines.append("half")
             recorder.folder.metrics.open("a").write('{"step": 2, "lo')
-            recorder._figures_are_whole = False
-        recorder.keep(event)
+            recorder._metrics_complete = False
+        recorder.record(event)
     assert History.load(folder.metrics, 8).points() == history.points()
     assert "half" not in folder.metrics.read_text()
 
@@ -177,7 +170,7 @@ def test_an_error_is_raised_even_where_it_cannot_be_written_down(folder, monkeyp
         raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        train_recorded(folder, continued_state(folder), History(8), should_stop=lambda: False, on_event=explode)
+        train_recorded(folder, resume_state(folder), History(8), should_stop=lambda: False, on_event=explode)
 
 
 # --- what crashes leave ------------------------------------------------------------------------------------------

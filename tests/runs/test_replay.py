@@ -139,7 +139,7 @@ def test_a_damaged_file_is_left_out_with_a_line_in_the_log(path, caplog, damage)
     with caplog.at_level(logging.WARNING):
         replay = Replay.load(path, 10)
     assert replay.snapshots() == []
-    assert "damaged replay" in caplog.text
+    assert "a damaged replay" in caplog.text
     replay.add(snapshot(20))  # and the run goes on
     replay.save(path)
     assert steps_of(Replay.load(path, 10)) == [20]

@@ -16,7 +16,7 @@ BAD_NAMES = ["../x", "..", ".", "", "a/b", "/etc", "A", "a b", "a_b", "-a", "a" 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_name_that_could_leave_the_folder_or_confuse_is_refused(root, name):
-    with pytest.raises(RunError, match="is not a name: use a-z, 0-9 and -, at most 48 characters"):
+    with pytest.raises(RunError, match="is not a valid name: use a-z, 0-9 and -, at most 48 characters"):
         RunFolder(root, name)
 
 
@@ -50,8 +50,8 @@ def test_made_up_names_are_valid_and_free(root, tiny):
 
 
 def test_made_up_names_do_not_run_out(root, tiny, monkeypatch):
-    monkeypatch.setattr("core.runs.names._ADJECTIVES", "calm")
-    monkeypatch.setattr("core.runs.names._NOUNS", "owl")
+    monkeypatch.setattr("core.runs.folder._ADJECTIVES", "calm")
+    monkeypatch.setattr("core.runs.folder._NOUNS", "owl")
     names = {RunFolder.create(root, tiny).name for _ in range(12)}
     assert len(names) == 12
     assert "calm-owl" in names
@@ -121,7 +121,7 @@ def test_a_run_that_has_ended_keeps_its_status(root, tiny, status):
 def test_a_lock_is_held_once(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
     lock = folder.lock()
-    with pytest.raises(RunError, match="run='a' is being trained already"):
+    with pytest.raises(RunError, match="run='a' is already being trained"):
         RunFolder(root, "a").lock()
     lock.release()
     RunFolder(root, "a").lock().release()
@@ -143,9 +143,9 @@ def test_a_dead_process_leaves_its_run_interrupted_and_free(root, tiny):
     try:
         assert process.stdout.readline() == "locked\n"
         assert folder.info().status == "training"
-        with pytest.raises(RunError, match="being trained already"):
+        with pytest.raises(RunError, match="already being trained"):
             folder.lock()
-        with pytest.raises(RunError, match="run='a' is training already"):
+        with pytest.raises(RunError, match="run='a' is already training"):
             check_resumable(folder)
     finally:
         process.kill()

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 from core.generation import generate
 from core.interpret.inspection import inspect
 from core.runs import RunError, RunFolder, RunInfo
-from core.runs.recorder import copy_of_weights, load_state, train_recorded
+from core.runs.recorder import train_recorded
+from core.runs.training_state import clone_weights, load_state
 from core.server import Progress
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
@@ -74,7 +75,7 @@ def test_a_run_that_does_not_exist_is_named(runs):
             call("nobody")
     with pytest.raises(RunError, match="is not training here"):
         runs.stop("nobody")
-    with pytest.raises(RunError, match="is not a name"):
+    with pytest.raises(RunError, match="is not a valid name"):
         runs.info("../etc")
 
 
@@ -121,11 +122,11 @@ def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
     wait_for(lambda: runs.loaded("live").step > 0)
     first = runs.loaded("live")
     assert first.kind == "latest"
-    weights = copy_of_weights(first.model)
+    weights = clone_weights(first.model)
     wait_for(lambda: runs.loaded("live").step > first.step)
     later = runs.loaded("live")
     assert later.model is not first.model
-    assert_close(copy_of_weights(first.model), weights, atol=0, rtol=0)
+    assert_close(clone_weights(first.model), weights, atol=0, rtol=0)
     assert not torch.equal(later.model.output.weight, first.model.output.weight)
     progress = runs.progress("live")
     assert (progress.info.status, progress.steps, progress.place) == ("training", 5_000, None)
@@ -148,7 +149,7 @@ def test_published_weights_are_those_of_the_step_they_name(make_runs, tiny, monk
         if again.step == loaded.step:
             break
     assert loaded.step >= 15
-    assert_close(copy_of_weights(loaded.model), copy_of_weights(again.model), atol=0, rtol=0)
+    assert_close(clone_weights(loaded.model), clone_weights(again.model), atol=0, rtol=0)
 
 
 def test_the_same_weights_are_built_into_a_model_once(runs, tiny):
@@ -191,7 +192,7 @@ def test_a_resumed_run_ends_as_one_that_never_stopped(make_runs, root, tiny):
     folder = RunFolder(root, "a")
     assert read_rows(folder.metrics) == read_rows(alone.metrics)
     last, expected = (load_state(one.last, preset).model for one in (folder, alone))
-    assert_close(copy_of_weights(last), copy_of_weights(expected), atol=0, rtol=0)
+    assert_close(clone_weights(last), clone_weights(expected), atol=0, rtol=0)
     assert runs.history("a").points()["step"] == list(range(1, 151))
 
 
@@ -215,7 +216,7 @@ def test_finished_and_shipped_runs_cannot_be_resumed(runs, tiny, root):
 
 def test_a_training_run_cannot_be_resumed(runs, tiny):
     runs.start(tiny.with_changes(LONG_TRAINING), name="a")
-    with pytest.raises(RunError, match=r"run='a' is (queued|training) already"):
+    with pytest.raises(RunError, match=r"run='a' is already (queued|training)"):
         runs.resume("a")
 
 

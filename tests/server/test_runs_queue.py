@@ -105,7 +105,7 @@ def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs,
     state = new_state(tiny)
     recorder = Recorder(folder, state, History(8))
     for event in train(state):
-        recorder.keep(event)
+        recorder.record(event)
         if event.step == 6:
             break  # killed: nothing is saved, but figures were written
     assert runs.info("a").status == "interrupted"
@@ -124,7 +124,7 @@ def test_another_process_sees_a_run_train_and_cannot_take_it(make_runs, tiny, ro
     first.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: first.info("a").step > 0)
     wait_for_status(second, "a", "training")
-    with pytest.raises(RunError, match="run='a' is training already"):
+    with pytest.raises(RunError, match="run='a' is already training"):
         second.resume("a")
     with pytest.raises(RunError, match="is not training here"):
         second.stop("a")

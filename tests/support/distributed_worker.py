@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from core.config import Preset, load_preset_file
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.distributed import ProcessGroup, process_group

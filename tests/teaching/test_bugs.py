@@ -11,7 +11,7 @@ from core.config.bugs import BUG_FAMILIES, BugName
 from core.interpret.inspection import inspect
 from core.models.attention import MultiHeadAttention
 from core.models.layers import Layer
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.tasks import fixed_pairs, training_batches
 from core.teaching.bugs import BUGS, Bug, bug_of, new_state
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice

@@ -11,7 +11,8 @@ from core.config import load_preset
 from core.config.bugs import BUG_FAMILIES
 from core.models.attention import MultiHeadAttention
 from core.runs import RunError
-from core.runs.load import SavedRuns, training_state_of
+from core.runs.load import SavedRuns
+from core.runs.training_state import training_state_of
 from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_preset, examine_state, run_checks
 from core.teaching.doctor.finding import Examination, Finding

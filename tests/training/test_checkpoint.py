@@ -10,10 +10,18 @@ import torch
 from safetensors.torch import save_file
 from torch.testing import assert_close
 
-from core.runs.recorder import load_state
-from core.storage.tensor_file import FORMAT, CheckpointError, previous_of, read_tensors, write_tensors
+from core.runs.training_state import load_state
+from core.storage.tensor_file import (
+    FORMAT,
+    CheckpointError,
+    load_weights,
+    previous_of,
+    read_tensors,
+    save_weights,
+    write_tensors,
+)
 from core.teaching.bugs import new_state
-from core.training.checkpoint import load_weights, save_state, save_weights
+from core.training.checkpoint import save_state
 from core.training.loop import train
 
 FACTS = {"step": 7, "validation_loss": 0.25, "exact_match": None}

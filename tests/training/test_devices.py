@@ -18,7 +18,7 @@ from core.config import load_preset, preset_names
 from core.generation import Beam, Sample
 from core.interpret.inspection import inspect
 from core.reports.report.measuring import measure
-from core.runs.recorder import copy_of_weights, load_state
+from core.runs.training_state import clone_weights, load_state
 from core.storage.errors import InputError
 from core.tasks import FreshBatches, FreshByLength, build_task, fixed_pairs
 from core.teaching.bugs import new_state
@@ -167,7 +167,7 @@ def test_the_same_seed_starts_from_the_same_weights_and_data_everywhere(tiny, mo
     first = next(train(here))
     with fake_gpu(monkeypatch):
         there = new_state(preset, device="cuda")
-        weights = {name: tensor.cpu() for name, tensor in copy_of_weights(there.model).items()}
+        weights = {name: tensor.cpu() for name, tensor in clone_weights(there.model).items()}
         also_first = next(train(there))
     assert astuple(also_first.evaluation) == pytest.approx(astuple(first.evaluation))  # kernels round as they like
     assert_close(weights, dict(here.model.state_dict()), atol=0, rtol=0)

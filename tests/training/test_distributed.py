@@ -11,7 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from core.config import Preset, load_preset, preset_to_yaml
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.distributed import ProcessGroup, process_group

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.tasks import build_task, fixed_pairs
 from core.training.checkpoint import save_state
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train

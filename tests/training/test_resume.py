@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.config import preset_to_yaml, read_preset
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.loop import train

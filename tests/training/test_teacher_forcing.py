@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from core.evaluation.accuracy import sequence_loss
 from core.models import Seq2Seq
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID
 from core.training.checkpoint import save_state

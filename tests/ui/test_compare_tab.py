@@ -101,7 +101,7 @@ def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
         ([f"run-{number}" for number in range(11)], "these are 11"),
         (["fast", SHIPPED], "of different tasks"),
         (["fast", "empty"], "no weights yet"),
-        (["fast", "../../etc"], "is not a name"),
+        (["fast", "../../etc"], "is not a valid name"),
         (["fast", "gone"], "there is no such run"),
         (["fast", "fast"], "twice"),
     ],

@@ -63,7 +63,7 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/train", ("tiny", {"model.d_model": 31}), "d_model=31"),
         ("/train", ("../secret", {}), "preset="),
         ("/decode", (SHIPPED, "a b"), "'a' at position 1"),
-        ("/decode", ("../../x", "1"), "is not a name"),
+        ("/decode", ("../../x", "1"), "is not a valid name"),
         (
             "/decode",
             (SHIPPED, "1", {"kind": "beam", "beam_size": 99}),
@@ -77,9 +77,9 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/ablate", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
         ("/stop", (SHIPPED,), "is not training"),
         ("/resume", (SHIPPED,), "finished"),
-        ("/report", ("../../x",), "is not a name"),
+        ("/report", ("../../x",), "is not a valid name"),
         ("/compare", ([SHIPPED],), "pick from 2 to 10 runs of one task to compare here; these are 1"),
-        ("/compare", ([SHIPPED, "../../x"],), "is not a name"),
+        ("/compare", ([SHIPPED, "../../x"],), "is not a valid name"),
     ],
 )
 def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tuple, part: str):

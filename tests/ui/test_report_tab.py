@@ -71,8 +71,8 @@ def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny)
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        ({"run": "../../etc/passwd"}, "is not a name"),
-        ({"run": f"{SHIPPED}/.."}, "is not a name"),
+        ({"run": "../../etc/passwd"}, "is not a valid name"),
+        ({"run": f"{SHIPPED}/.."}, "is not a valid name"),
         ({"run": "x" * 500}, "at most 100"),
         ({"run": 7}, "valid string"),
         ({}, "required"),

@@ -10,8 +10,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from core.runs import RunError
-from core.runs.export import export_run
-from core.runs.package import export_package
+from core.runs.export import export_package, export_weights
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 
@@ -47,7 +46,7 @@ def _write(runs: VisitorRuns, name: str, file: Path) -> None:
     """Write a run's file; RunError where the pairs in it are somebody else's."""
     folder = runs.folder(name)
     if file.suffix != ".zip":
-        export_run(folder, file)
+        export_weights(folder, file)
         return
     if folder.preset().task.own_data and not runs.is_mine(name):
         raise RunError(f"run={name!r} learned pairs that only who brought them may take away")

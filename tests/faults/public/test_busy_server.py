@@ -13,7 +13,7 @@ import pytest
 from benchmarks.page_load.load import Pings, Times, Trainings, visit
 from benchmarks.page_load.served import SHIPPED, Page, Served, served
 from core.config import load_preset, preset_to_yaml
-from core.runs.recorder import copy_of_weights
+from core.runs.training_state import clone_weights
 from core.teaching.bugs import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 from tests.faults.public.session import Session
@@ -131,7 +131,7 @@ def test_hostile_uploads_keep_nobody_waiting(app: Served, ping_idle, tmp_path, r
     tiny = load_preset("tiny")
     facts = {"step": 4, "validation_loss": 0.5, "exact_match": 0.25, "preset": preset_to_yaml(tiny)}
     files = [*pt_files(tmp_path / "marker"), *misnamed_files()]
-    files += safetensors_files(copy_of_weights(new_state(tiny).model), facts)
+    files += safetensors_files(clone_weights(new_state(tiny).model), facts)
     visitor, left = Session(app.address), iter(files * 100)
     count = 0
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.models import parameters_of
 from core.runs import ACTIVE
-from core.runs.load import training_state_of
+from core.runs.training_state import training_state_of
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task

@@ -1,0 +1,224 @@
+"""Import a run from an untrusted file: a weight file (``best.safetensors`` of any run is one) or a package.
+
+Nothing in a file is trusted before it is checked: its size, its header, its checksum, the preset in its metadata, then
+whether its tensors are, by name, shape and dtype, those of that preset's model. Nothing but the file itself is
+allocated until then, and nothing is ever unpickled.
+"""
+
+import contextlib
+import io
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from core.config import ConfigError, Preset, preset_to_yaml, read_preset
+from core.models import count_parameters, outline_model
+from core.runs.export import WEIGHTS
+from core.runs.folder import PAIRS, RunFolder, RunInfo
+from core.storage.tensor_file import CheckpointError, Header, packed, read_header, unpacked
+from core.tasks import build_task
+from core.tasks.ingest import check_kept
+
+MAX_IMPORT_BYTES = 64 * 1024 * 1024
+_DTYPES = {torch.float32: "F32"}
+_ZIP_MAGIC = b"PK\x03\x04"
+
+
+class WeightsFacts(BaseModel):
+    """Metadata that a weight file must have."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    step: Annotated[int, Field(ge=0, le=1_000_000)]
+    validation_loss: Annotated[float, Field(ge=0)]
+    exact_match: Annotated[float, Field(ge=0, le=1)] | None
+    preset: Annotated[str, Field(max_length=64 * 1024)]
+
+
+def import_run(
+    root: Path,
+    source: Path,
+    *,
+    name: str | None = None,
+    max_bytes: int = MAX_IMPORT_BYTES,
+    max_pairs: int | None = None,
+) -> RunFolder:
+    """Create a finished run from a weight file, a zip or a folder; the content decides which it is, not the name.
+
+    Args:
+        root: the folder of runs.
+        name: of the new run; None generates a free one.
+        max_bytes: size limit of a weight file or zip, and of each file inside a package.
+        max_pairs: limit on the number of the user's own pairs in a package.
+
+    Raises:
+        CheckpointError: the source is none of these, or it is damaged.
+        RunError: a run of that name exists.
+        LabError: the package's pairs are missing, or not those that its preset names.
+        OSError: the folder of runs cannot be written to.
+    """
+    if source.is_dir():
+        return _import_package(root, lambda file: _read_from_folder(source / file, max_bytes), name, max_pairs)
+    if _is_package(source, max_bytes):
+        with zipfile.ZipFile(source) as archive:
+            return _import_package(root, lambda file: _read_from_zip(archive, file, max_bytes), name, max_pairs)
+    return import_weights(root, source, name=name, max_bytes=max_bytes)
+
+
+def import_weights(
+    root: Path,
+    source: Path | bytes,
+    *,
+    name: str | None = None,
+    max_bytes: int = MAX_IMPORT_BYTES,
+    pairs: Path | None = None,
+) -> RunFolder:
+    """Create a finished run from a weight file, either complete or not at all.
+
+    Args:
+        source: path or content of the file.
+        pairs: the file of the task's own pairs, if it has any.
+
+    Raises:
+        CheckpointError: the file is too large, damaged, of another kind, or its parts do not belong together.
+        ConfigError: the file of own pairs is missing or holds other pairs.
+        RunError: a run of that name exists, or the name is not valid.
+        OSError: the folder of runs cannot be written to.
+    """
+    label = source.name[:60] if isinstance(source, Path) else "the file"
+    with _opened(source, label) as file:
+        _check_size(file, max_bytes, label)
+        header = read_header(file, label)
+        facts, preset = _checked_facts(header, label)
+        parameters = _check_tensors(header, preset, pairs, label)
+        tensors = unpacked(header, file.read(max_bytes), label)
+    for tensor, values in tensors.items():
+        if not values.isfinite().all():
+            raise CheckpointError(f"{label}: tensor {tensor!r} has values that are not finite")
+    info = RunInfo(
+        status="finished",
+        message="imported from a file that holds only the best weights",
+        parameters=parameters,
+        step=facts.step,
+        best_step=facts.step,
+        exact_match=facts.exact_match,
+    )
+    trusted = facts.model_copy(update={"preset": preset_to_yaml(preset)}).model_dump()
+    contents = {
+        "best.safetensors": bytes(packed(tensors, trusted)),
+        "run.json": info.model_dump_json(indent=1).encode(),
+    }
+    return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)
+
+
+@contextlib.contextmanager
+def _opened(source: Path | bytes, label: str) -> Iterator[BinaryIO]:
+    if isinstance(source, bytes):
+        yield io.BytesIO(source)
+        return
+    try:
+        if not source.is_file():
+            raise CheckpointError(f"{label} cannot be read: there is no such file")
+        with source.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise CheckpointError(f"{label} cannot be read: {error.strerror or error}") from error
+
+
+def _check_size(file: BinaryIO, max_bytes: int, label: str) -> None:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    if size > max_bytes:
+        raise CheckpointError(f"{label} has {size:,} bytes; the limit is {max_bytes:,}")
+
+
+def _checked_facts(header: Header, label: str) -> tuple[WeightsFacts, Preset]:
+    if "generator" in header.shapes:
+        raise CheckpointError(
+            f"{label} is a training state; only weights can be imported: best.safetensors, or a file made by export"
+        )
+    try:
+        facts = WeightsFacts.model_validate(header.facts)
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors()[0]["loc"]))
+        raise CheckpointError(f"{label}: its {field} is not valid: {error.errors()[0]['msg']}") from error
+    try:
+        return facts, read_preset(facts.preset, name="imported")
+    except ConfigError as error:
+        raise CheckpointError(f"{label}: its preset is not valid: {error}") from error
+
+
+def _check_tensors(header: Header, preset: Preset, pairs: Path | None, label: str) -> int:
+    """Check that the tensors are those of the preset's model, and return how many parameters they have."""
+    model = outline_model(preset.model, build_task(preset.task, pairs=pairs))
+    expected = {name: (_DTYPES[each.dtype], tuple(each.shape)) for name, each in model.state_dict().items()}
+    for name in sorted(expected.keys() | header.shapes.keys()):
+        if header.shapes.get(name) == expected.get(name):
+            continue
+        actual, wanted = (_describe(each.get(name)) for each in (header.shapes, expected))
+        raise CheckpointError(f"{label}: tensor {name[:100]!r} is {actual}; in the model of its preset it is {wanted}")
+    return count_parameters(model)
+
+
+def _describe(tensor: tuple[str, tuple[int, ...]] | None) -> str:
+    return "missing" if tensor is None else f"{tensor[0][:20]} {tensor[1][:8]}"
+
+
+# ---- packages
+
+
+def _import_package(
+    root: Path, read: Callable[[str], bytes | None], name: str | None, max_pairs: int | None
+) -> RunFolder:
+    weights = read(WEIGHTS)
+    if weights is None:
+        raise CheckpointError(f"the package has no {WEIGHTS}")
+    with tempfile.TemporaryDirectory() as temporary:
+        pairs = Path(temporary) / PAIRS
+        if (content := read(PAIRS)) is not None:
+            pairs.write_bytes(content)
+            check_kept(pairs, max_pairs=max_pairs)
+        return import_weights(root, weights, name=name, max_bytes=len(weights), pairs=pairs)
+
+
+def _is_package(path: Path, max_bytes: int) -> bool:
+    """Whether a file is a zip with weights in it; anything else is left to ``import_weights`` to read or refuse."""
+    try:
+        if path.stat().st_size > max_bytes:
+            return False
+        with path.open("rb") as file:
+            if file.read(len(_ZIP_MAGIC)) != _ZIP_MAGIC:
+                return False
+        with zipfile.ZipFile(path) as archive:
+            return WEIGHTS in archive.namelist()
+    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+        return False
+
+
+def _read_from_zip(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes | None:
+    if name not in archive.namelist():
+        return None
+    try:
+        with archive.open(name) as file:  # the size that the archive declares is not trusted
+            return _bounded(name, file.read(max_bytes + 1), max_bytes)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
+        raise CheckpointError(f"the package: {name} cannot be read: {error}") from error
+
+
+def _read_from_folder(path: Path, max_bytes: int) -> bytes | None:
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return _bounded(path.name, file.read(max_bytes + 1), max_bytes)
+
+
+def _bounded(name: str, content: bytes, max_bytes: int) -> bytes:
+    if len(content) > max_bytes:
+        raise CheckpointError(f"the package: {name} has more than {max_bytes:,} bytes, which is the limit")
+    return content

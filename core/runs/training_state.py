@@ -1,0 +1,49 @@
+"""Training states of runs on disk: restored to resume training, or built from a loaded run to examine it."""
+
+from pathlib import Path
+
+import torch
+
+from core.config import Preset
+from core.runs.folder import RunFolder
+from core.runs.load import LoadedRun
+from core.storage.tensor_file import previous_of, read_or_previous
+from core.teaching.bugs import new_state
+from core.training.checkpoint import restore_state
+from core.training.state import TrainingState
+
+
+def resume_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
+    """Return the training state to continue a run from: the last one saved, or a new one.
+
+    If the last state is damaged, the one saved before it is used and the state's ``notice`` says so.
+
+    Raises:
+        CheckpointError: there are saved states, but none can be used.
+    """
+    preset = folder.preset()
+    if not folder.last.exists() and not previous_of(folder.last).exists():
+        return new_state(preset, device=device, pairs=folder.pairs)
+    state, note = read_or_previous(
+        folder.last, lambda path: load_state(path, preset, device=device, pairs=folder.pairs)
+    )
+    state.notice = "; ".join(filter(None, [note, state.notice]))
+    return state
+
+
+def load_state(path: Path, preset: Preset, *, device: str = "cpu", pairs: Path | None = None) -> TrainingState:
+    """Build a preset's training state and restore it from a file; see ``core.training.checkpoint.restore_state``."""
+    return restore_state(path, new_state(preset, device=device, pairs=pairs))
+
+
+def training_state_of(loaded: LoadedRun) -> TrainingState:
+    """Return a new training state with a loaded run's weights and step, such as the doctor examines."""
+    state = new_state(loaded.preset, pairs=loaded.task.pairs_file)
+    state.model.load_state_dict(loaded.model.state_dict())
+    state.step = loaded.step
+    return state
+
+
+def clone_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the state dict that later updates do not change."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
