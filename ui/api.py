@@ -68,7 +68,7 @@ def expose(runs: Runs) -> None:
         "mean", and forced as in "cross.2.1=anti-diagonal, cross.1.2=position 3".
         """
         asked = from_text(run, ablate, force, parse_ablation(ablation))
-        with runs.inference_priority.answering():
+        with runs.inference_priority.inference():
             return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
 
     def attention(
@@ -79,7 +79,7 @@ def expose(runs: Runs) -> None:
         Heads are knocked out and forced as for decode; where a knocked-out head looked is told all the same.
         """
         asked = from_text(run, ablate, force, parse_ablation(ablation))
-        with runs.inference_priority.answering():
+        with runs.inference_priority.inference():
             seen = _see(runs, run, input, asked=asked)
             if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
                 raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")

@@ -190,7 +190,7 @@ def _answer(
         asked: what is done to heads; dropped if it is of another run or cannot be done.
         chosen: what the controls of the strategy hold: kind, prefix, settings.
     """
-    with runs.inference_priority.answering():
+    with runs.inference_priority.inference():
         done, problem = attention.possible(runs, run, asked)
         seen, results = decode.decode(runs, run, text or "", *chosen, asked=done)
         kept = gr.skip() if done == asked else done

@@ -4,8 +4,8 @@ from typing import Any
 
 from core.config import ConfigError, Preset, load_preset
 from core.runs import RunError
-from core.server import Progress, Runs
-from core.server.access import without_secret
+from core.server import RunProgress, Runs
+from core.server.access import display_name
 from core.teaching.bugs.descriptions import bug_notice
 
 LISTED_RUNS = 50
@@ -25,7 +25,7 @@ def run_list(runs: Runs) -> dict[str, Any]:
                 "step": progress.info.step,
                 "steps": progress.steps,
                 "exact_match": progress.info.exact_match,
-                "place": progress.place,
+                "place": progress.queue_position,
             }
         )
     return {"runs": listed}
@@ -65,7 +65,7 @@ def settings_line(runs: Runs, name: str) -> str:
     """Describe a run's settings: its preset and what was changed in it."""
     preset = runs.preset(name)
     changes = changes_in_words(preset, base_of(preset))
-    line = f"{without_secret(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    line = f"{display_name(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line
 
 
@@ -83,7 +83,7 @@ def changes_in_words(preset: Preset, base: Preset) -> str:
     return ", ".join(f"{key} {new}" if old is None else f"{key} {old} → {new}" for key, (old, new) in changes)
 
 
-def _message(progress: Progress) -> str:
-    if progress.place is not None:
-        return f"waiting for a free place: number {progress.place} in the queue"
+def _message(progress: RunProgress) -> str:
+    if progress.queue_position is not None:
+        return f"waiting for a free place: number {progress.queue_position} in the queue"
     return progress.info.message

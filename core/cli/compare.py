@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from core.cli.arguments import add_json, add_sequences, check_sequences
 from core.config.tasks import format_range
-from core.reports.comparison import Comparison, Progress, as_data, compare
-from core.reports.report.numerals import percent
+from core.reports.comparison import Comparison, ComparisonProgress, as_data, compare
+from core.reports.formatting import percent
 from core.runs import DEFAULT_ROOT, list_runs
 from core.runs.load import SavedRuns
 from core.storage.errors import InputError
@@ -104,7 +104,7 @@ def _with_bar(runs: SavedRuns, names: Sequence[str], **settings: Any) -> Compari
     interval = 0.1 if sys.stderr.isatty() else 2.0
     layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}"
     with tqdm(total=1.0, bar_format=layout, file=sys.stderr, mininterval=interval) as bar:
-        while isinstance(event, Progress):
+        while isinstance(event, ComparisonProgress):
             bar.set_description_str(event.run, refresh=False)
             bar.update(event.done - bar.n)
             event = next(events)

@@ -1,5 +1,5 @@
 """Runs while they live: trained in threads, waiting their turn, watched, limited, and seen by whom they are for."""
 
-from core.server.registry import Progress, Runs
+from core.server.registry import RunProgress, Runs
 
-__all__ = ["Progress", "Runs"]
+__all__ = ["RunProgress", "Runs"]

@@ -16,7 +16,7 @@ from core.runs.importing import MAX_IMPORT_BYTES
 from core.runs.load import LoadedRun
 from core.runs.replay import Replay
 from core.server.limits import MEGABYTE
-from core.server.registry import Progress, Runs
+from core.server.registry import RunProgress, Runs
 from core.training.history import History
 
 BROUGHT = 1_000  # own data that is remembered to be somebody's, until a run of theirs keeps it
@@ -26,7 +26,7 @@ SECRET_LETTERS = 24  # of 36 kinds each: 124 bits
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
-def without_secret(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a run's name as people call it, without what keeps it from being guessed."""
     return re.sub(f"-[a-z0-9]{{{SECRET_LETTERS}}}$", "", name)
 
@@ -78,7 +78,7 @@ class VisitorRuns:
         owner = self._who().owner
         opened = self._opened.get(owner, ())
         own, shared, shipped = [], [], []
-        for each in self._runs.listed():
+        for each in self._runs.listings():
             if owner is not None and each.ownership.owner == owner:
                 own.append(each.name)
             elif each.shipped:
@@ -95,7 +95,7 @@ class VisitorRuns:
         """See ``Runs.info``."""
         return self._runs.info(self._seen(name))
 
-    def progress(self, name: str) -> Progress:
+    def progress(self, name: str) -> RunProgress:
         """See ``Runs.progress``."""
         return self._runs.progress(self._seen(name))
 
@@ -148,7 +148,7 @@ class VisitorRuns:
             self._check_room(keeps_one_more=True)
             return self._runs.start(preset, name=self._new_name(like), owner=self._owner(), pairs=pairs)
 
-    def bring(self, data: str, pairs: Path) -> None:
+    def register_upload(self, data: str, pairs: Path) -> None:
         """Note that the visitor uploaded own pairs, with this SHA-256, and where they are: they may train on them."""
         self._brought.append((self._visitor(), data, pairs))
 
@@ -165,14 +165,14 @@ class VisitorRuns:
         for owner, sha256, pairs in self._brought:
             if (owner, sha256) == (visitor, data) and pairs.is_file():
                 return pairs
-        for each in self._runs.listed():
+        for each in self._runs.listings():
             mine = self._who is None or (visitor is not None and each.ownership.owner == visitor)
             if mine and self._runs.preset(each.name).task.own_data == data:
                 return self._runs.folder(each.name).pairs
         said = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
         raise ConfigError([("task.data", said)])
 
-    def take_in(self, file: Path) -> str:
+    def import_file(self, file: Path) -> str:
         """Make a run of a file that somebody brings, and return its name; refused as for ``start``.
 
         Raises:
@@ -181,7 +181,7 @@ class VisitorRuns:
         with self._starting:
             self._check_room(keeps_one_more=True)
             most = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
-            return self._runs.take_in(file, max_bytes=most, name=self._new_name(), owner=self._owner())
+            return self._runs.import_file(file, max_bytes=most, name=self._new_name(), owner=self._owner())
 
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
@@ -259,23 +259,25 @@ class VisitorRuns:
         """Refuse one more run where there are enough."""
         limits, owner, active = self.limits, self._owner(), self._runs.active()
         waiting = self._runs.counts()["queued"]
-        if limits.max_waiting is not None and waiting >= limits.max_waiting:
+        if limits.max_queued is not None and waiting >= limits.max_queued:
             raise RunError(f"{waiting} runs wait already, as many as may; try again when some have trained")
         mine = sum(live.owner == owner for live in active)
-        if limits.max_waiting_each is not None and mine >= limits.max_waiting_each:
+        if limits.max_active_per_visitor is not None and mine >= limits.max_active_per_visitor:
             raise RunError(
-                f"{mine} of your runs train or wait, and at most {limits.max_waiting_each} may; stop one, or wait"
+                f"{mine} of your runs train or wait, and at most {limits.max_active_per_visitor} may; stop one, or wait"
             )
         if not keeps_one_more:
             return
-        kept = [each.name for each in self._runs.listed() if each.ownership.owner == owner]
-        if limits.max_kept_each is not None and len(kept) >= limits.max_kept_each:
-            raise RunError(f"{len(kept)} of your runs are kept, and at most {limits.max_kept_each} are; delete one")
+        kept = [each.name for each in self._runs.listings() if each.ownership.owner == owner]
+        if limits.max_runs_per_visitor is not None and len(kept) >= limits.max_runs_per_visitor:
+            raise RunError(
+                f"{len(kept)} of your runs are kept, and at most {limits.max_runs_per_visitor} are; delete one"
+            )
         self._check_disk(kept)
 
     def _check_disk(self, kept: list[str]) -> None:
         for most, names, whose, cure in (
-            (self.limits.max_disk_mb_each, kept, "your", "delete one"),
+            (self.limits.max_disk_mb_per_visitor, kept, "your", "delete one"),
             (self.limits.max_disk_mb, self._runs.names(), "all", "try again when old ones were deleted"),
         ):
             used = sum(RunFolder(self._runs.root, name).size() for name in names) // MEGABYTE if most else 0

@@ -37,7 +37,7 @@ class Cleanup:
         """Tidy no more."""
         self._ended.set()
 
-    def tidy(self) -> None:
+    def run_once(self) -> None:
         """Stop and delete once what has to be."""
         for live in self._runs.active():
             reason = self._reason_to_stop(live)
@@ -49,7 +49,7 @@ class Cleanup:
 
     def _repeat(self) -> None:
         while not self._ended.wait(SECONDS_BETWEEN):
-            self._attempt(self.tidy)
+            self._attempt(self.run_once)
 
     def _attempt(self, action: Callable[[], None]) -> None:
         try:

@@ -22,7 +22,7 @@ class InferencePriority:
         self._changed = threading.Condition()
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def inference(self) -> Iterator[None]:
         """Have the right of way inside, as soon as it is one's turn."""
         with self._changed:
             self._answers += 1
@@ -36,7 +36,7 @@ class InferencePriority:
                 self._answers -= 1
                 self._changed.notify_all()
 
-    def give_way(self) -> None:
+    def wait_for_inference(self) -> None:
         """Wait until no answer is being made, for ``LONGEST_WAIT`` at most."""
         with self._changed:
             self._changed.wait_for(lambda: not self._answers, timeout=LONGEST_WAIT)

@@ -32,10 +32,10 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_runs: Count = Field(2, description="runs that train at once; others wait")
-    max_waiting: Limit = Field(100, description="runs that wait, of all visitors")
-    max_training_each: Limit = Field(None, description="runs of one visitor that train at once")
-    max_waiting_each: Limit = Field(None, description="runs of one visitor that train or wait")
-    max_kept_each: Limit = Field(None, description="runs of one visitor that are kept")
+    max_queued: Limit = Field(100, description="runs that wait, of all visitors")
+    max_training_per_visitor: Limit = Field(None, description="runs of one visitor that train at once")
+    max_active_per_visitor: Limit = Field(None, description="runs of one visitor that train or wait")
+    max_runs_per_visitor: Limit = Field(None, description="runs of one visitor that are kept")
     max_steps: Limit = Field(None, description="training.steps of a run")
     max_sequences: Limit = Field(
         None, description="sequences a step: training.batch_size × training.gradient_accumulation_steps"
@@ -44,10 +44,10 @@ class Limits(BaseModel):
     max_memory_mb: Limit = Field(None, description="memory that training a run takes, estimated, in MB")
     max_minutes: Limit = Field(None, description="minutes a run trains before it is stopped, and kept")
     max_disk_mb: Limit = Field(None, description="disk for all runs, in MB; the oldest go first")
-    max_disk_mb_each: Limit = Field(None, description="disk for the runs of one visitor, in MB")
+    max_disk_mb_per_visitor: Limit = Field(None, description="disk for the runs of one visitor, in MB")
     max_upload_mb: Count = Field(50, description="size of an uploaded file, in MB")
     max_pairs: Limit = Field(None, description="pairs of somebody's own that are taken in at once")
-    max_uploads_mb_each: Limit = Field(None, description="uploads of one visitor in an hour, in MB")
+    max_uploads_mb_per_visitor: Limit = Field(None, description="uploads of one visitor in an hour, in MB")
     max_uploads_mb: Limit = Field(None, description="uploads of all visitors in an hour, in MB")
     max_input: Count = Field(2_000, description="characters of an input")
     idle_minutes: Limit = Field(None, description="minutes without a visitor before their runs in training are stopped")
@@ -82,7 +82,7 @@ class Limits(BaseModel):
         if problems := self._problems_of_size(preset, pairs):
             raise ConfigError(problems)
 
-    def text(self, field: str, text: Any) -> str:
+    def check_text(self, field: str, text: Any) -> str:
         """Return a typed text; InputError if it is none, or too long."""
         return validate_text(field, text, most=self.max_input)
 
@@ -103,20 +103,20 @@ class Limits(BaseModel):
 
 LAPTOP = Limits()
 PUBLIC = Limits(
-    max_waiting=20,
-    max_training_each=1,
-    max_waiting_each=3,
-    max_kept_each=20,
+    max_queued=20,
+    max_training_per_visitor=1,
+    max_active_per_visitor=3,
+    max_runs_per_visitor=20,
     max_steps=20_000,
     max_sequences=512,
     max_parameters=2_000_000,
     max_memory_mb=1_000,
     max_minutes=60,
     max_disk_mb=5_000,
-    max_disk_mb_each=500,
+    max_disk_mb_per_visitor=500,
     max_upload_mb=50,
     max_pairs=100_000,
-    max_uploads_mb_each=200,
+    max_uploads_mb_per_visitor=200,
     max_uploads_mb=2_000,
     max_input=500,
     idle_minutes=30,

@@ -65,7 +65,7 @@ class LiveRun:
 
         def watch(event: Event) -> None:
             self._watch(event, state)
-            inference_priority.give_way()
+            inference_priority.wait_for_inference()
 
         self.info = train_recorded(
             self.folder,

@@ -40,7 +40,7 @@ class RunQueue:
         """
         return [name for _, name in self._turns(training)]
 
-    def place(self, name: str, training: Mapping[str | None, int]) -> int:
+    def position(self, name: str, training: Mapping[str | None, int]) -> int:
         """Return a run's place, from 1."""
         return self.order(training).index(name) + 1
 

@@ -30,18 +30,18 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Progress:
+class RunProgress:
     """Where a run stands.
 
     Attributes:
         steps: how many it is to make in all.
-        place: in the queue, from 1; None when it does not wait.
+        queue_position: position in the queue, from 1; None when it does not wait.
         steps_per_second: over the last seconds; None when it does not train here.
     """
 
     info: RunInfo
     steps: int
-    place: int | None = None
+    queue_position: int | None = None
     steps_per_second: float | None = None
 
     @property
@@ -76,7 +76,7 @@ class Runs:
         self._models, self.inference_priority = LoadedModels(), InferencePriority()
         self._slots = WorkerPool(
             most=limits.max_runs,
-            most_each=limits.max_training_each,
+            most_each=limits.max_training_per_visitor,
             threads=threads,
             inference_priority=self.inference_priority,
             on_end=self._models.forget,
@@ -113,7 +113,7 @@ class Runs:
             raise RunError(f"the run cannot be started: {explain_error(error)}") from error
         return folder.name
 
-    def take_in(self, file: Path, *, max_bytes: int, name: str | None = None, owner: str | None = None) -> str:
+    def import_file(self, file: Path, *, max_bytes: int, name: str | None = None, owner: str | None = None) -> str:
         """Make a finished run of a file and return its name.
 
         Raises:
@@ -191,9 +191,9 @@ class Runs:
 
     def names(self) -> list[str]:
         """Return the names of all runs that can be read, newest first, shipped ones last."""
-        return [each.name for each in self.listed()]
+        return [each.name for each in self.listings()]
 
-    def listed(self) -> tuple[Listed, ...]:
+    def listings(self) -> tuple[Listed, ...]:
         """Return all runs that can be read, newest first, shipped ones last.
 
         Every open page asks for them each second, so what was found is given again for a second, unless runs came or
@@ -243,13 +243,13 @@ class Runs:
         info = self._infos.get(folder.path / "run.json", folder.written_info)
         return folder.with_verified_status(info)
 
-    def progress(self, name: str) -> Progress:
+    def progress(self, name: str) -> RunProgress:
         """Return where a run stands; RunError if there is no such run."""
         steps, info, live = self.preset(name).training.steps, self.info(name), self._slots.live(name)
         if live is None:
-            return Progress(info, steps)
+            return RunProgress(info, steps)
         rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive its training
-        return Progress(info, steps, self._slots.place(name), rate)
+        return RunProgress(info, steps, self._slots.queue_position(name), rate)
 
     def active(self) -> list[LiveRun]:
         """Return the runs that train or wait here."""

@@ -112,10 +112,10 @@ class WorkerPool:
         with self._lock:
             return self._failed.pop(name, None) is not None
 
-    def place(self, name: str) -> int | None:
+    def queue_position(self, name: str) -> int | None:
         """Return a run's place in the queue, from 1; None if it does not wait."""
         with self._lock:
-            return self._waiting.place(name, self._owners()) if name in self._waiting else None
+            return self._waiting.position(name, self._owners()) if name in self._waiting else None
 
     def active(self) -> list[LiveRun]:
         """Return the runs that train or wait."""

@@ -82,11 +82,11 @@ def asked_at_once(runs: Runs, preset: Preset) -> tuple[list[str], list[str]]:
 
 def test_of_ten_runs_asked_for_at_once_two_train_some_wait_and_the_rest_is_refused(root: Path, row):
     preset = load_preset("digits-reversal").with_changes({"training.steps": 20_000, "training.evaluate_every": 500})
-    runs = Runs(root, limits=PUBLIC.model_copy(update={"max_waiting": WAITING}))
+    runs = Runs(root, limits=PUBLIC.model_copy(update={"max_queued": WAITING}))
     bare = Bare(preset)
     try:
         started, refused = asked_at_once(runs, preset)
-        places = [runs.progress(name).place for name in started]
+        places = [runs.progress(name).queue_position for name in started]
         assert places.count(None) == 2
         assert sorted(place for place in places if place) == list(range(1, len(started) - 1))
         assert runs.counts() == {"training": 2, "queued": len(started) - 2}

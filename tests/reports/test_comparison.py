@@ -10,9 +10,9 @@ from core.evaluation.accuracy import with_eos
 from core.evaluation.significance import PairedOutcomes
 from core.reports.comparison import (
     Comparison,
-    Duel,
-    Measurements,
-    Progress,
+    ComparisonProgress,
+    MeasurementCache,
+    PairedComparison,
     as_data,
     band_over,
     check_comparable,
@@ -123,11 +123,11 @@ def test_progress_rises_to_the_end_and_names_who_is_measured(shelf):
     done = [event.done for event in events]
     assert done == sorted(done)
     assert done[-1] == pytest.approx(1.0)
-    assert {event.run for event in events if isinstance(event, Progress)} == {"right", "four"}
+    assert {event.run for event in events if isinstance(event, ComparisonProgress)} == {"right", "four"}
 
 
 def test_what_was_measured_is_not_measured_again_while_its_weights_are_in_use(shelf):
-    known = Measurements()
+    known = MeasurementCache()
     first = compared(shelf, "right", "four", measurements=known)
     events = list(compare(shelf, ["right", "four", "more"], sequences=300, measurements=known))
     assert {event.run for event in events[:-1]} == {"more"}
@@ -242,24 +242,24 @@ def test_a_band_is_over_the_places_that_all_have():
 
 def test_a_clear_winner_is_named_whichever_side_it_is_on():
     outcome = PairedOutcomes(both_correct=900, wins=80, losses=10, both_wrong=10)
-    for duel in (Duel("a", "b", outcome), Duel("b", "a", outcome.swapped())):
+    for duel in (PairedComparison("a", "b", outcome), PairedComparison("b", "a", outcome.swapped())):
         said = duel_in_words(duel)
         assert "so a is better at inputs like these" in said
         assert "p < 0.001 (exact McNemar test)" in said
         assert "on 910 of 1,000 both do alike" in said
     assert "a is right on 80 inputs that b gets wrong, and b on 10 that a gets wrong" in duel_in_words(
-        Duel("a", "b", outcome)
+        PairedComparison("a", "b", outcome)
     )
 
 
 def test_what_could_be_chance_is_not_called_a_difference():
-    said = duel_in_words(Duel("a", "b", PairedOutcomes(990, 1, 2, 7)))
+    said = duel_in_words(PairedComparison("a", "b", PairedOutcomes(990, 1, 2, 7)))
     assert "do not tell them apart" in said
     assert "right on 1 input that" in said
 
 
 def test_runs_that_never_differ_are_said_to_be_alike():
-    said = duel_in_words(Duel("a", "b", PairedOutcomes(998, 0, 0, 2)))
+    said = duel_in_words(PairedComparison("a", "b", PairedOutcomes(998, 0, 0, 2)))
     assert "right on the same inputs, 998 of 1,000" in said
     assert "0.0 points (95 % confidence interval \N{MINUS SIGN}0.4 to +0.4)" in said
 

@@ -51,7 +51,7 @@ def test_failures_are_grouped_by_kind_and_by_the_first_wrong_token(loaded):
     (kind,) = gallery.by_kind
     assert (kind.name, kind.count) == ("stopped early", gallery.wrong)
     assert 20 < gallery.wrong < 60
-    assert sum(group.count for group in gallery.by_place) == gallery.wrong
+    assert sum(group.count for group in gallery.by_position) == gallery.wrong
     said = gallery_as_data(gallery)
     for group in said["groupings"]["first wrong token"]:
         for example in group["examples"]:
@@ -89,7 +89,7 @@ def test_late_first_errors_are_one_group(loaded, tiny):
 
     preset = tiny.with_changes({"task.max_length": 14, "task.min_length": 14})
     gallery = found(loaded(forgetful, preset=preset))
-    assert [group.name for group in gallery.by_place] == [f"token {MOST_PLACES} or later"]
+    assert [group.name for group in gallery.by_position] == [f"token {MOST_PLACES} or later"]
 
 
 def test_progress_rises_to_the_end(loaded):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from core.evaluation.accuracy import evaluate
+from core.reports.formatting import percent
 from core.reports.report import REPORT_FILES, Report, write_report
-from core.reports.report.numerals import percent
 from core.reports.report.rendering import as_html, plain, table
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded

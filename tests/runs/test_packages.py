@@ -144,7 +144,7 @@ def test_the_page_takes_packages_in_within_its_limits(own: RunFolder, root, tmp_
     package = zipped(tmp_path / "own.zip", package_files(own))
     runs = Runs(root, limits=LAPTOP.model_copy(update={"max_pairs": 59}))
     with pytest.raises(LabError, match="the data has more than 59 pairs"):
-        runs.take_in(package, max_bytes=10_000_000)
+        runs.import_file(package, max_bytes=10_000_000)
     assert runs.names() == []
-    name = Runs(root, limits=PUBLIC).take_in(package, max_bytes=10_000_000, owner="anna")
+    name = Runs(root, limits=PUBLIC).import_file(package, max_bytes=10_000_000, owner="anna")
     assert runs.ownership(name).owner == "anna"

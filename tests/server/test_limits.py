@@ -78,12 +78,12 @@ def test_a_limit_that_does_not_exist_is_an_error():
 @pytest.mark.parametrize("text", [None, 3, [], "x" * 501, "a\x00b", "\ud800", "\x1b[31m"], ids=repr)
 def test_a_typed_text_is_text_of_bounded_length(text):
     with pytest.raises(InputError, match=r"^input "):
-        PUBLIC.text("input", text)
+        PUBLIC.check_text("input", text)
 
 
 def test_ordinary_text_is_left_as_it_is():
     for text in ("", "4 8 2 9", "a\tb\nc", "ünïcødé 语言 🔬", "\u202eabc"):
-        assert PUBLIC.text("input", text) == text
+        assert PUBLIC.check_text("input", text) == text
 
 
 def test_readme_lists_every_limit_as_it_is():

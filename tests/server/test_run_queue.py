@@ -22,7 +22,7 @@ def test_owners_take_turns_however_many_runs_one_of_them_queues():
 def test_an_owner_whose_run_trains_waits_for_those_who_have_none():
     queue = queue_of("a1", "b1", "b2", "c1")
     assert queue.order({"a": 1}) == ["b1", "c1", "a1", "b2"]
-    assert queue.place("a1", {"a": 1}) == 3
+    assert queue.position("a1", {"a": 1}) == 3
     assert queue.next({"a": 1}) == "b1"
 
 

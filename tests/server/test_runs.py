@@ -13,7 +13,7 @@ from core.interpret.inspection import inspect
 from core.runs import RunError, RunFolder, RunInfo
 from core.runs.recorder import train_recorded
 from core.runs.training_state import clone_weights, load_state
-from core.server import Progress
+from core.server import RunProgress
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
@@ -40,7 +40,7 @@ def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
     assert runs.history(name).points()["step"] == list(range(1, 9))
     assert runs.history(name).evaluations()["step"] == [0, 4, 8]
     assert runs.preset(name) == tiny
-    assert runs.progress(name) == Progress(info, 8)
+    assert runs.progress(name) == RunProgress(info, 8)
     loaded = runs.loaded(name)
     assert (loaded.run, loaded.kind, loaded.step) == (name, "best", info.best_step)
     assert not loaded.model.training
@@ -129,7 +129,7 @@ def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
     assert_close(clone_weights(first.model), weights, atol=0, rtol=0)
     assert not torch.equal(later.model.output.weight, first.model.output.weight)
     progress = runs.progress("live")
-    assert (progress.info.status, progress.steps, progress.place) == ("training", 5_000, None)
+    assert (progress.info.status, progress.steps, progress.queue_position) == ("training", 5_000, None)
     wait_for(lambda: runs.progress("live").steps_per_second is not None)
     progress = runs.progress("live")
     expected = (5_000 - progress.info.step) / progress.steps_per_second

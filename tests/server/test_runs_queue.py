@@ -21,13 +21,13 @@ def test_runs_beyond_the_limit_wait_and_start_in_order(make_runs, tiny):
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     wait_for_status(runs, "a", "training")
-    assert [runs.progress(name).place for name in ("a", "b", "c")] == [None, 1, 2]
+    assert [runs.progress(name).queue_position for name in ("a", "b", "c")] == [None, 1, 2]
     assert [runs.info(name).status for name in ("b", "c")] == ["queued", "queued"]
     with pytest.raises(RunError, match="run='b' has no weights yet; it is queued"):
         runs.loaded("b")
     runs.stop("a")
     wait_for_status(runs, "b", "training")
-    assert [runs.progress(name).place for name in ("b", "c")] == [None, 1]
+    assert [runs.progress(name).queue_position for name in ("b", "c")] == [None, 1]
     assert runs.info("a").status == "stopped"
 
 
@@ -37,11 +37,11 @@ def test_a_waiting_run_stops_at_once_and_the_others_move_up(make_runs, tiny, roo
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     runs.stop("b")
     assert runs.info("b").status == "stopped"
-    assert runs.progress("c").place == 1
+    assert runs.progress("c").queue_position == 1
     assert RunFolder(root, "b").info().step == 0
     RunFolder(root, "b").lock().release()
     runs.resume("b")
-    assert runs.progress("b").place == 2
+    assert runs.progress("b").queue_position == 2
 
 
 def test_no_more_runs_train_at_once_than_allowed(make_runs, tiny):

@@ -16,7 +16,7 @@ from core.interpret.inspection import inspect
 from core.interpret.step_table import step_table
 from core.models import build_model
 from core.reports.report import measure, write_report
-from core.reports.report.attention_answers import answers
+from core.reports.report.attention_section import answers
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.server import Runs

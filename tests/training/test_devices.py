@@ -17,7 +17,7 @@ from core.__main__ import main
 from core.config import load_preset, preset_names
 from core.generation import Beam, Sample
 from core.interpret.inspection import inspect
-from core.reports.report.measuring import measure
+from core.reports.report.measurements import measure
 from core.runs.training_state import clone_weights, load_state
 from core.storage.errors import InputError
 from core.tasks import FreshBatches, FreshByLength, build_task, fixed_pairs

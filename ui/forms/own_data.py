@@ -75,7 +75,7 @@ def looked_at(
         with tempfile.TemporaryDirectory() as folder:
             brought = _brought(Path(folder), pairs, targets, test, pasted or "")
             found, preset, held = desk.lay_out(brought, kinds=(source_kind, answer_kind))
-            runs.bring(found.sha256, held)
+            runs.register_upload(found.sha256, held)
     except LabError as error:
         return {"problem": str(error)}, None
     return preview_of(found), preset

@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from core.evaluation.by_length import INPUTS_PER_LENGTH
-from core.reports.comparison import Comparison, Measurements, Progress, as_data, compare
+from core.reports.comparison import Comparison, ComparisonProgress, MeasurementCache, as_data, compare
 from core.server import Runs
 from core.storage.errors import InputError, LabError
 from ui.components.notice import notice
@@ -27,7 +27,7 @@ class Comparer:
     """What the tab's handlers share: the runs, what was measured of them, and what was cancelled."""
 
     def __init__(self, runs: Runs) -> None:
-        self.runs, self.measurements, self.cancelling = runs, Measurements(), Cancelling()
+        self.runs, self.measurements, self.cancelling = runs, MeasurementCache(), Cancelling()
 
     def compared(self, ticks: Any) -> Iterator[Shown]:
         """Measure the ticked runs; yield what the tab shows, again and again until there is a result.
@@ -43,7 +43,7 @@ class Comparer:
                 if self.cancelling.is_cancelled(ticket):
                     yield _done({"text": "Cancelled."}, None)
                     return
-                if not isinstance(event, Progress):
+                if not isinstance(event, ComparisonProgress):
                     yield _done({"text": ""}, as_data(event))
                 elif time.monotonic() - told > SECONDS_BETWEEN_NEWS:
                     told = time.monotonic()
@@ -76,8 +76,8 @@ def ticks_of(runs: Runs, asked: dict[str, str]) -> dict[str, Any]:
 
 
 def events_of(
-    runs: Runs, names: list[str], measurements: Measurements | None = None
-) -> Iterator[Progress | Comparison]:
+    runs: Runs, names: list[str], measurements: MeasurementCache | None = None
+) -> Iterator[ComparisonProgress | Comparison]:
     """Compare runs on as many inputs as a page can; see ``core.reports.comparison.compare``."""
     if not 2 <= len(names) <= MOST_RUNS:
         raise InputError(f"pick from 2 to {MOST_RUNS} runs of one task to compare here; these are {len(names)}")

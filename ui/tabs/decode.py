@@ -9,7 +9,7 @@ import gradio as gr
 from core.generation import GREEDY
 from core.interpret.inspection import inspect
 from core.server import Runs
-from core.server.access import without_secret
+from core.server.access import display_name
 from core.storage.errors import LabError
 from core.tasks import build_task
 from ui.components.answer import answer, answer_value
@@ -100,13 +100,13 @@ def decode(
     try:
         strategy = strategy_form.strategy_in(kind, values or _defaults())
         loaded = runs.loaded(run)
-        text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
+        text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
         look = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
         inspection = look(interventions=asked.on(loaded))
         seen = Seen(run, loaded.step, inspection, asked, look() if asked else None)
     except LabError as error:
         return None, [{"text": str(error), "problem": True}, *NOTHING]
-    which = f"answered by {without_secret(run)}, {loaded.kind} weights: after {loaded.step} steps"
+    which = f"answered by {display_name(run)}, {loaded.kind} weights: after {loaded.step} steps"
     which += f", {asked}" if asked else ""
     block = seen.source_block
     heads = viewer_value(seen, block, seen.layers(block)) if seen.layers(block) else None
@@ -127,10 +127,10 @@ def compare(
     try:
         loaded = runs.loaded(run)
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
-        text, prefix = runs.limits.text("input", text), runs.limits.text("prefix", prefix or "")
+        text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
         look = partial(inspect, loaded.model, loaded.task, text, prefix=prefix)
         interventions = asked.of_run(run).on(loaded)
-        with runs.inference_priority.answering():
+        with runs.inference_priority.inference():
             inspections = [look(strategy=strategy, interventions=interventions) for strategy in strategies]
     except LabError as error:
         return {"text": str(error), "problem": True}, None

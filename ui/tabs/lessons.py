@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.server.access import VisitorRuns, without_secret
+from core.server.access import VisitorRuns, display_name
 from core.storage.errors import LabError
 from core.teaching.lessons import load_lesson
 from ui.components.lesson import lesson_view
@@ -45,6 +45,6 @@ def begin_pair(runs: VisitorRuns, name: str) -> list[Any]:
         ]
     except LabError as error:
         return [{"text": str(error), "problem": True}, gr.skip()]
-    right, broken = map(without_secret, started)
+    right, broken = map(display_name, started)
     text = f"{right} and {broken} train now: watch them on the Train tab, and compare them when they are done."
     return [{"text": text}, started[1]]

@@ -10,6 +10,7 @@ from typing import Any
 
 import gradio as gr
 
+from core.reports.formatting import count, percent
 from core.reports.report import (
     FIGURES_FILE,
     PAGE_FILE,
@@ -18,8 +19,7 @@ from core.reports.report import (
     gallery_as_data,
     write_report,
 )
-from core.reports.report.gallery import Source
-from core.reports.report.numerals import count, percent
+from core.reports.report.gallery import FailureSource
 from core.runs import ACTIVE
 from core.server import Runs
 from core.storage.errors import LabError
@@ -118,7 +118,7 @@ Shown = list[Any]  # ticket, message, gallery, and the buttons Find and Cancel
 class Inputs:
     """Inputs to look for failures among."""
 
-    source: Source
+    source: FailureSource
     sequences: int
     in_words: str
 

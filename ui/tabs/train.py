@@ -114,7 +114,7 @@ def brought(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:
         return gr.skip(), {"text": "no file was chosen", "problem": True}
     file = Path(path)
     try:
-        return runs.take_in(file), {"text": ""}
+        return runs.import_file(file), {"text": ""}
     except LabError as error:
         return gr.skip(), {"text": str(error), "problem": True}
     finally:

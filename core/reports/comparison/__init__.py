@@ -2,22 +2,29 @@
 
 from core.reports.comparison.comparable import (
     MAX_RUNS,
-    Group,
+    RunGroup,
     check_comparable,
     groups_of,
     held_out_key,
     settings_that_differ,
 )
-from core.reports.comparison.measuring import Comparison, Duel, Measurements, Progress, band_over, compare
-from core.reports.comparison.wording import as_data, cautions, duel_in_words, p_in_words, points_in_words
+from core.reports.comparison.measurement import (
+    Comparison,
+    ComparisonProgress,
+    MeasurementCache,
+    PairedComparison,
+    band_over,
+    compare,
+)
+from core.reports.comparison.summary import as_data, cautions, duel_in_words, p_in_words, points_in_words
 
 __all__ = [
     "MAX_RUNS",
     "Comparison",
-    "Duel",
-    "Group",
-    "Measurements",
-    "Progress",
+    "PairedComparison",
+    "RunGroup",
+    "MeasurementCache",
+    "ComparisonProgress",
     "as_data",
     "band_over",
     "cautions",

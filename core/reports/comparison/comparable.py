@@ -14,7 +14,7 @@ _ONLY_OF_TRAINING = {"eos_in_targets"}  # task settings that change what is trai
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs with the same settings, whatever their seed.
 
     Attributes:
@@ -68,7 +68,7 @@ def settings_that_differ(
     return differing
 
 
-def groups_of(presets: Mapping[str, Preset]) -> list[Group]:
+def groups_of(presets: Mapping[str, Preset]) -> list[RunGroup]:
     """Put runs together that differ in nothing but their seed, in the order in which they are named.
 
     A run with the seed of another is the same training again, not another sample of it, so it stands apart.
@@ -83,7 +83,7 @@ def groups_of(presets: Mapping[str, Preset]) -> list[Group]:
         groups.setdefault((same, again), []).append(name)
     labels = [_common_name(names) for names in groups.values()]
     return [
-        Group(
+        RunGroup(
             label if labels.count(label) == 1 else _counted(names),
             tuple(names),
             tuple(presets[name].training.seed for name in names),

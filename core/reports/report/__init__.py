@@ -1,7 +1,7 @@
 """A run's report: measured on held-out sequences, answered from its own figures, written as Markdown and HTML."""
 
-from core.reports.report.gallery import Gallery, Source, find_failures, gallery_as_data
-from core.reports.report.measuring import Measured, measure
+from core.reports.report.gallery import FailureSource, Gallery, find_failures, gallery_as_data
+from core.reports.report.measurements import ReportMeasurements, measure
 from core.reports.report.writing import FIGURES_FILE, PAGE_FILE, REPORT_FILES, Report, write_report
 
 __all__ = [
@@ -9,9 +9,9 @@ __all__ = [
     "PAGE_FILE",
     "REPORT_FILES",
     "Gallery",
-    "Measured",
+    "ReportMeasurements",
     "Report",
-    "Source",
+    "FailureSource",
     "find_failures",
     "gallery_as_data",
     "measure",

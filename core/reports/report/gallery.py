@@ -13,13 +13,13 @@ from core.runs.load import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
 
-Source = Literal["held out", "longer"]
+FailureSource = Literal["held out", "longer"]
 PER_GROUP = 20  # examples: enough to see what they have in common
 MOST_PLACES = 12  # groups by the first wrong token; what goes wrong later is one group
 
 
 @dataclass(frozen=True)
-class Group:
+class FailureGroup:
     """Failures that have something in common.
 
     Attributes:
@@ -43,16 +43,16 @@ class Gallery:
         inputs: how many it answered.
         wrong: how many of them wrongly.
         by_kind: the largest group first; see ``failures.OUTCOMES``.
-        by_place: by the first token that is wrong, missing or too many, in order.
+        by_position: by the first token that is wrong, missing or too many, in order.
     """
 
     inputs: int
     wrong: int
-    by_kind: tuple[Group, ...]
-    by_place: tuple[Group, ...]
+    by_kind: tuple[FailureGroup, ...]
+    by_position: tuple[FailureGroup, ...]
 
 
-def find_failures(loaded: LoadedRun, *, source: Source, sequences: int) -> Iterator[float | Gallery]:
+def find_failures(loaded: LoadedRun, *, source: FailureSource, sequences: int) -> Iterator[float | Gallery]:
     """Let a run answer inputs greedily, each by itself, and collect what it gets wrong.
 
     Args:
@@ -77,12 +77,14 @@ def find_failures(loaded: LoadedRun, *, source: Source, sequences: int) -> Itera
 
 
 def gallery_of(table: pd.DataFrame) -> Gallery:
-    """Group the wrong rows of an ``answers.answer_table``."""
+    """FailureGroup the wrong rows of an ``answers.answer_table``."""
     wrong = table[~table.is_exact]
-    kinds = [Group(kind, OUTCOMES[kind], len(rows), rows.head(PER_GROUP)) for kind, rows in wrong.groupby("outcome")]
+    kinds = [
+        FailureGroup(kind, OUTCOMES[kind], len(rows), rows.head(PER_GROUP)) for kind, rows in wrong.groupby("outcome")
+    ]
     places = wrong.assign(place=[_place(row) for row in wrong.itertuples()]).groupby("place")
-    by_place = [Group(_place_name(place), "", len(rows), rows.head(PER_GROUP)) for place, rows in places]
-    return Gallery(len(table), len(wrong), tuple(sorted(kinds, key=lambda group: -group.count)), tuple(by_place))
+    by_position = [FailureGroup(_place_name(place), "", len(rows), rows.head(PER_GROUP)) for place, rows in places]
+    return Gallery(len(table), len(wrong), tuple(sorted(kinds, key=lambda group: -group.count)), tuple(by_position))
 
 
 def gallery_as_data(gallery: Gallery) -> dict[str, Any]:
@@ -90,16 +92,16 @@ def gallery_as_data(gallery: Gallery) -> dict[str, Any]:
     return {
         "inputs": gallery.inputs,
         "wrong": gallery.wrong,
-        "groupings": {"kind": _groups(gallery.by_kind), "first wrong token": _groups(gallery.by_place)},
+        "groupings": {"kind": _groups(gallery.by_kind), "first wrong token": _groups(gallery.by_position)},
     }
 
 
-def _inputs(loaded: LoadedRun, source: Source, sequences: int) -> list[Batch]:
+def _inputs(loaded: LoadedRun, source: FailureSource, sequences: int) -> list[Batch]:
     task, model = loaded.task, loaded.model
     if task.open_ended:
         raise InputError("many answers are as good to an input of this task, so none of them is a failure")
-    if source not in get_args(Source):
-        raise InputError(f"source={source!r} must be one of {', '.join(get_args(Source))}")
+    if source not in get_args(FailureSource):
+        raise InputError(f"source={source!r} must be one of {', '.join(get_args(FailureSource))}")
     if source == "held out":
         return [fixed_pairs(task, sequences, split="test")]
     longer = {length: pairs for length, pairs in held_out_by_length(task).items() if length > task.trained_lengths[-1]}
@@ -120,7 +122,7 @@ def _place_name(place: int) -> str:
     return f"token {place}" + (" or later" if place == MOST_PLACES else "")
 
 
-def _groups(groups: tuple[Group, ...]) -> list[dict[str, Any]]:
+def _groups(groups: tuple[FailureGroup, ...]) -> list[dict[str, Any]]:
     return [
         {
             "name": group.name,

@@ -8,8 +8,8 @@ from core.evaluation.bleu import corpus_bleu
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.models import count_parameters
-from core.reports.report.measuring import Measured
-from core.reports.report.numerals import percent
+from core.reports.formatting import percent
+from core.reports.report.measurements import ReportMeasurements
 from core.runs import RunInfo
 from core.runs.load import LoadedRun
 
@@ -17,7 +17,7 @@ Rows = list[list[str]]
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReportedRun:
     """The run that is reported on, as it was when the measuring began.
 
     Attributes:
@@ -29,7 +29,7 @@ class Subject:
     train_loss: float | None
 
 
-def facts(subject: Subject) -> Rows:
+def facts(subject: ReportedRun) -> Rows:
     """Say what the run is: preset, task, model, training."""
     loaded, info = subject.loaded, subject.info
     preset, config = loaded.preset, loaded.preset.training
@@ -50,7 +50,7 @@ def facts(subject: Subject) -> Rows:
     ]
 
 
-def figures(measured: Measured, subject: Subject) -> Rows:
+def figures(measured: ReportMeasurements, subject: ReportedRun) -> Rows:
     """Give the main figures."""
     evaluation = measured.evaluation
     exact = int(measured.sequences.is_exact.sum())
@@ -74,7 +74,7 @@ def figures(measured: Measured, subject: Subject) -> Rows:
     return rows
 
 
-def by_length(measured: Measured) -> Rows:
+def by_length(measured: ReportMeasurements) -> Rows:
     """Give exact match by the number of symbols in the input."""
     groups = measured.sequences.groupby("length").is_exact
     rows = [[str(length), f"{len(exact):,}", percent(exact.mean())] for length, exact in groups]
@@ -90,7 +90,7 @@ def beyond(curve: AccuracyByLength | None) -> Rows:
     return [[curve.unit, "inputs", "exact match", "tokens right"], *rows] if rows else []
 
 
-def kinds(measured: Measured) -> Rows:
+def kinds(measured: ReportMeasurements) -> Rows:
     """Count the answers by the way in which they are right or wrong."""
     counts = measured.sequences.outcome.value_counts()
     rows = [
@@ -101,7 +101,7 @@ def kinds(measured: Measured) -> Rows:
     return [["kind", "answers", "share", "meaning"], *rows]
 
 
-def heads(measured: Measured) -> Rows:
+def heads(measured: ReportMeasurements) -> Rows:
     """Give every cross-attention head's scores."""
     rows = [
         [

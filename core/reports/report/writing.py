@@ -9,12 +9,12 @@ from typing import Any
 from core.evaluation.accuracy import evaluate
 from core.evaluation.by_length import accuracy_by_length
 from core.interpret.inspection import inspect
-from core.reports.report.attention_answers import answers, best_head
-from core.reports.report.measuring import Measured, measure
+from core.reports.report.attention_section import answers, best_head
+from core.reports.report.findings import Training, findings, verdict
+from core.reports.report.measurements import ReportMeasurements, measure
 from core.reports.report.pictures import PICTURES, draw
 from core.reports.report.rendering import as_html, as_markdown
-from core.reports.report.tables import Subject, beyond, by_length, examples, facts, figures, heads, kinds
-from core.reports.report.wording import Training, findings, verdict
+from core.reports.report.tables import ReportedRun, beyond, by_length, examples, facts, figures, heads, kinds
 from core.runs.load import LoadedRun, RunSource
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
@@ -72,7 +72,7 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
     """
     loaded = runs.loaded(name)
     training = _training(loaded, runs)
-    subject = Subject(loaded, runs.info(name), training.train_loss)
+    subject = ReportedRun(loaded, runs.info(name), training.train_loss)
     history = runs.history(name)
     measured = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, sequences, split="test"))
     example = inspect(loaded.model, loaded.task, loaded.task.typed(_middling_input(measured)))
@@ -114,7 +114,7 @@ def _training(loaded: LoadedRun, runs: RunSource) -> Training:
     return Training(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
 
 
-def _no_attention(measured: Measured) -> str:
+def _no_attention(measured: ReportMeasurements) -> str:
     """Say why there is no head to show; needed only where there is none."""
     if measured.steps.empty:
         return "This model has no attention over its input to show."
@@ -124,14 +124,14 @@ def _no_attention(measured: Measured) -> str:
     )
 
 
-def _middling_input(measured: Measured) -> list[str]:
+def _middling_input(measured: ReportMeasurements) -> list[str]:
     """Return the first of the inputs whose length is in the middle."""
     lengths = measured.sequences.length
     middle = lengths.sort_values(ignore_index=True).iloc[len(lengths) // 2]
     return measured.sequences[lengths == middle].input.iloc[0]
 
 
-def _for_programs(subject: Subject, measured: Measured) -> dict[str, Any]:
+def _for_programs(subject: ReportedRun, measured: ReportMeasurements) -> dict[str, Any]:
     evaluation = measured.evaluation
     return {
         "run": subject.loaded.run,

@@ -36,7 +36,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRADIO_TEMP_DIR", str(uploads))
-        runs = Runs(root, limits=PUBLIC.model_copy(update={"max_upload_mb": 2, "max_uploads_mb_each": 4}))
+        runs = Runs(root, limits=PUBLIC.model_copy(update={"max_upload_mb": 2, "max_uploads_mb_per_visitor": 4}))
         page, address = serve(runs, Presence())
         yield Public(runs, address, uploads)
         runs.close()

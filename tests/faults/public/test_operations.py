@@ -113,7 +113,7 @@ def trained(session: Session, run: str, step: int) -> None:
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT], ids=str)
 def test_when_told_to_end_it_saves_what_trains_and_ends_well(start, by: signal.Signals, row):
-    server = start("--public", "--max-waiting-each", "none", "--max-training-each", "none")
+    server = start("--public", "--max-active-per-visitor", "none", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
     runs = [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(3)]
     for run in runs[:2]:
@@ -152,7 +152,7 @@ def test_it_starts_and_answers_without_a_network_and_calls_nobody(start, row):
 
 
 def test_its_health_is_told_at_once_while_it_trains(start, row):
-    server = start("--public", "--max-training-each", "none")
+    server = start("--public", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
     for run in [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(2)]:
         trained(visitor, run, 5)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.interpret.snapshots import PackedMaps, Snapshot, SnapshotOutput
 from core.server import Runs
-from core.server.access import without_secret
+from core.server.access import display_name
 from core.storage.errors import LabError
 from core.text.vocab import BOS, EOS
 from ui.attention_blocks import Block, described, source_block
@@ -49,7 +49,7 @@ def attention_value(seen: Seen, opened: dict[str, Any]) -> dict[str, Any]:
     return {
         "run": seen.run,
         "decode": {
-            "by": f"{without_secret(seen.run)} after {seen.step} steps" + (f", {seen.asked}" if seen.asked else ""),
+            "by": f"{display_name(seen.run)} after {seen.step} steps" + (f", {seen.asked}" if seen.asked else ""),
             "source": inspection.source_labels,
             "tokens": [step.produced for step in inspection.steps],
             "expected": [*inspection.expected, EOS] if inspection.expected else None,

@@ -10,7 +10,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.server.access import VisitorRuns, without_secret
+from core.server.access import VisitorRuns, display_name
 from ui.components.component import ServerFunction, component
 from ui.run_info import run_list
 
@@ -27,9 +27,9 @@ def run_bar(list_runs: ServerFunction, *, value: dict[str, Any] | None = None, e
 def run_bar_value(runs: VisitorRuns) -> dict[str, Any]:
     """Return the runs for the bar, with short names and whether they are shared."""
     told = run_list(runs)["runs"]
-    count = Counter(without_secret(each["id"]) for each in told)
+    count = Counter(display_name(each["id"]) for each in told)
     for each in told:
-        short = without_secret(each["id"])
+        short = display_name(each["id"])
         each["label"] = short if count[short] == 1 else each["id"][: len(short) + 5]
         each["shared"] = runs.has_visitors and runs.is_shared(each["id"])
     return {"runs": told}

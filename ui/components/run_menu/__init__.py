@@ -12,7 +12,7 @@ import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.runs import ACTIVE
-from core.server.access import VisitorRuns, without_secret
+from core.server.access import VisitorRuns, display_name
 from ui.components.component import ServerFunction, component
 from ui.serving.downloads import PATH
 
@@ -47,7 +47,7 @@ def run_menu_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     is_own = bool(runs.preset(run).task.own_data)
     return {
         "run": run,
-        "label": without_secret(run),
+        "label": display_name(run),
         "file": f"{PATH}/{run}" if has_file and not is_own else None,
         "package": f"{PATH}/{run}.zip" if has_file and (mine or not is_own) else None,
         "shared": runs.is_shared(run) if mine and runs.has_visitors else None,

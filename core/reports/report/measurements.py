@@ -36,7 +36,7 @@ class TrainingTargets:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ReportMeasurements:
     """What was found out about a model on held-out pairs.
 
     Attributes:
@@ -81,7 +81,7 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
+def measure(model: Seq2Seq, task: Task, pairs: Batch) -> ReportMeasurements:
     """Measure a model on held-out pairs; its mode and its weights are left as they were.
 
     Raises:
@@ -95,7 +95,7 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> Measured:
             decoded = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             steps.append(_steps(task, places, chunk, decoded))
     table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
-    return Measured(evaluation, sequences, table, targets_of(task), task.open_ended)
+    return ReportMeasurements(evaluation, sequences, table, targets_of(task), task.open_ended)
 
 
 def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:

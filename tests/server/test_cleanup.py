@@ -16,7 +16,7 @@ AWAY = {"anna": 3600.0, "ben": 0.0, None: 3600.0}  # seconds
 
 
 def tidied(runs: Runs) -> None:
-    Cleanup(runs, lambda owner: AWAY[owner]).tidy()
+    Cleanup(runs, lambda owner: AWAY[owner]).run_once()
 
 
 def kept(root: Path, preset, name: str, *, hours: float = 0.0, owner: str | None = "anna", **told) -> None:

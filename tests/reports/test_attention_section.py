@@ -6,10 +6,10 @@ import torch
 
 from core.evaluation.accuracy import Evaluation
 from core.models import build_model
+from core.reports.formatting import percent
 from core.reports.report import measure
-from core.reports.report.attention_answers import answers
-from core.reports.report.measuring import Measured, TrainingTargets
-from core.reports.report.numerals import percent
+from core.reports.report.attention_section import answers
+from core.reports.report.measurements import ReportMeasurements, TrainingTargets
 from core.tasks import Batch, build_task, fixed_pairs
 from core.text.vocab import EOS_ID
 
@@ -47,7 +47,7 @@ def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
     assert "100\N{NO-BREAK SPACE}% of the answers never end" in answered[3].sentences[-1]
 
 
-def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) -> Measured:
+def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) -> ReportMeasurements:
     """Steps of 100 sequences of 4 symbols, copied, that look ``offset`` columns beside the true one.
 
     In a share of them the head looks at EOS instead, and writes the right token as often as told.
@@ -76,7 +76,7 @@ def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) ->
     sequences = pd.DataFrame([facts | {"is_exact": True, "eos_probability": 0.9}] * 100)
     evaluation = Evaluation(100, 0.01, 1.0, 1.0)
     steps = pd.DataFrame(rows, columns=columns).assign(source_length=4, uniform_mass=1 / 6)
-    return Measured(
+    return ReportMeasurements(
         evaluation,
         sequences,
         steps.assign(argmax_accuracy=(steps.argmax_column == steps.gold_column).astype(float)),

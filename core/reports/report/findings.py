@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from core.reports.report.measuring import Measured
-from core.reports.report.numerals import count, percent
+from core.reports.formatting import count, percent
+from core.reports.report.measurements import ReportMeasurements
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5
 COMPARABLE = 30  # inputs or steps: of fewer a share says little
@@ -32,7 +32,7 @@ class Training:
     guessing_loss: float
 
 
-def verdict(measured: Measured) -> str:
+def verdict(measured: ReportMeasurements) -> str:
     """Say in one sentence whether the model does its task."""
     if measured.open_ended:
         return (
@@ -53,7 +53,7 @@ def verdict(measured: Measured) -> str:
     return f"This model does not do its task: {figure}."
 
 
-def findings(measured: Measured, training: Training) -> list[str]:
+def findings(measured: ReportMeasurements, training: Training) -> list[str]:
     """Say what is remarkable about a run, above all what is wrong with it; [] if nothing is."""
     found = [
         _unfinished(training),
@@ -74,7 +74,7 @@ def _unfinished(training: Training) -> str:
     return f"{said} It ended because: {training.message}." if training.message else said
 
 
-def _untrained(measured: Measured, training: Training) -> str:
+def _untrained(measured: ReportMeasurements, training: Training) -> str:
     loss = measured.evaluation.loss
     if loss < GUESSING * training.guessing_loss:
         return ""
@@ -89,7 +89,7 @@ def _untrained(measured: Measured, training: Training) -> str:
     )
 
 
-def _padding(measured: Measured) -> str:
+def _padding(measured: ReportMeasurements) -> str:
     batch, alone = measured.evaluation.exact_match, measured.exact_alone
     if abs(batch - alone) <= PADDING_GAP:
         return ""
@@ -100,7 +100,7 @@ def _padding(measured: Measured) -> str:
     )
 
 
-def _stopping(measured: Measured) -> str:
+def _stopping(measured: ReportMeasurements) -> str:
     if measured.stopped == 1:
         return ""
     endless = f"{percent(1 - measured.stopped)} of its answers never end." if measured.stopped else "No answer ends."
@@ -118,7 +118,7 @@ def _stopping(measured: Measured) -> str:
     return f"{said} Its training data does show it: {percent(targets.with_eos)} of the sampled targets end with EOS."
 
 
-def _lengths(measured: Measured) -> str:
+def _lengths(measured: ReportMeasurements) -> str:
     lengths = measured.targets.lengths
     if len(lengths) == 1:
         return (
@@ -135,7 +135,7 @@ def _lengths(measured: Measured) -> str:
     )
 
 
-def _own_words(measured: Measured) -> str:
+def _own_words(measured: ReportMeasurements) -> str:
     accuracy, alone = measured.evaluation.token_accuracy, measured.exact_alone
     length = measured.sequences.reference.map(len).mean() + 1
     if measured.stopped < PARTLY:
@@ -149,7 +149,7 @@ def _own_words(measured: Measured) -> str:
     )
 
 
-def _overfitted(measured: Measured, training: Training) -> str:
+def _overfitted(measured: ReportMeasurements, training: Training) -> str:
     loss, train_loss = measured.evaluation.loss, training.train_loss
     if train_loss is None or loss < max(SMALL_LOSS, OVERFITTED * train_loss):
         return ""

@@ -16,7 +16,7 @@ def right() -> InferencePriority:
 
 def seconds_waited(right: InferencePriority) -> float:
     begun = time.monotonic()
-    right.give_way()
+    right.wait_for_inference()
     return time.monotonic() - begun
 
 
@@ -25,14 +25,14 @@ def test_nobody_waits_where_no_answer_is_made(right):
 
 
 def test_an_update_waits_for_the_longest_time_and_no_longer(right):
-    with right.answering():
+    with right.inference():
         assert seconds_waited(right) >= LONGEST_WAIT
         assert min(seconds_waited(right) for _ in range(3)) < 2 * LONGEST_WAIT
 
 
 def test_it_waits_for_all_answers_and_for_those_that_fail(right):
-    with right.answering():
-        with pytest.raises(ZeroDivisionError), right.answering():
+    with right.inference():
+        with pytest.raises(ZeroDivisionError), right.inference():
             raise ZeroDivisionError
         assert seconds_waited(right) >= LONGEST_WAIT
     assert min(seconds_waited(right) for _ in range(20)) < LONGEST_WAIT / 50
@@ -43,7 +43,7 @@ def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
     began, go = threading.Event(), threading.Event()
 
     def answer() -> None:
-        with right.answering():
+        with right.inference():
             began.set()
             go.wait()
 
@@ -60,7 +60,7 @@ def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatc
 
     def answer(seconds: float) -> None:
         nonlocal at_once, most
-        with right.answering():
+        with right.inference():
             with lock:
                 at_once += 1
                 most = max(most, at_once)
@@ -84,7 +84,7 @@ def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatc
 
 
 def test_runs_wait_between_updates_and_still_come_to_their_end(runs, tiny):
-    with runs.inference_priority.answering():
+    with runs.inference_priority.inference():
         begun = time.monotonic()
         name = runs.start(tiny)
         assert wait_for_status(runs, name, "finished", "failed").status == "finished"

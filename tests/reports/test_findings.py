@@ -8,9 +8,9 @@ import torch
 from core.config import load_preset
 from core.models import build_model
 from core.reports.report import measure
-from core.reports.report.attention_answers import answers
-from core.reports.report.measuring import targets_of
-from core.reports.report.wording import Training, findings, verdict
+from core.reports.report.attention_section import answers
+from core.reports.report.findings import Training, findings, verdict
+from core.reports.report.measurements import targets_of
 from core.tasks import Batch, build_task, fixed_pairs
 from core.text.vocab import EOS_ID, PAD_ID
 

@@ -12,7 +12,7 @@ from core.evaluation.answers import answer_parts, join_parts
 from core.evaluation.by_length import AccuracyByLength, collect_lengths, held_out_by_length, measure_lengths
 from core.evaluation.significance import PairedOutcomes, Spread, pair_outcomes
 from core.models import Seq2Seq, count_parameters
-from core.reports.comparison.comparable import Group, check_comparable, groups_of, settings_that_differ
+from core.reports.comparison.comparable import RunGroup, check_comparable, groups_of, settings_that_differ
 from core.runs import RunInfo
 from core.runs.load import LoadedRun, RunSource
 from core.storage.errors import InputError
@@ -20,7 +20,7 @@ from core.tasks import Batch, fixed_pairs
 
 
 @dataclass(frozen=True)
-class Progress:
+class ComparisonProgress:
     """How far a comparison is.
 
     Attributes:
@@ -57,7 +57,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedRun:
     """One of the runs compared.
 
     Attributes:
@@ -77,7 +77,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Duel:
+class PairedComparison:
     """Two of the runs, item by item; wins are those of ``first``."""
 
     first: str
@@ -113,17 +113,17 @@ class Comparison:
     task: str
     open_ended: bool
     sequences: int
-    runs: tuple[Compared, ...]
-    groups: tuple[Group, ...]
+    runs: tuple[ComparedRun, ...]
+    groups: tuple[RunGroup, ...]
     settings: Mapping[str, tuple]
-    duels: tuple[Duel, ...]
+    duels: tuple[PairedComparison, ...]
 
-    def of(self, group: Group) -> list[Compared]:
+    def of(self, group: RunGroup) -> list[ComparedRun]:
         """Return the runs of a group."""
         return [run for run in self.runs if run.name in group.runs]
 
 
-class Measurements:
+class MeasurementCache:
     """What was measured before, for as long as the weights that it is of are in use."""
 
     def __init__(self) -> None:
@@ -145,8 +145,8 @@ def compare(
     sequences: int,
     per_length: int = 0,
     lengths: range | None = None,
-    measurements: Measurements | None = None,
-) -> Iterator[Progress | Comparison]:
+    measurements: MeasurementCache | None = None,
+) -> Iterator[ComparisonProgress | Comparison]:
     """Measure runs on the same held-out items, greedily and each item by itself, and compare them.
 
     Breaking off between two parts is giving up; nothing is left behind.
@@ -158,7 +158,7 @@ def compare(
         measurements: what was measured before, to be used and added to.
 
     Yields:
-        Progress now and then, and at last the Comparison.
+        ComparisonProgress now and then, and at last the Comparison.
 
     Raises:
         InputError: the runs cannot be compared, or their task has no inputs of such lengths.
@@ -169,12 +169,12 @@ def compare(
     check_comparable({name: runs.preset(name) for name in names})
     loaded = [runs.loaded(name) for name in names]
     facts = [(runs.info(name), runs.history(name).evaluations()) for name in names]
-    measurements = measurements or Measurements()
+    measurements = measurements or MeasurementCache()
     task = loaded[0].task
     pairs = fixed_pairs(task, sequences, split="test")
     sets = held_out_by_length(task, per_length=per_length, lengths=lengths) if per_length else {}
     items = (sequences, per_length, lengths)
-    compared: list[Compared] = []
+    compared: list[ComparedRun] = []
     for each, (info, evaluations) in zip(loaded, facts, strict=True):
         measured = measurements.known(each.model, items)
         if measured is None:
@@ -182,9 +182,9 @@ def compare(
                 if isinstance(part, Measurement):
                     measured = part
                 else:
-                    yield Progress((len(compared) + part) / len(loaded), each.run)
+                    yield ComparisonProgress((len(compared) + part) / len(loaded), each.run)
             measurements.keep(each.model, items, measured)
-        compared.append(Compared(each, info, count_parameters(each.model), measured, evaluations))
+        compared.append(ComparedRun(each, info, count_parameters(each.model), measured, evaluations))
     yield _side_by_side(compared)
 
 
@@ -195,8 +195,8 @@ def band_over(series: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Band:
     return Band(at, tuple(Spread.of([table[place] for table in tables]) for place in at))
 
 
-def _side_by_side(compared: Sequence[Compared]) -> Comparison:
-    """Group runs that were measured on the same items, and count the wins and losses of every two."""
+def _side_by_side(compared: Sequence[ComparedRun]) -> Comparison:
+    """RunGroup runs that were measured on the same items, and count the wins and losses of every two."""
     first = compared[0].loaded
     presets = {run.name: run.loaded.preset for run in compared}
     groups = groups_of(presets)
@@ -208,7 +208,7 @@ def _side_by_side(compared: Sequence[Compared]) -> Comparison:
         groups=tuple(groups),
         settings=settings_that_differ([presets[group.runs[0]] for group in groups]),
         duels=tuple(
-            Duel(one.name, other.name, pair_outcomes(one.measured.is_exact, other.measured.is_exact))
+            PairedComparison(one.name, other.name, pair_outcomes(one.measured.is_exact, other.measured.is_exact))
             for one, other in combinations(compared, 2)
         ),
     )

@@ -17,8 +17,8 @@ from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
 LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
-ABOUT_THE_VISITOR = {"bring", "pairs_of", "names", "is_mine", "start", "take_in", "has_visitors"}
-OF_THE_SERVER = {"active", "counts", "close", "listed", "ownership"}  # not for visitors
+ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "names", "is_mine", "start", "import_file", "has_visitors"}
+OF_THE_SERVER = {"active", "counts", "close", "listings", "ownership"}  # not for visitors
 
 
 class Lab:
@@ -35,7 +35,7 @@ class Lab:
 
 @pytest.fixture
 def lab(make_runs) -> Lab:
-    return Lab(make_runs(**PUBLIC.model_dump() | {"max_training_each": None}))
+    return Lab(make_runs(**PUBLIC.model_dump() | {"max_training_per_visitor": None}))
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_who_is_somebody_else_next_time_starts_nothing(lab: Lab, tiny):
 def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab, annas: str, tmp_path):
     file = tmp_path / "run.safetensors"
     export_weights(lab.by(ANNA).folder(annas), file)
-    name = lab.by(BEN).take_in(file)
+    name = lab.by(BEN).import_file(file)
     assert lab.runs.names() == [name]
     assert lab.runs.loaded(name).step == lab.all.loaded(annas).step
     assert "no such run" in refusal(lab.by(ANNA).info, name)
@@ -123,10 +123,10 @@ def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab
     before = set(lab.all.root.iterdir())
     lab.all.limits = lab.all.limits.model_copy(update={"max_parameters": 1_000})
     with pytest.raises(ConfigError, match="at most 1,000"):
-        lab.by(BEN).take_in(file)
+        lab.by(BEN).import_file(file)
     lab.runs.limits = lab.all.limits.model_copy(update={"max_upload_mb": 0})
     with pytest.raises(CheckpointError, match="the limit is 0"):
-        lab.by(BEN).take_in(file)
+        lab.by(BEN).import_file(file)
     assert set(lab.all.root.iterdir()) == before
 
 
@@ -156,7 +156,7 @@ def limited(make_runs, **limits: int | None) -> Lab:
 
 
 def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make_runs, tiny):
-    lab, preset = limited(make_runs, max_waiting_each=2), tiny.with_changes(LONG_TRAINING)
+    lab, preset = limited(make_runs, max_active_per_visitor=2), tiny.with_changes(LONG_TRAINING)
     for _ in range(2):
         lab.by(ANNA).start(preset)
     assert "2 of your runs train or wait, and at most 2 may" in refusal(lab.runs.start, preset)
@@ -164,7 +164,7 @@ def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make_runs,
 
 
 def test_the_queue_has_an_end(make_runs, tiny):
-    lab, preset = limited(make_runs, max_waiting=2), tiny.with_changes(LONG_TRAINING)
+    lab, preset = limited(make_runs, max_queued=2), tiny.with_changes(LONG_TRAINING)
     for number in range(3):
         lab.by(Visitor(f"v{number}")).start(preset)
     assert "2 runs wait already" in refusal(lab.by(BEN).start, preset)
@@ -174,12 +174,12 @@ def test_visitors_take_turns(make_runs, tiny):
     lab, preset = limited(make_runs), tiny.with_changes(LONG_TRAINING)
     _, second, third = (lab.by(ANNA).start(preset) for _ in range(3))
     bens = lab.by(BEN).start(preset)
-    assert lab.by(BEN).progress(bens).place == 1
-    assert [lab.by(ANNA).progress(name).place for name in (second, third)] == [2, 3]
+    assert lab.by(BEN).progress(bens).queue_position == 1
+    assert [lab.by(ANNA).progress(name).queue_position for name in (second, third)] == [2, 3]
 
 
 def test_so_many_runs_are_kept_and_then_one_must_go(make_runs, tiny, root):
-    lab = limited(make_runs, max_kept_each=2)
+    lab = limited(make_runs, max_runs_per_visitor=2)
     for _ in range(2):
         name = lab.by(ANNA).start(tiny)
         wait_for_status(lab.all, name, "finished")
@@ -189,7 +189,7 @@ def test_so_many_runs_are_kept_and_then_one_must_go(make_runs, tiny, root):
     lab.runs.start(tiny)
 
 
-@pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_each", "your runs take 1 MB"), ("max_disk_mb", "all runs")])
+@pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_per_visitor", "your runs take 1 MB"), ("max_disk_mb", "all runs")])
 def test_disk_is_bounded(make_runs, tiny, limit, said):
     lab = limited(make_runs, **{limit: 1})
     name = lab.by(ANNA).start(tiny)
@@ -213,7 +213,7 @@ def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, t
     preset = preset.with_changes(small)
     with pytest.raises(ConfigError, match="is not among your pairs"):
         lab.by(ANNA).start(preset)
-    lab.by(ANNA).bring(found.sha256, tmp_path / "kept")
+    lab.by(ANNA).register_upload(found.sha256, tmp_path / "kept")
     name = lab.by(ANNA).start(preset)
     wait_for_status(lab.all, name, "finished")
     lab.by(ANNA).share(name, True)

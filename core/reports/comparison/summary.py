@@ -8,12 +8,12 @@ from typing import Any
 
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.significance import PairedOutcomes, Spread
-from core.reports.comparison.comparable import Group
-from core.reports.comparison.measuring import Compared, Comparison, Duel, band_over
-from core.reports.report.numerals import count
+from core.reports.comparison.comparable import RunGroup
+from core.reports.comparison.measurement import ComparedRun, Comparison, PairedComparison, band_over
+from core.reports.formatting import count
 
 UNLIKELY = 0.05  # p: below it, a difference is called one
-FIGURES: dict[str, Callable[[Compared], float]] = {
+FIGURES: dict[str, Callable[[ComparedRun], float]] = {
     "exact_match": lambda run: run.measured.exact_match,
     "token_accuracy_free_running": lambda run: run.measured.token_accuracy,
     "token_accuracy": lambda run: run.measured.token_accuracy_fed,
@@ -22,7 +22,7 @@ FIGURES: dict[str, Callable[[Compared], float]] = {
 }
 
 
-def duel_in_words(duel: Duel) -> str:
+def duel_in_words(duel: PairedComparison) -> str:
     """Say who of two runs wins how often, whether that could be chance, and how large the difference is."""
     first, second, outcome = duel.first, duel.second, duel.outcome
     if not outcome.wins + outcome.losses:
@@ -96,7 +96,7 @@ def _signed(share: float, digits: int) -> str:
     return text.lstrip("+\N{MINUS SIGN}") if not float(text.replace("\N{MINUS SIGN}", "-")) else text
 
 
-def _run(run: Compared, group: str) -> dict[str, Any]:
+def _run(run: ComparedRun, group: str) -> dict[str, Any]:
     loaded, info = run.loaded, run.info
     return {
         "run": run.name,
@@ -110,7 +110,7 @@ def _run(run: Compared, group: str) -> dict[str, Any]:
     } | {name: figure(run) for name, figure in FIGURES.items()}
 
 
-def _group(comparison: Comparison, group: Group) -> dict[str, Any]:
+def _group(comparison: Comparison, group: RunGroup) -> dict[str, Any]:
     runs = comparison.of(group)
     figures = {name: asdict(Spread.of([figure(run) for run in runs])) for name, figure in FIGURES.items()}
     steps = {
@@ -121,7 +121,7 @@ def _group(comparison: Comparison, group: Group) -> dict[str, Any]:
     return who | {"figures": figures, "by_step": steps}
 
 
-def _duel(duel: Duel) -> dict[str, Any]:
+def _duel(duel: PairedComparison) -> dict[str, Any]:
     outcome = duel.outcome
     return {
         "first": duel.first,

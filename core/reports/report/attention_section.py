@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import pandas as pd
 
 from core.interpret.head_scores import HeadScore, best_head_of_layer
-from core.reports.report.measuring import Measured
-from core.reports.report.numerals import count, percent
-from core.reports.report.wording import COMPARABLE
+from core.reports.formatting import count, percent
+from core.reports.report.findings import COMPARABLE
+from core.reports.report.measurements import ReportMeasurements
 
 CLEAR, PARTIAL = 0.9, 0.5  # share of steps whose largest weight is at the commonest place
 GAIN = 0.05  # of tokens written right: less is no difference worth a sentence
@@ -27,13 +27,13 @@ class Answer:
     table: list[list[str]] | None = None
 
 
-def best_head(measured: Measured) -> HeadScore | None:
+def best_head(measured: ReportMeasurements) -> HeadScore | None:
     """Return the head that the answers are about; None where the model has no cross-attention to judge."""
     scores = measured.head_scores()
     return best_head_of_layer(scores, max(score.layer for score in scores)) if scores else None
 
 
-def answers(measured: Measured) -> list[Answer]:
+def answers(measured: ReportMeasurements) -> list[Answer]:
     """Answer the four questions; [] where the model has no cross-attention to judge."""
     head = best_head(measured)
     if head is None:
@@ -79,7 +79,7 @@ def _place(offset: int) -> str:
     return f"{count(abs(offset), 'token')} to the {'right' if offset > 0 else 'left'} of the true one"
 
 
-def _alignment(measured: Measured, aligned: pd.DataFrame) -> Answer:
+def _alignment(measured: ReportMeasurements, aligned: pd.DataFrame) -> Answer:
     question = "Does it align the answer with the input?"
     missed = aligned[aligned.argmax_column != aligned.gold_column]
     hits = percent(1 - len(missed) / len(aligned))
@@ -92,7 +92,7 @@ def _alignment(measured: Measured, aligned: pd.DataFrame) -> Answer:
     return Answer(question, sentences, [["input", "step", "comes from", "looked at", "was written"], *rows])
 
 
-def _misaligned_row(measured: Measured, step: tuple) -> list[str]:
+def _misaligned_row(measured: ReportMeasurements, step: tuple) -> list[str]:
     sequence = measured.sequences.loc[step.sequence]
     written = sequence.output[step.step] if step.step < len(sequence.output) else "EOS"
     return [
@@ -110,7 +110,7 @@ def _column_name(column: int, symbols: list[str]) -> str:
     return "EOS" if column > len(symbols) else f"{symbols[column - 1]} (number {column})"
 
 
-def _use(measured: Measured, aligned: pd.DataFrame) -> Answer:
+def _use(measured: ReportMeasurements, aligned: pd.DataFrame) -> Answer:
     hit = aligned.argmax_column == aligned.gold_column
     parts = [
         f"{percent(float(group.is_correct.mean()))} right of {count(len(group), 'step')} that looked {where}"
@@ -136,7 +136,7 @@ def _use(measured: Measured, aligned: pd.DataFrame) -> Answer:
     return Answer("Does the attention help?", sentences)
 
 
-def _ends(measured: Measured, steps: pd.DataFrame) -> Answer:
+def _ends(measured: ReportMeasurements, steps: pd.DataFrame) -> Answer:
     parts = {
         "first": steps[steps.step == 0],
         "between": steps[(steps.step > 0) & (steps.step < steps.length - 1)],
