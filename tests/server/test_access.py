@@ -119,7 +119,7 @@ def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab
     assert lab.runs.names() == [name]
     assert lab.runs.loaded(name).step == lab.all.loaded(annas).step
     assert "no such run" in refusal(lab.by(ANNA).info, name)
-    assert "sent no cookie" in refusal(lab.by(STRANGER).take_in, file)
+    assert "sent no cookie" in refusal(lab.by(STRANGER).import_file, file)
     before = set(lab.all.root.iterdir())
     lab.all.limits = lab.all.limits.model_copy(update={"max_parameters": 1_000})
     with pytest.raises(ConfigError, match="at most 1,000"):
