@@ -55,6 +55,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one command with all its arguments, as the documentation lists them."""
+    parser = argparse.ArgumentParser(prog=f"python -m core {name}")
+    _module_of(name).add_arguments(parser)
+    return parser
+
+
 class _CommandParser(argparse.ArgumentParser):
     """The parser of one command; its arguments are added when it is first used."""
 

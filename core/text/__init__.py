@@ -1,0 +1,1 @@
+"""Text: vocabularies, tokenizers, and validation of what a user types."""

@@ -1,0 +1,173 @@
+"""Write the generated parts of the documentation: ``python -m docs.generate``.
+
+A generated part stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->``. A test fails while one is stale.
+"""
+
+import argparse
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from core.__main__ import command_parser
+from core.cli import COMMANDS
+from core.server.limits import LAPTOP, PUBLIC, Limits
+
+DOCS = Path(__file__).resolve().parent
+REPOSITORY = DOCS.parent
+ENTRY_POINTS = ("app", "ui", "benchmarks")  # what is drawn beside the rooms of core/
+
+
+def main() -> None:
+    """Update every page that has a generated part."""
+    for path, text in generated_pages():
+        if path.read_text() != text:
+            path.write_text(text)
+            print(f"updated {path.relative_to(REPOSITORY)}")
+
+
+def generated_pages() -> Iterator[tuple[Path, str]]:
+    """Yield every page with generated parts, and what its text should be."""
+    parts = {
+        "command-line.md": {"commands": commands_in_markdown},
+        "deployment.md": {"limits": limits_in_markdown},
+        "architecture.md": {"drawing": drawing_in_mermaid, "rooms": rooms_in_markdown},
+    }
+    for name, sections in parts.items():
+        text = (DOCS / name).read_text()
+        for marker, write in sections.items():
+            text = _replaced(text, marker, write)
+        yield DOCS / name, text
+
+
+def _replaced(text: str, marker: str, write: Callable[[], str]) -> str:
+    pattern = re.compile(rf"(<!-- begin {marker} -->\n).*?(<!-- end {marker} -->)", re.DOTALL)
+    assert pattern.search(text), f"the page lacks the markers of {marker!r}"
+    return pattern.sub(lambda match: f"{match[1]}{write()}{match[2]}", text)
+
+
+# --- command line -----------------------------------------------------------------------------------------------
+
+
+def commands_in_markdown() -> str:
+    """Return a section for each command: what it does, its usage and its arguments."""
+    sections = []
+    for name, summary in COMMANDS.items():
+        lines = [f"### `{name}`", "", f"{summary[0].upper()}{summary[1:]}.", ""]
+        parser = command_parser(name)
+        if subjects := _subcommands(parser):
+            for subject, (text, subparser) in subjects.items():
+                lines += [f"`{name} {subject}`: {text}.", "", *_arguments(subparser)]
+        else:
+            lines += _arguments(parser)
+        sections.append("\n".join(lines))
+    return "\n".join(sections)
+
+
+def _subcommands(parser: argparse.ArgumentParser) -> dict[str, tuple[str, argparse.ArgumentParser]]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            texts = {each.dest: each.help or "" for each in action._get_subactions()}
+            return {name: (texts[name], subparser) for name, subparser in action.choices.items()}
+    return {}
+
+
+def _arguments(parser: argparse.ArgumentParser) -> list[str]:
+    """Return a table of a parser's arguments; those in a group of their own are below its title."""
+    rows = ["| argument | meaning |", "|---|---|"]
+    standard = {"positional arguments", "options"}
+    for group in parser._action_groups:
+        actions = [action for action in group._group_actions if action.dest != "help"]
+        if actions and group.title not in standard:
+            rows.append(f"| *{group.title}* | {group.description or ''} |")
+        for action in actions:
+            required = "; required" if action.required and action.option_strings else ""
+            meaning = (action.help or "").replace("|", "\\|").replace("%%", "%")
+            rows.append(f"| `{_written(action)}` | {meaning}{required} |")
+    return [*rows, ""]
+
+
+def _written(action: argparse.Action) -> str:
+    value = action.metavar or (f"{{{','.join(action.choices)}}}" if action.choices else action.dest.upper())
+    if not action.option_strings:
+        return f"[{value}]" if action.nargs == "?" else str(value)
+    if action.nargs == 0:
+        return action.option_strings[0]
+    return f"{action.option_strings[0]} {f'[{value}]' if action.nargs == '?' else value}"
+
+
+# --- limits -----------------------------------------------------------------------------------------------------
+
+
+def limits_in_markdown() -> str:
+    """Return the table of limits: flag, environment variable, and both sets of defaults."""
+    rows = ["| limit | flag | variable | private | `--public` |", "|---|---|---|---|---|"]
+    for name, field in Limits.model_fields.items():
+        flag, variable = f"--{name.replace('_', '-')}", f"ATTENTION_LAB_{name.upper()}"
+        values = [getattr(limits, name) for limits in (LAPTOP, PUBLIC)]
+        laptop, public = ("none" if value is None else f"{value:,}" for value in values)
+        rows.append(f"| {field.description} | `{flag}` | `{variable}` | {laptop} | {public} |")
+    return "\n".join(rows) + "\n"
+
+
+# --- architecture -----------------------------------------------------------------------------------------------
+
+
+def room_imports() -> dict[str, set[str]]:
+    """Return the packages that each package imports: the folders of core/, and app, ui and benchmarks."""
+    rooms = {path.name for path in (REPOSITORY / "core").iterdir() if any(path.glob("*.py"))}
+    imports: dict[str, set[str]] = {}
+    for room in sorted(rooms):
+        imports[room] = _imported((REPOSITORY / "core" / room).rglob("*.py"), rooms) - {room}
+    imports["app"] = _imported([REPOSITORY / "app.py"], rooms)
+    for name in ("ui", "benchmarks"):
+        imports[name] = _imported((REPOSITORY / name).rglob("*.py"), rooms) - {name}
+    return imports
+
+
+def _imported(files: Iterator[Path] | list[Path], rooms: set[str]) -> set[str]:
+    names: set[str] = set()
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                names |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+    parts = [name.split(".") for name in names]
+    inside = {part[1] for part in parts if part[0] == "core" and len(part) > 1 and part[1] in rooms}
+    return inside | ({part[0] for part in parts} & set(ENTRY_POINTS))
+
+
+def drawing_in_mermaid() -> str:
+    """Return the graph of imports; an arrow that follows from a longer path is left out."""
+    imports = room_imports()
+
+    def reached(room: str) -> set[str]:
+        return set().union(*({below} | reached(below) for below in imports.get(room, ())))
+
+    lines = ["```mermaid", "flowchart TD"]
+    for room in sorted(imports):
+        direct = imports[room] - set().union(*(reached(below) for below in imports[room]))
+        lines += [f"    {room} --> {below}" for below in sorted(direct)]
+    return "\n".join([*lines, "```", ""])
+
+
+def rooms_in_markdown() -> str:
+    """Return a table of the rooms of core/, from the lowest to the highest, with the first line of their docstrings."""
+    imports = room_imports()
+
+    def height(room: str) -> int:
+        return 1 + max((height(below) for below in imports[room]), default=0)
+
+    rooms = [room for room in imports if room not in ENTRY_POINTS]
+    rows = ["| room | what it is |", "|---|---|"]
+    for room in sorted(rooms, key=lambda room: (height(room), room)):
+        docstring = ast.get_docstring(ast.parse((REPOSITORY / "core" / room / "__init__.py").read_text())) or ""
+        assert docstring, f"core/{room}/__init__.py has no docstring"
+        first = docstring.split("\n\n")[0].replace("\n", " ").replace("``", "`").replace("|", "\\|")
+        rows.append(f"| `core/{room}/` | {first} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    main()
