@@ -1,1 +1,1 @@
-"""What ``python -m core bench`` measures, a module a subject; those of the page are in benchmarks/page_load/."""
+"""What ``python -m core bench`` measures: a module per subject; those of the page under load are in page_load/."""

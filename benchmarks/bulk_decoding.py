@@ -1,105 +1,115 @@
-"""Writing 10,000 held-out answers with the model that ships: together, one by one, by beam search, beside a rival.
+"""Bulk decoding of 10,000 held-out sources with the shipped model: greedy, one by one, and beam search.
 
-Ours are in batches of one source length, as ``python -m core evaluate`` decodes each by itself. The rival is Hugging
-Face's ``generate`` with our weights in their model of the same shape and a cache, where ``transformers`` is installed:
-in padded batches of several sizes, of which it may choose the best, and once more in our batches.
+The project decodes in batches of one source length, as ``python -m core evaluate`` does. The baseline is Hugging Face's
+``generate`` with the same weights and a cache, if ``transformers`` is installed: in padded batches of several sizes and
+in the project's batches.
 """
 
 import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import torch
 
-from benchmarks.interleaved_timing import median_ratio, seconds_in_turns
+from benchmarks.interleaved_timing import median_ratio, time_interleaved
 from core.evaluation.accuracy import exact_match_unpadded, unpadded_batches
 from core.generation import Beam
 from core.interpret.inspection import inspect
-from core.models import Seq2Seq
+from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.tasks import fixed_pairs
 
 RUN = "digits-reversal-shipped"
-SEQUENCES, ALONE, ROUNDS, PAGES = 10_000, 200, 3, 20
+SEQUENCES, SINGLE_SEQUENCES, ROUNDS, INSPECTIONS = 10_000, 200, 3, 20
 BEAM_SIZE = 4
-RIVAL_BATCHES = (64, 256, 1_000)
+BASELINE_BATCH_SIZES = (64, 256, 1_000)
 
 
 @dataclass(frozen=True)
-class BulkFigures:
-    """What was measured; medians of ``ROUNDS`` rounds, in turns.
+class BulkSpeed:
+    """Measurements: medians over ``ROUNDS`` interleaved rounds.
 
     Attributes:
-        sequences_per_second: greedy, in batches of one length, each of up to ``CHUNK`` in core.evaluation.accuracy.
-        alone_ratio: time for a sequence by itself to that for one in a batch.
-        beam_ratio: time of beam search to that of greedy decoding.
-        rival_ratios: time of Hugging Face's ``generate`` to ours, for each size of its batches; none without
+        sequences_per_second: greedy, in batches of one length of up to ``CHUNK`` (core.evaluation.accuracy) sources.
+        single_ratio: time per sequence decoded one by one divided by that in batches.
+        beam_ratio: time of beam search divided by that of greedy decoding.
+        baseline_ratios: time of Hugging Face's ``generate`` divided by ours, by its batch size; empty without
             ``transformers``.
-        rival_ratio_grouped: the same for our batches.
-        page_milliseconds: one input with the attention of all heads and everything else that a page shows.
+        baseline_ratio_grouped: the same for our batches; None without ``transformers``.
+        inspect_milliseconds: one input decoded with the attention of all heads, as the page does.
     """
 
     sequences_per_second: float
-    alone_ratio: float
+    single_ratio: float
     beam_ratio: float
-    rival_ratios: dict[int, float]
-    rival_ratio_grouped: float | None
-    page_milliseconds: float
+    baseline_ratios: dict[int, float]
+    baseline_ratio_grouped: float | None
+    inspect_milliseconds: float
 
 
-def measure_bulk() -> BulkFigures:
-    """Time everything in turns."""
+def measure_bulk() -> BulkSpeed:
+    """Time everything, interleaved."""
     loaded = Runs(DEFAULT_ROOT).loaded(RUN)
     model, pairs = loaded.model, fixed_pairs(loaded.task, SEQUENCES, split="test")
-    few = [pairs[place : place + 1] for place in range(min(ALONE, len(pairs)))]
-    typed = loaded.task.examples[0]
-    ours = [
+    if not isinstance(model, Transformer):
+        raise TypeError(f"{RUN} must be an encoder-decoder Transformer")
+    singles = [pairs[index : index + 1] for index in range(min(SINGLE_SEQUENCES, len(pairs)))]
+    text = loaded.task.examples[0]
+    ours: list[Callable[[], object]] = [
         lambda: exact_match_unpadded(model, pairs),
         lambda: exact_match_unpadded(model, pairs, strategy=Beam(beam_size=BEAM_SIZE)),
-        lambda: [exact_match_unpadded(model, each) for each in few],
-        lambda: [inspect(model, loaded.task, typed) for _ in range(PAGES)],
+        lambda: [exact_match_unpadded(model, single) for single in singles],
+        lambda: [inspect(model, loaded.task, text) for _ in range(INSPECTIONS)],
     ]
-    padded = [pairs.src.split(size) for size in RIVAL_BATCHES]
-    theirs = _theirs(model, [*padded, [each.src for _, each in unpadded_batches(pairs)]], pairs.tgt_out.shape[1])
-    together, beam, alone, page, *rival = seconds_in_turns(ours + theirs, rounds=ROUNDS)
-    *ratios, grouped = [median_ratio(each, together) for each in rival] or [None]
-    return BulkFigures(
-        len(pairs) / median(together),
-        median_ratio(alone, together) * len(pairs) / len(few),
-        median_ratio(beam, together),
-        dict(zip(RIVAL_BATCHES, ratios, strict=False)),
-        grouped,
-        1000 * median(page) / PAGES,
+    padded = [pairs.src.split(size) for size in BASELINE_BATCH_SIZES]
+    grouped = [batch.src for _, batch in unpadded_batches(pairs)]
+    baseline = _baseline_functions(model, [*padded, grouped], pairs.tgt_out.shape[1])
+    greedy, beam, single, inspected, *others = time_interleaved(ours + baseline, rounds=ROUNDS)
+    ratios = [median_ratio(seconds, greedy) for seconds in others]
+    return BulkSpeed(
+        sequences_per_second=len(pairs) / median(greedy),
+        single_ratio=median_ratio(single, greedy) * len(pairs) / len(singles),
+        beam_ratio=median_ratio(beam, greedy),
+        baseline_ratios=dict(zip(BASELINE_BATCH_SIZES, ratios, strict=False)),
+        baseline_ratio_grouped=ratios[-1] if ratios else None,
+        inspect_milliseconds=1000 * median(inspected) / INSPECTIONS,
     )
 
 
-def _theirs(model: Seq2Seq, divided: list[Sequence[torch.Tensor]], steps: int) -> list[Callable[[], object]]:
-    """Return what writes the same answers with Hugging Face's ``generate``, for sources divided in several ways."""
+def _baseline_functions(
+    model: Transformer, batchings: list[Sequence[torch.Tensor]], max_steps: int
+) -> list[Callable[[], object]]:
+    """Return a function per way to batch the sources that decodes them with Hugging Face's ``generate``."""
     if not importlib.util.find_spec("transformers"):
         return []
-    from benchmarks.hugging_face import copied, generate
+    from benchmarks.hugging_face import generate, to_hugging_face
 
-    rival = copied(model)
-    return [lambda batches=batches: [generate(rival, src, max_steps=steps) for src in batches] for batches in divided]
+    baseline = to_hugging_face(model)
+
+    def decode_all(batches: Sequence[torch.Tensor]) -> list[object]:
+        return [generate(baseline, src, max_steps=max_steps) for src in batches]
+
+    return [partial(decode_all, batches) for batches in batchings]
 
 
-def print_bulk(figures: BulkFigures) -> None:
-    """Say it in a table."""
-    theirs = "Hugging Face's generate"
+def print_bulk(speed: BulkSpeed) -> None:
+    """Print a table."""
     rows = [
-        ("greedy", f"{figures.sequences_per_second:.0f}", "sequences/s"),
-        ("one by one", f"{figures.alone_ratio:.1f}", f"times as long a sequence ({ALONE} of them)"),
-        (f"beam {BEAM_SIZE}", f"{figures.beam_ratio:.2f}", "times as long"),
-        ("one input, with all attention", f"{figures.page_milliseconds:.1f}", "ms"),
+        ("greedy", f"{speed.sequences_per_second:.0f}", "sequences/s"),
+        ("one by one", f"{speed.single_ratio:.1f}", f"× the time per sequence ({SINGLE_SEQUENCES} of them)"),
+        (f"beam {BEAM_SIZE}", f"{speed.beam_ratio:.2f}", "× the time"),
+        ("one input with all attention", f"{speed.inspect_milliseconds:.1f}", "ms"),
     ]
-    for size, ratio in figures.rival_ratios.items():
-        rows.append((theirs, f"{ratio:.1f}", f"times as long, in padded batches of {size:,}"))
-    if figures.rival_ratio_grouped is None:
-        rows.append((theirs, "", "not measured: pip install -r requirements-parity.txt"))
+    name = "Hugging Face's generate"
+    for size, ratio in speed.baseline_ratios.items():
+        rows.append((name, f"{ratio:.1f}", f"× the time, in padded batches of {size:,}"))
+    if speed.baseline_ratio_grouped is None:
+        rows.append((name, "", "not measured: pip install -r requirements-parity.txt"))
     else:
-        rows.append((theirs, f"{figures.rival_ratio_grouped:.1f}", "times as long, in our batches"))
+        rows.append((name, f"{speed.baseline_ratio_grouped:.1f}", "× the time, in batches of one length"))
     print(f"\n{RUN}, {SEQUENCES:,} held-out sequences in batches of one length, medians of {ROUNDS} rounds")
-    for what, value, unit in rows:
-        print(f"  {what:30} {value:>8} {unit}")
+    for label, value, unit in rows:
+        print(f"  {label:30} {value:>8} {unit}")

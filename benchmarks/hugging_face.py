@@ -1,9 +1,9 @@
-"""Hugging Face's encoder-decoders with our weights, to compare with or to race against.
+"""Hugging Face encoder-decoders with the project's weights, for parity tests and as a baseline for decoding speed.
 
-Marian has a norm behind each sublayer, Pegasus before it; otherwise both can be given the shape of ours.
+Marian has post-norm sublayers, Pegasus pre-norm ones; otherwise both can be configured like core.models.transformer.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForConditionalGeneration
@@ -12,16 +12,16 @@ from core.models.embeddings import Embedding
 from core.models.transformer import Transformer
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-Theirs = MarianMTModel | PegasusForConditionalGeneration
+HuggingFaceModel: TypeAlias = MarianMTModel | PegasusForConditionalGeneration
 
-SPECIAL = {
+SPECIAL_TOKENS = {
     "pad_token_id": PAD_ID,
     "bos_token_id": BOS_ID,
     "eos_token_id": EOS_ID,
     "decoder_start_token_id": BOS_ID,
-    "forced_eos_token_id": None,  # an answer that does not end is left so
+    "forced_eos_token_id": None,  # an output that reaches max_steps gets no EOS
 }
-NAMES = {  # parts of the names of weights, ours and theirs
+PARAMETER_NAMES = {  # parts of parameter names: ours → Hugging Face's
     "src_embedding.tokens": "model.encoder.embed_tokens",
     "tgt_embedding.tokens": "model.decoder.embed_tokens",
     "src_embedding.positions": "model.encoder.embed_positions.weight",
@@ -46,15 +46,15 @@ NAMES = {  # parts of the names of weights, ours and theirs
 }
 
 
-def copied(model: Transformer) -> Theirs:
-    """Return a model of theirs with the weights of ours, on its device, of its dtype and in evaluation mode.
+def to_hugging_face(model: Transformer) -> HuggingFaceModel:
+    """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: ours has ALiBi, which theirs have not.
-        RuntimeError: a weight of one has no counterpart of its shape in the other. Pegasus has one size of vocabulary.
+        ValueError: the model has ALiBi, which neither Marian nor Pegasus has.
+        RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
     if model.slopes is not None:
-        raise ValueError("theirs have no ALiBi")
+        raise ValueError("Hugging Face's Marian and Pegasus have no ALiBi")
     first = model.encoder_layers[0]
     shape = {
         "vocab_size": len(source_embedding(model).tokens.weight),
@@ -62,33 +62,34 @@ def copied(model: Transformer) -> Theirs:
         "max_position_embeddings": model.max_seq_len,
         "activation_function": first.feed_forward.activation.__name__,
         "scale_embedding": True,
-        "tie_word_embeddings": False,  # what is one table in ours is copied to each of theirs
+        "tie_word_embeddings": False,  # a table that our model shares is copied to each of theirs
     }
     for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
         shape[f"{side}_layers"] = len(layers)
         shape[f"{side}_attention_heads"] = first.self_attention.num_heads
         shape[f"{side}_ffn_dim"] = first.feed_forward.widen.out_features
+    converted: HuggingFaceModel
     if first.is_pre_norm:
-        theirs = PegasusForConditionalGeneration(PegasusConfig(**shape, **SPECIAL))
+        converted = PegasusForConditionalGeneration(PegasusConfig(**shape, **SPECIAL_TOKENS))
     else:
-        apart = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": model.output.out_features}
-        theirs = MarianMTModel(MarianConfig(**shape, **apart, **SPECIAL))
-    theirs = theirs.to(model.output.bias).eval()
-    theirs.load_state_dict(renamed_weights(model))
-    return theirs
+        separate = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": model.output.out_features}
+        converted = MarianMTModel(MarianConfig(**shape, **separate, **SPECIAL_TOKENS))
+    converted = converted.to(model.output.bias).eval()
+    converted.load_state_dict(convert_state_dict(model))
+    return converted
 
 
-def generate(theirs: Theirs, src: torch.Tensor, *, max_steps: int, **settings: Any):
-    """Return what their ``generate`` makes of sources (B, S) int64; its tokens begin with BOS."""
+def generate(model: HuggingFaceModel, src: torch.Tensor, *, max_steps: int, **settings: Any) -> Any:
+    """Call Hugging Face's ``generate`` on sources (B, S) int64; the output tokens begin with BOS."""
     mask = (src != PAD_ID).long()
-    return theirs.generate(src, attention_mask=mask, max_new_tokens=max_steps, do_sample=False, **settings)
+    return model.generate(src, attention_mask=mask, max_new_tokens=max_steps, do_sample=False, **settings)
 
 
-def renamed_weights(model: Transformer) -> dict[str, torch.Tensor]:
-    """Return our weights under their names, with the tables that only they keep beside the weights."""
+def convert_state_dict(model: Transformer) -> dict[str, torch.Tensor]:
+    """Return the weights under Hugging Face's names, with the tables that only Hugging Face stores as weights."""
     weights = {}
     for name, weight in model.state_dict().items():
-        for ours, theirs in NAMES.items():
+        for ours, theirs in PARAMETER_NAMES.items():
             name = name.replace(ours, theirs)
         weights[name] = weight
     weights["final_logits_bias"] = weights.pop("output.bias")[None]
@@ -105,5 +106,5 @@ def renamed_weights(model: Transformer) -> dict[str, torch.Tensor]:
 
 
 def source_embedding(model: Transformer) -> Embedding:
-    """Return what embeds the source, which may be what embeds the target."""
+    """Return the embedding of source tokens, which may be shared with the target's."""
     return model.tgt_embedding if model.src_embedding is None else model.src_embedding

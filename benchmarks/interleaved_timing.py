@@ -1,29 +1,32 @@
-"""Time functions that are to be compared, in turns, so that a busy machine slows them alike."""
+"""Interleaved timing: functions to compare take turns, so that a busy machine slows all of them alike."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 
 
-def seconds_in_turns(functions: list[Callable[[], object]], *, rounds: int) -> list[list[float]]:
-    """Return each function's seconds in each round, after one that does not count; who begins changes."""
-    taken: list[list[float]] = [[] for _ in functions]
+def time_interleaved(functions: Sequence[Callable[[], object]], *, rounds: int) -> list[list[float]]:
+    """Call all functions once per round and return the seconds of each: ``seconds[function][round]``.
+
+    A warm-up round comes first and is not counted. The order reverses every round.
+    """
+    seconds: list[list[float]] = [[] for _ in functions]
     for number in range(rounds + 1):
         order = range(len(functions)) if number % 2 else reversed(range(len(functions)))
-        for place in order:
-            seconds = seconds_of(functions[place])
+        for index in order:
+            elapsed = time_once(functions[index])
             if number:
-                taken[place].append(seconds)
-    return taken
+                seconds[index].append(elapsed)
+    return seconds
 
 
 def median_ratio(seconds: list[float], others: list[float]) -> float:
-    """Return the median of the ratios of each round: the machine was the same for both."""
+    """Return the median over rounds of ``seconds / others``, each taken in the same round."""
     return median(one / other for one, other in zip(seconds, others, strict=True))
 
 
-def seconds_of(function: Callable[[], object]) -> float:
-    """Return how long one call takes."""
+def time_once(function: Callable[[], object]) -> float:
+    """Return the seconds that one call takes."""
     started = time.perf_counter()
     function()
     return time.perf_counter() - started

@@ -1,6 +1,7 @@
-"""``bench memory``: whether a long training, recorded as the page does it, takes more and more memory.
+"""``bench memory``: memory growth of a long training that is recorded as the page does.
 
-Attention is recorded at every evaluation, of which there are many here; a replay keeps a bounded number of them.
+A snapshot of the attention is recorded at every evaluation, of which there are many here; a replay keeps a bounded
+number of them.
 """
 
 import argparse
@@ -24,11 +25,11 @@ PRESET, STEPS, EVALUATE_EVERY, READINGS = "tiny", 5_000, 10, 5
 
 @dataclass(frozen=True)
 class Reading:
-    """What is in use after some steps.
+    """Memory in use after some steps.
 
     Attributes:
-        resident: bytes of the process in memory.
-        snapshots: in the replay.
+        resident: resident set size of the process in bytes.
+        snapshots: number of snapshots in the replay.
     """
 
     step: int
@@ -37,7 +38,7 @@ class Reading:
 
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
-    """Train, and print what is in use at a few steps."""
+    """Train and print the memory in use at a few steps."""
     print(f"{PRESET}, {STEPS:,} steps, evaluated and its attention recorded every {EVALUATE_EVERY}")
     readings = []
     for reading in measure_memory():
@@ -47,13 +48,13 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
             f"{reading.snapshots:>3} snapshots of the attention",
             flush=True,
         )
-    grown = readings[-1].resident - readings[0].resident
-    print(f"  from the first of them to the last: {grown / 1e6:+.1f} MB, {grown / readings[0].resident:+.1%}")
-    return {"preset": PRESET, "readings": [asdict(each) for each in readings]}
+    growth = readings[-1].resident - readings[0].resident
+    print(f"  growth from first to last: {growth / 1e6:+.1f} MB, {growth / readings[0].resident:+.1%}")
+    return {"preset": PRESET, "readings": [asdict(reading) for reading in readings]}
 
 
 def measure_memory() -> Iterator[Reading]:
-    """Train in a folder that is deleted at the end, and yield ``READINGS`` readings, evenly spread."""
+    """Train in a temporary folder and yield ``READINGS`` evenly spaced readings."""
     changes = {"training.steps": STEPS, "training.evaluate_every": EVALUATE_EVERY, "training.validation_sequences": 16}
     preset = load_preset(PRESET).with_changes(changes)
     with tempfile.TemporaryDirectory() as root:
@@ -67,7 +68,7 @@ def measure_memory() -> Iterator[Reading]:
 
 
 def resident_bytes() -> int:
-    """Return how much of this process is in memory (Linux)."""
+    """Return the resident set size of this process in bytes (Linux)."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,9 +1,9 @@
-"""``bench step``: updates a second, beside the same model from ``nn.Transformer``'s parts, and the share of the peak.
+"""``bench step``: updates per second compared with ``torch.nn``'s Transformer, and the fraction of peak FLOP/s.
 
-Both draw batches of the same task, compute the mean loss, clip gradients and make an update with PyTorch's Adam; theirs
-as tutorials do it. Ours is timed twice: with padding like theirs, and with batches of like lengths
-(``training.group_by_length``), as many sequences an update but less PAD to compute. The peak is what products of large
-matrices reach on this machine meanwhile.
+Both draw batches of the same task, compute the mean loss, clip gradients and update with PyTorch's Adam. The project's
+model is timed twice: with padded batches like the baseline's, and with batches of similar lengths
+(``training.group_by_length``), as many sequences per update with less padding. The peak is the rate of products of
+large matrices, measured in the same rounds.
 """
 
 import argparse
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.interleaved_timing import median_ratio, seconds_in_turns
-from benchmarks.plain_transformer import rival_of
+from benchmarks.baseline import build_baseline
+from benchmarks.interleaved_timing import median_ratio, time_interleaved
 from core.config import Preset, load_preset
 from core.evaluation.accuracy import sequence_loss
 from core.tasks import POOL_BATCHES, build_task
@@ -24,9 +24,9 @@ from core.teaching.bugs import new_state
 from core.training.loop import train
 
 PRESETS = ("digits-reversal", "small")
-ROUNDS, STEPS = 15, POOL_BATCHES  # so that batches of like lengths come by in every length
-PEAK_WIDTH = 1024
-ALIKE = {
+ROUNDS, STEPS = 15, POOL_BATCHES  # so many steps that batches grouped by length come in every length
+PEAK_MATRIX_SIZE = 1024
+COMPARABLE_SETTINGS = {
     "training.optimizer": "adam",
     "training.weight_decay": 0.0,
     "training.label_smoothing": 0.0,
@@ -38,59 +38,60 @@ ALIKE = {
 
 
 @dataclass(frozen=True)
-class StepRate:
-    """What was measured of a preset: medians of ``ROUNDS`` rounds of ``STEPS`` updates.
+class StepTimes:
+    """Measurements for one preset: medians over ``ROUNDS`` rounds of ``STEPS`` updates.
 
     Attributes:
-        milliseconds, milliseconds_by_length, milliseconds_plain: of one update, ours, ours with batches of like
-            lengths, and theirs.
-        ratio, ratio_by_length: theirs to ours.
-        share_of_peak: of the additions and multiplications in our matrix products, 0-1.
+        milliseconds, milliseconds_by_length, milliseconds_baseline: of one update: padded batches, batches grouped by
+            length, and the baseline.
+        speedup, speedup_by_length: time of the baseline divided by ours.
+        fraction_of_peak: FLOP/s of our matrix products divided by the peak, 0-1.
     """
 
     preset: str
     milliseconds: float
     milliseconds_by_length: float
-    milliseconds_plain: float
-    ratio: float
-    ratio_by_length: float
-    share_of_peak: float
+    milliseconds_baseline: float
+    speedup: float
+    speedup_by_length: float
+    fraction_of_peak: float
 
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure the presets, and print a table."""
-    print(f"updates on the CPU, 1 thread; medians of {ROUNDS} rounds of {STEPS}, in turns with nn.Transformer's parts")
-    measured = []
+    """Measure the presets and print a table."""
+    print(f"updates on the CPU, 1 thread; medians of {ROUNDS} interleaved rounds of {STEPS}; baseline: nn.Transformer")
+    results = []
     for name in PRESETS:
-        measured.append(measure_step(load_preset(name).with_changes(ALIKE)))
-        _print(measured[-1])
-    return {"presets": [asdict(each) for each in measured]}
+        results.append(measure_step(load_preset(name).with_changes(COMPARABLE_SETTINGS)))
+        _print(results[-1])
+    return {"presets": [asdict(result) for result in results]}
 
 
-def measure_step(preset: Preset) -> StepRate:
-    """Time updates of ours, of theirs, and the product of two large matrices."""
-    ours, theirs = _our_updates(preset), _their_updates(preset)
+def measure_step(preset: Preset) -> StepTimes:
+    """Time our updates, the baseline's, and the product of two large matrices, interleaved."""
+    padded, baseline = _our_updates(preset), _baseline_updates(preset)
     by_length = _our_updates(preset.with_changes({"training.group_by_length": True}))
-    large = torch.randn(PEAK_WIDTH, PEAK_WIDTH)
+    matrix = torch.randn(PEAK_MATRIX_SIZE, PEAK_MATRIX_SIZE)
     with FlopCounterMode(display=False) as counter:
-        ours()
-    functions = [ours, by_length, theirs, lambda: large @ large]
-    own, grouped, plain, product = seconds_in_turns(functions, rounds=ROUNDS)
-    work = counter.get_total_flops() / (2 * PEAK_WIDTH**3)  # in products of the large matrices
-    milliseconds = [1000 * median(each) / STEPS for each in (own, grouped, plain)]
-    return StepRate(
-        preset.name,
-        *milliseconds,
-        median_ratio(plain, own),
-        median_ratio(plain, grouped),
-        work * median_ratio(product, own),
+        padded()
+    functions: list[Callable[[], object]] = [padded, by_length, baseline, lambda: matrix @ matrix]
+    own, grouped, other, product = time_interleaved(functions, rounds=ROUNDS)
+    work = counter.get_total_flops() / (2 * PEAK_MATRIX_SIZE**3)  # in products of the large matrices
+    return StepTimes(
+        preset=preset.name,
+        milliseconds=1000 * median(own) / STEPS,
+        milliseconds_by_length=1000 * median(grouped) / STEPS,
+        milliseconds_baseline=1000 * median(other) / STEPS,
+        speedup=median_ratio(other, own),
+        speedup_by_length=median_ratio(other, grouped),
+        fraction_of_peak=work * median_ratio(product, own),
     )
 
 
 def _our_updates(preset: Preset) -> Callable[[], None]:
-    """Return what makes ``STEPS`` updates as a run does."""
+    """Return a function that makes ``STEPS`` updates as a run does."""
     events = train(new_state(preset))
-    next(events)  # the evaluation before the first
+    next(events)  # the evaluation before the first update
 
     def updates() -> None:
         for _ in range(STEPS):
@@ -99,9 +100,9 @@ def _our_updates(preset: Preset) -> Callable[[], None]:
     return updates
 
 
-def _their_updates(preset: Preset) -> Callable[[], None]:
-    """Return what makes ``STEPS`` updates as a tutorial does."""
-    model, task, config = rival_of(preset).train(), build_task(preset.task), preset.training
+def _baseline_updates(preset: Preset) -> Callable[[], None]:
+    """Return a function that makes ``STEPS`` updates of the baseline as a tutorial does."""
+    model, task, config = build_baseline(preset).train(), build_task(preset.task), preset.training
     optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate)
     generator = torch.Generator().manual_seed(config.seed)
 
@@ -118,10 +119,10 @@ def _their_updates(preset: Preset) -> Callable[[], None]:
     return updates
 
 
-def _print(rate: StepRate) -> None:
-    print(f"\n{rate.preset}")
-    print(f"  {'an update':30} {rate.milliseconds:>8.1f} ms (nn.Transformer's parts: {rate.milliseconds_plain:.1f} ms)")
-    print(f"  {'updates a second':30} {rate.ratio:>8.2f} times as many as theirs")
-    print(f"  {'matrix products':30} {100 * rate.share_of_peak:>8.0f} % of the peak")
-    print(f"  {'an update, batches by length':30} {rate.milliseconds_by_length:>8.1f} ms")
-    print(f"  {'updates a second':30} {rate.ratio_by_length:>8.2f} times as many as theirs", flush=True)
+def _print(times: StepTimes) -> None:
+    print(f"\n{times.preset}")
+    print(f"  {'one update':30} {times.milliseconds:>8.1f} ms (baseline: {times.milliseconds_baseline:.1f} ms)")
+    print(f"  {'updates per second':30} {times.speedup:>8.2f} × the baseline")
+    print(f"  {'matrix products':30} {100 * times.fraction_of_peak:>8.0f} % of peak")
+    print(f"  {'one update, batches by length':30} {times.milliseconds_by_length:>8.1f} ms")
+    print(f"  {'updates per second':30} {times.speedup_by_length:>8.2f} × the baseline", flush=True)

@@ -1,1 +1,1 @@
-"""What the page is measured with: the app in a process of its own, and visitors of it in another."""
+"""Benchmarks of the page: ``load`` (many visitors) and ``soak`` (long use), each in processes of its own."""

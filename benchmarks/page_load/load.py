@@ -1,8 +1,8 @@
 """Many visitors while two runs train: ``python -m core bench load``.
 
-The app serves in one process as strangers get it, visitors ask from a second one, and this one asks ``/health`` all the
-while. How visitors behave is said in ``benchmarks/page_load/visitors.py``. Two other visitors train a run each and share it;
-their speed alone, before anybody comes, stands beside their speed meanwhile.
+The app is served from one process as on a public Space, visitors send requests from a second one, and this one requests
+``/health`` all the while. benchmarks/page_load/visitors.py describes the visitors. Two more visitors train a shared run
+each; the speed of both trainings is measured before and during the visits.
 """
 
 import argparse
@@ -15,167 +15,175 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import median, quantiles
-from typing import Any
+from typing import IO, Any
 
-from benchmarks.page_load.served import REPOSITORY, Page, Served, served
+from benchmarks.page_load.app_process import REPOSITORY, AppProcess, PageClient, serve_app
 from benchmarks.page_load.visitors import BUSY
 
-MEDIAN, MOST, HEALTH, MEGABYTES = 1.0, 3.0, 0.25, 1_000.0
+# Targets: seconds of the median response, of the 95th percentile, and of that of /health; peak memory.
+MAX_MEDIAN, MAX_P95, MAX_HEALTH_P95, MAX_MEGABYTES = 1.0, 3.0, 0.25, 1_000.0
 PRESET, CHANGES = "digits-reversal", {"training.steps": 20_000}
-SECONDS_ALONE = 15.0
+SECONDS_WITHOUT_VISITORS = 15.0
 SECONDS_BETWEEN_PINGS = 0.05
+NO_RESPONSE = 60.0  # seconds counted for a failed ping
 
 
 @dataclass(frozen=True)
-class Times:
-    """Seconds until answers came."""
+class ResponseTimes:
+    """Response times in seconds."""
 
     count: int
     median: float
-    of_95_percent: float
-    most: float
+    p95: float
+    max: float
 
     @classmethod
-    def of(cls, seconds: list[float]) -> "Times":
-        """Sum up some; zeros of none."""
+    def of(cls, seconds: list[float]) -> "ResponseTimes":
+        """Summarize measured times; all zero if there are none."""
         if len(seconds) < 2:
             return cls(len(seconds), *[max(seconds, default=0.0)] * 3)
         return cls(len(seconds), median(seconds), quantiles(seconds, n=20)[-1], max(seconds))
 
 
 @dataclass(frozen=True)
-class Visit:
-    """What came of visitors.
+class VisitResult:
+    """Measurements while visitors used the page.
 
     Attributes:
-        requests: how many there were, by what was asked, and how long they took; "all" is those that asked for an
-            answer, which leaves out the page's own list of runs.
-        busy, errors: requests that were refused with the words to try again, and those that failed otherwise.
-        health: of ``/health`` meanwhile.
-        steps_per_second: of both trainings together meanwhile.
-        megabytes: of the server at its highest.
+        kind: "people" or "burst".
+        responses: response times by request; "all" leaves out the page's own polling of the list of runs.
+        busy: number of requests refused with a request to try again.
+        errors: messages of the requests that failed otherwise.
+        health: response times of ``/health``.
+        steps_per_second: of both trainings together.
+        megabytes: peak memory of the server.
     """
 
-    what: str
+    kind: str
     seconds: float
-    requests: dict[str, Times]
+    responses: dict[str, ResponseTimes]
     busy: int
     errors: list[str]
-    health: Times
+    health: ResponseTimes
     steps_per_second: float
     megabytes: float
 
-    def misses(self) -> list[str]:
-        """Say which targets were missed."""
-        everything = self.requests["all"]
-        measured = (
+    def missed_targets(self) -> list[str]:
+        """Return the names of the targets that were missed."""
+        total = self.responses["all"]
+        targets = (
             (f"{len(self.errors)} errors", len(self.errors), 0),
-            ("95 % of the answers", everything.of_95_percent, MOST),
-            ("95 % of /health", self.health.of_95_percent, HEALTH),
-            ("memory", self.megabytes, MEGABYTES),
+            ("95 % of the responses", total.p95, MAX_P95),
+            ("95 % of /health", self.health.p95, MAX_HEALTH_P95),
+            ("memory", self.megabytes, MAX_MEGABYTES),
         )
-        missed = [what for what, value, most in measured if value > most]
-        return missed + ["median answer"] * (self.what == "people" and everything.median > MEDIAN)
+        missed = [name for name, value, maximum in targets if value > maximum]
+        return missed + ["median response"] * (self.kind == "people" and total.median > MAX_MEDIAN)
 
 
 class Trainings:
-    """Two runs of two visitors, shared with all who know their names."""
+    """Two runs in training, each started and shared by a visitor of its own."""
 
-    def __init__(self, app: Served) -> None:
-        self._pages = [Page(app.address) for _ in range(2)]
+    def __init__(self, app: AppProcess) -> None:
+        self._pages = [PageClient(app.address) for _ in range(2)]
         self.names = [self._start(page, seed) for seed, page in enumerate(self._pages)]
 
-    def _start(self, page: Page, seed: int) -> str:
+    def _start(self, page: PageClient, seed: int) -> str:
         page.open()
-        run = page.call("train", PRESET, CHANGES | {"training.seed": seed})["run"]
-        page.ask("run-menu.share", {"run": run, "shared": True})
+        run = page.call_endpoint("train", PRESET, CHANGES | {"training.seed": seed})["run"]
+        page.call_component("run-menu.share", {"run": run, "shared": True})
         return run
 
     def steps(self) -> int:
-        """Return the steps both have made."""
+        """Return the steps both have completed."""
         runs = zip(self._pages, self.names, strict=True)
-        return sum(page.ask("charts.progress", {"run": name})["step"] for page, name in runs)
+        return sum(page.call_component("charts.progress", {"run": name})["step"] for page, name in runs)
 
-    def speed_for(self, seconds: float) -> float:
-        """Wait, and return how many steps they made a second."""
-        began, before = time.perf_counter(), self.steps()
+    def steps_per_second(self, seconds: float) -> float:
+        """Measure the speed of both for some seconds."""
+        started, before = time.perf_counter(), self.steps()
         time.sleep(seconds)
-        return (self.steps() - before) / (time.perf_counter() - began)
+        return (self.steps() - before) / (time.perf_counter() - started)
 
 
-class Pings:
-    """Asks in a thread until told to stop.
+class HealthPings:
+    """Pings in a thread until ``stop`` is called.
 
     Args:
-        ping: asks once, and returns the seconds to the answer.
+        ping: sends one request and returns the seconds to the response.
     """
 
     def __init__(self, ping: Callable[[], float]) -> None:
         self.seconds: list[float] = []
         self._ping, self._stop = ping, threading.Event()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def _ask(self) -> None:
+    def _run(self) -> None:
         while not self._stop.wait(SECONDS_BETWEEN_PINGS):
             try:
                 self.seconds.append(self._ping())
             except OSError:
-                self.seconds.append(60.0)  # no answer
+                self.seconds.append(NO_RESPONSE)
 
-    def end(self) -> Times:
-        """Stop asking; return how long the answers took."""
+    def stop(self) -> ResponseTimes:
+        """Stop pinging and return the response times."""
         self._stop.set()
         self._thread.join()
-        return Times.of(self.seconds)
+        return ResponseTimes.of(self.seconds)
 
 
-def visit(app: Served, trainings: Trainings, what: str, *flags: str) -> Visit:
-    """Let visitors come, in a process of their own."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.page_load.visitors",
-        app.address,
-        "--runs",
-        ",".join(trainings.names),
-        *flags,
-    ]
+def visit(app: AppProcess, trainings: Trainings, kind: str, *flags: str) -> VisitResult:
+    """Run visitors in a process of their own and measure meanwhile; ``flags`` are those of visitors.py."""
+    runs = ",".join(trainings.names)
+    command = [sys.executable, "-m", "benchmarks.page_load.visitors", app.address, "--runs", runs, *flags]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
-        json.loads(process.stdout.readline())  # they begin
-        pings, before, began = Pings(app.ping), trainings.steps(), time.perf_counter()
-        came = json.loads(process.stdout.readline())
-        health, seconds = pings.end(), time.perf_counter() - began
+        _read_json_line(process.stdout)  # the visitors begin
+        pings, before, started = HealthPings(app.ping), trainings.steps(), time.perf_counter()
+        report = _read_json_line(process.stdout)
+        health, seconds = pings.stop(), time.perf_counter() - started
         speed = (trainings.steps() - before) / seconds
-    return summed_up(what, came, health, speed, app.megabytes("VmHWM"))
+    return summarize(kind, report, health, speed, app.megabytes("VmHWM"))
 
 
-def summed_up(what: str, came: dict[str, Any], health: Times, speed: float, megabytes: float) -> Visit:
-    """Sum up what visitors printed."""
-    requests = came["requests"]
-    is_busy = [any(word in problem.lower() for word in BUSY) for *_, problem in requests]
+def _read_json_line(stream: IO[str] | None) -> dict[str, Any]:
+    line = stream.readline() if stream else ""
+    if not line:
+        raise RuntimeError("the process of the visitors ended early")
+    return json.loads(line)
+
+
+def summarize(
+    kind: str, report: dict[str, Any], health: ResponseTimes, steps_per_second: float, megabytes: float
+) -> VisitResult:
+    """Summarize what visitors.py printed."""
+    requests = report["requests"]
+    is_busy = [any(word in error.lower() for word in BUSY) for *_, error in requests]
     errors = [
-        f"{name}: {problem}" for (name, _, problem), busy in zip(requests, is_busy, strict=True) if problem and not busy
+        f"{name}: {error}" for (name, _, error), busy in zip(requests, is_busy, strict=True) if error and not busy
     ]
     names = dict.fromkeys(name for name, *_ in requests)
-    times = {name: Times.of([seconds for each, seconds, _ in requests if each == name]) for name in names}
-    times["all"] = Times.of([seconds for name, seconds, _ in requests if name != "list of runs"])
-    return Visit(what, came["seconds"], times, sum(is_busy), errors, health, speed, megabytes)
+    times = {name: ResponseTimes.of([seconds for each, seconds, _ in requests if each == name]) for name in names}
+    times["all"] = ResponseTimes.of([seconds for name, seconds, _ in requests if name != "list of runs"])
+    return VisitResult(kind, report["seconds"], times, sum(is_busy), errors, health, steps_per_second, megabytes)
 
 
-def show(visits: list[Visit], alone: float) -> None:
+def print_results(results: list[VisitResult], speed_without_visitors: float) -> None:
     """Print a table."""
-    for each in visits:
-        print(f"\n{each.what}, {each.seconds:.0f} s")
-        print(f"  {'':22} {'requests':>8} {'median':>8} {'95 %':>8} {'most':>8}")
-        for name, times in [*each.requests.items(), ("/health", each.health)]:
-            seconds = (times.median, times.of_95_percent, times.most)
+    for result in results:
+        print(f"\n{result.kind}, {result.seconds:.0f} s")
+        print(f"  {'':22} {'requests':>8} {'median':>8} {'95 %':>8} {'max':>8}")
+        for name, times in [*result.responses.items(), ("/health", result.health)]:
+            seconds = (times.median, times.p95, times.max)
             print(f"  {name:22} {times.count:>8} " + " ".join(f"{1000 * value:>5.0f} ms" for value in seconds))
-        print(f"  {'errors':22} {len(each.errors):>8}, and {each.busy} times busy")
-        for error in each.errors[:5]:
+        print(f"  {'errors':22} {len(result.errors):>8}, and {result.busy} times busy")
+        for error in result.errors[:5]:
             print(f"    {error}")
-        print(f"  {'training, both':22} {each.steps_per_second:>8.1f} steps/s; alone {alone:.1f}")
-        print(f"  {'memory of the server':22} {each.megabytes:>8.0f} MB at its highest")
+        print(
+            f"  {'both trainings':22} {result.steps_per_second:>8.1f} steps/s; "
+            f"without visitors {speed_without_visitors:.1f}"
+        )
+        print(f"  {'peak memory of server':22} {result.megabytes:>8.0f} MB")
 
 
 def main() -> int:
@@ -185,22 +193,23 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with served() as app:
+    with serve_app() as app:
         trainings = Trainings(app)
         while trainings.steps() < 20:
             time.sleep(0.2)
-        alone = trainings.speed_for(SECONDS_ALONE)
+        speed = trainings.steps_per_second(SECONDS_WITHOUT_VISITORS)
         print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, two trainings included", flush=True)
-        many = ["--visitors", str(options.visitors)]
-        visits = [
-            visit(app, trainings, "people", *many, "--seconds", str(60 * options.minutes)),
-            visit(app, trainings, "burst", *many, "--burst", "8"),
+        visitors = ["--visitors", str(options.visitors)]
+        results = [
+            visit(app, trainings, "people", *visitors, "--seconds", str(60 * options.minutes)),
+            visit(app, trainings, "burst", *visitors, "--burst", "8"),
         ]
-    show(visits, alone)
-    missed = [f"{each.what}: {miss}" for each in visits for miss in each.misses()]
+    print_results(results, speed)
+    missed = [f"{result.kind}: {target}" for result in results for target in result.missed_targets()]
     print("\n" + (f"missed: {', '.join(missed)}" if missed else "all targets reached"))
     if options.json:
-        print(json.dumps({"alone": alone, "visits": [asdict(each) for each in visits], "missed": missed}))
+        visits = [asdict(result) for result in results]
+        print(json.dumps({"steps_per_second_without_visitors": speed, "visits": visits, "missed": missed}))
     return int(bool(missed))
 
 

@@ -1,10 +1,9 @@
-"""Whether anything grows while the page is used without end: ``python -m core bench soak --minutes 10``.
+"""Whether memory, threads or files grow while the page is used: ``python -m core bench soak --minutes 10``.
 
-Three visitors have the page open. Each second each asks for what the scripts of an open page ask for: the list of runs,
-the figures of a run in training, its attention over the training; has an input decoded and one of its heads drawn as a
-picture. A run trains all the while; as soon as it is over it is deleted and another one begins. Every five seconds the
-server's memory, threads, open files and figures of matplotlib are counted. The first fifth of the time is warming up;
-after it, the median of the first and of the last fifth are compared.
+Three visitors have the page open. Every second each sends the requests of an open page (list of runs, metrics of a run,
+its attention replay), decodes an input and downloads a picture of one head. A run trains all the while; when it ends it
+is deleted and the next one started. Every five seconds the server's memory, threads, open files and matplotlib figures
+are counted. The first fifth of the time is a warm-up; the medians of the second and of the last fifth are compared.
 """
 
 import argparse
@@ -12,26 +11,23 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from statistics import median
 from typing import Any
 
-from benchmarks.page_load.served import SHIPPED, Page, Served, served
+from benchmarks.page_load.app_process import SHIPPED_RUN, AppProcess, PageClient, serve_app
 
 VISITORS = 3
 SECONDS_BETWEEN_COUNTS = 5.0
-MAY_GROW = 0.05  # memory, as a share
-MAY_VARY = {
-    "threads": 3,
-    "open_files": 5,
-    "figures": 10,
-}  # requests that are being answered, and figures not yet collected
+MAX_MEMORY_CHANGE = 0.05  # fraction
+MAX_GROWTH = {"threads": 3, "open_files": 5, "figures": 10}  # allows for requests in progress and uncollected figures
 PRESET, CHANGES = "tiny", {"training.steps": 3_000}
 
 
 @dataclass(frozen=True)
-class Count:
-    """What the server holds, ``minutes`` after the beginning."""
+class ResourceCount:
+    """Resources of the server, ``minutes`` after the start."""
 
     minutes: float
     megabytes: float
@@ -40,115 +36,119 @@ class Count:
     figures: int
 
 
-class Work:
-    """What visitors do each second."""
+class Workload:
+    """The requests that the visitors send every second."""
 
-    def __init__(self, app: Served) -> None:
-        self.pages = [Page(app.address) for _ in range(VISITORS)]
+    def __init__(self, app: AppProcess) -> None:
+        self.pages = [PageClient(app.address) for _ in range(VISITORS)]
         for page in self.pages:
             page.open()
-        self.asked = self.trained = 0
+        self.requests = self.runs_trained = 0
         self.errors: list[str] = []
         self._run: str | None = None
 
-    def turn(self) -> None:
-        """Let all ask once."""
-        self._train()
+    def send_requests(self) -> None:
+        """Send the requests of one second for all visitors."""
+        self._keep_training()
         for number, page in enumerate(self.pages):
-            text = " ".join(str((self.asked + number + place) % 10) for place in range(3 + self.asked % 8))
-            self._ask(lambda page=page: page.ask("run-bar.list_runs", {}))
-            self._ask(lambda page=page: page.ask("charts.progress", {"run": SHIPPED}))
-            self._ask(lambda page=page: page.ask("viewer.replay", {"run": SHIPPED}))
-            self._ask(lambda page=page, text=text: self._draw(page, text))
+            text = " ".join(str((self.requests + number + offset) % 10) for offset in range(3 + self.requests % 8))
+            self._request(partial(page.call_component, "run-bar.list_runs", {}))
+            self._request(partial(page.call_component, "charts.progress", {"run": SHIPPED_RUN}))
+            self._request(partial(page.call_component, "viewer.replay", {"run": SHIPPED_RUN}))
+            self._request(partial(self._download_picture, page, text))
 
-    def _ask(self, ask: Callable[[], Any]) -> Any:
-        self.asked += 1
+    def _request(self, send: Callable[[], Any]) -> Any:
+        self.requests += 1
         try:
-            answer = ask()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and told
+            response = send()
+        except Exception as error:  # noqa: BLE001 - every error is counted and reported
             self.errors.append(f"{type(error).__name__}: {error}"[:200])
             return None
-        if isinstance(answer, dict) and "error" in answer:
-            self.errors.append(answer["error"])
-        return answer
+        if isinstance(response, dict) and "error" in response:
+            self.errors.append(response["error"])
+        return response
 
-    def _draw(self, page: Page, text: str) -> Any:
-        seen = page.call("attention", SHIPPED, text, "cross", 2, "", "", "zero")
-        rows = [f"{row['produced']} <- {row['read']}" for row in seen["rows"]]
-        head = seen["heads"][self.asked % len(seen["heads"])]
-        asked = {"title": text, "rows": rows, "columns": seen["columns"], "weights": head["weights"]}
-        return page.ask("viewer.picture", asked | {"marked": seen["marked"]})
+    def _download_picture(self, page: PageClient, text: str) -> Any:
+        attention = page.call_endpoint("attention", SHIPPED_RUN, text, "cross", 2, "", "", "zero")
+        rows = [f"{row['produced']} <- {row['read']}" for row in attention["rows"]]
+        head = attention["heads"][self.requests % len(attention["heads"])]
+        picture = {"title": text, "rows": rows, "columns": attention["columns"], "weights": head["weights"]}
+        return page.call_component("viewer.picture", picture | {"marked": attention["marked"]})
 
-    def _train(self) -> None:
-        """Let a run train, and see how far it is; after its end, another one."""
+    def _keep_training(self) -> None:
+        """Request the progress of the present run; once it has ended, delete it and start the next."""
         page = self.pages[0]
         if self._run is not None:
-            stands = self._ask(lambda: page.ask("charts.progress", {"run": self._run}))
-            if stands is None or stands.get("status") in ("training", "queued"):
+            progress = self._request(partial(page.call_component, "charts.progress", {"run": self._run}))
+            if progress is None or progress.get("status") in ("training", "queued"):
                 return
-            self._ask(lambda: page.ask("run-menu.delete", {"run": self._run}))
-            self.trained += 1
-        started = self._ask(lambda: page.call("train", PRESET, CHANGES | {"training.seed": self.trained}))
+            self._request(partial(page.call_component, "run-menu.delete", {"run": self._run}))
+            self.runs_trained += 1
+        changes = CHANGES | {"training.seed": self.runs_trained}
+        started = self._request(partial(page.call_endpoint, "train", PRESET, changes))
         self._run = started and started["run"]
 
 
-def misses(counts: list[Count]) -> list[str]:
-    """Say what grew, from the second fifth of the time to the last."""
+def find_growth(counts: list[ResourceCount]) -> list[str]:
+    """Describe what grew from the second fifth of the time to the last."""
     fifth = len(counts) // 5
     if not fifth:
         return ["too short to tell"]
     first, last = (
-        {name: median(getattr(each, name) for each in part) for name in Count.__dataclass_fields__}
+        {field.name: median(getattr(count, field.name) for count in part) for field in fields(ResourceCount)}
         for part in (counts[fifth : 2 * fifth], counts[-fifth:])
     )
-    grown = last["megabytes"] / first["megabytes"] - 1
-    missed = [f"memory {100 * grown:+.1f} %"] if abs(grown) > MAY_GROW else []
-    return missed + [
+    memory_change = last["megabytes"] / first["megabytes"] - 1
+    growth = [f"memory {100 * memory_change:+.1f} %"] if abs(memory_change) > MAX_MEMORY_CHANGE else []
+    return growth + [
         f"{name} from {first[name]:g} to {last[name]:g}"
-        for name, most in MAY_VARY.items()
-        if last[name] - first[name] > most
+        for name, maximum in MAX_GROWTH.items()
+        if last[name] - first[name] > maximum
     ]
 
 
-def show(counts: list[Count], most: int = 11) -> None:
-    """Print some of the counts, evenly spaced."""
+def print_counts(counts: list[ResourceCount], max_rows: int = 11) -> None:
+    """Print at most ``max_rows`` evenly spaced counts."""
     print(f"{'minute':>7} {'MB':>7} {'threads':>8} {'files':>6} {'figures':>8}")
-    places = sorted({round(place * (len(counts) - 1) / (most - 1)) for place in range(most)})
-    for each in (counts[place] for place in places):
-        print(f"{each.minutes:>7.1f} {each.megabytes:>7.1f} {each.threads:>8} {each.open_files:>6} {each.figures:>8}")
+    indices = sorted({round(row * (len(counts) - 1) / (max_rows - 1)) for row in range(max_rows)}) if counts else []
+    for count in (counts[index] for index in indices):
+        print(
+            f"{count.minutes:>7.1f} {count.megabytes:>7.1f} {count.threads:>8} {count.open_files:>6} {count.figures:>8}"
+        )
 
 
-def measure(minutes: float) -> tuple[list[Count], Work]:
-    """Let visitors work for some minutes; return what was counted meanwhile."""
-    counts: list[Count] = []
-    with served(counting=True) as app:
-        work, began = Work(app), time.monotonic()
-        while time.monotonic() - began < 60 * minutes:
-            turn = time.monotonic()
-            work.turn()
-            if time.monotonic() - began > SECONDS_BETWEEN_COUNTS * (len(counts) + 1):
-                passed = (time.monotonic() - began) / 60
-                counts.append(Count(passed, app.megabytes(), app.threads(), app.open_files(), app.figures()))
-            time.sleep(max(0.0, 1 - (time.monotonic() - turn)))
-    return counts, work
+def measure(minutes: float) -> tuple[list[ResourceCount], Workload]:
+    """Run the workload for some minutes and return the counts taken meanwhile."""
+    counts: list[ResourceCount] = []
+    with serve_app(with_figure_count=True) as app:
+        workload, started = Workload(app), time.monotonic()
+        while time.monotonic() - started < 60 * minutes:
+            second_started = time.monotonic()
+            workload.send_requests()
+            if time.monotonic() - started > SECONDS_BETWEEN_COUNTS * (len(counts) + 1):
+                elapsed = (time.monotonic() - started) / 60
+                counts.append(ResourceCount(elapsed, app.megabytes(), app.threads(), app.open_files(), app.figures()))
+            time.sleep(max(0.0, 1 - (time.monotonic() - second_started)))
+    return counts, workload
 
 
 def main() -> int:
-    """Measure and print; return 1 if anything grew."""
+    """Measure and print; return 1 if anything grew or failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    counts, work = measure(options.minutes)
-    show(counts)
-    print(f"{work.asked} requests, {work.trained} runs trained and deleted, {len(work.errors)} errors")
-    for error in work.errors[:5]:
+    counts, workload = measure(options.minutes)
+    print_counts(counts)
+    errors = workload.errors
+    print(f"{workload.requests} requests, {workload.runs_trained} runs trained and deleted, {len(errors)} errors")
+    for error in errors[:5]:
         print(f"  {error}")
-    missed = misses(counts) + [f"{len(work.errors)} errors"] * bool(work.errors)
-    print(f"grew: {', '.join(missed)}" if missed else "nothing grew")
+    missed = find_growth(counts) + [f"{len(errors)} errors"] * bool(errors)
+    print(f"missed: {', '.join(missed)}" if missed else "nothing grew")
     if options.json:
-        told = {"requests": work.asked, "errors": len(work.errors), "missed": missed}
-        print(json.dumps(told | {"counts": [asdict(each) for each in counts]}))
+        summary = {"requests": workload.requests, "errors": len(errors), "missed": missed}
+        print(json.dumps(summary | {"counts": [asdict(count) for count in counts]}))
     return int(bool(missed))
 
 

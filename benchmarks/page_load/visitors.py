@@ -1,15 +1,13 @@
-"""Visitors of a served page, in a process of their own: ``python -m benchmarks.page_load.visitors ADDRESS --runs A,B``.
+"""Visitors of the page, in a process of their own: ``python -m benchmarks.page_load.visitors ADDRESS --runs A,B``.
 
-Each is a real ``gradio_client.Client`` with a session and a cookie of its own. *People* come one after the other within
-ten seconds, and each opens the page (its HTML, its configuration, the client's description of the endpoints), then goes
-on until the time is up: type an input and have it decoded by a run, the shipped one or one in training (one time in
-five by beam search); look at the attention of that input; see where a run in training stands; and think, for 1 to 5
-seconds before each of the three, 3 on average. Meanwhile their page asks for the list of runs each second, as the
-scripts of an open page do. A *burst* is what nobody does: all decode at the same moment, one decode after the other,
-without a thought.
+Each visitor is a ``gradio_client.Client`` with its own session and cookie. *People* arrive within ten seconds, open the
+page and repeat until the time is up: decode an input with the shipped run or one in training (one time in five by beam
+search), view its attention, and request the progress of a run in training, waiting 1 to 5 seconds before each.
+Meanwhile their page requests the list of runs every second, as its scripts do. A *burst* is a worst case: all visitors
+decode at the same moment, one decode after the other without waiting.
 
-What the browser itself fetches once and keeps, scripts and styles, is not asked for. Every line that is printed is a
-JSON object: one when it begins, one with every request at the end.
+Scripts and styles, which a browser caches, are not requested. Every line printed is a JSON object: one when the visits
+begin, one with all requests at the end.
 """
 
 import argparse
@@ -18,165 +16,177 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from itertools import cycle
+from typing import Any, TypeVar
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 from gradio_client import Client
 
-from benchmarks.page_load.served import COOKIE, SHIPPED, Page
+from benchmarks.page_load.app_process import COOKIE, SHIPPED_RUN, PageClient
 
-SECONDS_TO_COME = 10.0
-THOUGHT = (1.0, 5.0)
+MAX_SECONDS_TO_ARRIVE = 10.0
+SECONDS_BETWEEN_REQUESTS = (1.0, 5.0)  # uniformly distributed
 SECONDS_BETWEEN_LISTS = 1.0
-BUSY = ("queue is full", "too many", "busy")  # refusals that say to try again
+BEAM_SEARCH_RATE = 0.2
+BUSY = ("queue is full", "too many", "busy")  # refusals that ask to try again
+T = TypeVar("T")
 
 
-class Requests:
-    """What was asked, how long the answer took, and what went wrong; of all visitors."""
+class RequestLog:
+    """Name, seconds and error message ("" if none) of every request of all visitors."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[str, float, str]] = []
+        self.entries: list[tuple[str, float, str]] = []
 
-    def time(self, what: str, ask: Callable[[], Any]) -> Any:
-        """Ask, and note it; None where it failed."""
-        began, problem, answer = time.perf_counter(), "", None
+    def time(self, name: str, send: Callable[[], T]) -> T | None:
+        """Send a request and log it; return None if it failed."""
+        started, message, response = time.perf_counter(), "", None
         try:
-            answer = ask()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is counted and told
-            problem = f"{type(error).__name__}: {error}"[:300]
-        self.all.append((what, time.perf_counter() - began, problem))
-        return answer
+            response = send()
+        except Exception as error:  # noqa: BLE001 - every error is counted and reported
+            message = f"{type(error).__name__}: {error}"[:300]
+        self.entries.append((name, time.perf_counter() - started, message))
+        return response
 
 
-class Person:
+class Visitor:
     """One visitor.
 
     Args:
-        runs: names of runs in training that they may look at.
+        runs: names of runs in training, shared with all visitors.
+        log: where requests are logged.
+        seed: of the visitor's random choices.
     """
 
-    def __init__(self, address: str, runs: list[str], requests: Requests, number: int) -> None:
-        self.address, self.runs, self.requests = address, runs, requests
-        self.page = Page(address)
-        self.choice = random.Random(number)  # noqa: S311 - what a visitor types
+    def __init__(self, address: str, runs: list[str], log: RequestLog, seed: int) -> None:
+        self.address, self.runs, self.log = address, runs, log
+        self.page = PageClient(address)
+        self.random = random.Random(seed)  # noqa: S311 - no secrets
         self.client: Client | None = None
 
-    def come(self) -> None:
-        """Open the page."""
-        self.requests.time("open the page", self._open)
+    def open_page(self) -> None:
+        """Open the page and connect the client."""
+        self.client = self.log.time("open the page", self._connect)
 
-    def _open(self) -> None:
+    def _connect(self) -> Client:
         self.page.open()
-        self.client = Client(
+        return Client(
             self.address,
             verbose=False,
             analytics_enabled=False,
             download_files=False,
-            ssl_verify=False,  # there is none here, but each request would read all certificates of the system
+            ssl_verify=False,  # the address is plain HTTP; otherwise every request would load the system's certificates
             httpx_kwargs={"cookies": {COOKIE: self.page.cookie}, "timeout": 60},
         )
 
     def stay(self, until: float) -> None:
-        """Ask one thing after the other, with thoughts between them."""
-        come_at = time.monotonic() + self.choice.uniform(0, SECONDS_TO_COME)
-        time.sleep(max(0.0, min(come_at, until) - time.monotonic()))
-        self.come()
+        """Use the page until ``time.monotonic()`` reaches ``until``."""
+        arrival = time.monotonic() + self.random.uniform(0, MAX_SECONDS_TO_ARRIVE)
+        time.sleep(max(0.0, min(arrival, until) - time.monotonic()))
+        self.open_page()
         if self.client is None:
             return
-        watching = threading.Thread(target=self._keep_page, args=(until,), daemon=True)
-        watching.start()
-        run = text = ""
-        for ask in self._endlessly(self.decode, self.look, self.watch):
+        polling = threading.Thread(target=self._poll_runs, args=(until,), daemon=True)
+        polling.start()
+        for request in self._requests():
             if time.monotonic() > until:
                 break
-            if ask == self.decode:
-                run, text = self.choice.choice([SHIPPED, *self.runs]), self._text()
-            ask(run, text)
-            time.sleep(max(0.0, min(self.choice.uniform(*THOUGHT), until - time.monotonic() + 0.001)))
-        watching.join()
+            request()
+            pause = self.random.uniform(*SECONDS_BETWEEN_REQUESTS)
+            time.sleep(max(0.0, min(pause, until - time.monotonic() + 0.001)))
+        polling.join()
 
-    @staticmethod
-    def _endlessly(*what: Callable) -> Any:
-        while True:
-            yield from what
+    def _requests(self) -> Iterator[Callable[[], object]]:
+        """Yield the visitor's requests without end: decode an input, view its attention, request progress."""
+        run = text = ""
+        for kind in cycle(("decode", "attention", "progress")):
+            if kind == "decode":
+                run, text = self.random.choice([SHIPPED_RUN, *self.runs]), self.random_text()
+                yield partial(self.decode, run, text)
+            elif kind == "attention":
+                yield partial(self.view_attention, run, text)
+            else:
+                yield self.request_progress
 
-    def _text(self) -> str:
-        return " ".join(self.choice.choices("0123456789", k=self.choice.randint(3, 10)))
+    def random_text(self) -> str:
+        """Return 3 to 10 random digits."""
+        return " ".join(self.random.choices("0123456789", k=self.random.randint(3, 10)))
 
     def decode(self, run: str, text: str) -> None:
-        """Have an input decoded."""
-        strategy = {"kind": "beam", "beam_size": 4} if self.choice.random() < 0.2 else {}
-        self._call("decode", run=run, input=text, strategy=strategy)
+        """Decode an input."""
+        strategy = {"kind": "beam", "beam_size": 4} if self.random.random() < BEAM_SEARCH_RATE else {}
+        self.call("decode", run=run, input=text, strategy=strategy)
 
-    def look(self, run: str, text: str) -> None:
-        """Look at the attention of an input."""
-        self._call("attention", run=run, input=text, block="cross", layer=self.choice.choice([1, 2]))
+    def view_attention(self, run: str, text: str) -> None:
+        """Request the cross-attention of an input."""
+        self.call("attention", run=run, input=text, block="cross", layer=self.random.choice([1, 2]))
 
-    def watch(self, *_: str) -> None:
-        """See where a run in training stands: its last figures, or all of them."""
-        self._call("progress", run=self.choice.choice(self.runs), since_step=-1)
+    def request_progress(self) -> None:
+        """Request the metrics of a run in training."""
+        self.call("progress", run=self.random.choice(self.runs), since_step=-1)
 
-    def _call(self, endpoint: str, **arguments: Any) -> None:
-        self.requests.time(endpoint, lambda: self.client.predict(**arguments, api_name=f"/{endpoint}"))
+    def call(self, endpoint: str, **arguments: Any) -> None:
+        """Call an API endpoint and log the request."""
+        client = self.client
+        if client is None:
+            raise RuntimeError("open the page first")
+        self.log.time(endpoint, lambda: client.predict(**arguments, api_name=f"/{endpoint}"))
 
-    def _keep_page(self, until: float) -> None:
+    def _poll_runs(self, until: float) -> None:
         while time.monotonic() < until:
-            self.requests.time("list of runs", lambda: self.page.ask("run-bar.list_runs", {}))
+            self.log.time("list of runs", lambda: self.page.call_component("run-bar.list_runs", {}))
             time.sleep(SECONDS_BETWEEN_LISTS)
 
 
-def people(visitors: list[Person], seconds: float) -> None:
-    """Let all come, stay and ask."""
+def visit_as_people(visitors: list[Visitor], seconds: float) -> None:
+    """Let all visitors use the page for some seconds."""
     until = time.monotonic() + seconds
-    _at_once(visitors, lambda visitor: visitor.stay(until))
+    _run_in_threads(visitors, lambda visitor: visitor.stay(until))
 
 
-def burst(visitors: list[Person], decodes: int) -> None:
-    """Let all decode at the same moment."""
+def visit_as_burst(visitors: list[Visitor], decodes: int) -> None:
+    """Let all visitors decode at the same moment, ``decodes`` times each."""
 
-    def insist(visitor: Person) -> None:
+    def decode_repeatedly(visitor: Visitor) -> None:
         for _ in range(decodes):
-            visitor.requests.time(
-                "decode", lambda: visitor.client.predict(run=SHIPPED, input=visitor._text(), api_name="/decode")
-            )
+            visitor.call("decode", run=SHIPPED_RUN, input=visitor.random_text())
 
-    _at_once(visitors, insist)
+    _run_in_threads(visitors, decode_repeatedly)
 
 
-def _at_once(visitors: list[Person], what: Callable[[Person], None]) -> None:
+def _run_in_threads(visitors: list[Visitor], function: Callable[[Visitor], None]) -> None:
     with ThreadPoolExecutor(len(visitors)) as threads:
-        for each in [threads.submit(what, visitor) for visitor in visitors]:
-            each.result()
+        for future in [threads.submit(function, visitor) for visitor in visitors]:
+            future.result()
 
 
 def main() -> None:
-    """Visit, and print what came of it."""
+    """Visit the page and print all requests."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("address")
-    parser.add_argument("--runs", required=True, help="names of runs in training, with commas between them")
+    parser.add_argument("--runs", required=True, help="names of runs in training, separated by commas")
     parser.add_argument("--visitors", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60.0, help="that people stay")
-    parser.add_argument("--burst", type=int, default=0, metavar="N", help="a burst of N decodes each instead")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of people's visits")
+    parser.add_argument("--burst", type=int, default=0, metavar="N", help="a burst of N decodes per visitor instead")
     options = parser.parse_args()
-    requests = Requests()
-    visitors = [
-        Person(options.address, options.runs.split(","), requests, number) for number in range(options.visitors)
-    ]
+    log = RequestLog()
+    visitors = [Visitor(options.address, options.runs.split(","), log, seed) for seed in range(options.visitors)]
     if options.burst:
-        _at_once(visitors, Person.come)
+        _run_in_threads(visitors, Visitor.open_page)
     print(json.dumps({"began": True}), flush=True)
-    began = time.perf_counter()
+    started = time.perf_counter()
     if options.burst:
-        requests.all.clear()
-        burst(visitors, options.burst)
+        log.entries.clear()
+        visit_as_burst(visitors, options.burst)
     else:
-        people(visitors, options.seconds)
-    print(json.dumps({"seconds": time.perf_counter() - began, "requests": requests.all}), flush=True)
-    os._exit(0)  # the clients' threads would keep the process
+        visit_as_people(visitors, options.seconds)
+    print(json.dumps({"seconds": time.perf_counter() - started, "requests": log.entries}), flush=True)
+    os._exit(0)  # the clients' threads would keep the process alive
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""``bench``: how fast something is on this machine; one module a subject, in benchmarks/ or benchmarks/page_load/."""
+"""``bench``: run a benchmark. Each subject is a module in benchmarks/ or, for the page under load, page_load/."""
 
 import argparse
 import importlib
@@ -12,7 +12,7 @@ import torch
 from core.cli.arguments import add_json, add_preset
 from core.storage.errors import InputError
 
-OF_THE_PAGE = ("load", "soak")  # programs of their own: they know the page, which core does not
+PAGE_SUBJECTS = ("load", "soak")  # programs of their own, because core must not import ui
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     soak.add_argument("--minutes", type=float, default=10.0, metavar="N", help="duration (default: 10)")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
-    solve.add_argument("--alone", action="store_true", help="without the baseline")
+    solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="do not train the baseline")
     add_preset(solve, required=False, default="digits-reversal-fast")
     subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
     for subject in subjects.choices.values():
@@ -40,22 +40,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure and print a table; return 1 where a benchmark of the page misses its targets."""
-    if options.subject in OF_THE_PAGE:
+    """Measure and print a table; return 1 if a benchmark of the page misses its targets."""
+    if options.subject in PAGE_SUBJECTS:
         return _bench_page(options)
-    torch.set_num_threads(1)  # so that figures can be compared
-    made = importlib.import_module(f"benchmarks.{options.subject}").run_bench(options)
+    torch.set_num_threads(1)  # so that results can be compared between machines
+    results = importlib.import_module(f"benchmarks.{options.subject}").run_bench(options)
     if options.json:
-        print(json.dumps({"benchmark": options.subject, "threads": 1} | made))
+        print(json.dumps({"benchmark": options.subject, "threads": 1} | results))
     return 0
 
 
 def _bench_page(options: argparse.Namespace) -> int:
-    """Measure the page, in processes of its own and of its visitors."""
+    """Run a benchmark of the page, which starts the app and its visitors in other processes."""
     visitors = getattr(options, "visitors", None)
-    if options.minutes <= 0 or (visitors is not None and visitors < 1):
-        raise InputError(f"--minutes={options.minutes:g} must be above 0, and --visitors={visitors} at least 1")
+    if options.minutes <= 0:
+        raise InputError(f"--minutes={options.minutes:g} must be above 0")
+    if visitors is not None and visitors < 1:
+        raise InputError(f"--visitors={visitors} must be at least 1")
     command = [sys.executable, "-m", f"benchmarks.page_load.{options.subject}", "--minutes", str(options.minutes)]
     command += ["--visitors", str(visitors)] * (visitors is not None) + ["--json"] * options.json
     sys.stdout.flush()
-    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - of this project
+    return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - this repository's own program

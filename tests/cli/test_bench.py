@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: small here, so that what is tested is what they count, not how fast it is."""
+"""The benchmarks measure what they report. Run at tiny sizes: this tests what they count, not how fast it is."""
 
 import json
 from importlib.util import find_spec
@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from benchmarks import bulk_decoding, interleaved_timing, memory, page, solve, step
-from benchmarks import decode as decoding_speed
-from benchmarks.plain_transformer import rival_of
+from benchmarks import bulk_decoding, decode, interleaved_timing, memory, page, replay, solve, step
+from benchmarks.baseline import build_baseline
+from benchmarks.page_load import load, soak
 from core.__main__ import main
 from core.config import ConfigError, load_preset
 from core.config.sections import TransformerConfig
@@ -20,109 +20,125 @@ from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
 
 
-def printed(capsys, *command: str) -> dict:
-    """Run a benchmark and return what it says at its end."""
+def run_bench(capsys, *command: str) -> dict:
+    """Run a benchmark and return its JSON output."""
     assert main(["bench", *command, "--json"]) == 0
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_of_something_else_is_refused(capsys):
+def set_constants(monkeypatch, module, **constants) -> None:
+    for name, value in constants.items():
+        monkeypatch.setattr(module, name, value)
+
+
+def test_an_unknown_subject_and_a_load_of_nothing_are_refused(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", "paint"])
     assert caught.value.code == 2
+    capsys.readouterr()
+    for arguments, message in (
+        (["load", "--visitors", "0"], "--visitors=0 must be at least 1"),
+        (["soak", "--minutes", "0"], "--minutes=0 must be above 0"),
+    ):
+        assert main(["bench", *arguments]) == 2
+        assert message in capsys.readouterr().err
 
 
-def test_functions_are_timed_in_turns_and_each_begins_as_often(monkeypatch):
-    called = []
-    functions = [lambda name=name: called.append(name) for name in "ab"]
-    seconds = interleaved_timing.seconds_in_turns(functions, rounds=2)
-    assert called == ["b", "a", "a", "b", "b", "a"]  # the first pair warms up
+def test_interleaved_functions_take_turns_and_each_begins_equally_often():
+    calls = []
+    functions = [lambda name=name: calls.append(name) for name in "ab"]
+    seconds = interleaved_timing.time_interleaved(functions, rounds=2)
+    assert calls == ["b", "a", "a", "b", "b", "a"]  # the first two are the warm-up
     assert [len(each) for each in seconds] == [2, 2]
     assert interleaved_timing.median_ratio([2.0, 9.0, 4.0], [1.0, 3.0, 1.0]) == 3.0
 
 
-# --- the rival --------------------------------------------------------------------------------------------------
+# --- baseline ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["digits-reversal", "small"])
-def test_the_rival_has_the_sizes_of_the_preset(name):
+def test_the_baseline_has_the_sizes_of_the_preset(name):
     preset = load_preset(name)
-    assert count_parameters(rival_of(preset)) == count_parameters(new_state(preset).model)
+    assert count_parameters(build_baseline(preset)) == count_parameters(new_state(preset).model)
 
 
-def test_a_preset_without_encoder_and_decoder_has_no_rival(tiny_gru):
-    with pytest.raises(ConfigError, match=r"has no rival of nn.Transformer's parts"):
-        rival_of(tiny_gru)
+def test_a_preset_without_encoder_and_decoder_has_no_baseline(tiny_gru):
+    with pytest.raises(ConfigError, match=r"has no baseline: it is no encoder-decoder Transformer"):
+        build_baseline(tiny_gru)
 
 
-def test_the_rival_reads_no_pad_and_no_future(tiny):
+def test_the_baseline_attends_to_no_pad_and_no_future_token(tiny):
     torch.manual_seed(0)
-    rival, pairs = rival_of(tiny).eval(), fixed_pairs(build_task(tiny.task), 8, split="test")
-    logits = rival(pairs.src, pairs.tgt_in)
+    baseline, pairs = build_baseline(tiny).eval(), fixed_pairs(build_task(tiny.task), 8, split="test")
+    logits = baseline(pairs.src, pairs.tgt_in)
     padded = torch.nn.functional.pad(pairs.src, (0, 3), value=PAD_ID)
-    assert_close(rival(padded, pairs.tgt_in[:, :2]), logits[:, :2], atol=1e-5, rtol=1e-5)
+    assert_close(baseline(padded, pairs.tgt_in[:, :2]), logits[:, :2], atol=1e-5, rtol=1e-5)
 
 
-def test_the_rival_writes_the_likeliest_tokens_until_the_end(tiny):
+def test_the_baseline_decodes_the_likeliest_tokens_until_eos(tiny):
     torch.manual_seed(0)
-    rival, pairs = rival_of(tiny).eval(), fixed_pairs(build_task(tiny.task), 8, split="test")
+    baseline, pairs = build_baseline(tiny).eval(), fixed_pairs(build_task(tiny.task), 8, split="test")
     with torch.no_grad():
-        rival.output.bias[EOS_ID] = 2.0  # some end early
-    written = rival.greedy(pairs.src, max_steps=6)
-    read = torch.nn.functional.pad(written[:, :-1], (1, 0), value=1)
-    ended = (written == EOS_ID).cumsum(dim=1) - (written == EOS_ID).long() > 0
-    assert (written[ended] == PAD_ID).all()
-    assert torch.equal(rival(pairs.src, read).argmax(dim=-1)[~ended], written[~ended])
+        baseline.output.bias[EOS_ID] = 2.0  # some outputs end early
+    tokens = baseline.greedy(pairs.src, max_steps=6)
+    decoder_input = torch.nn.functional.pad(tokens[:, :-1], (1, 0), value=1)
+    ended = (tokens == EOS_ID).cumsum(dim=1) - (tokens == EOS_ID).long() > 0
+    assert (tokens[ended] == PAD_ID).all()
+    assert torch.equal(baseline(pairs.src, decoder_input).argmax(dim=-1)[~ended], tokens[~ended])
 
 
 # --- solve ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def quick(monkeypatch) -> None:
-    for name, value in {"HELD_OUT": 40, "PLAIN_MOST": 4, "PLAIN_EVERY": 2, "_WARM_UP_STEPS": 1}.items():
-        monkeypatch.setattr(solve, name, value)
+def short_solve(monkeypatch) -> None:
+    constants = {"TEST_SEQUENCES": 40, "BASELINE_MAX_STEPS": 4, "BASELINE_EVALUATE_EVERY": 2, "_WARM_UP_STEPS": 1}
+    set_constants(monkeypatch, solve, **constants)
 
 
-def test_solve_trains_every_seed_beside_the_plain_recipe(quick, capsys):
-    said = printed(capsys, "solve", "--preset", "tiny", "--set", "training.steps=50", "--seeds", "2", "--seed", "3")
-    assert [(run["seed"], run["steps"]) for run in said["ours"]] == [(3, 50), (4, 50)]
-    assert [(run["seed"], run["steps"]) for run in said["plain"]] == [(3, 4), (4, 4)]
-    assert all(run["seconds"] > 0 and run["exact_match"] < 0.999 for run in said["ours"] + said["plain"])
+def test_solve_trains_the_preset_and_the_baseline_with_every_seed(short_solve, capsys):
+    results = run_bench(
+        capsys, "solve", "--preset", "tiny", "--set", "training.steps=10", "--set", "training.warmup_steps=0",
+        "--seeds", "2", "--seed", "3"
+    )  # fmt: skip
+    assert [(run["seed"], run["steps"]) for run in results["ours"]] == [(3, 10), (4, 10)]
+    assert [(run["seed"], run["steps"]) for run in results["baseline"]] == [(3, 4), (4, 4)]
+    assert all(run["seconds"] > 0 and run["exact_match"] < 0.999 for run in results["ours"] + results["baseline"])
 
 
-def test_solve_alone_has_no_rival(quick, capsys):
-    said = printed(capsys, "solve", "--preset", "tiny", "--set", "training.steps=50", "--seeds", "1", "--alone")
-    assert said["plain"] == []
+def test_solve_without_baseline_trains_only_the_preset(short_solve, capsys):
+    changes = ["--set", "training.steps=10", "--set", "training.warmup_steps=0"]
+    results = run_bench(capsys, "solve", "--preset", "tiny", *changes, "--seeds", "1", "--no-baseline")
+    assert (len(results["ours"]), results["baseline"]) == (1, [])
 
 
-def test_the_plain_recipe_stops_where_it_passes(quick, tiny, monkeypatch):
-    passed = iter([0.5, 0.9989, 0.9991])
-    monkeypatch.setattr(solve, "PLAIN_MOST", 100)
-    monkeypatch.setattr(solve, "_exact_match", lambda model, pairs: next(passed))
-    solved = solve.solve_plainly(tiny, fixed_pairs(build_task(tiny.task), 4, split="test"))
-    assert (solved.steps, solved.is_solved) == (6, True)
+def test_the_baseline_stops_when_it_passes(short_solve, tiny, monkeypatch):
+    exact_matches = iter([0.5, 0.9989, 0.9991])
+    monkeypatch.setattr(solve, "BASELINE_MAX_STEPS", 100)
+    monkeypatch.setattr(solve, "_exact_match", lambda model, pairs: next(exact_matches))
+    run = solve.solve_with_baseline(tiny, fixed_pairs(build_task(tiny.task), 4, split="test"))
+    assert (run.steps, run.is_solved) == (6, True)
 
 
-@pytest.mark.parametrize(("wrong", "tried"), [(0, [10, 10, 10, 10]), (1, [10])])
-def test_the_plain_recipe_is_measured_no_longer_than_it_can_pass(tiny, monkeypatch, wrong, tried):
+@pytest.mark.parametrize(("wrong", "decoded_chunks"), [(0, [10, 10, 10, 10]), (1, [10])])
+def test_measuring_the_baseline_ends_once_it_cannot_pass(tiny, monkeypatch, wrong, decoded_chunks):
     pairs = fixed_pairs(build_task(tiny.task), 40, split="test")
-    rival, written = rival_of(tiny), []
+    baseline, decoded = build_baseline(tiny), []
 
     def greedy(src: torch.Tensor, *, max_steps: int) -> torch.Tensor:
-        answers = pairs.tgt_out[10 * len(written) :][:10].clone()
-        answers[:wrong] = PAD_ID
-        written.append(len(src))
-        return answers
+        tokens = pairs.tgt_out[10 * len(decoded) :][:10].clone()
+        tokens[:wrong] = PAD_ID
+        decoded.append(len(src))
+        return tokens
 
     monkeypatch.setattr(solve, "CHUNK", 10)
-    monkeypatch.setattr(rival, "greedy", greedy)
-    assert solve._exact_match(rival, pairs) == 1 - wrong / 40
-    assert written == tried
-    assert rival.training
+    monkeypatch.setattr(baseline, "greedy", greedy)
+    assert solve._exact_match(baseline, pairs) == 1 - wrong / 40
+    assert decoded == decoded_chunks
+    assert baseline.training
 
 
-def test_the_fast_preset_has_the_model_of_the_plain_one():
+def test_the_fast_preset_has_the_model_of_digits_reversal():
     plain, fast = (load_preset(name) for name in ("digits-reversal", "digits-reversal-fast"))
     assert isinstance(fast.model, TransformerConfig)
     assert count_parameters(new_state(fast).model) == count_parameters(new_state(plain).model) == 169_933
@@ -130,60 +146,90 @@ def test_the_fast_preset_has_the_model_of_the_plain_one():
     assert fast.training.steps * fast.training.sequences_per_step <= 200 * 64
 
 
-# --- step, memory, page -----------------------------------------------------------------------------------------
+# --- step, memory, replay, page ---------------------------------------------------------------------------------
 
 
-def test_step_compares_updates_and_counts_products(monkeypatch, capsys):
-    for name, value in {"PRESETS": ("tiny",), "ROUNDS": 1, "STEPS": 1, "PEAK_WIDTH": 64}.items():
-        monkeypatch.setattr(step, name, value)
-    (measured,) = printed(capsys, "step")["presets"]
-    assert measured["preset"] == "tiny"
-    assert min(measured["milliseconds"], measured["milliseconds_plain"], measured["ratio"]) > 0
-    assert measured["share_of_peak"] > 0
+def test_step_compares_updates_and_counts_flops(monkeypatch, capsys):
+    set_constants(monkeypatch, step, PRESETS=("tiny",), ROUNDS=1, STEPS=1, PEAK_MATRIX_SIZE=64)
+    (result,) = run_bench(capsys, "step")["presets"]
+    assert result.pop("preset") == "tiny"
+    assert len(result) == 6
+    assert min(result.values()) > 0
 
 
-def test_memory_reads_it_at_even_distances(monkeypatch, capsys):
-    for name, value in {"STEPS": 40, "READINGS": 2, "EVALUATE_EVERY": 10}.items():
-        monkeypatch.setattr(memory, name, value)
-    readings = printed(capsys, "memory")["readings"]
-    assert [(each["step"], each["snapshots"]) for each in readings] == [(20, 3), (40, 5)]
-    assert all(each["resident"] > 1e7 for each in readings)
+def test_memory_is_read_at_even_distances(monkeypatch, capsys):
+    set_constants(monkeypatch, memory, STEPS=40, READINGS=2, EVALUATE_EVERY=10)
+    readings = run_bench(capsys, "memory")["readings"]
+    assert [(reading["step"], reading["snapshots"]) for reading in readings] == [(20, 3), (40, 5)]
+    assert all(reading["resident"] > 1e7 for reading in readings)
+
+
+def test_replay_trains_with_and_without_a_replay(tiny, monkeypatch, capsys):
+    set_constants(monkeypatch, replay, PRESETS=("tiny",), load_preset=lambda name: tiny)
+    (cost,) = run_bench(capsys, "replay")["presets"]
+    assert cost["snapshots"] == 3
+    assert min(cost["seconds"], cost["seconds_without"], cost["bytes_on_disk"]) > 0
+    assert cost["overhead"] == pytest.approx(cost["seconds"] / cost["seconds_without"] - 1)
 
 
 def test_page_times_the_list_of_presets():
     assert 0 < page.seconds_to_list_presets() < 60
+    assert (page.REPOSITORY / "app.py").is_file()
 
 
 # --- decode -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def few(monkeypatch) -> None:
-    for name, value in {"ROUNDS": 1, "TOKENS": 10, "LONG": 40, "PART": 10}.items():
-        monkeypatch.setattr(decoding_speed, name, value)
-    for name, value in {"ROUNDS": 1, "SEQUENCES": 20, "ALONE": 2, "PAGES": 1}.items():
-        monkeypatch.setattr(bulk_decoding, name, value)
+def short_decode(monkeypatch) -> None:
+    set_constants(monkeypatch, decode, ROUNDS=1, TOKENS=10, MANY_TOKENS=40, SOME_TOKENS=10)
+    set_constants(monkeypatch, bulk_decoding, ROUNDS=1, SEQUENCES=20, SINGLE_SEQUENCES=2, INSPECTIONS=1)
 
 
-def test_decode_measures_what_it_says(few, capsys):
-    said = printed(capsys, "decode")
-    measured = said["models"]
-    assert [each["parameters"] for each in measured] == [169_933, 930_701]
-    for each, d_model in zip(measured, (64, 128), strict=True):
-        # Two layers keep a key and a value of d_model numbers of 4 bytes, at any length.
-        assert each["cache_bytes_per_token"] == [2 * 2 * 4 * d_model] * 2
-        assert min(each["tokens_per_second"], each["sequences_per_second"], *each["seconds_per_token"]) > 0
-        assert each["beam_ratio"] > 0
-        assert each["beam_ratio_batch"] > 0
-    bulk = said["bulk"]
-    ratios = bulk.pop("rival_ratios")
+def test_decode_measures_parameters_cache_and_speed(short_decode, capsys):
+    results = run_bench(capsys, "decode")
+    models = results["models"]
+    assert [model["parameters"] for model in models] == [169_933, 930_701]
+    for model, d_model in zip(models, (64, 128), strict=True):
+        # Two layers cache a key and a value of d_model 4-byte floats, at any length.
+        assert model["cache_bytes_per_token"] == [2 * 2 * 4 * d_model] * 2
+        assert min(model["tokens_per_second"], model["sequences_per_second"], *model["seconds_per_token"]) > 0
+        assert min(model["beam_ratio"], model["beam_ratio_batch"]) > 0
+    bulk = results["bulk"]
+    ratios = bulk.pop("baseline_ratios")
     assert list(ratios) == ["64", "256", "1000"] or not find_spec("transformers")
     assert all(value is None or value > 0 for value in (*bulk.values(), *ratios.values()))
 
 
-def test_decode_measures_models_that_write_on():
-    model = decoding_speed._endless({})
-    decoded = generate(model, decoding_speed._sources(2), max_steps=80)
-    assert decoded.tokens.shape == (2, 80)
-    assert not decoded.stopped.any()
-    assert model.max_seq_len >= decoding_speed.LONG
+def test_the_decoded_models_never_end():
+    model = decode._build_endless_model({})
+    result = generate(model, decode._random_sources(2), max_steps=80)
+    assert result.tokens.shape == (2, 80)
+    assert not result.stopped.any()
+    assert model.max_seq_len >= decode.MANY_TOKENS
+
+
+# --- the page under load ----------------------------------------------------------------------------------------
+
+
+def test_load_counts_refusals_errors_and_missed_targets():
+    requests = [("decode", 0.5, ""), ("decode", 4.0, ""), ("decode", 0.1, "The queue is full"), ("train", 0.1, "No")]
+    report = {"seconds": 10.0, "requests": [*requests, ("list of runs", 9.0, "")]}
+    health = load.ResponseTimes.of([0.01] * 20)
+    result = load.summarize("people", report, health, 5.0, 1200.0)
+    assert (result.busy, result.errors) == (1, ["train: No"])
+    assert {name: times.count for name, times in result.responses.items()} == {
+        "decode": 3, "train": 1, "list of runs": 1, "all": 4,
+    }  # fmt: skip
+    assert result.responses["decode"].max == 4.0
+    assert result.missed_targets() == ["1 errors", "95 % of the responses", "memory"]
+
+
+def test_soak_compares_the_second_fifth_with_the_last():
+    def counts(megabytes: float, threads: int) -> list[soak.ResourceCount]:
+        warm_up, steady = soak.ResourceCount(0.0, 10.0, 1, 1, 0), soak.ResourceCount(1.0, 100.0, 5, 9, 1)
+        return [warm_up] * 2 + [steady] * 6 + [soak.ResourceCount(9.0, megabytes, threads, 9, 1)] * 2
+
+    assert soak.find_growth(counts(104.0, 8)) == []
+    assert soak.find_growth(counts(106.0, 9)) == ["memory +6.0 %", "threads from 5 to 9"]
+    assert soak.find_growth(counts(100.0, 5)[:4]) == ["too short to tell"]

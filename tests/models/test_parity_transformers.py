@@ -24,7 +24,7 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
-from benchmarks.hugging_face import copied
+from benchmarks.hugging_face import to_hugging_face
 from benchmarks.hugging_face import generate as generate_with_hugging_face
 
 Found = list[list[tuple[tuple[int, ...], float]]]  # of each source, tokens and log-probability, best first
@@ -72,7 +72,7 @@ def found_by_theirs(
     max_steps: int = STEPS,
 ) -> Found:
     made = generate_with_hugging_face(
-        copied(model),
+        to_hugging_face(model),
         src,
         max_steps=max_steps,
         num_beams=beam_size,
@@ -102,7 +102,7 @@ def assert_same(ours: Found, theirs: Found) -> None:
 def test_logits_are_the_same(options):
     model = made(options)
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
-    expected = copied(model)(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt).logits
+    expected = to_hugging_face(model)(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt).logits
     assert_close(model(src, tgt)[0], expected, **CLOSE)
 
 
@@ -115,7 +115,7 @@ def test_their_sines_are_ours_in_another_order():
 @EVERY_OPTION
 def test_logits_of_cached_steps_are_the_same(options):
     model = made(options)
-    theirs = copied(model)
+    theirs = to_hugging_face(model)
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     mask = (src != PAD_ID).long()
     memory, encoded = model.encode(src), theirs.get_encoder()(input_ids=src, attention_mask=mask)
@@ -136,7 +136,7 @@ def test_logits_of_cached_steps_are_the_same(options):
 @EVERY_OPTION
 def test_attention_maps_are_the_same(options):
     model = made(options)
-    theirs = copied(model)
+    theirs = to_hugging_face(model)
     theirs.set_attn_implementation("eager")
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     seen = theirs(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt, output_attentions=True)
@@ -178,7 +178,7 @@ def test_greedy_answers_are_the_same_token_by_token(writer):
     answers = {until_end(row) for row in tokens}
     assert len(answers) > 10
     assert len({len(answer) for answer in answers}) > 5
-    assert torch.equal(tokens, generate_with_hugging_face(copied(model), src, max_steps=STEPS)[:, 1:])
+    assert torch.equal(tokens, generate_with_hugging_face(to_hugging_face(model), src, max_steps=STEPS)[:, 1:])
 
 
 @pytest.mark.parametrize("writer", WRITERS)

@@ -1,4 +1,4 @@
-"""The server while it has much to do: it answers, whatever else it computes. Served in a process of its own."""
+"""The server while it has much to do: it answers, whatever else it computes. Served by a process of its own."""
 
 import random
 import socket
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.page_load.load import Pings, Times, Trainings, visit
-from benchmarks.page_load.served import SHIPPED, Page, Served, served
+from benchmarks.page_load.app_process import SHIPPED_RUN, AppProcess, PageClient, serve_app
+from benchmarks.page_load.load import HealthPings, ResponseTimes, Trainings, visit
 from core.config import load_preset, preset_to_yaml
 from core.runs.training_state import clone_weights
 from core.teaching.bugs import new_state
@@ -40,8 +40,8 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def app() -> Iterator[Served]:
-    with served() as app:
+def app() -> Iterator[AppProcess]:
+    with serve_app() as app:
         yield app
 
 
@@ -62,15 +62,17 @@ def ping_idle() -> Iterator[Callable[[], float]]:
         process.kill()
 
 
-def in_ms(times: Times) -> str:
-    return f"95 % within {1000 * times.of_95_percent:.0f} ms, all within {1000 * times.most:.0f} ms"
+def in_ms(times: ResponseTimes) -> str:
+    return f"95 % within {1000 * times.p95:.0f} ms, all within {1000 * times.max:.0f} ms"
 
 
-def beside(idle: Times) -> str:
-    return f"a process that does nothing: {1000 * idle.of_95_percent:.0f} and {1000 * idle.most:.0f} ms"
+def beside(idle: ResponseTimes) -> str:
+    return f"a process that does nothing: {1000 * idle.p95:.0f} and {1000 * idle.max:.0f} ms"
 
 
-def while_it_works(app: Served, ping_idle: Callable[[], float], *works: Callable[[], object]) -> tuple[Times, Times]:
+def while_it_works(
+    app: AppProcess, ping_idle: Callable[[], float], *works: Callable[[], object]
+) -> tuple[ResponseTimes, ResponseTimes]:
     """Ping while some work is done again and again, each in a thread; an error ends the test.
 
     Returns the times of the server and of the process that does nothing.
@@ -86,23 +88,23 @@ def while_it_works(app: Served, ping_idle: Callable[[], float], *works: Callable
             errors.append(error)
 
     threads = [threading.Thread(target=do, args=(work,)) for work in works]
-    pings, idle = Pings(app.ping), Pings(ping_idle)
+    pings, idle = HealthPings(app.ping), HealthPings(ping_idle)
     for thread in threads:
         thread.start()
     time.sleep(SECONDS)
     over.set()
     for thread in threads:
         thread.join()
-    times = pings.end(), idle.end()
+    times = pings.stop(), idle.stop()
     assert errors == []
     return times
 
 
-def test_heavy_data_beam_search_and_export_keep_nobody_waiting(app: Served, ping_idle, row):
-    pages = [Page(app.address) for _ in range(4)]
+def test_heavy_data_beam_search_and_export_keep_nobody_waiting(app: AppProcess, ping_idle, row):
+    pages = [PageClient(app.address) for _ in range(4)]
     for page in pages:
         page.open()
-    runs = [page.call("train", *each) for page, each in zip(pages, HEAVY.items(), strict=False)]
+    runs = [page.call_endpoint("train", *each) for page, each in zip(pages, HEAVY.items(), strict=False)]
     side = 128
     labels, chance = [str(number) for number in range(side)], random.Random(0)
     weights = [[chance.random() for _ in labels] for _ in labels]
@@ -110,24 +112,24 @@ def test_heavy_data_beam_search_and_export_keep_nobody_waiting(app: Served, ping
     beam = {"kind": "beam", "beam_size": 32, "n_best": 32}
 
     def search() -> None:
-        assert pages[2].call("decode", SHIPPED, "4 8 2 9 1 0 3 5 7 6", beam, "", "", "", "zero")["output"]
+        assert pages[2].call_endpoint("decode", SHIPPED_RUN, "4 8 2 9 1 0 3 5 7 6", beam, "", "", "", "zero")["output"]
 
     def export() -> None:
-        assert "png" in pages[3].ask("viewer.picture", picture)
+        assert "png" in pages[3].call_component("viewer.picture", picture)
 
     def look() -> None:
-        pages[1].call("attention", SHIPPED, "4 8 2 9 1 0 3 5 7 6", "encoder", 2, "", "", "zero")
+        pages[1].call_endpoint("attention", SHIPPED_RUN, "4 8 2 9 1 0 3 5 7 6", "encoder", 2, "", "", "zero")
 
     times, idle = while_it_works(app, ping_idle, search, export, look)
     for page, run in zip(pages, runs, strict=False):
-        assert page.ask("charts.progress", run | {"since_step": -1})["status"] in ("training", "finished")
-        page.call("stop", run["run"])
+        assert page.call_component("charts.progress", run | {"since_step": -1})["status"] in ("training", "finished")
+        page.call_endpoint("stop", run["run"])
     row("L3", "heaviest data, beam 32, exports of 128 × 128", f"{times.count} pings", f"{in_ms(times)}; {beside(idle)}")
-    assert times.of_95_percent - idle.of_95_percent <= 0.1
-    assert times.most - idle.most <= 0.5
+    assert times.p95 - idle.p95 <= 0.1
+    assert times.max - idle.max <= 0.5
 
 
-def test_hostile_uploads_keep_nobody_waiting(app: Served, ping_idle, tmp_path, row):
+def test_hostile_uploads_keep_nobody_waiting(app: AppProcess, ping_idle, tmp_path, row):
     tiny = load_preset("tiny")
     facts = {"step": 4, "validation_loss": 0.5, "exact_match": 0.25, "preset": preset_to_yaml(tiny)}
     files = [*pt_files(tmp_path / "marker"), *misnamed_files()]
@@ -145,34 +147,32 @@ def test_hostile_uploads_keep_nobody_waiting(app: Served, ping_idle, tmp_path, r
     times, idle = while_it_works(app, ping_idle, upload)
     assert not (tmp_path / "marker").exists()
     row("S1", "pings while hostile files are uploaded and opened", f"{count} files", f"{in_ms(times)}; {beside(idle)}")
-    assert times.of_95_percent - idle.of_95_percent <= 0.25
+    assert times.p95 - idle.p95 <= 0.25
 
 
-def test_programs_that_come_once_and_never_again_leave_little_behind(app: Served, row):
-    page, count = Page(app.address), 200
-    page.call("list_runs")
+def test_programs_that_come_once_and_never_again_leave_little_behind(app: AppProcess, row):
+    page, count = PageClient(app.address), 200
+    page.call_endpoint("list_runs")
     before = app.megabytes()
     for _ in range(count):
-        page.call("list_runs")  # each call is a session of its own
+        page.call_endpoint("list_runs")  # each call is a session of its own
     grown = app.megabytes() - before
     row("L4", "calls of programs, each a new session", f"{count} calls", f"{grown:+.0f} MB")
     assert grown <= 20
 
 
-def test_fifty_visitors_are_answered_while_two_runs_train(app: Served, row):
+def test_fifty_visitors_are_answered_while_two_runs_train(app: AppProcess, row):
     trainings = Trainings(app)
     while trainings.steps() < 20:
         time.sleep(0.1)
     came = visit(app, trainings, "burst", "--visitors", "50", "--burst", "8")
     assert came.errors == []
-    found = (
-        f"{len(came.errors)} errors, {came.busy} busy; 95 % answered within {came.requests['all'].of_95_percent:.1f} s"
-    )
-    row("L1", "2 trainings, 50 visitors × 8 decodes at once", f"{came.requests['all'].count} decodes", found)
+    found = f"{len(came.errors)} errors, {came.busy} busy; 95 % answered within {came.responses['all'].p95:.1f} s"
+    row("L1", "2 trainings, 50 visitors × 8 decodes at once", f"{came.responses['all'].count} decodes", found)
     row(
         "L1",
         "/health meanwhile; memory of the server",
         f"{came.health.count} pings",
         f"{in_ms(came.health)}; {came.megabytes:.0f} MB",
     )
-    assert came.misses() == []
+    assert came.missed_targets() == []
