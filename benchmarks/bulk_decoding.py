@@ -19,7 +19,7 @@ from core.generation import Beam
 from core.interpret.inspection import inspect
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
-from core.server import Runs
+from core.runs.load import SavedRuns
 from core.tasks import fixed_pairs
 
 RUN = "digits-reversal-shipped"
@@ -52,7 +52,7 @@ class BulkSpeed:
 
 def measure_bulk() -> BulkSpeed:
     """Time everything, interleaved."""
-    loaded = Runs(DEFAULT_ROOT).loaded(RUN)
+    loaded = SavedRuns(DEFAULT_ROOT).loaded(RUN)
     model, pairs = loaded.model, fixed_pairs(loaded.task, SEQUENCES, split="test")
     if not isinstance(model, Transformer):
         raise TypeError(f"{RUN} must be an encoder-decoder Transformer")
