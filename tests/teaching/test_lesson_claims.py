@@ -1,4 +1,4 @@
-"""What a lesson's text says is what its own shipped figures show: each claim is quoted, and checked."""
+"""Each claim of a lesson's text is quoted here and checked against the lesson's shipped results."""
 
 from collections.abc import Callable
 
@@ -19,17 +19,18 @@ from tests.support.lesson_figures import (
     scores_only_when_teacher_forced,
 )
 
-CLAIMS: list[tuple[str, str, Callable[[dict, dict], None]]] = []
+Check = Callable[[dict, dict], None]
+CLAIMS: dict[str, list[tuple[tuple[str, ...], Check]]] = {name: [] for name in lesson_names()}
 
 
-def claim(lesson: str, *quoted: str):
-    """Say that a function of the right and the broken side checks what a lesson says in these words."""
+def claim(lesson: str, *quotes: str) -> Callable[[Check], Check]:
+    """Register a check, a function of the right and the broken side, for quotes from a lesson's text."""
 
-    def kept(check: Callable[[dict, dict], None]) -> Callable[[dict, dict], None]:
-        CLAIMS.extend((lesson, words, check) for words in quoted)
+    def register(check: Check) -> Check:
+        CLAIMS[lesson].append((quotes, check))
         return check
 
-    return kept
+    return register
 
 
 # ---- leaks ----
@@ -39,18 +40,18 @@ def claim(lesson: str, *quoted: str):
     "no-causal-mask",
     "The loss falls sooner and ends lower",
     "Teacher-forced accuracy is perfect",
-    "not one answer is right",
-    "Teacher-forced accuracy of 100 % beside a free-running exact match of 0 %",
+    "not a single answer is correct",
+    "Teacher-forced accuracy is 100 % and free-running exact match is 0 %",
 )
-@claim("targets-not-shifted", "The loss falls faster than that of the right run and accuracy is perfect")
-@claim("softmax-over-queries", "It trains very well, sooner than the right run", "exact match is 0 %")
+@claim("targets-not-shifted", "The loss falls faster than in the correct run and accuracy is perfect")
+@claim("softmax-over-queries", "It trains very well, and sooner than the correct run", "exact match is 0 %")
 def _(right, broken):
     assert falls_sooner(right, broken)
     assert broken["figures"]["train_loss"] < right["figures"]["train_loss"]
     assert scores_only_when_teacher_forced(broken)
 
 
-@claim("no-causal-mask", "has weight above its diagonal", "change a future target token, and earlier logits move")
+@claim("no-causal-mask", "has weight above its diagonal", "change a future target token; earlier logits must not change")
 def _(right, broken):
     assert all(above_diagonal(head) == 0 for head in maps(right, "decoder"))
     assert all(above_diagonal(head) > 0.5 for head in maps(broken, "decoder"))
@@ -59,8 +60,8 @@ def _(right, broken):
 
 @claim(
     "targets-not-shifted",
-    "it repeats the token that it has just written",
-    "no answer is right, and the one shown never ends",
+    "the model repeats the token that it has just produced",
+    "no answer is correct, and the answer shown never ends",
     "The answers repeat one token",
 )
 def _(_, broken):
@@ -88,27 +89,32 @@ def _(right, broken):
 # ---- PAD ----
 
 
-@claim("pad-attended-to", "In padded batches all is well", "more than half of the answers are wrong")
-@claim("encoder-over-pad", "Nobody, in batches", "more than half of the answers are wrong", "far below that in batches")
+@claim("pad-attended-to", "In padded batches the metrics are perfect", "more than half of the answers are wrong")
+@claim(
+    "encoder-over-pad",
+    "Metrics computed in padded batches show nothing",
+    "more than half of the answers are wrong",
+    "far below exact match in padded batches",
+)
 def _(_, broken):
     assert broken["figures"]["exact_match"] > 0.99
     assert broken["figures"]["exact_match_unpadded"] < 0.5
 
 
-@claim("pad-attended-to", "As many are right as there are inputs of the greatest length")
-@claim("encoder-over-pad", "As many are right as there are inputs of the greatest length")
+@claim("pad-attended-to", "The fraction that is still correct is the fraction of inputs of maximum length")
+@claim("encoder-over-pad", "The fraction that is still correct is the fraction of inputs of maximum length")
 def _(_, broken):
     assert broken["figures"]["exact_match_unpadded"] == pytest.approx(fraction_of_longest(broken["bug"]), abs=0.005)
 
 
-@claim("pad-attended-to", "has weight in the columns of PAD", "see whether any logit moves")
+@claim("pad-attended-to", "has weight in the columns of PAD", "append PAD to a source; no logit must change")
 def _(right, broken):
     assert on_pad(right) == 0
     assert on_pad(broken) > 0.5
     assert finding(broken, "PAD influence")["figure"] > 1
 
 
-@claim("encoder-over-pad", "There is no weight on PAD in the map", "the encoder's last state must not move")
+@claim("encoder-over-pad", "The attention map has no weight on PAD", "the encoder's final state must not change")
 def _(_, broken):
     assert on_pad(broken) == 0
     assert finding(broken, "PAD influence")["bug"] == "encoder-over-pad"
@@ -120,31 +126,33 @@ def _(right, broken):
     assert right["figures"]["train_loss"] > broken["figures"]["train_loss"]
 
 
-@claim("pad-in-the-loss", "The model still learns, a little later here", "a part of every gradient is spent on PAD")
+@claim("pad-in-the-loss", "The model still learns, a little later in this run", "a part of every gradient comes from PAD")
 def _(right, broken):
     assert broken["figures"]["exact_match"] > 0.99
     assert broken["figures"]["step_of_90_percent"] > right["figures"]["step_of_90_percent"]
     assert finding(broken, "PAD in the loss")["figure"] > 0.01
 
 
-# ---- what keeps a model from learning ----
+# ---- bugs that keep a model from learning ----
 
 
 @claim(
-    "no-positions", "exchange two of its tokens and nothing changes", "if no logit moves, it does not know their places"
+    "no-positions",
+    "swap two of its tokens and nothing changes",
+    "if no logit changes, the model has no information about positions",
 )
 def _(right, broken):
     assert finding(broken, "order of the source")["figure"] < 1e-3
     assert finding(right, "order of the source")["figure"] > 1
 
 
-@claim("no-positions", "it predicts two tokens of three", "hardly an answer is right")
+@claim("no-positions", "it predicts two of three tokens correctly", "hardly any answer is correct")
 def _(_, broken):
     assert broken["figures"]["token_accuracy"] == pytest.approx(2 / 3, abs=0.03)
     assert broken["figures"]["exact_match"] < 0.1
 
 
-@claim("no-positions", "The loss all but stops falling, far above zero", "the right digits in a wrong order")
+@claim("no-positions", "The loss stops falling far above zero", "the correct digits in the wrong order")
 def _(right, broken):
     assert has_converged(broken["curve"]["loss"])
     assert broken["figures"]["train_loss"] > 100 * right["figures"]["train_loss"]
@@ -152,14 +160,14 @@ def _(right, broken):
     assert broken["figures"]["answer"] != broken["figures"]["expected"]
 
 
-@claim("no-score-scaling", "d_k is 64, so scores are 8 times as large")
+@claim("no-score-scaling", "d_k is 64, so the scores are 8 times as large")
 def _(_, broken):
     model = load_lesson("no-score-scaling").broken.model
     assert (model.d_model, model.num_heads) == (64, 1)
     assert finding(broken, "scale of the scores")["figure"] == pytest.approx(1, abs=1e-3)
 
 
-@claim("no-score-scaling", "each row of the maps has one key with nearly all of its weight")
+@claim("no-score-scaling", "each row of the maps has one key with nearly all of the weight")
 def _(right, broken):
     for block in ("encoder", "decoder", "cross"):
         tops = [max(line) for head in maps(broken, block) for line in head]
@@ -170,7 +178,7 @@ def _(right, broken):
 @claim(
     "no-score-scaling",
     "The softmax is sharp from the first step",
-    "Before any training the entropy of attention is low",
+    "The entropy of the attention is low before training",
 )
 def _(*_):
     lesson = load_lesson("no-score-scaling")
@@ -178,42 +186,42 @@ def _(*_):
     assert [finding(side, "entropy of attention")["light"] for side in untrained] == ["green", "amber"]
 
 
-@claim("no-score-scaling", "it ends far behind the right run")
+@claim("no-score-scaling", "it ends far behind the correct run")
 def _(right, broken):
     assert broken["figures"]["exact_match"] < 0.1
     assert broken["figures"]["train_loss"] > 100 * right["figures"]["train_loss"]
 
 
 @claim(
-    "no-residual", "fewer than four tokens of ten even when it is fed the right answer", "it gets not one answer right"
+    "no-residual", "fewer than four of ten tokens correctly even under teacher forcing", "it gets no answer right"
 )
 def _(_, broken):
     assert broken["figures"]["token_accuracy"] < 0.4
     assert broken["figures"]["exact_match"] == 0
 
 
-@claim("no-residual", "over a hundred times the smallest's, where in the right run it is about five times")
+@claim("no-residual", "over a hundred times the smallest one, compared with about five times in the correct run")
 def _(right, broken):
     assert finding(broken, "gradients")["figure"] > 100
     assert finding(right, "gradients")["figure"] == pytest.approx(5, abs=0.5)
 
 
-@claim("no-residual", "The loss comes to rest far above zero", "the answer repeats one token without an end")
+@claim("no-residual", "The loss converges far above zero", "the answer repeats one token without end")
 def _(_, broken):
     assert has_converged(broken["curve"]["loss"])
     assert len(set(broken["figures"]["answer"].split())) == 1
     assert not broken["figures"]["stopped"]
 
 
-@claim("no-residual", "set the output of every sublayer to zero; what goes in must still come out")
+@claim("no-residual", "set the output of every sublayer to zero; the input must still reach the output")
 def _(right, broken):
     assert [finding(side, "residual connections")["light"] for side in (right, broken)] == ["green", "red"]
 
 
 @claim(
     "learning-rate-too-high",
-    "The loss leaps up, comes back to the level of somebody who only knows which tokens are common, and stays there",
-    "A first loss near ln(vocabulary), then far higher ones; no progress afterwards",
+    "falls back to the level of a model that knows only how frequent each token is, and stays there",
+    "The first loss is near ln(vocabulary size), the next ones are far higher, and there is no progress afterwards",
 )
 def _(right, broken):
     losses, first = broken["curve"]["loss"], broken["figures"]["first_loss"]
@@ -223,13 +231,13 @@ def _(right, broken):
     assert has_converged(losses)
 
 
-@claim("learning-rate-too-high", "what the model writes does not depend on the order of its source any more")
+@claim("learning-rate-too-high", "the output no longer depends on the order of the source")
 def _(_, broken):
     assert finding(broken, "order of the source")["light"] == "red"
 
 
 @claim(
-    "learning-rate-too-high", "by more than their own size; a few per cent are healthy", "Weights are about 0.2 large"
+    "learning-rate-too-high", "by more than their own size; a few per cent are healthy", "about 0.2 in size"
 )
 def _(right, broken):
     share = finding(broken, "size of an update")["figure"]
@@ -238,16 +246,16 @@ def _(right, broken):
     assert 0.01 < finding(right, "size of an update")["figure"] < 0.05
 
 
-# ---- what the figures hardly show ----
+# ---- bugs that hardly show in the numbers ----
 
 
 @claim(
     "no-eos-in-targets",
-    "The loss falls to next to nothing",
+    "The loss falls to almost zero",
     "Teacher-forced accuracy is perfect, exact match is 0 %",
-    "The digits come in the right order",
-    "it writes on until it runs out of places",
-    "every answer begins right and goes on too long",
+    "The digits come in the correct order",
+    "it generates until it reaches its maximum length",
+    "every answer starts correctly and is too long",
 )
 def _(_, broken):
     assert broken["figures"]["train_loss"] < 0.02
@@ -257,7 +265,7 @@ def _(_, broken):
     assert not broken["figures"]["stopped"]
 
 
-@claim("heads-alike", "the heads stay the same, but for rounding", "are the same in every cell")
+@claim("heads-alike", "the heads stay identical, except for rounding", "are identical in every cell")
 def _(right, broken):
     for block in ("encoder", "decoder", "cross"):
         one, other = maps(broken, block)
@@ -267,13 +275,13 @@ def _(right, broken):
     assert finding(broken, "heads of a layer")["figure"] < 1e-6
 
 
-@claim("heads-alike", "The task is easy enough for one; but it solves it later than the right run does")
+@claim("heads-alike", "The task is easy enough for one head, but the model solves it later than the correct run does")
 def _(right, broken):
     assert broken["figures"]["exact_match"] > 0.99
     assert broken["figures"]["step_of_90_percent"] > right["figures"]["step_of_90_percent"]
 
 
-@claim("self-plotted-as-cross", "All figures are the same to the last digit")
+@claim("self-plotted-as-cross", "All numbers are the same to the last digit")
 def _(right, broken):
     assert right["figures"] == broken["figures"]
     assert right["curve"] == broken["curve"]
@@ -281,38 +289,35 @@ def _(right, broken):
 
 @claim(
     "self-plotted-as-cross",
-    "The right map has its weight on an anti-diagonal",
-    "has nothing above its diagonal",
-    "with weight on its end at the first step",
+    "The correct map has its weight on an anti-diagonal",
+    "has no weight above its diagonal",
+    "A map that is empty above the diagonal is not cross-attention",
 )
 def _(right, broken):
     assert all(above_diagonal(head) == 0 for head in maps(broken, "cross"))
     strongest = [[line.index(max(line)) for line in head] for head in maps(right, "cross")]
-    assert [3, 2, 1] in [places[:3] for places in strongest]  # three symbols behind BOS
+    assert [3, 2, 1] in [places[:3] for places in strongest]  # three symbols after BOS
 
 
-@claim("no-embedding-scaling", "Positions are now about six times as large as what they are added to")
+@claim("no-embedding-scaling", "about six times as large as the embeddings they are added to")
 def _(_, broken):
     model = load_lesson("no-embedding-scaling").broken.model
     assert finding(broken, "scale of the embeddings")["figure"] == pytest.approx(1, abs=0.01)
     assert model.d_model**0.5 == pytest.approx(6, abs=0.5)
 
 
-@claim("no-embedding-scaling", "solves it sooner than the right one", "Nothing in the curves")
+@claim("no-embedding-scaling", "solves it sooner than the correct one", "The curves show nothing")
 def _(right, broken):
     assert broken["figures"]["exact_match"] > 0.99
     assert broken["figures"]["step_of_90_percent"] < right["figures"]["step_of_90_percent"]
 
 
-@pytest.mark.parametrize(("name", "quoted", "check"), CLAIMS, ids=[f"{name}: {words}" for name, words, _ in CLAIMS])
-def test_a_claim_stands_in_the_text_and_holds(name, quoted, check):
-    lesson = load_lesson(name)
-    assert any(quoted in section for section in lesson.text.values())
-    check(lesson.results["right"], lesson.results["broken"])
-
-
 @pytest.mark.parametrize("name", lesson_names())
-def test_what_happens_and_what_gives_it_away_are_both_checked(name):
-    text = load_lesson(name).text
+def test_every_claim_is_in_the_text_and_holds(name):
+    lesson = load_lesson(name)
+    for quotes, check in CLAIMS[name]:
+        for quote in quotes:
+            assert any(quote in section for section in lesson.text.values()), quote
+        check(lesson.results["right"], lesson.results["broken"])
     for section in ("What happens", "What gives it away"):
-        assert any(lesson == name and words in text[section] for lesson, words, _ in CLAIMS), section
+        assert any(quote in lesson.text[section] for quotes, _ in CLAIMS[name] for quote in quotes), section
