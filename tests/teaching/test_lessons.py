@@ -14,57 +14,41 @@ MAX_BYTES = 60_000
 MAX_SECONDS = 120
 
 
-def of(name: str, side: str) -> dict:
-    return load_lesson(name).results[side]
-
-
-def figures(name: str) -> tuple[dict, dict]:
-    return of(name, "right")["figures"], of(name, "broken")["figures"]
-
-
 def test_every_bug_has_its_lesson():
     assert lesson_names() == list(BUG_FAMILIES)
     assert {each.name for each in LESSON_FOLDER.iterdir()} == set(BUG_FAMILIES)
 
 
 @pytest.mark.parametrize("name", lesson_names())
-def test_a_lesson_is_complete_and_small(name):
-    lesson = load_lesson(name)
+def test_a_lesson_is_complete_and_its_results_belong_to_its_preset(name):
+    lesson, folder = load_lesson(name), LESSON_FOLDER / name
     assert tuple(lesson.text) == SECTIONS
     assert all(lesson.text.values())
-    assert lesson.broken.bug == name
-    assert lesson.right.bug is None
+    assert (lesson.broken.bug, lesson.right.bug) == (name, None)
     assert lesson.right.changed_from(lesson.broken) == {"bug": (name, None)}
-    assert (LESSON_FOLDER / name / RESULTS_FILE).stat().st_size < MAX_BYTES
+    assert sorted(each.name for each in folder.iterdir()) == [TEXT_FILE, PRESET_FILE, RESULTS_FILE]
+    assert (folder / RESULTS_FILE).stat().st_size < MAX_BYTES
     assert lesson.results["seconds"] < MAX_SECONDS
-    assert sorted(each.name for each in (LESSON_FOLDER / name).iterdir()) == [TEXT_FILE, PRESET_FILE, RESULTS_FILE]
-
-
-@pytest.mark.parametrize("name", lesson_names())
-def test_the_results_are_of_the_pair_as_it_is_now(name):
-    lesson = load_lesson(name)
     for side, preset in (("right", lesson.right), ("broken", lesson.broken)):
-        assert lesson.results[side]["bug"] == preset.bug
-        assert lesson.results[side]["figures"]["steps"] == preset.training.steps
-        assert lesson.results[side]["evaluations"]["step"][1] == preset.training.evaluate_every
+        results = lesson.results[side]
+        assert results["bug"] == preset.bug
+        assert results["figures"]["steps"] == preset.training.steps
+        assert results["evaluations"]["step"][1] == preset.training.evaluate_every
 
 
 @pytest.mark.parametrize("name", lesson_names())
-def test_the_doctor_named_the_bug_and_found_nothing_in_the_right_run(name):
-    assert of(name, "broken")["doctor"]["bugs"] == [name]
-    assert of(name, "right")["doctor"]["bugs"] == []
-    assert {each["light"] for each in of(name, "right")["doctor"]["findings"]} == {"green"}
+def test_the_doctor_names_the_bug_and_passes_the_correct_run_which_solves_the_task(name):
+    right, broken = (load_lesson(name).results[side] for side in ("right", "broken"))
+    assert broken["doctor"]["bugs"] == [name]
+    assert right["doctor"]["bugs"] == []
+    assert {each["light"] for each in right["doctor"]["findings"]} == {"green"}
+    figures = right["figures"]
+    assert figures["exact_match"] > 0.99
+    assert figures["exact_match_unpadded"] == figures["exact_match"]
+    assert figures["answer"] == figures["expected"]
 
 
-@pytest.mark.parametrize("name", lesson_names())
-def test_the_right_run_solves_the_task(name):
-    right, _ = figures(name)
-    assert right["exact_match"] > 0.99
-    assert right["exact_match_unpadded"] == right["exact_match"]
-    assert right["answer"] == right["expected"]
-
-
-def test_a_lesson_that_is_not_there_is_refused(capsys):
+def test_an_unknown_lesson_is_refused(capsys):
     with pytest.raises(InputError, match="not one of"):
         load_lesson("../../etc")
     assert main(["lesson", "nothing"]) == 2
@@ -90,7 +74,7 @@ def test_the_command_trains_a_pair_and_writes_what_ships(tmp_path, monkeypatch, 
     )
     monkeypatch.setattr("core.cli.lesson.load_lesson", lambda name: lessons.load_lesson(name, folder=folder))
     assert main(["lesson", "no-residual", "--out", str(folder), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told == json.loads((place / RESULTS_FILE).read_text())
-    assert told["broken"]["evaluations"]["step"] == [0, 2, 4]
-    assert told["broken"]["doctor"]["bugs"] == ["no-residual"]
+    printed = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert printed == json.loads((place / RESULTS_FILE).read_text())
+    assert printed["broken"]["evaluations"]["step"] == [0, 2, 4]
+    assert printed["broken"]["doctor"]["bugs"] == ["no-residual"]
