@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     soak.add_argument("--minutes", type=float, default=10.0, metavar="N", help="duration (default: 10)")
     solve = subjects.add_parser("solve", help="time to train a preset to its goal, compared with a plain baseline")
     solve.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
-    solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="do not train the baseline")
+    solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
     add_preset(solve, required=False, default="digits-reversal-fast")
     subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
     for subject in subjects.choices.values():

@@ -1,4 +1,4 @@
-"""Save and load model weights and whole training states as safetensors files; nothing is unpickled."""
+"""Save and restore whole training states as safetensors files; nothing is unpickled."""
 
 import logging
 from dataclasses import asdict

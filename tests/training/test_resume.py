@@ -1,32 +1,37 @@
-"""Every option of training that draws numbers or keeps state: a run that is stopped and resumed is the same run."""
+"""A run that is paused, saved and resumed is the run that was never paused, bit for bit, with every option."""
 
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
+from torch.testing import assert_close
 
-from core.config import preset_to_yaml, read_preset
+from core.config import Preset, preset_to_yaml, read_preset
 from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
-from core.training.loop import train
-from tests.training.test_loop import assert_same, essence, order
+from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
+from core.training.state import TrainingState
 
 OPTIONS = {
+    "plain": {},
+    "epochs": {"training.training_sequences": 20},
     "adamw": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
+    "adam by hand": {"training.optimizer": "adam-by-hand", "training.teacher_forcing_ratio": 0.5},
     "muon": {"training.optimizer": "muon", "training.muon_learning_rate": 0.02},
-    "accumulated": {"training.gradient_accumulation_steps": 3},
-    "accumulated epochs": {"training.gradient_accumulation_steps": 3, "training.training_sequences": 20},
+    "accumulation": {"training.gradient_accumulation_steps": 3},
+    "accumulation, epochs": {"training.gradient_accumulation_steps": 3, "training.training_sequences": 20},
     "fresh by length": {"training.group_by_length": True},
     "epochs by length": {"training.group_by_length": True, "training.training_sequences": 20},
     "scheduled sampling": {"training.teacher_forcing_ratio": 0.2, "training.teacher_forcing_schedule": "linear"},
-    "smoothed": {"training.label_smoothing": 0.1},
+    "label smoothing": {"training.label_smoothing": 0.1},
     "bfloat16": {"training.precision": "bfloat16"},
     "inverse-sqrt": {"training.schedule": "inverse-sqrt"},
     "cosine": {"training.schedule": "cosine"},
     "quadratic": {"training.schedule": "quadratic"},
     "one-cycle": {"training.schedule": "one-cycle", "training.warmup_steps": 0},
-    "all at once": {
+    "many": {
         "training.optimizer": "adamw",
         "training.weight_decay": 0.1,
         "training.schedule": "one-cycle",
@@ -40,50 +45,97 @@ OPTIONS = {
         "training.precision": "bfloat16",
     },
 }
-
-ALWAYS = (
-    "all at once",
-    "muon",
-    "scheduled sampling",
-    "epochs by length",
-)  # the others are a sweep, run by its own command
+FAMILIES = ("transformer", "gru", "decoder-only")
+DEFAULT_SUITE = {("transformer", name) for name in OPTIONS} | {(family, "many") for family in FAMILIES}
 EVERY_OPTION = pytest.mark.parametrize(
-    "options",
+    ("family", "option"),
     [
-        pytest.param(changes, id=name, marks=() if name in ALWAYS else pytest.mark.slow)
-        for name, changes in OPTIONS.items()
+        pytest.param(family, option, marks=() if (family, option) in DEFAULT_SUITE else pytest.mark.slow)
+        for family in FAMILIES
+        for option in OPTIONS
     ],
 )
 
 
-@pytest.fixture(params=["transformer", "gru", "decoder-only"])
-def preset(tiny, tiny_gru, request):
-    """A preset with dropout, so that the generator's state matters."""
-    if request.param == "gru":
-        return tiny_gru
-    return tiny.with_changes({"model.family": request.param, "model.dropout": 0.2, "model.max_seq_len": 32})
+def comparable(events: Iterable[Event]) -> list[tuple]:
+    """Everything in events that must repeat: all but the speed."""
+    return [
+        (event.step, event.loss, event.learning_rate, event.gradient_norm)
+        if isinstance(event, StepEvent)
+        else (event.step, event.evaluation, event.is_best, event.train_loss)
+        if isinstance(event, EvaluationEvent)
+        else (event.step, event.reason, event.message)
+        for event in events
+    ]
+
+
+def assert_same_state(one: TrainingState, other: TrainingState) -> None:
+    """Weights, optimizer, generator and counters are equal bit for bit."""
+    assert_close(dict(one.model.state_dict()), dict(other.model.state_dict()), atol=0, rtol=0)
+    for mine, theirs in zip(one.model.parameters(), other.model.parameters(), strict=True):
+        assert_close(one.optimizer.state.get(mine), other.optimizer.state.get(theirs), atol=0, rtol=0)
+    assert torch.equal(one.generator.get_state(), other.generator.get_state())
+    fields = ("step", "evaluated_step", "best_loss", "best_step", "last_evaluation", "loss_sum", "sequences_seen")
+    for name in (*fields, "last_loss", "last_gradient_norm"):
+        assert getattr(one, name) == getattr(other, name), name
+
+
+def events_with_pauses(state: TrainingState, path: Path, pauses: set[tuple[type[Event], int]]) -> Iterator:
+    """Train to the end; at each pause save the state and resume from the file. Yield events, last the state."""
+    events = train(state)
+    for event in events:
+        yield event
+        if (type(event), event.step) in pauses:
+            events.close()
+            torch.rand(3)  # global draws between runs must not matter
+            save_state(path, state)
+            resumed = load_state(path, state.preset)
+            assert_same_state(resumed, state)
+            assert resumed.seconds == state.seconds
+            yield from events_with_pauses(resumed, path, pauses - {(type(event), event.step)})
+            return
+    yield state
+
+
+@pytest.fixture
+def preset_of(tiny: Preset, tiny_gru: Preset):
+    """Presets with dropout, so that the generator's state matters."""
+    dropout = {"model.dropout": 0.2, "model.max_seq_len": 32}
+    presets = {family: tiny.with_changes(dropout | {"model.family": family}) for family in FAMILIES if family != "gru"}
+    return lambda family, option: (presets | {"gru": tiny_gru})[family].with_changes(OPTIONS[option])
 
 
 @EVERY_OPTION
-def test_a_run_with_any_option_continues_bit_for_bit(preset, options, tmp_path):
-    preset = preset.with_changes(options)
+def test_a_resumed_run_with_any_option_is_bit_exact(preset_of, family, option, tmp_path):
+    preset = preset_of(family, option)
     straight = new_state(preset)
     expected = list(train(straight))
-    for pause in ("step 3", "evaluation 4", "step 5"):
-        paused = new_state(preset)
-        events = list(islice(train(paused), order(expected).index(pause) + 1))
-        torch.rand(3)  # what others draw meanwhile changes nothing
-        save_state(tmp_path / "last.safetensors", paused)
-        state = load_state(tmp_path / "last.safetensors", preset)
-        assert_same(state, paused)
-        assert (state.last_loss, state.last_gradient_norm) == (paused.last_loss, paused.last_gradient_norm)
-        events += train(state)
-        assert essence(events) == essence(expected), pause
-        assert_same(state, straight)
+    pauses = {(StepEvent, 3), (EvaluationEvent, 4), (StepEvent, 5)}
+    *events, resumed = events_with_pauses(new_state(preset), tmp_path / "last.safetensors", pauses)
+    assert comparable(events) == comparable(expected)
+    assert_same_state(resumed, straight)
+
+
+@pytest.mark.parametrize("option", ["plain", "epochs"])
+def test_a_run_may_be_paused_and_resumed_after_any_event(preset_of, option, tmp_path):
+    preset = preset_of("transformer", option)
+    straight = new_state(preset)
+    expected = list(train(straight))
+    pauses = {(type(event), event.step) for event in expected if not isinstance(event, EndEvent)}
+    *events, resumed = events_with_pauses(new_state(preset), tmp_path / "last.safetensors", pauses)
+    assert comparable(events) == comparable(expected)
+    assert_same_state(resumed, straight)
+    in_memory, events = new_state(preset), []
+    for _ in expected:
+        events.append(next(train(in_memory)))  # a new iterator for every event
+    assert comparable(events) == comparable(expected)
+    assert_same_state(in_memory, straight)
 
 
 @EVERY_OPTION
-def test_every_option_changes_the_run_and_survives_yaml(preset, options):
-    changed = preset.with_changes(options)
-    assert read_preset(preset_to_yaml(changed), name="x") == changed
-    assert essence(train(new_state(changed))) != essence(train(new_state(preset)))
+def test_every_option_changes_the_run_and_survives_yaml(preset_of, family, option):
+    preset = preset_of(family, option)
+    assert read_preset(preset_to_yaml(preset), name="x") == preset
+    if option != "plain":
+        changed, plain = (comparable(train(new_state(each))) for each in (preset, preset_of(family, "plain")))
+        assert changed != plain

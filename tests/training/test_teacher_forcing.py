@@ -1,4 +1,4 @@
-"""How much of the truth a model reads in training: all of it, some, or none."""
+"""Teacher forcing: how much of the target the decoder reads in training, and when it reads its own predictions."""
 
 from itertools import islice
 
@@ -8,13 +8,10 @@ from torch.testing import assert_close
 
 from core.evaluation.accuracy import sequence_loss
 from core.models import Seq2Seq
-from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID
-from core.training.checkpoint import save_state
-from core.training.loop import EvaluationEvent, StepEvent, train
+from core.training.loop import EvaluationEvent, train
 from core.training.loss import stepwise_logits
-from tests.training.test_loop import assert_same, essence
 
 FAMILIES = pytest.mark.parametrize("family", ["transformer", "gru"])
 
@@ -25,16 +22,16 @@ def preset_of(tiny, tiny_gru):
     return {"transformer": tiny, "gru": tiny_gru.with_changes({"model.dropout": 0.0})}.__getitem__
 
 
-def inputs_read(model: Seq2Seq, batch, is_true, monkeypatch) -> torch.Tensor:
-    """The tokens (B, T) that the decoder was given, step by step."""
+def decoder_inputs(model: Seq2Seq, batch, is_forced, monkeypatch) -> torch.Tensor:
+    """The tokens (B, T) that the decoder reads, step by step."""
     tokens, decode = [], model.decode
     monkeypatch.setattr(model, "decode", lambda token, *rest: tokens.append(token) or decode(token, *rest))
-    stepwise_logits(model, batch, is_true)
+    stepwise_logits(model, batch, is_forced)
     return torch.cat(tokens, dim=1)
 
 
 @FAMILIES
-def test_reading_nothing_but_the_truth_step_by_step_equals_the_one_call(preset_of, family):
+def test_full_forcing_step_by_step_equals_the_single_forward_pass(preset_of, family):
     state = new_state(preset_of(family))
     batch = state.task.sample(8, split="train", generator=state.generator)
     expected, _ = state.model(batch.src, batch.tgt_in)
@@ -43,41 +40,41 @@ def test_reading_nothing_but_the_truth_step_by_step_equals_the_one_call(preset_o
 
 
 @FAMILIES
-def test_reading_nothing_of_the_truth_is_writing_freely(preset_of, family, monkeypatch):
+def test_no_forcing_is_free_running_decoding(preset_of, family, monkeypatch):
     state = new_state(preset_of(family))
     batch = state.task.sample(8, split="train", generator=state.generator)
     none = torch.zeros_like(batch.tgt_in, dtype=torch.bool)
-    choices = stepwise_logits(state.model, batch, none).argmax(dim=-1)
-    read = inputs_read(state.model, batch, none, monkeypatch)
+    predictions = stepwise_logits(state.model, batch, none).argmax(dim=-1)
+    read = decoder_inputs(state.model, batch, none, monkeypatch)
     assert (read[:, 0] == BOS_ID).all()
-    assert torch.equal(read[:, 1:], choices[:, :-1])
+    assert torch.equal(read[:, 1:], predictions[:, :-1])
 
 
-def test_each_sequence_reads_the_truth_where_it_is_told_to(preset_of, monkeypatch):
+def test_the_decoder_reads_the_target_exactly_where_forced(preset_of, monkeypatch):
     state = new_state(preset_of("gru"))
     batch = state.task.sample(8, split="train", generator=state.generator)
-    is_true = torch.rand(batch.tgt_in.shape) < 0.5
-    logits = stepwise_logits(state.model, batch, is_true)
-    read = inputs_read(state.model, batch, is_true, monkeypatch)
-    expected = torch.where(is_true[:, 1:], batch.tgt_in[:, 1:], logits.argmax(dim=-1)[:, :-1])
+    is_forced = torch.rand(batch.tgt_in.shape) < 0.5
+    logits = stepwise_logits(state.model, batch, is_forced)
+    read = decoder_inputs(state.model, batch, is_forced, monkeypatch)
+    expected = torch.where(is_forced[:, 1:], batch.tgt_in[:, 1:], logits.argmax(dim=-1)[:, :-1])
     assert torch.equal(read[:, 1:], expected)
 
 
-def test_gradients_are_those_of_the_tokens_read_as_if_they_had_been_given(preset_of, monkeypatch):
+def test_gradients_equal_those_of_reading_the_same_tokens_as_input(preset_of, monkeypatch):
     state = new_state(preset_of("gru"))
     batch = state.task.sample(8, split="train", generator=state.generator)
-    is_true = torch.rand(batch.tgt_in.shape) < 0.5
-    read = inputs_read(state.model, batch, is_true, monkeypatch)
+    is_forced = torch.rand(batch.tgt_in.shape) < 0.5
+    read = decoder_inputs(state.model, batch, is_forced, monkeypatch)
     monkeypatch.undo()
     gradients = []
-    for logits in (stepwise_logits(state.model, batch, is_true), state.model(batch.src, read)[0]):
+    for logits in (stepwise_logits(state.model, batch, is_forced), state.model(batch.src, read)[0]):
         state.model.zero_grad()
         sequence_loss(logits, batch.tgt_out).backward()
         gradients.append({name: parameter.grad.clone() for name, parameter in state.model.named_parameters()})
     assert_close(gradients[0], gradients[1], atol=1e-6, rtol=0)
 
 
-def test_full_teacher_forcing_is_one_call_that_draws_nothing(preset_of, monkeypatch):
+def test_full_teacher_forcing_is_one_forward_pass_and_draws_nothing(preset_of, monkeypatch):
     monkeypatch.setattr("core.training.loss.stepwise_logits", None)
     for name in ("transformer", "gru"):
         state = new_state(preset_of(name))
@@ -88,68 +85,41 @@ def test_full_teacher_forcing_is_one_call_that_draws_nothing(preset_of, monkeypa
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.25, 0.5])
-def test_the_share_of_true_tokens_is_the_one_asked_for(preset_of, ratio, monkeypatch):
-    shares = []
+def test_the_fraction_of_forced_tokens_is_the_configured_ratio(preset_of, ratio, monkeypatch):
+    fractions = []
     monkeypatch.setattr(
         "core.training.loss.stepwise_logits",
-        lambda model, batch, is_true: shares.append(is_true.float().mean().item()) or model(batch.src, batch.tgt_in)[0],
+        lambda model, batch, is_forced: (
+            fractions.append(is_forced.float().mean().item()) or model(batch.src, batch.tgt_in)[0]
+        ),
     )
     changes = {"training.teacher_forcing_ratio": ratio, "training.batch_size": 500, "training.steps": 2}
     list(train(new_state(preset_of("gru").with_changes(changes))))
-    assert shares == pytest.approx([ratio] * 2, abs=0.03)
+    assert fractions == pytest.approx([ratio] * 2, abs=0.03)
 
 
 @FAMILIES
-def test_scheduled_sampling_reads_less_of_the_truth_every_step(preset_of, family, monkeypatch):
-    shares = []
+def test_scheduled_sampling_forces_fewer_tokens_every_step(preset_of, family, monkeypatch):
+    fractions = []
     monkeypatch.setattr(
         "core.training.loss.stepwise_logits",
-        lambda model, batch, is_true: shares.append(is_true.float().mean().item()) or model(batch.src, batch.tgt_in)[0],
+        lambda model, batch, is_forced: (
+            fractions.append(is_forced.float().mean().item()) or model(batch.src, batch.tgt_in)[0]
+        ),
     )
     changes = {"teacher_forcing_ratio": 0.2, "teacher_forcing_schedule": "linear", "batch_size": 1000, "steps": 5}
     preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
     list(train(new_state(preset)))
-    assert shares == pytest.approx([0.8, 0.6, 0.4, 0.2], abs=0.03)  # and the first, all true, in one call
+    assert fractions == pytest.approx(
+        [0.8, 0.6, 0.4, 0.2], abs=0.03
+    )  # the first step, fully forced, is one forward pass
 
 
-@FAMILIES
-def test_scheduled_sampling_learns(preset_of, family):
-    changes = {"teacher_forcing_ratio": 0.0, "teacher_forcing_schedule": "linear", "steps": 60, "evaluate_every": 60}
-    changes |= {"batch_size": 32}
+@pytest.mark.parametrize(("family", "ratio", "schedule"), [("transformer", 0.0, "linear"), ("gru", 0.5, "constant")])
+def test_partial_teacher_forcing_learns(preset_of, family, ratio, schedule):
+    changes = {"teacher_forcing_ratio": ratio, "teacher_forcing_schedule": schedule}
+    changes |= {"steps": 60, "evaluate_every": 60, "batch_size": 32}
     preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
     events = list(train(new_state(preset)))
     first, last = (event.evaluation.loss for event in events if isinstance(event, EvaluationEvent))
     assert last < first - 0.15
-
-
-@FAMILIES
-def test_half_of_the_truth_is_enough_to_learn_from(preset_of, family):
-    changes = {
-        "training.teacher_forcing_ratio": 0.5,
-        "training.steps": 60,
-        "training.evaluate_every": 60,
-        "training.batch_size": 32,
-    }
-    events = list(train(new_state(preset_of(family).with_changes(changes))))
-    first, last = (event.evaluation.loss for event in events if isinstance(event, EvaluationEvent))
-    assert last < first - 0.15
-
-
-@FAMILIES
-def test_a_run_with_every_kind_of_draw_continues_bit_for_bit(tiny, tiny_gru, family, tmp_path):
-    changes = {"model.dropout": 0.2, "training.teacher_forcing_ratio": 0.5, "training.optimizer": "adam-by-hand"}
-    preset = {"transformer": tiny, "gru": tiny_gru}[family].with_changes(changes)
-    straight, paused = new_state(preset), new_state(preset)
-    expected = list(train(straight))
-    events = []
-    for event in train(paused):
-        events.append(event)
-        if isinstance(event, StepEvent) and event.step == 3:
-            break
-    torch.rand(3)  # what others draw meanwhile changes nothing
-    save_state(tmp_path / "last.safetensors", paused)
-    loaded = load_state(tmp_path / "last.safetensors", preset)
-    assert_same(loaded, paused)
-    events += train(loaded)
-    assert essence(events) == essence(expected)
-    assert_same(loaded, straight)
