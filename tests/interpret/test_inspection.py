@@ -10,6 +10,7 @@ from core.generation import GREEDY, Beam, Sample
 from core.interpret.alignment import gold_alignment
 from core.interpret.inspection import NUM_CANDIDATES, Inspection, inspect
 from core.models import build_model
+from core.models.heads import Interventions
 from core.storage.errors import InputError
 from core.tasks import Batch, build_task
 from core.tasks.words import Words
@@ -211,3 +212,24 @@ def test_an_answer_can_be_made_to_begin_with_something(model, task, prefix, stra
 def test_a_prefix_that_is_no_answer_is_refused(model, task, prefix, message):
     with pytest.raises(InputError, match=message):
         inspect(model, task, "4829", prefix=prefix)
+
+
+def test_a_cross_head_forced_to_anti_diagonal_attends_to_the_correct_source(tiny):
+    task = build_task(tiny.task)
+    model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).eval()
+    with torch.no_grad():
+        model.output.bias[PAD_ID] = -100
+    interventions = Interventions.parse(model.heads, force=["cross.1.2=anti-diagonal"], ablate=["encoder"])
+    seen, plain = (
+        inspect(model, task, "4829", prefix="9 2 8 4", **settings)
+        for settings in ({"interventions": interventions}, {})
+    )
+    assert seen.interventions is interventions
+    free, forced = seen.scores
+    assert (forced.layer, forced.head, forced.attention_mass, forced.argmax_accuracy) == (1, 2, 1.0, 1.0)
+    assert free.attention_mass < 0.9
+    # The log-probability is that of the model with the interventions.
+    chosen = torch.tensor([step.probability for step in seen.steps])
+    assert seen.log_prob == pytest.approx(chosen.log().sum().item(), abs=1e-4)
+    assert seen.log_prob != pytest.approx(plain.log_prob, abs=1e-3)
+    assert str(plain.interventions) == ""
