@@ -1,4 +1,4 @@
-"""What a model answers is told item by item: every kind of answer, whatever the order and the parts."""
+"""The answer table: one row per input, in order, whatever the parts; consistent with the accuracies."""
 
 import pytest
 import torch
@@ -34,11 +34,11 @@ def pairs(task) -> Batch:
     return Batch(src, tgt)
 
 
-def test_every_row_says_what_was_written_and_how_it_is_wrong(scripted, task, pairs):
-    written = {"4829": [*ids("928"), EOS_ID], "123": [*ids("321"), EOS_ID], "4820": [*ids("02844"), EOS_ID]}
+def test_each_row_has_output_reference_and_outcome(scripted, task, pairs):
+    outputs = {"4829": [*ids("928"), EOS_ID], "123": [*ids("321"), EOS_ID], "4820": [*ids("02844"), EOS_ID]}
 
     def model(src):
-        rows = [written["".join(str(index - ZERO) for index in row if index >= ZERO)] for row in src.tolist()]
+        rows = [outputs["".join(str(index - ZERO) for index in row if index >= ZERO)] for row in src.tolist()]
         return torch.tensor([row + [PAD_ID] * (6 - len(row)) for row in rows])
 
     table = answer_table(scripted(model), task, pairs)
@@ -54,14 +54,14 @@ def test_every_row_says_what_was_written_and_how_it_is_wrong(scripted, task, pai
     assert table.stopped.all()
 
 
-def test_an_answer_without_end_is_no_right_answer(scripted, task, pairs):
+def test_an_output_without_eos_never_stopped(scripted, task, pairs):
     table = answer_table(scripted(lambda src: torch.full((len(src), 9), ZERO), max_seq_len=9), task, pairs)
     assert table.outcome.tolist() == ["never stopped"] * 3
     assert table.correct_tokens.tolist() == [0, 0, 1]  # 4820 reversed begins with a 0
     assert [len(output) for output in table.output] == [9, 9, 9]
 
 
-def test_the_parts_are_the_table_whatever_their_size_and_figures_agree_with_evaluation(tiny, task, monkeypatch):
+def test_parts_join_to_the_whole_table_and_agree_with_evaluate(tiny, task, monkeypatch):
     model, items = new_state(tiny).model, fixed_pairs(task, 24, split="test")
     whole = answer_table(model, task, items)
     monkeypatch.setattr(answers, "TOKENS_PER_PART", 50)
@@ -70,12 +70,14 @@ def test_the_parts_are_the_table_whatever_their_size_and_figures_agree_with_eval
     assert max(map(len, parts)) == 50 // model.max_seq_len + 1
     assert_frame_equal(join_parts(parts), whole, rtol=1e-4)
     assert whole.is_exact.mean() == exact_match_unpadded(model, items)
-    figures = evaluate(model, items)
-    assert whole.correct_tokens_teacher_forced.sum() / whole.num_tokens.sum() == pytest.approx(figures.token_accuracy)
-    assert whole.loss.sum() / whole.num_tokens.sum() == pytest.approx(figures.loss)
+    evaluation = evaluate(model, items)
+    assert whole.correct_tokens_teacher_forced.sum() / whole.num_tokens.sum() == pytest.approx(
+        evaluation.token_accuracy
+    )
+    assert whole.loss.sum() / whole.num_tokens.sum() == pytest.approx(evaluation.loss)
 
 
-def test_a_model_is_left_in_its_mode_also_between_the_parts(tiny, task):
+def test_the_model_is_in_training_mode_between_parts(tiny, task):
     model = new_state(tiny).model.train()
     parts = answer_parts(model, task, fixed_pairs(task, 20, split="test"))
     next(parts)
@@ -83,10 +85,10 @@ def test_a_model_is_left_in_its_mode_also_between_the_parts(tiny, task):
     assert torch.is_grad_enabled()
 
 
-def test_a_reference_without_eos_counts_as_one_that_has_it(tiny, scripted, task, pairs):
-    bare = Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
+def test_references_without_eos_are_compared_as_if_they_had_it(tiny, scripted, task, pairs):
+    without_eos = Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
 
     def model(src):
         return torch.cat([src[:, 1:-1].flip(1), torch.full((len(src), 1), EOS_ID)], dim=1)
 
-    assert answer_table(scripted(model), task, bare).is_exact.all()
+    assert answer_table(scripted(model), task, without_eos).is_exact.all()

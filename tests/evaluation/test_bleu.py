@@ -1,4 +1,4 @@
-"""BLEU: of text, by sacrebleu, and only where the task is a translation."""
+"""BLEU: sacrebleu's score of the answers' text, for translation tasks only."""
 
 import json
 import sys
@@ -24,48 +24,52 @@ pytest.importorskip("num2words")
 
 
 @pytest.fixture(scope="module")
-def translating(tiny):
+def translation_preset(tiny):
     return tiny.with_changes({"task.family": "number-words", "training.training_sequences": 50})
 
 
 @pytest.fixture(scope="module")
-def task(translating):
-    return build_task(translating.task)
+def task(translation_preset):
+    return build_task(translation_preset.task)
 
 
 @pytest.fixture(scope="module")
-def translated(tmp_path_factory, translating):
-    """A folder with one finished run of a translation, ``said``."""
-    root = tmp_path_factory.mktemp("translated")
-    folder = RunFolder.create(root, translating, name="said")
-    train_recorded(folder, new_state(translating), History(8), should_stop=lambda: False, on_event=lambda event: None)
+def translation_runs(tmp_path_factory, translation_preset):
+    """A folder with one finished run of a translation task, ``translation``."""
+    root = tmp_path_factory.mktemp("translation")
+    folder = RunFolder.create(root, translation_preset, name="translation")
+    train_recorded(
+        folder, new_state(translation_preset), History(8), should_stop=lambda: False, on_event=lambda event: None
+    )
     return root
 
 
-def test_the_right_translations_score_100_and_others_what_sacrebleu_says_of_their_text(task):
+def test_the_score_is_sacrebleu_s_of_the_text(task):
     references = [["deux", "mille", "cent", "quatre", "-vingt", "-un"], ["mille", "six", "cent", "vingt", "et", "un"]]
     assert corpus_bleu(task, references, references).score == pytest.approx(100)
     outputs = [["deux", "mille", "cent", "quatre", "-vingt", "un"], ["mille", "six", "cent", "vingt", "et", "un"]]
-    said = ["deux mille cent quatre-vingt un", "mille six cent vingt et un"]
-    right = ["deux mille cent quatre-vingt-un", "mille six cent vingt et un"]
+    output_texts = ["deux mille cent quatre-vingt un", "mille six cent vingt et un"]
+    reference_texts = ["deux mille cent quatre-vingt-un", "mille six cent vingt et un"]
     bleu = corpus_bleu(task, outputs, references)
     assert 0 < bleu.score < 100
-    assert bleu.score == pytest.approx(sacrebleu.corpus_bleu(said, [right]).score)
+    assert bleu.score == pytest.approx(sacrebleu.corpus_bleu(output_texts, [reference_texts]).score)
+    assert bleu.name == "BLEU"
     assert "tok:13a" in bleu.signature
 
 
-def test_german_is_compared_letter_by_letter(tiny):
+def test_german_number_words_have_character_bleu(tiny):
     german = build_task(tiny.with_changes({"task.family": "number-words", "task.language": "german"}).task)
     bleu = corpus_bleu(german, [["acht", "##zehn"]], [["acht", "##zehn"]])
     assert bleu.score == pytest.approx(100)
+    assert bleu.name == "character BLEU"
     assert "tok:char" in bleu.signature
 
 
-def test_a_model_is_scored_on_what_it_writes_by_itself(translating, task):
+def test_a_random_model_has_a_low_score_and_keeps_its_mode(translation_preset, task):
     pairs = fixed_pairs(task, 40, split="test")
-    model = build_model(translating.model, task, torch.Generator().manual_seed(0))
+    model = build_model(translation_preset.model, task, torch.Generator().manual_seed(0))
     assert measure_bleu(model, task, pairs).score < 50
-    assert model.training  # left as it was
+    assert model.training
 
 
 def test_a_perfect_model_scores_100(scripted, task):
@@ -78,32 +82,33 @@ def test_a_perfect_model_scores_100(scripted, task):
     assert measure_bleu(model, task, pairs).score == pytest.approx(100)
 
 
-def test_there_is_no_bleu_of_what_is_no_translation(tiny, scripted):
+def test_tasks_that_are_not_translations_have_no_bleu(tiny, scripted):
     task = build_task(tiny.task)
     assert corpus_bleu(task, [["1"]], [["1"]]) is None
     assert measure_bleu(scripted(lambda src: src), task, fixed_pairs(task, 3, split="test")) is None
 
 
-def test_without_sacrebleu_its_name_is_told(task, monkeypatch):
+def test_a_missing_sacrebleu_is_named_with_its_install_command(task, monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(LabError, match="BLEU needs the package sacrebleu: pip install sacrebleu"):
         corpus_bleu(task, [["un"]], [["un"]])
 
 
-def test_evaluate_decode_and_report_speak_of_text(translated, capsys):
-    arguments = ["--checkpoints", str(translated)]
-    assert main([*arguments, "evaluate", "--run", "said", "--sequences", "50", "--json"]) == 0
+def test_evaluate_decode_and_report_print_text_and_bleu(translation_runs, capsys):
+    arguments = ["--checkpoints", str(translation_runs)]
+    assert main([*arguments, "evaluate", "--run", "translation", "--sequences", "50", "--json"]) == 0
     printed = capsys.readouterr().out
-    assert "BLEU" in printed
+    assert "BLEU  " in printed
+    assert "sacrebleu signature nrefs:1|" in printed
     assert json.loads(printed.strip().splitlines()[-1])["bleu"]["signature"].startswith("nrefs:1|")
-    assert main([*arguments, "decode", "--run", "said", "eighty-one"]) == 0
+    assert main([*arguments, "decode", "--run", "translation", "eighty-one"]) == 0
     assert "expected  quatre-vingt-un" in capsys.readouterr().out
-    report = write_report(Runs(translated), "said", sequences=40).markdown
+    report = write_report(Runs(translation_runs), "translation", sequences=40).markdown
     assert "BLEU, each input by itself" in report
     assert "translate 0–9,999 from English words to French" in report
 
 
-def test_tokens_before_eos_are_those_before_the_first():
+def test_until_eos_cuts_at_the_first_eos():
     assert until_eos([5, 6, EOS_ID, 7, EOS_ID]) == [5, 6]
     assert until_eos((5, 6)) == [5, 6]
     assert until_eos([EOS_ID]) == until_eos([]) == []

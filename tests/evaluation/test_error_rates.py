@@ -1,26 +1,22 @@
-"""WER and PER: the nearest of several references, counted over its own tokens."""
+"""WER and PER: edits to the nearest of several references, per token of it."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from rapidfuzz.distance import Levenshtein
+from torch.nn.utils.rnn import pad_sequence
 
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
 from core.generation.strategy import Beam, Greedy
-from core.models.heads import NO_INTERVENTIONS, Interventions
-from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.tasks.pair_table import PairTable, Ragged, key_of
 from core.tasks.pairs import Pairs
-from core.text.vocab import EOS_ID, PAD_ID, Vocab
-from tests.support.scripted_models import StepCache
+from core.text.vocab import EOS_ID, Vocab
 
 PAIRS = [("a", "X Y"), ("a", "X Z Z"), ("b", "Y"), ("ab", "X Y Y")]
-words = st.lists(st.sampled_from("xyz"), max_size=6)
 
 
-class Listed(Pairs):
-    """Four pairs, of which two have the same source; all of them are test pairs."""
+class FourPairs(Pairs):
+    """Four test pairs, two of which have the same source."""
 
     rate_names = ("WER", "PER")
 
@@ -40,58 +36,32 @@ class Listed(Pairs):
         return PairTable(sources, answers, torch.tensor([key_of(source) for source, _ in PAIRS]), torch.full((4,), 2))
 
 
-class Knowing(Seq2Seq):
-    """Writes to each source, by its ids, what it was told to."""
-
-    max_seq_len = 8
-
-    def __init__(self, task: Pairs, answers: dict[str, str]) -> None:
-        super().__init__()
-        self.register_buffer("somewhere", torch.zeros(1))
-        self.answers = {
-            tuple(task.src_vocab.encode(source)): [*task.tgt_vocab.encode(answer.split()), EOS_ID]
-            for source, answer in answers.items()
-        }
-
-    def encode(
-        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
-    ) -> Memory:
-        return Memory(src, (src != PAD_ID)[:, None, None, :])
-
-    def decode(
-        self, tgt_in, memory: Memory, cache: StepCache | None = None, *, need_weights: bool = False
-    ) -> DecoderOutput:
-        past = cache.past if cache else 0
-        logits = torch.full((len(tgt_in), 1, 6), -9.0)
-        for row, source in enumerate(memory.states.tolist()):
-            answer = self.answers[tuple(source[1:-1])]
-            logits[row, 0, (*answer, *[EOS_ID] * 9)[past]] = 9.0
-        return DecoderOutput(logits, StepCache(past + 1))
+def lookup(task: Pairs, outputs: dict[str, str]) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Answers for ``ScriptedModel``: the output of each source."""
+    ids = {
+        tuple(task.src_vocab.encode(source)): torch.tensor([*task.tgt_vocab.encode(output.split()), EOS_ID])
+        for source, output in outputs.items()
+    }
+    return lambda src: pad_sequence([ids[tuple(row[1:-1])] for row in src.tolist()], batch_first=True)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "interventions"),
+    ("one", "other", "distance"),
     [("", "", 0), ("abc", "", 3), ("", "ab", 2), ("kitten", "sitting", 3), ("flaw", "lawn", 2), ("ab", "ba", 2)],
 )
-def test_edits_of_known_pairs(one, other, interventions):
-    assert Levenshtein.distance(one, other) == interventions
+def test_the_distance_counts_inserted_deleted_and_substituted_tokens(one, other, distance):
+    tokens = [[f"<{letter}>" for letter in word] for word in (one, other)]  # tokens of several characters
+    assert nearest_reference(tokens[0], [tokens[1]]) == (distance, tokens[1])
+    assert nearest_reference(tokens[1], [tokens[0]])[0] == distance
 
 
-@given(one=words, other=words, third=words)
-def test_edits_are_a_distance(one, other, third):
-    assert (Levenshtein.distance(one, other) == 0) == (one == other)
-    assert Levenshtein.distance(one, other) == Levenshtein.distance(other, one)
-    assert Levenshtein.distance(one, third) <= Levenshtein.distance(one, other) + Levenshtein.distance(other, third)
-    assert abs(len(one) - len(other)) <= Levenshtein.distance(one, other) <= max(len(one), len(other))
-
-
-def test_the_nearest_reference_counts_and_of_two_as_near_the_first():
+def test_nearest_reference_returns_the_first_of_equally_near_ones():
     assert nearest_reference("ab", ["xyz", "abc", "ab"]) == (0, "ab")
     assert nearest_reference("ab", ["abc", "a"]) == (1, "abc")
 
 
-def test_every_source_is_asked_for_once_and_any_of_its_answers_is_right():
-    task = Listed()
+def test_each_source_occurs_once_with_all_its_references():
+    task = FourPairs()
     pairs = task.all_pairs("test")
     assert [task.src_vocab.decode(pairs.table.src.row(row)) for row in pairs.rows.tolist()] == [
         ["a"],
@@ -103,17 +73,17 @@ def test_every_source_is_asked_for_once_and_any_of_its_answers_is_right():
 
 
 @pytest.mark.parametrize(
-    ("written", "answers", "tokens"),
+    ("outputs", "sequence_rate", "token_rate"),
     [
-        ({"a": "X Z Z", "b": "Y", "ab": "X Y Y"}, 0, 0),  # the second of a's references is as good
-        ({"a": "X Z", "b": "Y", "ab": "X Y Y"}, 1 / 3, 1 / 6),  # one edit from either: over the first's two tokens
+        ({"a": "X Z Z", "b": "Y", "ab": "X Y Y"}, 0, 0),  # equals the second reference of a
+        ({"a": "X Z", "b": "Y", "ab": "X Y Y"}, 1 / 3, 1 / 6),  # one edit from each reference of a; two tokens
         ({"a": "X Z Z X", "b": "", "ab": "X Y Y"}, 2 / 3, 2 / 7),
     ],
 )
-@pytest.mark.parametrize("strategy", [Greedy(), Beam(beam_size=2)], ids=["greedy", "beam"])
-def test_rates_of_answers_that_are_known(written, answers, tokens, strategy):
-    task = Listed()
-    model = Knowing(task, written)
-    found = measure_error_rates(model, task, task.all_pairs("test")[torch.arange(3)], strategy=strategy)
-    assert (found.names, found.sources) == (("WER", "PER"), 3)
-    assert (found.sequence_rate, found.token_rate) == pytest.approx((answers, tokens))
+def test_error_rates_of_known_outputs(scripted, outputs, sequence_rate, token_rate):
+    task = FourPairs()
+    model = scripted(lookup(task, outputs), max_seq_len=8, vocab_size=6)
+    for strategy in (Greedy(), Beam(beam_size=2)):
+        rates = measure_error_rates(model, task, task.all_pairs("test")[torch.arange(3)], strategy=strategy)
+        assert (rates.names, rates.sources) == (("WER", "PER"), 3)
+        assert (rates.sequence_rate, rates.token_rate) == pytest.approx((sequence_rate, token_rate))

@@ -1,4 +1,4 @@
-"""Wins and losses on the same items: known cases from the literature, and what must hold of any."""
+"""McNemar's test, Newcombe's and Wilson's intervals: published values, closed forms, symmetry; mean and deviation."""
 
 import math
 
@@ -16,28 +16,28 @@ CAVO = PairedOutcomes(both_correct=59, wins=6, losses=16, both_wrong=80)
 
 
 @pytest.mark.parametrize(("counts", "p_value"), [(BENTUR, 0.0703125), (CAVO, 0.052479)])
-def test_the_exact_test_gives_published_values(counts, p_value):
+def test_mcnemar_p_values_match_published_ones(counts, p_value):
     assert counts.p_value == pytest.approx(p_value, abs=5e-7)
 
 
-def test_the_interval_gives_published_values():
+def test_newcombe_intervals_match_published_ones():
     assert CAVO.difference == pytest.approx(-0.0621, abs=5e-5)
     assert CAVO.confidence_interval == pytest.approx((-0.1186, -0.0046), abs=5e-5)
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(0, 1), (3, 9), (10, 10), (2, 40), (150, 210)])
-def test_p_is_the_share_of_coin_tosses_as_uneven(wins, losses):
+def test_p_value_is_the_binomial_probability_of_a_split_as_uneven(wins, losses):
     n = wins + losses
     uneven = sum(math.comb(n, heads) for heads in range(n + 1) if abs(2 * heads - n) >= abs(wins - losses))
     assert PairedOutcomes(5, wins, losses, 5).p_value == pytest.approx(uneven / 2**n, rel=1e-9)
 
 
-def test_p_is_found_for_a_million_items_and_does_not_overflow():
+def test_p_value_of_a_million_items():
     assert PairedOutcomes(0, 500_300, 499_700, 0).p_value == pytest.approx(0.5485, abs=1e-3)  # the normal approximation
     assert PairedOutcomes(0, 1_000_000, 0, 0).p_value == 0.0
 
 
-def test_outcomes_are_counted_item_by_item():
+def test_outcomes_are_counted_per_item():
     first, second = [True, True, True, False, False], [True, False, False, True, False]
     assert pair_outcomes(first, second) == PairedOutcomes(both_correct=1, wins=2, losses=1, both_wrong=1)
     assert (pair_outcomes(first, second).items, pair_outcomes(first, second).ties) == (5, 2)
@@ -45,7 +45,7 @@ def test_outcomes_are_counted_item_by_item():
 
 
 @pytest.mark.parametrize(("first", "second", "reason"), [([], [], "no items"), ([True], [True, False], "longer")])
-def test_items_that_cannot_be_paired_are_an_error(first, second, reason):
+def test_unpaired_or_no_items_are_an_error(first, second, reason):
     with pytest.raises(ValueError, match=reason):
         pair_outcomes(first, second)
 
@@ -54,7 +54,7 @@ outcomes = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_siz
 
 
 @given(outcomes)
-def test_swapping_two_models_swaps_wins_and_losses(pairs):
+def test_swapping_the_models_swaps_wins_and_losses(pairs):
     first, second = zip(*pairs, strict=True)
     one, other = pair_outcomes(first, second), pair_outcomes(second, first)
     assert other == one.swapped()
@@ -65,22 +65,22 @@ def test_swapping_two_models_swaps_wins_and_losses(pairs):
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=60))
-def test_a_model_against_itself_ties_everywhere(right):
-    alone = pair_outcomes(right, right)
-    assert (alone.wins, alone.losses, alone.ties) == (0, 0, len(right))
-    assert alone.p_value == 1.0
-    assert alone.confidence_interval[0] <= 0 <= alone.confidence_interval[1]
+def test_a_model_ties_with_itself(correct):
+    itself = pair_outcomes(correct, correct)
+    assert (itself.wins, itself.losses, itself.ties) == (0, 0, len(correct))
+    assert itself.p_value == 1.0
+    assert itself.confidence_interval[0] <= 0 <= itself.confidence_interval[1]
 
 
 @given(outcomes)
-def test_the_interval_holds_the_difference_and_stays_in_bounds(pairs):
+def test_the_interval_contains_the_difference_and_stays_in_bounds(pairs):
     counts = pair_outcomes(*zip(*pairs, strict=True))
     low, high = counts.confidence_interval
     assert -1 - 1e-12 <= low <= counts.difference <= high <= 1 + 1e-12
     assert 0 < counts.p_value <= 1
 
 
-def test_wilsons_interval_gives_published_values():
+def test_wilson_intervals_match_published_ones():
     assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998, table I
     assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
     assert wilson_interval(1, 29) == pytest.approx((0.0061, 0.1718), abs=5e-5)
