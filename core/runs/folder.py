@@ -36,9 +36,9 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
-from core.storage.atomic import is_older, sweep_temporaries, sync_folder, write_atomically
+from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, write_atomically
 from core.storage.errors import InputError, LabError
-from core.storage.tensor_file import CheckpointError, previous_of, read_tensors
+from core.storage.tensor_file import CheckpointError, previous_path, read_tensors
 
 PAIRS = "pairs.tsv"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
@@ -126,7 +126,7 @@ class RunFolder:
             folder._rename_draft(draft)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        sync_folder(root)
+        fsync_folder(root)
         return folder
 
     @property
@@ -264,7 +264,7 @@ class RunFolder:
             lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.02)
         except Timeout as error:
             raise RunError(f"run={self.name!r} is already being trained") from error
-        sweep_temporaries(self.path, names=self._written_under_lock())
+        delete_temporaries(self.path, names=self._written_under_lock())
         return lock
 
     def _preset_text(self) -> bytes:
@@ -286,7 +286,7 @@ class RunFolder:
             raise RunError(f"run={self.name!r} exists already; choose another name, or resume it") from error
 
     def _written_under_lock(self) -> set[str]:
-        files = [self.best, previous_of(self.best), self.last, previous_of(self.last), self.replay, self.metrics]
+        files = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.replay, self.metrics]
         return {"preset.yaml", "run.json", *(path.name for path in files)}
 
     def _lock(self) -> FileLock:
@@ -342,8 +342,8 @@ def sweep(root: Path) -> None:
     with contextlib.suppress(OSError):  # the folder is missing or read-only
         for entry in [each for each in os.scandir(root) if each.is_dir()]:
             if not _DRAFT.fullmatch(entry.name):
-                sweep_temporaries(Path(entry.path), seconds=_STALE_SECONDS)
-            elif is_older(Path(entry.path), _STALE_SECONDS):
+                delete_temporaries(Path(entry.path), seconds=_STALE_SECONDS)
+            elif is_older_than(Path(entry.path), _STALE_SECONDS):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 

@@ -21,7 +21,7 @@ from core.config import ConfigError, Preset, preset_to_yaml, read_preset
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
 from core.runs.folder import PAIRS, RunFolder, RunInfo
-from core.storage.tensor_file import CheckpointError, Header, packed, read_header, unpacked
+from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
 from core.tasks.ingest import check_kept
 
@@ -97,7 +97,7 @@ def import_weights(
         header = read_header(file, label)
         facts, preset = _checked_facts(header, label)
         parameters = _check_tensors(header, preset, pairs, label)
-        tensors = unpacked(header, file.read(max_bytes), label)
+        tensors = deserialize(header, file.read(max_bytes), label)
     for tensor, values in tensors.items():
         if not values.isfinite().all():
             raise CheckpointError(f"{label}: tensor {tensor!r} has values that are not finite")
@@ -111,7 +111,7 @@ def import_weights(
     )
     trusted = facts.model_copy(update={"preset": preset_to_yaml(preset)}).model_dump()
     contents = {
-        "best.safetensors": bytes(packed(tensors, trusted)),
+        "best.safetensors": bytes(serialize(tensors, trusted)),
         "run.json": info.model_dump_json(indent=1).encode(),
     }
     return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)

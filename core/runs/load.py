@@ -13,7 +13,7 @@ import torch
 from core.config import Preset
 from core.models import Seq2Seq, build_model
 from core.runs.folder import RunError, RunFolder, RunInfo
-from core.storage.tensor_file import CheckpointError, load_into, read_or_previous, read_tensors
+from core.storage.tensor_file import CheckpointError, load_into, read_tensors, read_with_fallback
 from core.tasks import Task, build_task
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def load_run(path: Path) -> LoadedRun:
         return build_run(folder, preset, weights, facts=facts, step=facts["step"], label=file.name)
 
     try:
-        loaded, note = read_or_previous(folder.best, read)
+        loaded, note = read_with_fallback(folder.best, read)
     except CheckpointError as error:
         raise RunError(f"run={folder.name!r}: {error}") from error
     if note:

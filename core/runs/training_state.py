@@ -7,7 +7,7 @@ import torch
 from core.config import Preset
 from core.runs.folder import RunFolder
 from core.runs.load import LoadedRun
-from core.storage.tensor_file import previous_of, read_or_previous
+from core.storage.tensor_file import previous_path, read_with_fallback
 from core.teaching.bugs import new_state
 from core.training.checkpoint import restore_state
 from core.training.state import TrainingState
@@ -22,9 +22,9 @@ def resume_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
         CheckpointError: there are saved states, but none can be used.
     """
     preset = folder.preset()
-    if not folder.last.exists() and not previous_of(folder.last).exists():
+    if not folder.last.exists() and not previous_path(folder.last).exists():
         return new_state(preset, device=device, pairs=folder.pairs)
-    state, note = read_or_previous(
+    state, note = read_with_fallback(
         folder.last, lambda path: load_state(path, preset, device=device, pairs=folder.pairs)
     )
     state.notice = "; ".join(filter(None, [note, state.notice]))

@@ -1,1 +1,1 @@
-"""How things lie on disk: written so that a crash does no harm, read so that a stranger's file does none."""
+"""Files on disk: crash-safe writes, checksummed tensors, bounded YAML, and the errors shown to the user."""

@@ -1,4 +1,4 @@
-"""Write files so that a crash leaves either the old one or the new one, never half of either."""
+"""Crash-safe file writes: after a crash a file has either its old or its new content, never a part of either."""
 
 import contextlib
 import os
@@ -12,32 +12,32 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 
 
 def write_atomically(path: Path, data: bytes | bytearray, *, previous: Path | None = None) -> None:
-    """Replace a file's content: temporary name, fsync, rename, fsync of the folder.
+    """Replace a file's content: write to a temporary name, fsync, rename, fsync the folder.
 
     Args:
-        previous: where the old file is kept, if there is one; at no instant are both gone.
+        previous: where to keep the old file, if there is one. At every moment at least one of the two files exists.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written to; the old file is then untouched.
+        OSError: the disk is full or the folder is not writable; the old file is unchanged.
     """
-    temporary = _temporary(path)
+    temporary = _temporary_path(path)
     try:
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         if previous is not None:
-            _keep(path, previous)
+            _keep_as(previous, path)
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    fsync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make renames inside a folder last through a power cut, where the system can do that."""
+def fsync_folder(folder: Path) -> None:
+    """Make renames inside a folder survive a power failure. Does nothing on systems other than POSIX."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -47,40 +47,40 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def sweep_temporaries(folder: Path, *, names: Collection[str] | None = None, seconds: float = 0.0) -> None:
-    """Delete temporary files whose writer died before it could rename them.
+def delete_temporaries(folder: Path, *, names: Collection[str] | None = None, seconds: float = 0.0) -> None:
+    """Delete temporary files that a crashed process left behind.
 
     Args:
-        names: of the files they were to become, which nobody writes now; None stands for any.
-        seconds: how long they have not been written to, at least.
+        names: only temporary files of these target names, which no process is writing; None means all names.
+        seconds: only files that have not been modified for this long.
     """
-    with contextlib.suppress(OSError):  # a folder that is not there, or is not ours to tidy
+    with contextlib.suppress(OSError):  # the folder is missing or not writable
         for entry in list(os.scandir(folder)):
-            found = _TEMPORARY.fullmatch(entry.name)
-            if found and (names is None or found["name"] in names) and is_older(Path(entry.path), seconds):
+            match = _TEMPORARY.fullmatch(entry.name)
+            if match and (names is None or match["name"] in names) and is_older_than(Path(entry.path), seconds):
                 Path(entry.path).unlink(missing_ok=True)
 
 
-def is_older(path: Path, seconds: float) -> bool:
-    """Tell whether a file or folder has not been changed for that long."""
+def is_older_than(path: Path, seconds: float) -> bool:
+    """Whether a file or folder has not been modified for ``seconds``; always true for 0."""
     return not seconds or time.time() - path.stat().st_mtime > seconds
 
 
-def _keep(path: Path, previous: Path) -> None:
-    """Give the file a second name, in place of what had that name."""
-    link = _temporary(previous)
+def _keep_as(previous: Path, path: Path) -> None:
+    """Let ``previous`` name the current file at ``path``, which keeps its own name too if hard links work."""
+    link = _temporary_path(previous)
     try:
         os.link(path, link)
-    except FileNotFoundError:  # nothing to keep yet
+    except FileNotFoundError:  # no old file
         return
-    except OSError:  # a file system without hard links: whoever reads looks for both names
+    except OSError:  # a file system without hard links: path is missing until the rename; readers try both names
         os.replace(path, previous)
         return
     try:
         os.replace(link, previous)
     finally:
-        link.unlink(missing_ok=True)  # still there if both were names of one file already: then nothing is renamed
+        link.unlink(missing_ok=True)  # os.replace does nothing if both already name the same file
 
 
-def _temporary(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

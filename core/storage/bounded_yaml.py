@@ -1,11 +1,12 @@
-"""Read YAML that a stranger may have written: small, flat, and without surprises.
+"""Parse untrusted YAML within fixed bounds.
 
-PyYAML's safe loader runs no code, yet a few hundred bytes of aliases or merge keys can keep it busy for
-minutes, deep nesting can end the process, and duplicate keys silently replace one another. This loader
-looks at the stream of events first and refuses what a preset never needs.
+PyYAML's safe loader executes no code, but a few hundred bytes of aliases or merge keys can occupy it for minutes, deep
+nesting can exhaust the stack, and a duplicate key silently overwrites the first. This parser checks the stream of
+events first and rejects everything that presets do not need.
 """
 
 import re
+from collections.abc import Hashable
 from typing import Any
 
 import yaml
@@ -19,17 +20,17 @@ _OTHER_BASE = re.compile(r"[-+]?(0[0-7_]+|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)
 
 
 class BoundedYamlError(ValueError):
-    """The text is not the kind of YAML a preset is written in; the message says why."""
+    """The text is not YAML, exceeds the bounds, or uses a rejected feature; the message says which."""
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe loader that reads ``1e-3`` as a number, as YAML 1.2 does, and refuses duplicate keys."""
+    """Safe loader that parses ``1e-3`` as a float, as in YAML 1.2, and rejects duplicate keys."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [key_node.value for key_node, _ in node.value]
         for key in keys:
             if keys.count(key) > 1:
-                raise BoundedYamlError(f"key {key!r} is given twice (line {node.start_mark.line + 1})")
+                raise BoundedYamlError(f"duplicate key {key!r} (line {_line(node)})")
         return super().construct_mapping(node, deep)
 
 
@@ -42,14 +43,14 @@ def load(text: str | bytes) -> Any:
     """Parse one YAML document within fixed bounds.
 
     Args:
-        text: the document, at most 64 KiB; bytes are read as UTF-8.
+        text: the document, at most 64 KiB; bytes are decoded as UTF-8.
 
     Returns:
         Plain dicts, lists, strings, numbers, booleans and None.
 
     Raises:
-        BoundedYamlError: the text is too large, too deep, not YAML, or uses anchors, aliases, tags,
-            merge keys, duplicate keys, or numbers to base 8 or 60 (``010``, ``1:30``).
+        BoundedYamlError: the text is not YAML, is too large or too deeply nested, or contains anchors, aliases, tags,
+            merge keys, duplicate keys, or octal or base-60 integers (``010``, ``1:30``).
     """
     text = _as_text(text)
     try:
@@ -61,14 +62,14 @@ def load(text: str | bytes) -> Any:
         raise BoundedYamlError(f"nested more than {MAX_DEPTH} levels deep") from error
     except BoundedYamlError:
         raise
-    except ValueError as error:  # looks like a date or a number but is none, such as 2001-13-45
-        raise BoundedYamlError(f"a value cannot be read: {_one_line(error)}") from error
+    except ValueError as error:  # matches the syntax of a date or a number but is none, such as 2001-13-45
+        raise BoundedYamlError(f"invalid value: {_one_line(error)}") from error
 
 
 def _as_text(text: str | bytes) -> str:
     size = len(text) if isinstance(text, bytes) else len(text.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        raise BoundedYamlError(f"{size} bytes of YAML; at most {MAX_BYTES} are read")
+        raise BoundedYamlError(f"{size} bytes of YAML; the maximum is {MAX_BYTES}")
     if isinstance(text, str):
         return text
     try:
@@ -80,7 +81,7 @@ def _as_text(text: str | bytes) -> str:
 def _check_events(text: str) -> None:
     depth = 0
     for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
-        line = event.start_mark.line + 1
+        line = _line(event)
         if count > MAX_EVENTS:
             raise BoundedYamlError(f"more than {MAX_EVENTS} YAML events")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -96,17 +97,22 @@ def _check_events(text: str) -> None:
 
 def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
     if len(event.value) > MAX_SCALAR:
-        raise BoundedYamlError(f"a value of {len(event.value)} characters; at most {MAX_SCALAR} (line {line})")
+        raise BoundedYamlError(f"a value of {len(event.value)} characters; the maximum is {MAX_SCALAR} (line {line})")
     if event.value == "<<" and event.style is None:
         raise BoundedYamlError(f"merge keys (<<) are not allowed (line {line})")
-    plain_number = event.style is None and event.value.lstrip("+-").isdigit()
-    if plain_number and len(event.value) > MAX_DIGITS:
+    is_integer = event.style is None and event.value.lstrip("+-").isdigit()
+    if is_integer and len(event.value) > MAX_DIGITS:
         raise BoundedYamlError(f"a number of {len(event.value)} digits (line {line})")
     if event.style is None and _OTHER_BASE.fullmatch(event.value):
         raise BoundedYamlError(
-            f"{event.value[:20]} is a number to base 8 or 60 in YAML; write it otherwise (line {line})"
+            f"{event.value[:20]} is an octal or base-60 number in YAML; write it in decimal (line {line})"
         )
 
 
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _line(node: yaml.Node | yaml.Event) -> int:
+    """Return the line number, from 1, at which a node or event starts."""
+    return node.start_mark.line + 1 if node.start_mark else 0

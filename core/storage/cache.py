@@ -1,4 +1,4 @@
-"""Remember what was read from a file until the file changes."""
+"""Cache values computed from files until the files change."""
 
 import threading
 from collections import OrderedDict
@@ -10,21 +10,21 @@ T = TypeVar("T")
 
 
 class FileCache(Generic[T]):
-    """Values made from files, at most ``size`` of them, the least recently used dropped first."""
+    """Thread-safe LRU cache of at most ``size`` values, one per file path."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._values: OrderedDict[Path, tuple[tuple[int, ...], T]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, path: Path, make: Callable[[], T]) -> T:
-        """Return the value of a file, calling ``make`` only if the file changed since it was last made."""
+    def get(self, path: Path, load: Callable[[], T]) -> T:
+        """Return the value of a file; call ``load`` only if the file has changed since the value was cached."""
         stamp = _stamp(path)
         with self._lock:
             if path in self._values and self._values[path][0] == stamp:
                 self._values.move_to_end(path)
                 return self._values[path][1]
-        value = make()
+        value = load()
         with self._lock:
             self._values[path] = (stamp, value)
             self._values.move_to_end(path)
@@ -34,7 +34,7 @@ class FileCache(Generic[T]):
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes whenever a file is replaced or grows; () where there is none."""
+    """Return modification time, size and inode, one of which changes with every write; () for a missing file."""
     try:
         status = path.stat()
     except FileNotFoundError:

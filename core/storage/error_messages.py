@@ -1,42 +1,42 @@
-"""What went wrong under a run or a handler, and what to do about it, in a sentence for the person who asked."""
+"""Explain an exception to the user: what went wrong and what to do about it."""
 
 import errno
 
 from core.storage.errors import LabError
 
-_KEPT = "what was saved before is kept"
-_DISK_FULL = f"the disk is full; {_KEPT}. Delete runs that are not needed, then try again"
-_UNWRITABLE = f"the folder of the runs cannot be written to; {_KEPT}. Make it writable, then try again"
-_OF_DISK = {
+_SAVED_DATA_KEPT = "data saved before is kept"
+_DISK_FULL = f"the disk is full; {_SAVED_DATA_KEPT}. Delete runs that are not needed, then try again"
+_NOT_WRITABLE = f"the folder of the runs is not writable; {_SAVED_DATA_KEPT}. Make it writable, then try again"
+_DISK_ERRORS = {
     errno.ENOSPC: _DISK_FULL,
     errno.EDQUOT: _DISK_FULL,
     errno.EFBIG: _DISK_FULL,
-    errno.ENOENT: "a folder or file of the run was deleted meanwhile. Train it anew",
-    errno.ENOTDIR: "the run's folder was deleted meanwhile. Train it anew",
-    errno.EACCES: _UNWRITABLE,
-    errno.EPERM: _UNWRITABLE,
-    errno.EROFS: _UNWRITABLE,
-    errno.EIO: f"the disk reports an error; {_KEPT}. Look after the disk, then try again",
-    errno.EMFILE: f"the server has too many files open; {_KEPT}. Try again in a while",
+    errno.ENOENT: "a folder or file of the run was deleted while it was in use. Train the run again",
+    errno.ENOTDIR: "the run's folder was deleted while it was in use. Train the run again",
+    errno.EACCES: _NOT_WRITABLE,
+    errno.EPERM: _NOT_WRITABLE,
+    errno.EROFS: _NOT_WRITABLE,
+    errno.EIO: f"the disk reports an error; {_SAVED_DATA_KEPT}. Check the disk, then try again",
+    errno.EMFILE: f"the server has too many open files; {_SAVED_DATA_KEPT}. Try again later",
 }
-_OUT_OF_MEMORY = f"there is not enough memory; {_KEPT}. Try a smaller model, or a smaller training.batch_size"
+_OUT_OF_MEMORY = f"out of memory; {_SAVED_DATA_KEPT}. Use a smaller model or a smaller training.batch_size"
 
 
 def is_machine_fault(error: BaseException) -> bool:
-    """Tell whether memory or disk ran out, or the like, rather than the program being wrong."""
-    return _is_of_memory(error) or (isinstance(error, OSError) and error.errno in _OF_DISK)
+    """Whether an exception comes from the machine (memory, disk, open files) rather than from a bug."""
+    return _is_out_of_memory(error) or (isinstance(error, OSError) and error.errno in _DISK_ERRORS)
 
 
 def explain_error(error: BaseException) -> str:
-    """Say what an exception means, and what can be done."""
+    """Return what an exception means and what the user can do about it."""
     if isinstance(error, LabError):
         return str(error)
-    if _is_of_memory(error):
+    if _is_out_of_memory(error):
         return _OUT_OF_MEMORY
-    if isinstance(error, OSError) and error.errno in _OF_DISK:
-        return _OF_DISK[error.errno]
-    return f"{type(error).__name__}: {error}. This is a fault of the program; {_KEPT}, and Resume goes on from there"
+    if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+        return _DISK_ERRORS[error.errno]
+    return f"{type(error).__name__}: {error}. This is a bug; {_SAVED_DATA_KEPT}, and the run can be resumed from there"
 
 
-def _is_of_memory(error: BaseException) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "allocate memory" in str(error)

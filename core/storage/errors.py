@@ -1,12 +1,12 @@
-"""Errors that are for the person who asked, not for the log."""
+"""Exceptions whose message is meant for the user."""
 
 
 class LabError(ValueError):
-    """Something asked for cannot be done; the message names the field, the value and the rule.
+    """A request cannot be fulfilled; the message names the field, the value and the rule.
 
-    The page and the command line show it as it is. Every other exception is a bug and is let through.
+    The page and the command line show the message. Any other exception is a bug and is not caught.
     """
 
 
 class InputError(LabError):
-    """What was typed is not an input of the task, too long for the model, or about a head that it lacks."""
+    """Invalid input text, an input too long for the model, or a head that the model does not have."""

@@ -1,4 +1,4 @@
-"""Packages that only some things need, so that the rest works without them."""
+"""Import packages that only some features need."""
 
 import importlib
 from types import ModuleType
@@ -7,10 +7,13 @@ from core.storage.errors import LabError
 
 
 def require_package(package: str, *, purpose: str) -> ModuleType:
-    """Import a package.
+    """Import an optional package.
+
+    Args:
+        purpose: the feature that needs it, for the message.
 
     Raises:
-        LabError: it is not installed; the message says what it is for and how to get it.
+        LabError: the package is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(package)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save
 
-from core.storage.tensor_file import packed
+from core.storage.tensor_file import serialize
 
 
 class _Runs:
@@ -157,10 +157,10 @@ def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator
         "transposed": tensors[first].reshape(-1),
         "much larger": torch.zeros(4_000_000),
     }.items():
-        yield f"a tensor {name}", bytes(packed(tensors | {first: changed}, facts))
-    yield "a tensor less", bytes(packed({name: each for name, each in tensors.items() if name != first}, facts))
-    yield "a tensor more", bytes(packed(tensors | {"generator": torch.ones(3)}, facts))
-    yield "moments of an optimiser", bytes(packed(tensors | {f"optimizer.{first}.exp_avg": torch.ones(3)}, facts))
+        yield f"a tensor {name}", bytes(serialize(tensors | {first: changed}, facts))
+    yield "a tensor less", bytes(serialize({name: each for name, each in tensors.items() if name != first}, facts))
+    yield "a tensor more", bytes(serialize(tensors | {"generator": torch.ones(3)}, facts))
+    yield "moments of an optimiser", bytes(serialize(tensors | {f"optimizer.{first}.exp_avg": torch.ones(3)}, facts))
     huge = (
         facts["preset"]
         .replace("d_model: 16", "d_model: 1024")
@@ -177,8 +177,8 @@ def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator
         "a step that is huge": {"step": 10**30},
         "an endless loss": {"validation_loss": float("inf")},
     }.items():
-        yield name, bytes(packed(tensors, {} if change is None else facts | change))
-    good = bytearray(packed(tensors, facts))
+        yield name, bytes(serialize(tensors, {} if change is None else facts | change))
+    good = bytearray(serialize(tensors, facts))
     good[-1] ^= 1
     yield "a flipped bit", bytes(good)
 

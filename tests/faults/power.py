@@ -3,7 +3,7 @@
 from itertools import combinations
 from pathlib import Path
 
-from core.storage.tensor_file import previous_of
+from core.storage.tensor_file import previous_path
 
 
 class _Disk:
@@ -68,7 +68,7 @@ def after_power_cuts(log: list[tuple], path: Path, old: bytes) -> tuple[set[byte
         What may be read after a cut at any moment, and after one behind the last call.
     """
     disk, found = _Disk(str(path), old), {old}
-    candidates = [str(path), str(previous_of(path))]
+    candidates = [str(path), str(previous_path(path))]
     for call in log:
         disk.do(*call)
         found |= disk.readable(candidates)

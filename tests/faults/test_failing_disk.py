@@ -9,7 +9,7 @@ from core.runs.importing import import_weights
 from core.runs.recorder import Recorder, train_recorded
 from core.runs.training_state import load_state, resume_state
 from core.storage.atomic import write_atomically
-from core.storage.tensor_file import is_intact, packed, previous_of, read_or_previous, read_tensors, save_weights
+from core.storage.tensor_file import is_intact, previous_path, read_tensors, read_with_fallback, save_weights, serialize
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import EvaluationEvent, train
@@ -87,8 +87,8 @@ def test_every_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
         assert "step 8 could not be saved" in failed or not failed
         named += bool(failed)
         folder = RunFolder(root, name)
-        state, _ = read_or_previous(folder.last, lambda path: load_state(path, tiny))
-        best, _ = read_or_previous(folder.best, lambda path: read_tensors(path)[1]["step"])
+        state, _ = read_with_fallback(folder.last, lambda path: load_state(path, tiny))
+        best, _ = read_with_fallback(folder.best, lambda path: read_tensors(path)[1]["step"])
         assert state.step in (1, 8)
         assert best in (0, 4, 8)
         go_on = resume_state(folder)
@@ -103,7 +103,7 @@ def test_every_call_of_a_creation_and_an_import_fails(root, tiny, row, error):
     model = new_state(tiny).model
     facts = {"step": 1, "validation_loss": 1.0, "exact_match": None, "preset": RunFolder.create(root, tiny).path}
     facts["preset"] = (facts["preset"] / "preset.yaml").read_text()
-    data = bytes(packed(model.state_dict(), facts))
+    data = bytes(serialize(model.state_dict(), facts))
     makers = {"new": lambda name: RunFolder.create(root, tiny, name=name)}
     makers["import"] = lambda name: import_weights(root, data, name=name)
     faults = 0
@@ -139,7 +139,7 @@ def renamed(path, data) -> None:
 
 
 def ours(path, data) -> None:
-    write_atomically(path, data, previous=previous_of(path))
+    write_atomically(path, data, previous=previous_path(path))
 
 
 @pytest.mark.parametrize("links", [True, False], ids=["with hard links", "without"])

@@ -8,7 +8,7 @@ import pytest
 from core.config import preset_to_yaml
 from core.runs.importing import import_weights
 from core.runs.training_state import clone_weights
-from core.storage.tensor_file import CheckpointError, packed
+from core.storage.tensor_file import CheckpointError, serialize
 from core.teaching.bugs import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 
@@ -49,7 +49,7 @@ def in_words(worst: dict[str, float]) -> str:
 
 
 def test_a_good_file_is_taken(root, tiny, facts):
-    import_weights(root, bytes(packed(clone_weights(new_state(tiny).model), facts)), name="good")
+    import_weights(root, bytes(serialize(clone_weights(new_state(tiny).model), facts)), name="good")
 
 
 def test_pickles_are_refused_and_none_runs(tmp_path, refused, row):

@@ -57,7 +57,7 @@ DOCUMENTS = {
     "a bell": ("a: \x07", "not valid YAML"),
     "a list for a key": ("? [a]\n: 1", "not valid YAML"),
     "a mapping for a key": ("{{a: 1}: 2}", "not valid YAML"),
-    "the same key": ("name: a\nname: b", "key 'name' is given twice"),
+    "the same key": ("name: a\nname: b", "duplicate key 'name'"),
     "not UTF-8": (b"\xff\xfe\x00", "UTF-8"),
     "UTF-16": ("name: a".encode("utf-16"), "UTF-8"),
     "a date that is none": ("a: 2001-13-45", "cannot be read"),

@@ -11,7 +11,7 @@ import pytest
 
 from core.runs import RunFolder
 from core.runs.training_state import load_state
-from core.storage.tensor_file import is_intact, load_weights, previous_of
+from core.storage.tensor_file import is_intact, load_weights, previous_path
 from core.teaching.bugs import new_state
 from tests.faults.children import processes, save_without_end, train_on
 from tests.faults.fingerprints import fingerprint
@@ -58,7 +58,7 @@ def test_saving_is_killed(root, tiny, row):
         acknowledged |= dict(said)
         for path in (folder.best, folder.last):
             torn += path.exists() and not is_intact(path)
-            torn += previous_of(path).exists() and not is_intact(previous_of(path))
+            torn += previous_path(path).exists() and not is_intact(previous_path(path))
         if acknowledged["best"]:
             step = load_weights(folder.best, model)["step"]
             lost += not acknowledged["best"] <= step <= acknowledged["best"] + 1

@@ -13,7 +13,7 @@ from core.config import preset_to_yaml
 from core.runs import RunError, RunFolder, check_resumable
 from core.runs.importing import MAX_IMPORT_BYTES, import_weights
 from core.server import Runs
-from core.storage.tensor_file import FORMAT, CheckpointError, packed, read_header, read_tensors, unpacked
+from core.storage.tensor_file import FORMAT, CheckpointError, deserialize, read_header, read_tensors, serialize
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def best(trained) -> bytes:
 def parts(data: bytes) -> tuple[dict, dict]:
     file = io.BytesIO(data)
     header = read_header(file, "x")
-    return unpacked(header, file.read(), "x"), header.facts
+    return deserialize(header, file.read(), "x"), header.facts
 
 
 def refused(root, data: bytes, message: str) -> None:
@@ -60,7 +60,7 @@ def test_the_best_file_of_a_run_is_one_as_it_is_and_the_new_run_is_finished(root
 
 def test_what_else_is_told_in_a_file_is_not_taken_over(root, best):
     tensors, facts = parts(best)
-    folder = import_weights(root, bytes(packed(tensors, facts | {"more": "<script>"})), name="a")
+    folder = import_weights(root, bytes(serialize(tensors, facts | {"more": "<script>"})), name="a")
     assert b"<script>" not in folder.best.read_bytes()
 
 
@@ -80,21 +80,21 @@ def test_what_else_is_told_in_a_file_is_not_taken_over(root, best):
 )
 def test_facts_are_checked(root, best, change, message):
     tensors, facts = parts(best)
-    refused(root, packed(tensors, facts | change), message)
+    refused(root, serialize(tensors, facts | change), message)
 
 
 def test_tensors_must_be_those_of_the_model_and_finite(root, best, tiny):
     tensors, facts = parts(best)
     name = "output.bias"
     short = {key: value for key, value in tensors.items() if key != name}
-    refused(root, packed(short, facts), r"tensor 'output\.bias' is missing; in the model of its preset it is F32 \(13,\)")
-    refused(root, packed(tensors | {"more": torch.ones(2)}, facts), r"tensor 'more' is F32 \(2,\); .* is missing")
-    refused(root, packed(tensors | {name: torch.ones(3)}, facts), r"tensor 'output\.bias' is F32 \(3,\)")
-    refused(root, packed(tensors | {name: torch.ones(13, dtype=torch.float64)}, facts), r"is F64 \(13,\)")
+    refused(root, serialize(short, facts), r"tensor 'output\.bias' is missing; in the model of its preset it is F32 \(13,\)")
+    refused(root, serialize(tensors | {"more": torch.ones(2)}, facts), r"tensor 'more' is F32 \(2,\); .* is missing")
+    refused(root, serialize(tensors | {name: torch.ones(3)}, facts), r"tensor 'output\.bias' is F32 \(3,\)")
+    refused(root, serialize(tensors | {name: torch.ones(13, dtype=torch.float64)}, facts), r"is F64 \(13,\)")
     for value in (float("nan"), float("inf")):
-        refused(root, packed(tensors | {name: torch.full((13,), value)}, facts), "has values that are not finite")
+        refused(root, serialize(tensors | {name: torch.full((13,), value)}, facts), "has values that are not finite")
     huge = preset_to_yaml(tiny.with_changes({"model.d_model": 1024, "model.num_encoder_layers": 12}))
-    refused(root, packed(tensors, facts | {"preset": huge}), "in the model of its preset it is")
+    refused(root, serialize(tensors, facts | {"preset": huge}), "in the model of its preset it is")
 
 
 def test_a_state_to_continue_from_is_not_taken_in(root, trained):
@@ -107,7 +107,7 @@ def test_what_a_file_is_called_does_not_matter(root, tmp_path, best, suffix):
     path.write_bytes(best)
     import_weights(root, path, name="good")
     torch.save({"a": torch.ones(2)}, path)
-    with pytest.raises(CheckpointError, match=r"^file.* is a zip archive, as PyTorch's \.pt files are"):
+    with pytest.raises(CheckpointError, match=r"^file.* is a zip archive, such as PyTorch's \.pt files"):
         import_weights(root, path)
     assert os.listdir(root) == ["good"]
 

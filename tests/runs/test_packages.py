@@ -131,7 +131,7 @@ def test_other_zips_folders_and_damaged_packages_are_refused(files, root, tmp_pa
     damaged[200:260] = bytes(60)
     (tmp_path / "damaged.zip").write_bytes(damaged)
     for name, message in (
-        ("model.pt", "a zip archive, as PyTorch's .pt files are"),
+        ("model.pt", "a zip archive, such as PyTorch's .pt files"),
         ("folder", f"the package has no {WEIGHTS}"),
         ("damaged.zip", "cannot be read"),
     ):

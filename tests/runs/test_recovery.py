@@ -12,7 +12,7 @@ from core.runs.recorder import Recorder, train_recorded
 from core.runs.training_state import clone_weights, load_state, resume_state
 from core.server import Runs
 from core.storage.error_messages import explain_error
-from core.storage.tensor_file import CheckpointError, previous_of, read_tensors
+from core.storage.tensor_file import CheckpointError, previous_path, read_tensors
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import EvaluationEvent, train
@@ -46,7 +46,7 @@ def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_b
     state = resume_state(folder)
     assert state.step == 3
     assert state.notice == (
-        "last.safetensors is damaged: its content does not match its checksum; the one saved before it is used"
+        "last.safetensors is damaged: its content does not match its checksum; the previous file is used instead"
     )
     info = go_on(folder)
     assert (info.status, info.message) == ("finished", state.notice)
@@ -60,10 +60,10 @@ def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_b
 
 
 def test_a_run_without_any_good_state_is_not_begun_anew(folder):
-    for path in (folder.last, previous_of(folder.last)):
+    for path in (folder.last, previous_path(folder.last)):
         damage(path)
     with pytest.raises(
-        CheckpointError, match=r"last\.safetensors is damaged.*nor can .*last\.previous\.safetensors is"
+        CheckpointError, match=r"last\.safetensors is damaged.*the previous file cannot .*last\.previous\.safetensors is"
     ):
         resume_state(folder)
 

@@ -37,13 +37,13 @@ def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full; what was saved before is kept. Delete"),
-        (PermissionError(errno.EACCES, "Permission denied"), "cannot be written to; what was saved"),
-        (OSError(errno.EROFS, "Read-only file system"), "cannot be written to; what was saved"),
-        (FileNotFoundError(errno.ENOENT, "No such file"), "was deleted meanwhile. Train it anew"),
-        (MemoryError(), "not enough memory; what was saved before is kept. Try a smaller model"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "not enough memory"),
-        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero. This is a fault of the program"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full; data saved before is kept. Delete"),
+        (PermissionError(errno.EACCES, "Permission denied"), "is not writable; data saved before is kept"),
+        (OSError(errno.EROFS, "Read-only file system"), "is not writable; data saved before is kept"),
+        (FileNotFoundError(errno.ENOENT, "No such file"), "was deleted while it was in use. Train the run again"),
+        (MemoryError(), "out of memory; data saved before is kept. Use a smaller model"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory"),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero. This is a bug"),
         (RunError("run='a': last.safetensors is damaged"), "run='a': last.safetensors is damaged"),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is
     runs.stop("bad")
     info = wait_for_status(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
-    assert "was deleted meanwhile. Train it anew" in info.message
+    assert "was deleted while it was in use. Train the run again" in info.message
     assert runs.names() == ["bad"]
     assert runs.loaded("bad").step > 0
     with pytest.raises(RunError, match="no such run"):

@@ -67,7 +67,7 @@ def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make_runs, tiny,
     runs.start(tiny.with_changes({"training.seed": 13}), name="bad")
     runs.start(tiny, name="good")
     info = wait_for_status(runs, "bad", "failed")
-    assert info.message.startswith("RuntimeError: the disk is full. This is a fault of the program")
+    assert info.message.startswith("RuntimeError: the disk is full. This is a bug")
     assert wait_for_status(runs, "good", "finished").step == 8
     monkeypatch.undo()
     runs.resume("bad")

@@ -1,4 +1,4 @@
-"""What was read from a file is remembered until the file changes."""
+"""FileCache: values are cached until the file changes."""
 
 import os
 
@@ -8,36 +8,36 @@ from core.storage.cache import FileCache
 
 
 @pytest.fixture
-def counted(tmp_path):
-    """A cache of two files' text, and the names it had to read."""
+def cached_reader(tmp_path):
+    """A function that reads files through a cache of size 2, and the names of the files it had to read."""
     cache: FileCache[str] = FileCache(2)
-    made: list[str] = []
+    loaded: list[str] = []
 
     def get(name: str) -> str:
         path = tmp_path / name
-        return cache.get(path, lambda: made.append(name) or (path.read_text() if path.exists() else "none"))
+        return cache.get(path, lambda: loaded.append(name) or (path.read_text() if path.exists() else "none"))
 
-    return get, made
+    return get, loaded
 
 
-def test_a_file_is_read_once_until_it_is_replaced_or_grows(tmp_path, counted):
-    get, made = counted
+def test_a_file_is_read_again_only_after_it_was_replaced_or_extended(tmp_path, cached_reader):
+    get, loaded = cached_reader
     (tmp_path / "a").write_text("one")
     assert [get("a"), get("a")] == ["one", "one"]
-    assert made == ["a"]
+    assert loaded == ["a"]
     (tmp_path / "new").write_text("two")
     stamp = (tmp_path / "a").stat().st_mtime_ns
     os.utime(tmp_path / "new", ns=(stamp, stamp))
-    (tmp_path / "new").replace(tmp_path / "a")  # of the same size and age
+    (tmp_path / "new").replace(tmp_path / "a")  # same size and modification time, another inode
     assert get("a") == "two"
     with (tmp_path / "a").open("a") as file:
         file.write("!")
     assert [get("a"), get("a")] == ["two!", "two!"]
-    assert made == ["a"] * 3
+    assert loaded == ["a"] * 3
 
 
-def test_a_file_that_appears_or_goes_is_noticed(tmp_path, counted):
-    get, _ = counted
+def test_created_and_deleted_files_are_detected(tmp_path, cached_reader):
+    get, _ = cached_reader
     assert get("a") == "none"
     (tmp_path / "a").write_text("one")
     assert get("a") == "one"
@@ -45,16 +45,16 @@ def test_a_file_that_appears_or_goes_is_noticed(tmp_path, counted):
     assert get("a") == "none"
 
 
-def test_the_least_recently_used_is_dropped_first(tmp_path, counted):
-    get, made = counted
+def test_the_least_recently_used_value_is_evicted(tmp_path, cached_reader):
+    get, loaded = cached_reader
     for name in "abc":
         (tmp_path / name).write_text(name)
     for name in "abacab":
         assert get(name) == name
-    assert made == ["a", "b", "c", "b"]
+    assert loaded == ["a", "b", "c", "b"]
 
 
-def test_an_error_is_not_remembered(tmp_path):
+def test_an_exception_is_not_cached(tmp_path):
     cache: FileCache[str] = FileCache(2)
     (tmp_path / "a").write_text("one")
     with pytest.raises(ZeroDivisionError):

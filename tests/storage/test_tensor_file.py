@@ -1,4 +1,4 @@
-"""A file of tensors comes back as it was or is refused by name, and the one before it steps in."""
+"""Tensor files: round trips, damage, other formats, and the previous file as a fallback."""
 
 import hashlib
 import io
@@ -12,15 +12,14 @@ from core.storage.tensor_file import (
     FORMAT,
     MAX_HEADER_BYTES,
     MAX_TENSORS,
-    UNSEALED_FORMAT,
     CheckpointError,
+    deserialize,
     is_intact,
-    packed,
-    previous_of,
+    previous_path,
     read_header,
-    read_or_previous,
     read_tensors,
-    unpacked,
+    read_with_fallback,
+    serialize,
     write_tensors,
 )
 
@@ -42,10 +41,10 @@ def path(tmp_path):
 
 def read(data: bytes) -> dict[str, torch.Tensor]:
     file = io.BytesIO(data)
-    return unpacked(read_header(file, "x"), file.read(), "x")
+    return deserialize(read_header(file, "x"), file.read(), "x")
 
 
-def test_tensors_of_every_kind_and_facts_come_back(path):
+def test_tensors_of_every_dtype_and_facts_survive_a_round_trip(path):
     tensors, facts = read_tensors(path)
     assert facts == FACTS
     assert tensors.keys() == TENSORS.keys()
@@ -54,31 +53,31 @@ def test_tensors_of_every_kind_and_facts_come_back(path):
         assert torch.equal(tensors[name], tensor)
 
 
-def test_the_checksum_is_of_the_whole_file_with_zeros_in_its_place(path):
+def test_the_checksum_covers_the_whole_file_with_its_digits_zeroed(path):
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     digest = json.loads(data[8 : 8 + length])["__metadata__"]["sha256"].encode()
-    place = data.index(b'"sha256":"' + digest) + len('"sha256":"')
-    zeroed = data[:place] + b"0" * 64 + data[place + 64 :]
+    start = data.index(b'"sha256":"' + digest) + len('"sha256":"')
+    zeroed = data[:start] + b"0" * 64 + data[start + 64 :]
     assert hashlib.sha256(zeroed).hexdigest().encode() == digest
 
 
-def test_a_flip_of_any_single_bit_is_noticed():
-    data = packed({"a": torch.ones(3)}, {"step": 1})
+def test_every_single_bit_flip_is_detected():
+    data = serialize({"a": torch.ones(3)}, {"step": 1})
     assert read(data)["a"].tolist() == [1, 1, 1]
-    for place in range(len(data)):
+    for position in range(len(data)):
         for bit in (1, 128):
             damaged = data.copy()
-            damaged[place] ^= bit
+            damaged[position] ^= bit
             with pytest.raises(CheckpointError):
                 read(damaged)
 
 
-@pytest.mark.parametrize("kept", [0, 3, 8, 50, -1])
-def test_a_file_that_was_cut_off_or_grew_is_refused(path, kept):
+def test_truncated_and_extended_files_are_refused(path):
     data = path.read_bytes()
-    with pytest.raises(CheckpointError, match="x cannot be read"):
-        read(data[:kept])
+    for end in (0, 3, 8, 50, -1):
+        with pytest.raises(CheckpointError, match="x cannot be read"):
+            read(data[:end])
     with pytest.raises(CheckpointError, match="x cannot be read: it has 1 bytes too many"):
         read(data + b"\0")
 
@@ -94,29 +93,33 @@ METADATA = {"format": FORMAT, "facts": "{}"}
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((2**64 - 1).to_bytes(8, "little"), "does not begin like a safetensors file"),
-        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{" * 2_000_000, "does not begin like a safetensors file"),
+        ((2**64 - 1).to_bytes(8, "little"), "does not start like a safetensors file"),
+        ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + b"{" * 2_000_000, "does not start like a safetensors file"),
         (with_header(b"[" * MAX_HEADER_BYTES), "its header is damaged"),
         (with_header(b"[]"), "its header is damaged"),
         (with_header({"a": {"dtype": "F32", "shape": [1e999], "data_offsets": [0, 4]}}, b"0000"), "header is damaged"),
         (with_header({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 10**12]}}), "bytes too few"),
-        (with_header({"__metadata__": METADATA}), "damaged: it has 0 checksums"),
-        (with_header({"__metadata__": METADATA | {"sha256": "0" * 64}}), "0 checksums"),  # written with a space
-        (with_header({"__metadata__": {"format": UNSEALED_FORMAT, "sha256": "?", "facts": "{}"}}), "0 checksums"),
+        (with_header({"__metadata__": METADATA}), "x has no checksum"),
+        (
+            with_header({"__metadata__": METADATA | {"sha256": "0" * 64}}),
+            "0 checksums instead of one",
+        ),  # written with a space
+        (with_header({"__metadata__": METADATA | {"sha256": "?"}}), "0 checksums"),
+        (with_header({"__metadata__": {"format": "attention-lab-1", "facts": "{}"}}), f"not '{FORMAT}'"),
         (with_header({"__metadata__": {"format": "pt"}}), f"x has format 'pt', not '{FORMAT}'"),
-        (with_header({"__metadata__": {"format": FORMAT, "facts": "[]"}}), "its facts are no mapping"),
-        (with_header({"__metadata__": {"format": FORMAT, "facts": "{"}}), "does not say what it holds"),
-        (save({str(n): torch.empty(0) for n in range(MAX_TENSORS + 1)}), f"at most {MAX_TENSORS} are read"),
-        (b"PK\x03\x04" + b"\0\0\0\0\0\x08" * 20, "x is a zip archive, as PyTorch's .pt files are"),
-        (b"\x80\x02}q\x00(X\x05\x00\x00\x00", "x is a pickle, as old PyTorch files are"),
+        (with_header({"__metadata__": METADATA | {"sha256": "", "facts": "[]"}}), "damaged facts: not a JSON object"),
+        (with_header({"__metadata__": METADATA | {"sha256": "", "facts": "{"}}), "x has damaged facts"),
+        (save({str(n): torch.empty(0) for n in range(MAX_TENSORS + 1)}), f"the maximum is {MAX_TENSORS}"),
+        (b"PK\x03\x04" + b"\0\0\0\0\0\x08" * 20, "x is a zip archive, such as PyTorch's .pt files"),
+        (b"\x80\x02}q\x00(X\x05\x00\x00\x00", "x is a pickle, such as old PyTorch files"),
     ],
 )
-def test_what_is_something_else_is_refused_for_what_it_is(data, message):
+def test_other_formats_are_refused_with_the_reason(data, message):
     with pytest.raises(CheckpointError, match=message):
         read(data)
 
 
-def test_only_the_header_of_a_wrong_file_is_read():
+def test_at_most_the_header_size_is_read_of_a_foreign_file():
     class Endless(io.BytesIO):
         def read(self, count=-1):
             assert 0 <= count <= MAX_HEADER_BYTES
@@ -126,57 +129,59 @@ def test_only_the_header_of_a_wrong_file_is_read():
         read_header(Endless(b"\xff" * 3_000_000), "x")
 
 
-def test_what_could_not_be_read_again_is_not_written(tmp_path):
-    with pytest.raises(ValueError, match="could not be read again"):
+def test_a_header_too_large_to_read_back_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="exceed what can be read back"):
         write_tensors(tmp_path / "x", TENSORS, {"long": "a" * MAX_HEADER_BYTES})
 
 
-# --- the one before it ------------------------------------------------------------------------------------------
+# --- the previous file ------------------------------------------------------------------------------------------
 
 
 def step_of(path) -> int:
     return read_tensors(path)[1]["step"]
 
 
-def test_the_one_before_is_kept_on_demand_only(path):
+def test_the_previous_file_is_kept_only_on_request(path):
     write_tensors(path, TENSORS, {"step": 4})
-    assert not previous_of(path).exists()
+    assert not previous_path(path).exists()
     for step in (5, 6):
         write_tensors(path, TENSORS, {"step": step}, keep_previous=True)
-    assert (step_of(path), step_of(previous_of(path))) == (6, 5)
+    assert (step_of(path), step_of(previous_path(path))) == (6, 5)
     assert sorted(each.name for each in path.parent.iterdir()) == ["x.previous.safetensors", "x.safetensors"]
 
 
 @pytest.mark.parametrize("damage", ["flipped", "emptied", "missing"])
-def test_where_the_newest_is_damaged_the_one_before_is_read_and_never_lost(path, caplog, damage):
+def test_a_damaged_file_falls_back_to_the_previous_one_which_is_kept(path, caplog, damage):
     write_tensors(path, TENSORS, {"step": 4}, keep_previous=True)
-    assert read_or_previous(path, step_of) == (4, "")
+    assert read_with_fallback(path, step_of) == (4, "")
     if damage == "missing":
         path.unlink()
     else:
         path.write_bytes(path.read_bytes()[:-1] + b"\xff" if damage == "flipped" else b"")
     assert not is_intact(path)
-    step, note = read_or_previous(path, step_of)
+    step, notice = read_with_fallback(path, step_of)
     assert step == 3
-    assert note.startswith("x.safetensors ")
-    assert note.endswith("; the one saved before it is used")
-    assert note in caplog.text
+    assert notice.startswith("x.safetensors ")
+    assert notice.endswith("; the previous file is used instead")
+    assert notice in caplog.text
     write_tensors(path, TENSORS, {"step": 5}, keep_previous=True)
-    assert (step_of(path), step_of(previous_of(path))) == (5, 3)  # what was damaged did not take its place
+    assert (step_of(path), step_of(previous_path(path))) == (5, 3)  # the damaged file did not replace it
 
 
-def test_where_both_are_damaged_both_are_named(path):
+def test_if_both_files_are_damaged_the_error_names_both(path):
     write_tensors(path, TENSORS, {"step": 4}, keep_previous=True)
-    for each in (path, previous_of(path)):
+    for each in (path, previous_path(path)):
         each.write_bytes(b"")
-    with pytest.raises(CheckpointError, match=r"^x\.safetensors .*; nor can .* x\.previous\.safetensors "):
-        read_or_previous(path, step_of)
+    with pytest.raises(
+        CheckpointError, match=r"^x\.safetensors .*; the previous file cannot .* x\.previous\.safetensors "
+    ):
+        read_with_fallback(path, step_of)
 
 
-def test_without_hard_links_the_one_before_is_kept_as_well(path, monkeypatch):
+def test_the_previous_file_is_kept_without_hard_links(path, monkeypatch):
     def refuse(*_):
         raise PermissionError("no hard links here")
 
     monkeypatch.setattr("os.link", refuse)
     write_tensors(path, TENSORS, {"step": 4}, keep_previous=True)
-    assert (step_of(path), step_of(previous_of(path))) == (4, 3)
+    assert (step_of(path), step_of(previous_path(path))) == (4, 3)

@@ -15,7 +15,7 @@ from core.storage.tensor_file import (
     FORMAT,
     CheckpointError,
     load_weights,
-    previous_of,
+    previous_path,
     read_tensors,
     save_weights,
     write_tensors,
@@ -155,8 +155,8 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tiny, path, monkeypatch
     assert os.listdir(path.parent) == [path.name]
     save_state(path, state)
     assert load_state(path, tiny).step == 2
-    assert load_state(previous_of(path), tiny).step == 0
-    assert sorted(os.listdir(path.parent)) == [previous_of(path).name, path.name]
+    assert load_state(previous_path(path), tiny).step == 0
+    assert sorted(os.listdir(path.parent)) == [previous_path(path).name, path.name]
 
 
 def test_a_file_is_synced_to_disk_before_it_is_renamed(tiny, path, monkeypatch):

@@ -13,7 +13,7 @@ import torch
 from playwright.sync_api import Page, expect, sync_playwright
 
 from core.runs import RunFolder
-from core.storage.tensor_file import previous_of
+from core.storage.tensor_file import previous_path
 from tests.browser.chromium import CHROMIUM, FLAGS
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
@@ -118,7 +118,7 @@ def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
             lambda patch: raising(ZeroDivisionError("division by zero"), patch),
             ("division by zero", "Resume goes on from there"),
         ),
-        ("MemoryError", lambda patch: raising(MemoryError(), patch), ("not enough memory", "Try a smaller model")),
+        ("MemoryError", lambda patch: raising(MemoryError(), patch), ("out of memory", "Use a smaller model")),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -157,7 +157,7 @@ def test_a_full_disk_is_told_and_gone_when_there_is_room(run, monkeypatch, row):
 
 def test_a_deleted_folder_is_told(run, row):
     shutil.rmtree(run.folder.path)
-    took = run.seconds_to_read("could not be saved", "was deleted meanwhile. Train it anew")
+    took = run.seconds_to_read("could not be saved", "was deleted while it was in use. Train the run again")
     row("F1", "on the page: the run's folder is deleted", "1 run", f"cause and cure after {took:.1f} s")
     assert took <= SECONDS
 
@@ -179,14 +179,14 @@ def test_a_deleted_preset_is_written_again_and_told(run, page, row):
 
 
 def test_the_newest_state_damaged_is_told_and_the_one_before_is_gone_on_from(run, page, row):
-    run.wait(lambda: previous_of(run.folder.last).exists())
+    run.wait(lambda: previous_path(run.folder.last).exists())
     page.get_by_role("button", name="Stop").click()
     run.wait(lambda: not run.runs.active())
     data = bytearray(run.folder.last.read_bytes())
     data[len(data) // 2] ^= 1
     run.folder.last.write_bytes(data)
     page.get_by_role("button", name="Resume").click()
-    took = run.seconds_to_read("last.safetensors is damaged", "the one saved before it is used")
+    took = run.seconds_to_read("last.safetensors is damaged", "the previous file is used instead")
     run.goes_on()
     row("F1", "on the page: the newest state is damaged", "1 run", f"told after {took:.1f} s; resumed")
     assert took <= SECONDS

@@ -88,8 +88,8 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("error", "cause", "cure"),
     [
-        (MemoryError(), "not enough memory", "Try a smaller model"),
-        (RuntimeError("[enforce fail] can't allocate memory"), "not enough memory", "smaller training.batch_size"),
+        (MemoryError(), "out of memory", "Use a smaller model"),
+        (RuntimeError("[enforce fail] can't allocate memory"), "out of memory", "smaller training.batch_size"),
         (ZeroDivisionError("division by zero"), "fault of the program", "Resume goes on from there"),
     ],
     ids=["no memory", "no memory for a tensor", "an exception"],
@@ -147,11 +147,11 @@ def test_a_deleted_folder_is_told(visitor, public, row):
     run = started(visitor)
     shutil.rmtree(RunFolder(public.runs.root, run).path)
     began = time.monotonic()
-    seen_within(visitor, run, "could not be saved", "was deleted meanwhile. Train it anew", seconds=20)
+    seen_within(visitor, run, "could not be saved", "was deleted while it was in use. Train the run again", seconds=20)
     took = time.monotonic() - began
     visitor.call("stop", run)
     wait(lambda: told(visitor, run)["status"] == "failed")
-    assert "was deleted meanwhile. Train it anew" in told(visitor, run)["message"]
+    assert "was deleted while it was in use. Train the run again" in told(visitor, run)["message"]
     row("F1", "the run's folder is deleted", "1 run", f"told with the cure after {took:.1f} s, others went on")
 
 
@@ -183,7 +183,7 @@ def owned(public: Public, run: str) -> bool:
     ("error", "said"),
     [
         (ZeroDivisionError("/secret/path"), "Something went wrong here, which is a fault of the program"),
-        (MemoryError(), "there is not enough memory"),
+        (MemoryError(), "out of memory"),
         (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
     ],
     ids=["an exception", "no memory", "a full disk"],
