@@ -4,8 +4,6 @@ import json
 import signal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from core.__main__ import main
 from core.evaluation.significance import Spread
@@ -25,21 +23,6 @@ def seeds(root, capsys):
         return code, *capsys.readouterr()
 
     return run
-
-
-def test_the_spread_of_known_values():
-    assert (Spread.of([2, 4, 4, 4, 5, 5, 7, 9]).mean, Spread.of([2, 4, 4, 4, 5, 5, 7, 9]).n) == (5, 8)
-    assert Spread.of([2, 4, 4, 4, 5, 5, 7, 9]).sd == pytest.approx((32 / 7) ** 0.5)
-    assert Spread.of([0.5]).sd is None
-    with pytest.raises(ValueError, match="no values"):
-        Spread.of([])
-
-
-@given(st.lists(st.floats(0, 1), min_size=2, max_size=9), st.floats(-5, 5))
-def test_a_shift_moves_the_mean_and_not_the_spread(values, shift):
-    before, after = Spread.of(values), Spread.of([value + shift for value in values])
-    assert after.mean == pytest.approx(before.mean + shift, abs=1e-9)
-    assert after.sd == pytest.approx(before.sd, abs=1e-6)
 
 
 def test_a_run_a_seed_and_what_they_have_in_common_at_the_end(seeds, root):

@@ -193,10 +193,11 @@ def test_with_eos_appends_a_missing_eos():
 
 
 def test_outputs_without_eos_are_wrong_even_if_references_lack_eos(pairs, scripted):
-    endless = Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
+    without_eos = Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
     answers = oracle(pairs)
-    assert evaluate(scripted(answers), endless).exact_match == 1.0
-    assert evaluate(scripted(lambda src: answers(src).masked_fill(answers(src) <= EOS_ID, 7)), endless).exact_match == 0.0
+    assert evaluate(scripted(answers), without_eos).exact_match == 1.0
+    never_ending = scripted(lambda src: answers(src).masked_fill(answers(src) <= EOS_ID, 7))
+    assert evaluate(never_ending, without_eos).exact_match == 0.0
 
 
 def test_unpadded_batches_hold_every_pair_once(pairs):

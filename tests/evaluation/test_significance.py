@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.evaluation.significance import PairedOutcomes, pair_outcomes, wilson_interval
+from core.evaluation.significance import PairedOutcomes, Spread, pair_outcomes, wilson_interval
 
 # Airway hyper-responsiveness before and after stem cell transplantation (Bentur et al. 2009), and complete response
 # before and after consolidation therapy (Cavo et al. 2012), as in Fagerland, Lydersen and Laake 2013 (BMC Med. Res.
@@ -84,3 +84,19 @@ def test_wilson_intervals_match_published_ones():
     assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)  # Newcombe 1998, table I
     assert wilson_interval(0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
     assert wilson_interval(1, 29) == pytest.approx((0.0061, 0.1718), abs=5e-5)
+
+
+def test_spread_of_known_values():
+    spread = Spread.of([2, 4, 4, 4, 5, 5, 7, 9])
+    assert (spread.mean, spread.n) == (5, 8)
+    assert spread.sd == pytest.approx((32 / 7) ** 0.5)
+    assert Spread.of([0.5]).sd is None
+    with pytest.raises(ValueError, match="no values"):
+        Spread.of([])
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=9), st.floats(-5, 5))
+def test_a_shift_changes_the_mean_and_not_the_deviation(values, shift):
+    before, after = Spread.of(values), Spread.of([value + shift for value in values])
+    assert after.mean == pytest.approx(before.mean + shift, abs=1e-9)
+    assert after.sd == pytest.approx(before.sd, abs=1e-6)
