@@ -329,7 +329,7 @@ def free_name(root: Path) -> str:
 
 
 def numbered_name(root: Path, name: str) -> str:
-    """Return ``name`` if it is free, else the first free one of ``name-2``, ``name-3`` …"""
+    """Return ``name`` if it is free, else ``name-2``, ``name-3`` and so on, whichever is free first."""
     number, free = 1, name
     while (root / free).exists():
         number += 1

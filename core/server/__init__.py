@@ -1,4 +1,4 @@
-"""Runs while they live: trained in threads, waiting their turn, watched, limited, and seen by whom they are for."""
+"""Runs on a server: trained in worker threads, queued, watched, limited, and visible to those who may see them."""
 
 from core.server.registry import RunProgress, Runs
 

@@ -1,4 +1,4 @@
-"""What one visitor may see and do: the one place that decides it, between the page and all runs."""
+"""Access control: which runs a visitor may see, and what they may do with them."""
 
 import re
 import secrets
@@ -19,25 +19,25 @@ from core.server.limits import MEGABYTE
 from core.server.registry import RunProgress, Runs
 from core.training.history import History
 
-BROUGHT = 1_000  # own data that is remembered to be somebody's, until a run of theirs keeps it
-OPENED_BY, OPENED_EACH = 10_000, 10  # shared runs that visitors are remembered to have opened
-MAX_NAME = 48  # letters, as in NAME_PATTERN
-SECRET_LETTERS = 24  # of 36 kinds each: 124 bits
+MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
+MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
+MAX_NAME_LENGTH = 48  # as in NAME_PATTERN
+SECRET_LENGTH = 24  # characters out of 36: 124 bits
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
 def display_name(name: str) -> str:
-    """Return a run's name as people call it, without what keeps it from being guessed."""
-    return re.sub(f"-[a-z0-9]{{{SECRET_LETTERS}}}$", "", name)
+    """Return a run's name without the random suffix that keeps it from being guessed."""
+    return re.sub(f"-[a-z0-9]{{{SECRET_LENGTH}}}$", "", name)
 
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who asks.
+    """The visitor that a request comes from.
 
     Attributes:
-        owner: what stands for them on disk; None is somebody of whom nothing is known.
-        returning: whether they brought what they are known by. Who does not, or cannot, is somebody else next time.
+        owner: their id as stored on disk, see ``ownership.owner_of``; None if the visitor is unknown.
+        returning: whether the request carried their cookie. Without it, the next request has another owner.
     """
 
     owner: str | None
@@ -45,37 +45,37 @@ class Visitor:
 
 
 class VisitorRuns:
-    """``Runs`` as one visitor may use them: has its methods, and refuses each for a run that is not for them.
+    """``Runs`` with access control: the same methods, each refused for a run that the current visitor may not use.
 
-    A run that a visitor may not see is refused in the words that a run gets which does not exist.
+    A run that a visitor may not see is refused with the same message as a run that does not exist.
 
     Args:
-        runs: all of them.
-        who: tells who asks now; None means that there is one person only, who may see and do everything.
+        runs: all runs of the server.
+        current_visitor: returns the visitor of the current request; None for a single user with all rights.
     """
 
-    def __init__(self, runs: Runs, who: Callable[[], Visitor] | None = None) -> None:
-        self._runs, self._who = runs, who
+    def __init__(self, runs: Runs, current_visitor: Callable[[], Visitor] | None = None) -> None:
+        self._runs, self._current_visitor = runs, current_visitor
         self.limits, self.inference_priority = runs.limits, runs.inference_priority
-        self._starting, self._opening = threading.Lock(), threading.Lock()
-        self._brought: deque[tuple[str | None, str, Path]] = deque(maxlen=BROUGHT)
+        self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
+        self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
 
     @property
     def has_visitors(self) -> bool:
-        """Whether there are several people, each with their own runs."""
-        return self._who is not None
+        """Whether there are several visitors, each with their own runs."""
+        return self._current_visitor is not None
 
-    # ---- what everybody may do with a run that they may see
+    # ---- for every run that the visitor may see
 
     def names(self) -> list[str]:
-        """Return the names of the visitor's runs, of shared ones that they have opened, and of those that shipped.
+        """Return the names of the visitor's own runs, of shared runs they have opened, and of shipped runs.
 
-        A shared run is for those who know its name, from a link; it is listed for nobody else.
+        A shared run is visible to those who have its link; it is not listed for anyone else.
         """
-        if self._who is None:
+        if self._current_visitor is None:
             return self._runs.names()
-        owner = self._who().owner
+        owner = self._current_visitor().owner
         opened = self._opened.get(owner, ())
         own, shared, shipped = [], [], []
         for each in self._runs.listings():
@@ -89,197 +89,204 @@ class VisitorRuns:
 
     def preset(self, name: str) -> Preset:
         """See ``Runs.preset``."""
-        return self._runs.preset(self._seen(name))
+        return self._runs.preset(self._visible(name))
 
     def info(self, name: str) -> RunInfo:
         """See ``Runs.info``."""
-        return self._runs.info(self._seen(name))
+        return self._runs.info(self._visible(name))
 
     def progress(self, name: str) -> RunProgress:
         """See ``Runs.progress``."""
-        return self._runs.progress(self._seen(name))
+        return self._runs.progress(self._visible(name))
 
     def history(self, name: str) -> History:
         """See ``Runs.history``."""
-        return self._runs.history(self._seen(name))
+        return self._runs.history(self._visible(name))
 
     def replay(self, name: str) -> Replay:
         """See ``Runs.replay``."""
-        return self._runs.replay(self._seen(name))
+        return self._runs.replay(self._visible(name))
 
     def loaded(self, name: str) -> LoadedRun:
         """See ``Runs.loaded``."""
-        return self._runs.loaded(self._seen(name))
+        return self._runs.loaded(self._visible(name))
 
     def has_weights(self, name: str) -> bool:
         """See ``Runs.has_weights``."""
-        return self._runs.has_weights(self._seen(name))
+        return self._runs.has_weights(self._visible(name))
 
     def folder(self, name: str) -> RunFolder:
         """See ``Runs.folder``."""
-        return self._runs.folder(self._seen(name))
+        return self._runs.folder(self._visible(name))
 
     def is_shared(self, name: str) -> bool:
-        """Tell whether others may look at a run; RunError if there is no such run."""
-        return self._runs.ownership(self._seen(name)).shared
+        """Return whether others may view a run; RunError if there is no such run."""
+        return self._runs.ownership(self._visible(name)).shared
 
-    # ---- what its owner may do
+    # ---- for the run's owner
 
     def is_mine(self, name: str) -> bool:
-        """Tell whether the visitor may stop, resume, share and delete a run."""
-        if self._who is None:
+        """Return whether the visitor owns a run, and so may stop, resume, share and delete it."""
+        if self._current_visitor is None:
             return True
-        owner = self._who().owner
+        owner = self._current_visitor().owner
         return owner is not None and self._runs.ownership(name).owner == owner
 
     def start(self, preset: Preset, *, like: str | None = None) -> str:
-        """See ``Runs.start``; where there are visitors, the run gets a name that nobody can guess.
+        """Start a run, see ``Runs.start``; if there are visitors, its name gets a random suffix that nobody can guess.
 
         Args:
-            like: what the name is to be or, if it is taken, to begin with; None makes one up.
+            like: the run's name, numbered if it is taken; None generates one.
 
         Raises:
-            ConfigError: the preset asks for more than the limits allow, or for somebody else's own data.
-            RunError: the visitor, or all of them together, have as many runs as they may.
+            ConfigError: the preset exceeds a limit, or its pairs belong to someone else.
+            RunError: the visitor, or all visitors together, have reached a limit on runs.
         """
         pairs = self.pairs_of(preset)
         self.limits.check(preset, pairs=pairs)
-        with self._starting:
-            self._check_room(keeps_one_more=True)
+        with self._start_lock:
+            self._check_limits(adds_run=True)
             return self._runs.start(preset, name=self._new_name(like), owner=self._owner(), pairs=pairs)
 
     def register_upload(self, data: str, pairs: Path) -> None:
-        """Note that the visitor uploaded own pairs, with this SHA-256, and where they are: they may train on them."""
-        self._brought.append((self._visitor(), data, pairs))
+        """Register pairs that the visitor uploaded, so that they may train on them.
+
+        Args:
+            data: SHA-256 of the pairs.
+            pairs: their file.
+        """
+        self._uploads.append((self._visitor(), data, pairs))
 
     def pairs_of(self, preset: Preset) -> Path | None:
-        """Return the file of a preset's own pairs, which the visitor uploaded or has in a run; None if it has none.
+        """Return the file of a preset's own pairs, if any, from the visitor's uploads or one of their runs.
 
         Raises:
-            ConfigError: the visitor has no such pairs; who may look at a run may not take its pairs.
+            ConfigError: the visitor has no such pairs. Viewing a shared run does not allow training on its pairs.
         """
         data = preset.task.own_data
         if not data:
             return None
         visitor = self._visitor()
-        for owner, sha256, pairs in self._brought:
+        for owner, sha256, pairs in self._uploads:
             if (owner, sha256) == (visitor, data) and pairs.is_file():
                 return pairs
         for each in self._runs.listings():
-            mine = self._who is None or (visitor is not None and each.ownership.owner == visitor)
+            mine = self._current_visitor is None or (visitor is not None and each.ownership.owner == visitor)
             if mine and self._runs.preset(each.name).task.own_data == data:
                 return self._runs.folder(each.name).pairs
-        said = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
-        raise ConfigError([("task.data", said)])
+        message = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
+        raise ConfigError([("task.data", message)])
 
     def import_file(self, file: Path) -> str:
-        """Make a run of a file that somebody brings, and return its name; refused as for ``start``.
+        """Import a run from an uploaded file and return its name; refused as for ``start``.
 
         Raises:
-            CheckpointError: it is not the file of a run, or not a sound one.
+            CheckpointError: the file is not a run's, or it is damaged.
         """
-        with self._starting:
-            self._check_room(keeps_one_more=True)
-            most = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
-            return self._runs.import_file(file, max_bytes=most, name=self._new_name(), owner=self._owner())
+        with self._start_lock:
+            self._check_limits(adds_run=True)
+            max_bytes = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
+            return self._runs.import_file(file, max_bytes=max_bytes, name=self._new_name(), owner=self._owner())
 
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
-        self.limits.check(self._runs.preset(self._mine(name)), pairs=self._runs.folder(name).pairs)
-        with self._starting:
-            self._check_room(keeps_one_more=False)
+        self.limits.check(self._runs.preset(self._own(name)), pairs=self._runs.folder(name).pairs)
+        with self._start_lock:
+            self._check_limits(adds_run=False)
             self._runs.resume(name)
 
     def stop(self, name: str) -> None:
         """See ``Runs.stop``."""
-        self._runs.stop(self._mine(name))
+        self._runs.stop(self._own(name))
 
     def delete(self, name: str) -> None:
         """See ``Runs.delete``."""
-        self._runs.delete(self._mine(name))
+        self._runs.delete(self._own(name))
 
     def share(self, name: str, shared: bool) -> None:
         """See ``Runs.share``."""
-        self._runs.share(self._mine(name), shared)
+        self._runs.share(self._own(name), shared)
 
-    # ---- deciding
+    # ---- decisions
 
     def _may_see(self, name: str) -> bool:
-        """Decide whether a run is for the visitor: it is theirs, shared, or came with the program."""
+        """Return whether the visitor owns the run, or it is shared, or shipped with the program."""
         return self.is_mine(name) or self._runs.ownership(name).shared or self._runs.info(name).shipped
 
-    def _seen(self, name: str) -> str:
-        self._runs.info(name)  # a run that does not exist is refused here
+    def _visible(self, name: str) -> str:
+        """Return the name; RunError unless the visitor may see the run."""
+        self._runs.info(name)  # raises if there is no such run
         if self._may_see(name):
             self._note_opened(name)
             return name
         raise RunError(f"run={name!r}: there is no such run")
 
-    def _is_foreign(self, name: str) -> bool:
-        return not self.is_mine(name) and not self._runs.info(name).shipped
-
     def _note_opened(self, name: str) -> None:
-        """Remember that the visitor knows the name of a shared run."""
-        if self._who is None or not self._is_foreign(name) or not (visitor := self._who()).returning:
+        """Remember that the visitor has opened someone else's shared run."""
+        if self._current_visitor is None or self.is_mine(name) or self._runs.info(name).shipped:
             return
-        with self._opening:
-            known = self._opened.pop(visitor.owner, ())
-            self._opened[visitor.owner] = (name, *(each for each in known if each != name))[:OPENED_EACH]
-            while len(self._opened) > OPENED_BY:
+        visitor = self._current_visitor()
+        if not visitor.returning:
+            return
+        with self._opened_lock:
+            opened = self._opened.pop(visitor.owner, ())
+            self._opened[visitor.owner] = (name, *(each for each in opened if each != name))[:MAX_OPENED]
+            while len(self._opened) > MAX_VISITORS:
                 self._opened.popitem(last=False)
 
-    def _mine(self, name: str) -> str:
-        if not self.is_mine(self._seen(name)):
-            raise RunError(f"run={name!r} is not yours: only who started it can do this")
+    def _own(self, name: str) -> str:
+        """Return the name; RunError unless the visitor owns the run."""
+        if not self.is_mine(self._visible(name)):
+            raise RunError(f"run={name!r} is not yours: only its owner can do this")
         return name
 
     def _visitor(self) -> str | None:
-        """Return what stands for the visitor; None where there is one person only, or nothing is known of them."""
-        return None if self._who is None else self._who().owner
+        """Return the visitor's id; None for a single user, or an unknown visitor."""
+        return None if self._current_visitor is None else self._current_visitor().owner
 
     def _owner(self) -> str | None:
-        if self._who is None:
+        """Return the owner of a new run; RunError if the visitor would not be recognized again."""
+        if self._current_visitor is None:
             return None
-        visitor = self._who()
+        visitor = self._current_visitor()
         if visitor.owner is None or not visitor.returning:
             raise RunError(
-                "a run needs somebody to belong to, and your browser or program sent no cookie to know you by; "
-                "allow cookies for this page, or see README on how programs keep theirs"
+                "a run needs an owner, but your browser or program sent no cookie to recognize you by; "
+                "allow cookies for this page, or let your program keep them between requests"
             )
         return visitor.owner
 
     def _new_name(self, like: str | None = None) -> str | None:
-        if self._who is None:
+        if self._current_visitor is None:
             return like and numbered_name(self._runs.root, like)
-        secret = "".join(secrets.choice(_ALPHABET) for _ in range(SECRET_LETTERS))
-        known = (like or free_name(self._runs.root))[: MAX_NAME - SECRET_LETTERS - 1].strip("-")
-        return f"{known}-{secret}"
+        secret = "".join(secrets.choice(_ALPHABET) for _ in range(SECRET_LENGTH))
+        readable = (like or free_name(self._runs.root))[: MAX_NAME_LENGTH - SECRET_LENGTH - 1].strip("-")
+        return f"{readable}-{secret}"
 
-    def _check_room(self, *, keeps_one_more: bool) -> None:
-        """Refuse one more run where there are enough."""
+    def _check_limits(self, *, adds_run: bool) -> None:
+        """Raise RunError if a limit on the number of runs, or on their disk space, is reached."""
         limits, owner, active = self.limits, self._owner(), self._runs.active()
-        waiting = self._runs.counts()["queued"]
-        if limits.max_queued is not None and waiting >= limits.max_queued:
-            raise RunError(f"{waiting} runs wait already, as many as may; try again when some have trained")
-        mine = sum(live.owner == owner for live in active)
-        if limits.max_active_per_visitor is not None and mine >= limits.max_active_per_visitor:
+        queued = self._runs.counts()["queued"]
+        if limits.max_queued is not None and queued >= limits.max_queued:
+            raise RunError(f"{queued} runs are queued, which is the limit; try again when some have finished")
+        num_active = sum(live.owner == owner for live in active)
+        if limits.max_active_per_visitor is not None and num_active >= limits.max_active_per_visitor:
             raise RunError(
-                f"{mine} of your runs train or wait, and at most {limits.max_active_per_visitor} may; stop one, or wait"
+                f"{num_active} of your runs are training or queued, and the limit is {limits.max_active_per_visitor}; "
+                "stop one, or wait"
             )
-        if not keeps_one_more:
+        if not adds_run:
             return
-        kept = [each.name for each in self._runs.listings() if each.ownership.owner == owner]
-        if limits.max_runs_per_visitor is not None and len(kept) >= limits.max_runs_per_visitor:
-            raise RunError(
-                f"{len(kept)} of your runs are kept, and at most {limits.max_runs_per_visitor} are; delete one"
-            )
-        self._check_disk(kept)
+        own = [each.name for each in self._runs.listings() if each.ownership.owner == owner]
+        if limits.max_runs_per_visitor is not None and len(own) >= limits.max_runs_per_visitor:
+            raise RunError(f"you have {len(own)} runs, and the limit is {limits.max_runs_per_visitor}; delete one")
+        self._check_disk(own)
 
-    def _check_disk(self, kept: list[str]) -> None:
-        for most, names, whose, cure in (
-            (self.limits.max_disk_mb_per_visitor, kept, "your", "delete one"),
-            (self.limits.max_disk_mb, self._runs.names(), "all", "try again when old ones were deleted"),
+    def _check_disk(self, own: list[str]) -> None:
+        for max_mb, names, whose, remedy in (
+            (self.limits.max_disk_mb_per_visitor, own, "your", "delete one"),
+            (self.limits.max_disk_mb, self._runs.names(), "all", "try again when old ones have been deleted"),
         ):
-            used = sum(RunFolder(self._runs.root, name).size() for name in names) // MEGABYTE if most else 0
-            if most is not None and used >= most:
-                raise RunError(f"{whose} runs take {used:,} MB of disk, and at most {most:,} MB are for them; {cure}")
+            used = sum(RunFolder(self._runs.root, name).size() for name in names) // MEGABYTE if max_mb else 0
+            if max_mb is not None and used >= max_mb:
+                raise RunError(f"{whose} runs take {used:,} MB on disk, and the limit is {max_mb:,} MB; {remedy}")

@@ -1,42 +1,42 @@
-"""Answers go first and one by one: meanwhile runs in training wait between two updates."""
+"""Inference before training: training waits between two updates while a visitor's request is being computed."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LONGEST_WAIT = 0.25  # seconds of a run between two updates: however many ask, trainings go on
-LONGEST_TURN = 1.0  # seconds: who has waited so long for their turn answers beside the one before, which may take long
+MAX_TRAINING_WAIT = 0.25  # seconds between two updates: training advances however many requests arrive
+MAX_INFERENCE_WAIT = 1.0  # seconds: after that, a request runs beside a slow one instead of waiting longer
 
 
 class InferencePriority:
-    """Who makes an answer, and who waits for that.
+    """Runs inference requests one at a time, and makes training wait for them.
 
-    Threads take turns at the interpreter's lock at every one of the hundreds of small operations of an answer, and lose
-    more time so than they work: on two cores two answers at once come to half as many a second as one after the other,
-    four to a quarter. Beside updates of runs in training it is the same; an update waits better than a person.
+    Threads compete for the interpreter lock at each of the hundreds of small operations of a request, and lose more
+    time to that than they compute: on two cores, two requests at the same time have half the throughput of one after
+    the other, four a quarter. Training updates slow requests down in the same way, and can wait better than a person.
     """
 
     def __init__(self) -> None:
         self._turn = threading.Lock()
-        self._answers = 0
+        self._num_requests = 0
         self._changed = threading.Condition()
 
     @contextmanager
     def inference(self) -> Iterator[None]:
-        """Have the right of way inside, as soon as it is one's turn."""
+        """Run the block as one request: wait for the request before it, for ``MAX_INFERENCE_WAIT`` at most."""
         with self._changed:
-            self._answers += 1
-        mine = self._turn.acquire(timeout=LONGEST_TURN)
+            self._num_requests += 1
+        acquired = self._turn.acquire(timeout=MAX_INFERENCE_WAIT)
         try:
             yield
         finally:
-            if mine:
+            if acquired:
                 self._turn.release()
             with self._changed:
-                self._answers -= 1
+                self._num_requests -= 1
                 self._changed.notify_all()
 
     def wait_for_inference(self) -> None:
-        """Wait until no answer is being made, for ``LONGEST_WAIT`` at most."""
+        """Block until there is no request, for ``MAX_TRAINING_WAIT`` at most. Called by training between updates."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._answers, timeout=LONGEST_WAIT)
+            self._changed.wait_for(lambda: not self._num_requests, timeout=MAX_TRAINING_WAIT)

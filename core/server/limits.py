@@ -1,4 +1,4 @@
-"""How much of the machine visitors may use: one table of limits, lax on a laptop and strict in public."""
+"""Limits on what visitors may use: loose on a laptop, strict on a public server."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -27,43 +27,43 @@ Limit = Annotated[int | None, Field(ge=1), BeforeValidator(_or_none)]
 
 
 class Limits(BaseModel):
-    """What there is to limit; None is no limit. A field is also a flag and an environment variable."""
+    """All limits; None is no limit. Each field is also a command-line flag and an environment variable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    max_runs: Count = Field(2, description="runs that train at once; others wait")
-    max_queued: Limit = Field(100, description="runs that wait, of all visitors")
-    max_training_per_visitor: Limit = Field(None, description="runs of one visitor that train at once")
-    max_active_per_visitor: Limit = Field(None, description="runs of one visitor that train or wait")
-    max_runs_per_visitor: Limit = Field(None, description="runs of one visitor that are kept")
+    max_runs: Count = Field(2, description="runs that train at the same time; others are queued")
+    max_queued: Limit = Field(100, description="queued runs of all visitors")
+    max_training_per_visitor: Limit = Field(None, description="runs of one visitor that train at the same time")
+    max_active_per_visitor: Limit = Field(None, description="runs of one visitor that are training or queued")
+    max_runs_per_visitor: Limit = Field(None, description="runs of one visitor on disk")
     max_steps: Limit = Field(None, description="training.steps of a run")
     max_sequences: Limit = Field(
-        None, description="sequences a step: training.batch_size × training.gradient_accumulation_steps"
+        None, description="sequences per step: training.batch_size × training.gradient_accumulation_steps"
     )
     max_parameters: Limit = Field(None, description="parameters of a model")
-    max_memory_mb: Limit = Field(None, description="memory that training a run takes, estimated, in MB")
-    max_minutes: Limit = Field(None, description="minutes a run trains before it is stopped, and kept")
-    max_disk_mb: Limit = Field(None, description="disk for all runs, in MB; the oldest go first")
-    max_disk_mb_per_visitor: Limit = Field(None, description="disk for the runs of one visitor, in MB")
+    max_memory_mb: Limit = Field(None, description="estimated memory to train a run, in MB")
+    max_minutes: Limit = Field(None, description="minutes a run trains before it is stopped and saved")
+    max_disk_mb: Limit = Field(None, description="disk space of all runs, in MB; the oldest are deleted first")
+    max_disk_mb_per_visitor: Limit = Field(None, description="disk space of one visitor's runs, in MB")
     max_upload_mb: Count = Field(50, description="size of an uploaded file, in MB")
-    max_pairs: Limit = Field(None, description="pairs of somebody's own that are taken in at once")
-    max_uploads_mb_per_visitor: Limit = Field(None, description="uploads of one visitor in an hour, in MB")
-    max_uploads_mb: Limit = Field(None, description="uploads of all visitors in an hour, in MB")
+    max_pairs: Limit = Field(None, description="pairs in an uploaded file")
+    max_uploads_mb_per_visitor: Limit = Field(None, description="uploads of one visitor per hour, in MB")
+    max_uploads_mb: Limit = Field(None, description="uploads of all visitors per hour, in MB")
     max_input: Count = Field(2_000, description="characters of an input")
-    idle_minutes: Limit = Field(None, description="minutes without a visitor before their runs in training are stopped")
+    idle_minutes: Limit = Field(None, description="minutes without a visit before a visitor's runs are stopped")
     keep_hours: Limit = Field(None, description="hours before a run that is neither shared nor in use is deleted")
 
     def check(self, preset: Preset, *, pairs: Path | None = None) -> None:
-        """Refuse a preset that asks for too much.
+        """Raise ConfigError if a preset exceeds a limit.
 
         Args:
             pairs: the file of the task's own pairs, if it has any.
 
         Raises:
-            ConfigError: naming every key, its value and the limit.
+            ConfigError: the message names every key with its value and limit.
         """
         training, problems = preset.training, []
-        for key, value, most in (
+        for key, value, limit in (
             ("training.steps", training.steps, self.max_steps),
             (
                 "training.batch_size × training.gradient_accumulation_steps",
@@ -71,33 +71,35 @@ class Limits(BaseModel):
                 self.max_sequences,
             ),
         ):
-            if most is not None and value > most:
-                problems.append((key, f"{key}={value:,} is more than this server allows: at most {most:,}"))
-        problems += self._problems_of_size(preset, pairs)
+            if limit is not None and value > limit:
+                problems.append((key, f"{key}={value:,} is more than this server allows: at most {limit:,}"))
+        problems += self._size_problems(preset, pairs)
         if problems:
             raise ConfigError(problems)
 
     def check_size(self, preset: Preset, *, pairs: Path | None = None) -> None:
-        """Refuse a preset whose model is too large; ConfigError as for ``check``."""
-        if problems := self._problems_of_size(preset, pairs):
+        """Raise ConfigError, as ``check`` does, if the preset's model is too large."""
+        if problems := self._size_problems(preset, pairs):
             raise ConfigError(problems)
 
     def check_text(self, field: str, text: Any) -> str:
-        """Return a typed text; InputError if it is none, or too long."""
+        """Return a visitor's text input unchanged; InputError if it is not valid text, or too long."""
         return validate_text(field, text, most=self.max_input)
 
-    def _problems_of_size(self, preset: Preset, pairs: Path | None) -> list[tuple[str, str]]:
+    def _size_problems(self, preset: Preset, pairs: Path | None) -> list[tuple[str, str]]:
         if self.max_parameters is None and self.max_memory_mb is None:
             return []
         parameters = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
         if self.max_parameters is not None and parameters > self.max_parameters:
-            said = f"model={parameters:,} parameters is more than this server allows: at most {self.max_parameters:,}"
-            return [("model", said)]
+            message = (
+                f"model={parameters:,} parameters is more than this server allows: at most {self.max_parameters:,}"
+            )
+            return [("model", message)]
         megabytes = _megabytes_to_train(preset, pairs)
         if self.max_memory_mb is not None and megabytes > self.max_memory_mb:
-            said = f"training.batch_size={preset.training.batch_size} takes about {megabytes:,} MB of memory"
-            said += f" with this model; this server allows at most {self.max_memory_mb:,} MB"
-            return [("training.batch_size", said)]
+            message = f"training.batch_size={preset.training.batch_size} takes about {megabytes:,} MB of memory"
+            message += f" with this model; this server allows at most {self.max_memory_mb:,} MB"
+            return [("training.batch_size", message)]
         return []
 
 
@@ -125,27 +127,31 @@ PUBLIC = Limits(
 
 
 def limits_from(flags: Mapping[str, Any], environment: Mapping[str, str], *, public: bool) -> Limits:
-    """Return the limits that hold: a flag goes before a variable, and a variable before what is usual.
+    """Return the limits in effect: a flag overrides an environment variable, which overrides the default.
 
     Args:
-        flags: values by field; None where a flag was not given.
+        flags: values by field; None if the flag was not given.
+        public: whether the defaults are those of a public server.
 
     Raises:
-        ConfigError: a value is not a whole number above 0, or "none" where that is possible.
+        ConfigError: a value is neither a whole number above 0 nor, where allowed, "none".
     """
-    given = PUBLIC.model_dump() if public else LAPTOP.model_dump()
+    values = PUBLIC.model_dump() if public else LAPTOP.model_dump()
     for name in Limits.model_fields:
         if (value := environment.get(PREFIX + name.upper())) is not None:
-            given[name] = value
+            values[name] = value
         if flags.get(name) is not None:
-            given[name] = flags[name]
+            values[name] = flags[name]
     try:
-        return Limits.model_validate(given)
+        return Limits.model_validate(values)
     except ValidationError as error:
         raise ConfigError(
             [
-                (str(name), f"{name}={given[name]!r} is no limit: give a whole number above 0{_or_no_limit(name)}")
-                for name in sorted({detail["loc"][0] for detail in error.errors()})
+                (
+                    str(name),
+                    f"{name}={values[name]!r} is not a valid limit: use a whole number above 0{_or_no_limit(name)}",
+                )
+                for name in sorted({str(detail["loc"][0]) for detail in error.errors()})
             ]
         ) from error
 

@@ -1,4 +1,4 @@
-"""A run that this process trains in a thread, and what others may see of it meanwhile."""
+"""A run that a worker thread trains, and its state as other threads may read it."""
 
 import threading
 import time
@@ -8,7 +8,7 @@ import torch
 from filelock import FileLock
 
 from core.config import Preset
-from core.runs import RunFolder, Status
+from core.runs import RunError, RunFolder, Status
 from core.runs.recorder import mark_failed, train_recorded
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, resume_state
@@ -22,49 +22,61 @@ RATE_WINDOW_SECONDS = 5.0
 
 
 class LiveRun:
-    """One run from the moment it is queued until its thread ends; ``lock`` is held all the while.
+    """One run from the moment it is queued until its worker ends; ``lock`` is held all that time.
 
     Attributes:
-        owner: whose it is, where that is kept.
-        reason: why it was asked to stop, if that was not its owner's wish.
-        began: when its thread began to train it, by ``time.monotonic``; None while it waits.
-        stop: set it to ask the run to stop after its present step.
-        info: status and figures as of the last event.
-        history: figures by step, growing.
-        replay: attention over the training, growing.
-        loaded: the step of the latest copy of the weights, and the copy, which is never written to again; None
-            before the first.
+        owner: its owner as stored on disk, see ``ownership.owner_of``.
+        reason: why it was stopped, if its owner did not ask for that.
+        started_at: ``time.monotonic()`` when its worker began to train it; None while it is queued.
+        stop: event that asks the run to stop after the current step.
+        info: status and metrics as of the last event.
+        history: metrics by step, growing.
+        replay: attention snapshots, growing.
     """
 
     def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None) -> None:
         self.folder, self.preset, self.lock, self.owner = folder, preset, lock, owner
         self.stop = threading.Event()
         self.reason = ""
-        self.began: float | None = None
+        self.started_at: float | None = None
         self.info = folder.info()
         self.history = History.load(folder.metrics, preset.training.steps)
         self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
-        self.latest_weights: tuple[int, dict[str, torch.Tensor]] | None = None
+        self._weights: tuple[int, dict[str, torch.Tensor]] | None = None
         self._copied_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether there is a copy of the weights yet."""
+        return self._weights is not None
+
+    def latest_weights(self) -> tuple[int, dict[str, torch.Tensor]]:
+        """Return the latest copy of the weights, which is never written to again, with its step.
+
+        Raises:
+            RunError: there is no copy yet.
+        """
+        if self._weights is None:
+            raise RunError(f"run={self.folder.name!r} has no weights yet; it is {self.info.status}")
+        return self._weights
 
     def train(self, threads: int, inference_priority: InferencePriority) -> None:
         """Train to the end or until stopped.
 
         Args:
-            threads: torch threads for a new run; a continued one keeps its own number, or it would not continue
-                bit for bit.
-            inference_priority: what it waits for between two updates.
+            threads: torch threads for a new run; a resumed one keeps its own number, which bit-exactness requires.
+            inference_priority: requests to wait for between two updates.
         """
-        self.began = time.monotonic()
+        self.started_at = time.monotonic()
         torch.set_num_threads(threads)
         with mark_failed(self.folder):
             state = resume_state(self.folder)
         torch.set_num_threads(state.threads)
         self.history.rewind(state.step, evaluated_step=state.evaluated_step)
 
-        def watch(event: Event) -> None:
-            self._watch(event, state)
+        def on_event(event: Event) -> None:
+            self._update(event, state)
             inference_priority.wait_for_inference()
 
         self.info = train_recorded(
@@ -73,17 +85,18 @@ class LiveRun:
             self.history,
             replay=self.replay,
             should_stop=self.stop.is_set,
-            on_event=watch,
+            on_event=on_event,
         )
 
     def steps_per_second(self) -> float | None:
-        """Return the rate over the last seconds, or None before there are two moments to compare."""
+        """Return the step rate over the last seconds; None until there are two points in time to compare."""
         times = list(self._times)
         if len(times) < 2 or times[-1][0] == times[0][0]:
             return None
         return (times[-1][1] - times[0][1]) / (times[-1][0] - times[0][0])
 
-    def _watch(self, event: Event, state: TrainingState) -> None:
+    def _update(self, event: Event, state: TrainingState) -> None:
+        """Publish the state after an event."""
         now = time.monotonic()
         if isinstance(event, StepEvent):
             self._times.append((now, event.step))
@@ -102,5 +115,5 @@ class LiveRun:
             }
         )
         if isinstance(event, EvaluationEvent) or now - self._copied_at > SECONDS_BETWEEN_COPIES:
-            self.latest_weights = state.step, clone_weights(state.model)
+            self._weights = state.step, clone_weights(state.model)
             self._copied_at = now

@@ -1,10 +1,10 @@
-"""Models to look into: copies of what runs have learned so far, built once for all who ask."""
+"""Cache of loaded models: the best and the latest weights of runs, built once and shared by all requests."""
 
 import threading
 from collections import OrderedDict
 
-from core.runs import RunFolder
-from core.runs.load import LoadedRun, build_run, load_run
+from core.runs import LoadedRun, RunFolder, load_run
+from core.runs.load import build_run
 from core.server.live import LiveRun
 from core.storage.cache import FileCache
 
@@ -12,7 +12,7 @@ CACHED_MODELS = 16
 
 
 class LoadedModels:
-    """The models that were last asked for."""
+    """The most recently used models, at most ``CACHED_MODELS`` of each kind. Thread-safe."""
 
     def __init__(self) -> None:
         self._best: FileCache[LoadedRun] = FileCache(CACHED_MODELS)
@@ -20,16 +20,16 @@ class LoadedModels:
         self._lock = threading.Lock()
 
     def best(self, folder: RunFolder) -> LoadedRun:
-        """Return the best model of a run that is kept on disk; RunError if its weights are damaged."""
+        """Return a saved run's best model; RunError if its weights are damaged."""
         return self._best.get(folder.best, lambda: load_run(folder.path))
 
     def latest(self, live: LiveRun) -> LoadedRun:
-        """Return the latest weights of a run in training, which must have some, as a model."""
-        step, weights = live.latest_weights
+        """Return the latest model of a run in training; RunError if it has no weights yet."""
+        step, weights = live.latest_weights()
         with self._lock:
-            known = self._latest.get(live)
-        if known is not None and known.step == step:
-            return known
+            cached = self._latest.get(live)
+        if cached is not None and cached.step == step:
+            return cached
         loaded = build_run(live.folder, live.preset, weights, kind="latest", step=step)
         with self._lock:
             self._latest[live] = loaded
@@ -39,6 +39,6 @@ class LoadedModels:
         return loaded
 
     def forget(self, live: LiveRun) -> None:
-        """Drop the latest model of a run that trains no more."""
+        """Drop the latest model of a run whose training has ended."""
         with self._lock:
             self._latest.pop(live, None)

@@ -1,4 +1,4 @@
-"""Whose a run is, and whether everybody who knows its name may look at it; in a file that training never writes."""
+"""Owner of a run, and whether it is shared: stored in ``access.json``, which training never writes."""
 
 import hashlib
 from pathlib import Path
@@ -10,11 +10,11 @@ from core.storage.atomic import write_atomically
 
 
 class Ownership(BaseModel):
-    """What a run's ``access.json`` says; a run without one, or with a damaged one, belongs to nobody.
+    """Content of a run's ``access.json``; a run without this file, or with a damaged one, has no owner.
 
     Attributes:
-        owner: see ``owner_of``.
-        shared: whether others may look at it.
+        owner: see ``owner_of``; None is nobody.
+        shared: whether everyone who knows the run's name may view it.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
@@ -23,27 +23,27 @@ class Ownership(BaseModel):
     shared: bool = False
 
 
-NOBODYS = Ownership()
+NO_OWNER = Ownership()
 
 
 def owner_of(token: str) -> str:
-    """Return what stands for a visitor on disk: their token can be checked against it, and not be read from it."""
+    """Return the SHA-256 of a visitor's token: the token can be checked against it, but not recovered from it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def path_of_ownership(folder: RunFolder) -> Path:
-    """Return where whose a run is stands, or would stand."""
+def ownership_file(folder: RunFolder) -> Path:
+    """Return the path of a run's ``access.json``, which may not exist."""
     return folder.path / "access.json"
 
 
 def read_ownership(folder: RunFolder) -> Ownership:
-    """Return whose a run is."""
+    """Return a run's ownership."""
     try:
-        return Ownership.model_validate_json(path_of_ownership(folder).read_bytes())
+        return Ownership.model_validate_json(ownership_file(folder).read_bytes())
     except (OSError, ValidationError):
-        return NOBODYS
+        return NO_OWNER
 
 
 def write_ownership(folder: RunFolder, ownership: Ownership) -> None:
-    """Keep whose a run is."""
-    write_atomically(path_of_ownership(folder), ownership.model_dump_json().encode())
+    """Store a run's ownership."""
+    write_atomically(ownership_file(folder), ownership.model_dump_json().encode())

@@ -1,22 +1,22 @@
-"""Who is next: runs that wait for a free place, their owners taking turns."""
+"""Queue of runs that wait for a free worker, fair between owners."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 
 class RunQueue:
-    """Names of runs that wait, and whose they are; None is an owner like any other.
+    """Names of queued runs with their owners; None counts as one owner.
 
-    First come, first served among the runs of one owner. Between owners: a run goes behind every run that has fewer of
-    its own owner's in training or waiting before it, so that one who queues ten does not keep the others waiting.
+    Runs of one owner start in order of arrival. Between owners, a run queues behind every run that has fewer runs of
+    its own owner training or ahead of it, so an owner who queues ten runs does not keep the others waiting.
 
     Args:
-        most_each: how many runs of one owner may train at once.
+        max_per_owner: how many runs of one owner may train at the same time; None is no limit.
     """
 
-    def __init__(self, *, most_each: int | None = None) -> None:
-        self._most_each = most_each
-        self._owners: dict[str, str | None] = {}  # in the order of arrival
+    def __init__(self, *, max_per_owner: int | None = None) -> None:
+        self._max_per_owner = max_per_owner
+        self._owners: dict[str, str | None] = {}  # by run, in order of arrival
 
     def __contains__(self, name: str) -> bool:
         return name in self._owners
@@ -25,37 +25,37 @@ class RunQueue:
         return len(self._owners)
 
     def add(self, name: str, owner: str | None) -> None:
-        """Let a run wait."""
+        """Append a run."""
         self._owners[name] = owner
 
     def remove(self, name: str) -> None:
-        """Let a run wait no more."""
+        """Remove a run."""
         del self._owners[name]
 
     def order(self, training: Mapping[str | None, int]) -> list[str]:
-        """Return the names of all that wait, the next one first.
+        """Return the names of all queued runs, the next one first.
 
         Args:
-            training: how many runs each owner has in training.
+            training: number of runs in training by owner.
         """
-        return [name for _, name in self._turns(training)]
+        return [name for _, name in self._ranked(training)]
 
     def position(self, name: str, training: Mapping[str | None, int]) -> int:
-        """Return a run's place, from 1."""
+        """Return a run's position in the queue, from 1."""
         return self.order(training).index(name) + 1
 
     def next(self, training: Mapping[str | None, int]) -> str | None:
         """Return the run that may start now, or None if there is none."""
-        for ahead, name in self._turns(training):
-            if self._most_each is None or ahead < self._most_each:
+        for num_before, name in self._ranked(training):
+            if self._max_per_owner is None or num_before < self._max_per_owner:
                 return name
         return None
 
-    def _turns(self, training: Mapping[str | None, int]) -> list[tuple[int, str]]:
-        """Return (how many of its owner's are before it, name), the next one first; Python's sort is stable."""
-        before = Counter(training)
-        turns = []
+    def _ranked(self, training: Mapping[str | None, int]) -> list[tuple[int, str]]:
+        """Return (number of the owner's runs before this one, name), sorted; the sort is stable."""
+        num_before = Counter(training)
+        ranked = []
         for name, owner in self._owners.items():
-            turns.append((before[owner], name))
-            before[owner] += 1
-        return sorted(turns, key=lambda turn: turn[0])
+            ranked.append((num_before[owner], name))
+            num_before[owner] += 1
+        return sorted(ranked, key=lambda entry: entry[0])

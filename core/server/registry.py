@@ -1,4 +1,4 @@
-"""All runs, to be started, stopped, resumed, watched and listed. The server owns them, not the page."""
+"""All runs of a server: start, stop, resume, watch and list them. The server owns them, not the page."""
 
 import logging
 import shutil
@@ -16,7 +16,7 @@ from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
 from core.server.loaded_models import LoadedModels, LoadedRun
-from core.server.ownership import Ownership, path_of_ownership, read_ownership, write_ownership
+from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
@@ -25,18 +25,18 @@ from core.training.history import History
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
-SECONDS_OF_A_LIST = 1.0
+LISTING_CACHE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RunProgress:
-    """Where a run stands.
+    """Progress of a run.
 
     Attributes:
-        steps: how many it is to make in all.
-        queue_position: position in the queue, from 1; None when it does not wait.
-        steps_per_second: over the last seconds; None when it does not train here.
+        steps: total number of training steps.
+        queue_position: position in the queue, from 1; None if it is not queued.
+        steps_per_second: over the last seconds; None if this process is not training it.
     """
 
     info: RunInfo
@@ -46,13 +46,13 @@ class RunProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """Time to the last step at the present rate, evaluations included."""
+        """Estimated seconds to the last step at the current rate, evaluations included."""
         return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A run that can be read."""
+class RunListing:
+    """A readable run as listed: its name, its owner, and whether it is shipped with the program."""
 
     name: str
     ownership: Ownership
@@ -60,23 +60,23 @@ class Listed:
 
 
 class Runs:
-    """All runs below one folder: those this process trains, those that wait, and those on disk.
+    """All runs in one folder: in training, queued, and saved on disk. Thread-safe.
 
     Args:
         root: the folder, such as ``checkpoints``.
-        limits: how many train at once, of which others wait in a queue, see ``RunQueue``; and what else holds here.
-        threads: torch threads of each.
+        limits: how many runs train at the same time (others are queued, see ``RunQueue``), and all other limits.
+        threads: torch threads per run.
 
     Attributes:
-        inference_priority: of those who make an answer with a model of them.
+        inference_priority: hold it while computing with a run's model.
     """
 
     def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1) -> None:
         self.root, self.limits = root, limits
         self._models, self.inference_priority = LoadedModels(), InferencePriority()
-        self._slots = WorkerPool(
-            most=limits.max_runs,
-            most_each=limits.max_training_per_visitor,
+        self._pool = WorkerPool(
+            max_workers=limits.max_runs,
+            max_per_owner=limits.max_training_per_visitor,
             threads=threads,
             inference_priority=self.inference_priority,
             on_end=self._models.forget,
@@ -87,39 +87,39 @@ class Runs:
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
         self._reported: set[str] = set()
-        self._listing = threading.RLock()
-        self._last_list: tuple[Listed, ...] = ()
-        self._last_stamp: tuple | None = None
-        self._last_listed = 0.0
+        self._listing_lock = threading.RLock()
+        self._cached_listings: tuple[RunListing, ...] = ()
+        self._listing_stamp: tuple | None = None
+        self._listed_at = 0.0
 
     def start(
         self, preset: Preset, *, name: str | None = None, owner: str | None = None, pairs: Path | None = None
     ) -> str:
-        """Start a run, or queue it, and return its name.
+        """Create a run, start or queue it, and return its name.
 
         Args:
             pairs: the file of the task's own pairs, if it has any.
 
         Raises:
             ConfigError: the file of own pairs is missing or holds other pairs.
-            RunError: there is a run of that name, or it cannot be written.
+            RunError: a run of that name exists, or it cannot be written.
         """
         try:
             folder = RunFolder.create(self.root, preset, name=name, pairs=pairs)
             if owner is not None:
                 write_ownership(folder, Ownership(owner=owner))
-            self._slots.add(folder, preset, owner)
+            self._pool.add(folder, preset, owner)
         except OSError as error:
             raise RunError(f"the run cannot be started: {explain_error(error)}") from error
         return folder.name
 
     def import_file(self, file: Path, *, max_bytes: int, name: str | None = None, owner: str | None = None) -> str:
-        """Make a finished run of a file and return its name.
+        """Import a run from an uploaded file, see ``core.runs.importing``, and return its name.
 
         Raises:
-            CheckpointError: it is not the file of a run, or not a sound one.
+            CheckpointError: the file is not a run's, or it is damaged.
             ConfigError: its model is larger than the limits allow.
-            RunError: it cannot be written.
+            RunError: the run cannot be written.
         """
         try:
             folder = import_run(self.root, file, name=name, max_bytes=max_bytes, max_pairs=self.limits.max_pairs)
@@ -131,87 +131,86 @@ class Runs:
                 shutil.rmtree(folder.path, ignore_errors=True)
                 raise
         except OSError as error:
-            raise RunError(f"the run cannot be taken in: {explain_error(error)}") from error
+            raise RunError(f"the run cannot be imported: {explain_error(error)}") from error
         return folder.name
 
     def stop(self, name: str, *, reason: str = "") -> None:
-        """Ask a run to stop after its present step; one that waits in the queue stops at once.
+        """Ask a run to stop after its current step; a queued one stops immediately.
 
         Args:
-            reason: what its owner reads, where it was not they who asked.
+            reason: message for the owner, if it was not they who stopped it.
 
         Raises:
-            RunError: this process does not train it.
+            RunError: this process is not training it.
         """
-        self._slots.stop(name, reason=reason)
+        self._pool.stop(name, reason=reason)
 
     def resume(self, name: str) -> None:
         """Continue a stopped, failed or interrupted run from its last saved state.
 
         Raises:
-            RunError: there is no such run, it is training already, or has no steps left; or it cannot be written.
+            RunError: there is no such run, it is already training, it has no steps left, or it cannot be written.
         """
         folder = RunFolder(self.root, name)
         check_resumable(folder)
         try:
-            self._slots.add(folder, folder.preset(), self.ownership(name).owner)
+            self._pool.add(folder, folder.preset(), self.ownership(name).owner)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be resumed: {explain_error(error)}") from error
 
     def delete(self, name: str) -> None:
-        """Delete a run and all its files, for good.
+        """Delete a run and all its files permanently.
 
         Raises:
-            RunError: there is no such run, it came with the program, or it is training or waiting.
+            RunError: there is no such run, it is shipped with the program, or it is training or queued.
         """
         folder = RunFolder(self.root, name)
-        if self._slots.forget(name) and not folder.exists():
+        if self._pool.forget(name) and not folder.exists():
             return
         if self.info(name).shipped:
-            raise RunError(f"run={name!r} came with the program, so it cannot be deleted here")
+            raise RunError(f"run={name!r} is shipped with the program and cannot be deleted")
         lock = folder.lock()
-        gone = self.root / f".{name}.deleted"
+        deleted = self.root / f".{name}.deleted"
         try:
-            folder.path.rename(gone)
+            folder.path.rename(deleted)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be deleted: {explain_error(error)}") from error
         finally:
             lock.release()
-        shutil.rmtree(gone, ignore_errors=True)
+        shutil.rmtree(deleted, ignore_errors=True)
         _log.info("deleted", extra={"run": name})
 
     def share(self, name: str, shared: bool) -> None:
-        """Let others look at a run, or no more; RunError if there is no such run, or it cannot be written."""
+        """Share a run with everyone who knows its name, or stop sharing; RunError if missing or not writable."""
         folder = self.folder(name)
         try:
             write_ownership(folder, self.ownership(name).model_copy(update={"shared": shared}))
         except OSError as error:
             raise RunError(f"run={name!r} cannot be shared: {explain_error(error)}") from error
-        self._last_stamp = None
+        self._listing_stamp = None
 
     def names(self) -> list[str]:
-        """Return the names of all runs that can be read, newest first, shipped ones last."""
+        """Return the names of all readable runs, newest first, shipped ones last."""
         return [each.name for each in self.listings()]
 
-    def listings(self) -> tuple[Listed, ...]:
-        """Return all runs that can be read, newest first, shipped ones last.
+    def listings(self) -> tuple[RunListing, ...]:
+        """Return all readable runs, newest first, shipped ones last.
 
-        Every open page asks for them each second, so what was found is given again for a second, unless runs came or
-        went meanwhile.
+        Every open page polls this each second, so the result is cached for a second unless a run is added or removed.
         """
-        with self._listing, suppress(FileNotFoundError):
-            stamp = (self.root.stat().st_mtime_ns, tuple(self._slots.names()))
-            if self._last_stamp != stamp or time.monotonic() - self._last_listed > SECONDS_OF_A_LIST:
-                self._last_list, self._last_stamp = self._list(), stamp
-                self._last_listed = time.monotonic()
-            return self._last_list
+        with self._listing_lock, suppress(FileNotFoundError):
+            stamp = (self.root.stat().st_mtime_ns, tuple(self._pool.names()))
+            if self._listing_stamp != stamp or time.monotonic() - self._listed_at > LISTING_CACHE_SECONDS:
+                self._cached_listings, self._listing_stamp = self._list(), stamp
+                self._listed_at = time.monotonic()
+            return self._cached_listings
         return self._list()
 
-    def _list(self) -> tuple[Listed, ...]:
-        found = [folder.name for folder in list_runs(self.root)]
-        deleted = [name for name in self._slots.names() if name not in found]  # their folders, by somebody else
-        readable = filter(self._is_readable, [*deleted, *found])
-        every = [Listed(name, self.ownership(name), self.info(name).shipped) for name in readable]
+    def _list(self) -> tuple[RunListing, ...]:
+        on_disk = [folder.name for folder in list_runs(self.root)]
+        only_here = [name for name in self._pool.names() if name not in on_disk]  # their folders were deleted
+        readable = filter(self._is_readable, [*only_here, *on_disk])
+        every = [RunListing(name, self.ownership(name), self.info(name).shipped) for name in readable]
         return tuple(sorted(every, key=lambda each: each.shipped))
 
     def folder(self, name: str) -> RunFolder:
@@ -220,22 +219,22 @@ class Runs:
         return RunFolder(self.root, name)
 
     def ownership(self, name: str) -> Ownership:
-        """Return whose a run is; RunError if the name is none a run can have."""
-        folder, live = RunFolder(self.root, name), self._slots.known(name)
-        written = self._ownerships.get(path_of_ownership(folder), lambda: read_ownership(folder))
-        return written if live is None else written.model_copy(update={"owner": live.owner})  # its files may be gone
+        """Return a run's ownership; RunError if the name is not a valid run name."""
+        folder, live = RunFolder(self.root, name), self._pool.find(name)
+        stored = self._ownerships.get(ownership_file(folder), lambda: read_ownership(folder))
+        return stored if live is None else stored.model_copy(update={"owner": live.owner})  # its folder may be gone
 
     def preset(self, name: str) -> Preset:
         """Return the preset a run was started with; RunError if there is no such run."""
-        live = self._slots.known(name)
+        live = self._pool.find(name)
         if live is not None:
             return live.preset
         folder = RunFolder(self.root, name)
         return self._presets.get(folder.path / "preset.yaml", folder.ensure_preset)
 
     def info(self, name: str) -> RunInfo:
-        """Return a run's status and figures; RunError if there is no such run."""
-        live = self._slots.known(name)
+        """Return a run's status and metrics; RunError if there is no such run."""
+        live = self._pool.find(name)
         if live is not None:
             stopping = live.stop.is_set() and live.info.status in ACTIVE
             return live.info.model_copy(update={"status": "stopping"}) if stopping else live.info
@@ -244,67 +243,67 @@ class Runs:
         return folder.with_verified_status(info)
 
     def progress(self, name: str) -> RunProgress:
-        """Return where a run stands; RunError if there is no such run."""
-        steps, info, live = self.preset(name).training.steps, self.info(name), self._slots.live(name)
+        """Return a run's progress; RunError if there is no such run."""
+        steps, info, live = self.preset(name).training.steps, self.info(name), self._pool.active_run(name)
         if live is None:
             return RunProgress(info, steps)
-        rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive its training
-        return RunProgress(info, steps, self._slots.queue_position(name), rate)
+        rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive the training
+        return RunProgress(info, steps, self._pool.queue_position(name), rate)
 
     def active(self) -> list[LiveRun]:
-        """Return the runs that train or wait here."""
-        return self._slots.active()
+        """Return the runs that this process trains or has queued."""
+        return self._pool.active()
 
     def counts(self) -> dict[str, int]:
-        """Return how many runs train here, and how many wait."""
-        return self._slots.counts()
+        """Return the number of runs in training and in the queue of this process."""
+        return self._pool.counts()
 
     def history(self, name: str) -> History:
-        """Return a run's figures; RunError if there is no such run."""
-        live = self._slots.known(name)
+        """Return a run's metrics by step; RunError if there is no such run."""
+        live = self._pool.find(name)
         if live is not None:
             return live.history
         folder, steps = RunFolder(self.root, name), self.preset(name).training.steps
         return self._histories.get(folder.metrics, lambda: History.load(folder.metrics, steps))
 
     def replay(self, name: str) -> Replay:
-        """Return a run's attention over its training; RunError if there is no such run."""
-        live = self._slots.known(name)
+        """Return a run's attention snapshots; RunError if there is no such run."""
+        live = self._pool.find(name)
         if live is not None:
             return live.replay
         folder, every = RunFolder(self.root, name), self.preset(name).training.evaluate_every
         return self._replays.get(folder.replay, lambda: Replay.load(folder.replay, every))
 
     def loaded(self, name: str) -> LoadedRun:
-        """Return a model of a run to decode with: a training run's latest weights, else its best.
+        """Return a run's model: the latest weights while it trains, else the best.
 
         Raises:
             RunError: there is no such run, or it has no weights yet.
         """
-        folder, live = RunFolder(self.root, name), self._slots.known(name)
-        is_over = live is not None and live.info.status not in ACTIVE  # though its thread may still be there
-        if live is not None and live.latest_weights is not None and not (is_over and folder.best.exists()):
+        folder, live = RunFolder(self.root, name), self._pool.find(name)
+        has_ended = live is not None and live.info.status not in ACTIVE  # its thread may still run
+        if live is not None and live.has_weights and not (has_ended and folder.best.exists()):
             return self._models.latest(live)
         if not folder.best.exists():
             raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
         return self._models.best(folder)
 
     def has_weights(self, name: str) -> bool:
-        """Tell whether ``loaded`` has a model of a run to give; RunError if the name is none a run can have."""
-        live = self._slots.known(name)
-        return (live is not None and live.latest_weights is not None) or RunFolder(self.root, name).best.exists()
+        """Return whether ``loaded`` can return a model; RunError if the name is not a valid run name."""
+        live = self._pool.find(name)
+        return (live is not None and live.has_weights) or RunFolder(self.root, name).best.exists()
 
     def close(self, *, seconds: float = 5.0) -> None:
-        """Stop all runs and wait for them to be saved; for the end of the process."""
-        self._slots.close(seconds=seconds)
+        """Stop all runs and wait until they are saved; call it when the process ends."""
+        self._pool.close(seconds=seconds)
 
     def _is_readable(self, name: str) -> bool:
         try:
             self.info(name)
             self.preset(name)
         except RunError as error:
-            if name not in self._reported:  # once: the page asks every second
+            if name not in self._reported:  # log it once: the page polls every second
                 self._reported.add(name)
-                _log.warning("left out of the list: %s", error)
+                _log.warning("not listed: %s", error)
             return False
         return True

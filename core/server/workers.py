@@ -1,4 +1,4 @@
-"""The threads that train: a few runs at once, the others waiting for their turn."""
+"""Worker threads that train runs: a few at the same time, the others queued."""
 
 import errno
 import logging
@@ -14,43 +14,44 @@ from core.server.live import LiveRun
 from core.server.queue import RunQueue
 from core.storage.error_messages import explain_error
 
-REMEMBERED_FAILURES = 20
-_CLOSED = "stopped with the server, and saved; Resume goes on from here"
+MAX_FAILED_RUNS = 20
+_SHUTDOWN = "stopped and saved because the server shut down; press Resume to continue"
 _log = logging.getLogger(__name__)
 
 
 class WorkerPool:
-    """The runs that this process trains, those that wait for it, and those that failed and could not write so.
+    """The runs that this process trains or has queued, and failed runs whose folder could not record the failure.
 
     Args:
-        most: how many train at once.
-        most_each: how many of one owner.
-        threads: torch threads of each.
-        inference_priority: of answers, for which all of them wait between two updates.
-        on_end: called with every run that trains no more.
+        max_workers: number of runs that train at the same time.
+        max_per_owner: number of runs of one owner that train at the same time; None is no limit.
+        threads: torch threads per run.
+        inference_priority: requests that training waits for between two updates.
+        on_end: called with every run whose training has ended.
     """
 
     def __init__(
         self,
         *,
-        most: int,
-        most_each: int | None,
+        max_workers: int,
+        max_per_owner: int | None,
         threads: int,
         inference_priority: InferencePriority,
         on_end: Callable[[LiveRun], None],
     ) -> None:
-        self._most, self._threads, self._right_of_way, self._on_end = most, threads, inference_priority, on_end
+        self._max_workers, self._threads = max_workers, threads
+        self._inference_priority, self._on_end = inference_priority, on_end
         self._live: dict[str, LiveRun] = {}
         self._failed: OrderedDict[str, LiveRun] = OrderedDict()
-        self._waiting = RunQueue(most_each=most_each)
-        self._training: dict[str, threading.Thread] = {}
+        self._queue = RunQueue(max_per_owner=max_per_owner)
+        self._workers: dict[str, threading.Thread] = {}
         self._lock = threading.RLock()
 
     def add(self, folder: RunFolder, preset: Preset, owner: str | None) -> None:
-        """Train a run, or let it wait.
+        """Queue a run; it starts immediately if a worker is free.
 
         Raises:
-            RunError: somebody trains it already.
+            RunError: the run is already being trained.
             OSError: its folder cannot be written to.
         """
         lock = folder.lock()
@@ -63,15 +64,18 @@ class WorkerPool:
         with self._lock:
             self._failed.pop(folder.name, None)
             self._live[folder.name] = live
-            self._waiting.add(folder.name, owner)
-            self._fill()
+            self._queue.add(folder.name, owner)
+            self._start_workers()
         _log.info("queued", extra={"run": folder.name})
 
     def stop(self, name: str, *, reason: str = "") -> None:
-        """Ask a run to stop after its present step; one that waits stops at once; RunError if it does neither here.
+        """Ask a run to stop after its current step; a queued one stops immediately.
 
         Args:
-            reason: what its owner reads, where it was not they who asked.
+            reason: message for the owner, if it was not they who stopped it.
+
+        Raises:
+            RunError: this process neither trains nor queues the run.
         """
         with self._lock:
             live = self._live.get(name)
@@ -79,95 +83,96 @@ class WorkerPool:
                 raise RunError(f"run={name[:60]!r} is not training here, so it cannot be stopped")
             live.reason = reason
             live.stop.set()
-            if name in self._waiting:
-                self._waiting.remove(name)
-                self._leave(live, kept=_ended(live, "stopped", reason))
-        _log.info("asked to stop", extra={"run": name, "reason": reason})
+            if name in self._queue:
+                self._queue.remove(name)
+                self._remove(live, recorded=_record_end(live, "stopped", reason))
+        _log.info("stop requested", extra={"run": name, "reason": reason})
 
     def close(self, *, seconds: float) -> None:
         """Stop all runs and wait for them to be saved."""
         with self._lock:
             for name in list(self._live):
-                self.stop(name, reason=_CLOSED)
-            threads = list(self._training.values())
+                self.stop(name, reason=_SHUTDOWN)
+            threads = list(self._workers.values())
         deadline = time.monotonic() + seconds
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
-    def live(self, name: str) -> LiveRun | None:
-        """Return a run that trains or waits."""
+    def active_run(self, name: str) -> LiveRun | None:
+        """Return a run that is training or queued; None for any other."""
         return self._live.get(name)
 
-    def known(self, name: str) -> LiveRun | None:
-        """Return a run that trains or waits, or one of which only this process knows how it ended."""
+    def find(self, name: str) -> LiveRun | None:
+        """Return a run that is training or queued, or a failed one whose folder could not record that; else None."""
         return self._live.get(name) or self._failed.get(name)
 
     def names(self) -> list[str]:
-        """Return the names of all that are known."""
+        """Return the names of all runs that ``find`` returns."""
         with self._lock:
             return [*self._live, *self._failed]
 
     def forget(self, name: str) -> bool:
-        """Remember a failed run no longer, and tell whether there was one."""
+        """Forget a failed run, and return whether there was one."""
         with self._lock:
             return self._failed.pop(name, None) is not None
 
     def queue_position(self, name: str) -> int | None:
-        """Return a run's place in the queue, from 1; None if it does not wait."""
+        """Return a run's position in the queue, from 1; None if it is not queued."""
         with self._lock:
-            return self._waiting.position(name, self._owners()) if name in self._waiting else None
+            return self._queue.position(name, self._training_per_owner()) if name in self._queue else None
 
     def active(self) -> list[LiveRun]:
-        """Return the runs that train or wait."""
+        """Return the runs that are training or queued."""
         with self._lock:
             return list(self._live.values())
 
     def counts(self) -> dict[str, int]:
-        """Return how many train and how many wait."""
+        """Return the number of runs in training and in the queue."""
         with self._lock:
-            return {"training": len(self._training), "queued": len(self._waiting)}
+            return {"training": len(self._workers), "queued": len(self._queue)}
 
-    def _owners(self) -> Mapping[str | None, int]:
-        return Counter(self._live[name].owner for name in self._training)
+    def _training_per_owner(self) -> Mapping[str | None, int]:
+        return Counter(self._live[name].owner for name in self._workers)
 
-    def _fill(self) -> None:
-        while len(self._training) < self._most:
-            name = self._waiting.next(self._owners())
+    def _start_workers(self) -> None:
+        """Start queued runs while workers are free. Requires the lock."""
+        while len(self._workers) < self._max_workers:
+            name = self._queue.next(self._training_per_owner())
             if name is None:
                 return
-            self._waiting.remove(name)
+            self._queue.remove(name)
             thread = threading.Thread(target=self._work, args=(self._live[name],), name=f"train {name}", daemon=True)
-            self._training[name] = thread
+            self._workers[name] = thread
             thread.start()
 
     def _work(self, live: LiveRun) -> None:
-        name, kept = live.folder.name, False
+        name, recorded = live.folder.name, False
         try:
-            live.train(self._threads, self._right_of_way)
-            kept = live.info.status != "stopped" or not live.reason or _ended(live, "stopped", live.reason)
+            live.train(self._threads, self._inference_priority)
+            recorded = live.info.status != "stopped" or not live.reason or _record_end(live, "stopped", live.reason)
             _log.info("ended", extra={"run": name, "status": live.info.status, "step": live.info.step})
-        except Exception as error:  # noqa: BLE001 - whatever it was, its owner is told, and the other runs go on
+        except Exception as error:  # noqa: BLE001 - any failure is reported to the owner; other runs continue
             _log.error("failed", extra={"run": name, "step": live.info.step}, exc_info=error)
-            kept = _ended(live, "failed", explain_error(_first(error, live.folder)))
+            recorded = _record_end(live, "failed", explain_error(_root_cause(error, live.folder)))
         finally:
             with self._lock:
-                del self._training[name]
-                self._leave(live, kept=kept)
-                self._fill()
+                del self._workers[name]
+                self._remove(live, recorded=recorded)
+                self._start_workers()
 
-    def _leave(self, live: LiveRun, *, kept: bool) -> None:
-        """Leave a run to its files; what they cannot tell is remembered until the process ends."""
+    def _remove(self, live: LiveRun, *, recorded: bool) -> None:
+        """Remove a run whose training ended; if its folder could not record how, keep that in memory."""
         del self._live[live.folder.name]
-        if not kept:
+        if not recorded:
             self._failed[live.folder.name] = live
-            while len(self._failed) > REMEMBERED_FAILURES:
+            while len(self._failed) > MAX_FAILED_RUNS:
                 self._failed.popitem(last=False)
         self._on_end(live)
         live.lock.release()
 
 
-def _first(error: Exception, folder: RunFolder) -> BaseException:
-    """Return what went wrong first: a full disk, say, lets the note of a failure fail too."""
+def _root_cause(error: Exception, folder: RunFolder) -> BaseException:
+    """Return the first error of a chain: a full disk, for example, makes recording the failure fail too."""
     if not folder.exists():
         return FileNotFoundError(errno.ENOENT, "the run's folder")
     first: BaseException = error
@@ -176,8 +181,8 @@ def _first(error: Exception, folder: RunFolder) -> BaseException:
     return first
 
 
-def _ended(live: LiveRun, status: Status, message: str = "") -> bool:
-    """Note how a run ended, and tell whether its files say so too."""
+def _record_end(live: LiveRun, status: Status, message: str = "") -> bool:
+    """Set a run's final status, and return whether its folder could record it too."""
     end = {"status": status, "message": message}
     live.info = live.info.model_copy(update=end)
     try:

@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_run_in_fresh_processes(root, row):
 def answers(live: LiveRun) -> bool:
     """Decode with the latest weights, as the page does."""
     state = new_state(live.preset)
-    state.model.load_state_dict(live.latest_weights[1])
+    state.model.load_state_dict(live.latest_weights()[1])
     return generate(state.model.eval(), fixed_pairs(state.task, 2, split="test").src, max_steps=4) is not None
 
 
@@ -122,7 +122,7 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
     try:
         while decodes < DECODES or any(thread.is_alive() for thread in training_threads):
             for live in lives:
-                decodes += live.latest_weights is not None and answers(live)
+                decodes += live.has_weights and answers(live)
     finally:
         over.set()
         for thread in (disturber, *training_threads):

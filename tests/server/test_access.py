@@ -159,7 +159,7 @@ def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make_runs,
     lab, preset = limited(make_runs, max_active_per_visitor=2), tiny.with_changes(LONG_TRAINING)
     for _ in range(2):
         lab.by(ANNA).start(preset)
-    assert "2 of your runs train or wait, and at most 2 may" in refusal(lab.runs.start, preset)
+    assert "2 of your runs are training or queued, and the limit is 2" in refusal(lab.runs.start, preset)
     lab.by(BEN).start(preset)
 
 
@@ -167,7 +167,7 @@ def test_the_queue_has_an_end(make_runs, tiny):
     lab, preset = limited(make_runs, max_queued=2), tiny.with_changes(LONG_TRAINING)
     for number in range(3):
         lab.by(Visitor(f"v{number}")).start(preset)
-    assert "2 runs wait already" in refusal(lab.by(BEN).start, preset)
+    assert "2 runs are queued, which is the limit" in refusal(lab.by(BEN).start, preset)
 
 
 def test_visitors_take_turns(make_runs, tiny):
@@ -183,13 +183,13 @@ def test_so_many_runs_are_kept_and_then_one_must_go(make_runs, tiny, root):
     for _ in range(2):
         name = lab.by(ANNA).start(tiny)
         wait_for_status(lab.all, name, "finished")
-    assert "2 of your runs are kept, and at most 2 are" in refusal(lab.runs.start, tiny)
+    assert "you have 2 runs, and the limit is 2" in refusal(lab.runs.start, tiny)
     wait_for(lambda: not lab.all.active())
     lab.runs.delete(name)
     lab.runs.start(tiny)
 
 
-@pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_per_visitor", "your runs take 1 MB"), ("max_disk_mb", "all runs")])
+@pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_per_visitor", "your runs"), ("max_disk_mb", "all runs")])
 def test_disk_is_bounded(make_runs, tiny, limit, said):
     lab = limited(make_runs, **{limit: 1})
     name = lab.by(ANNA).start(tiny)
@@ -220,5 +220,5 @@ def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, t
     assert lab.by(BEN).loaded(name).task.table
     with pytest.raises(ConfigError, match="is not among your pairs"):
         lab.by(BEN).start(preset)
-    lab.runs._brought.clear()
+    lab.runs._uploads.clear()
     assert lab.by(ANNA).start(preset) != name  # a run of hers has it

@@ -37,9 +37,9 @@ def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make_r
     runs.start(tiny.with_changes(LONG_TRAINING), name="waits", owner="anna")
     tidied(runs)
     info = wait_for_status(runs, "anna", "stopped")
-    wait_for(lambda: "nobody was here for 30 minutes; press Resume" in runs.info("anna").message)
+    wait_for(lambda: "after 30 minutes without a visit; press Resume" in runs.info("anna").message)
     assert info.step > 0
-    assert "nobody was here" in runs.info("waits").message
+    assert "without a visit" in runs.info("waits").message
     assert runs.info("ben").status == "training"
     runs.resume("anna")
     wait_for(lambda: runs.info("anna").step > info.step)
@@ -51,7 +51,7 @@ def test_a_run_is_stopped_when_it_has_trained_long_enough(make_runs, tiny, monke
     wait_for(lambda: runs.info("a").step > 0)
     tidied(runs)
     assert runs.info("a").status == "training"
-    runs.active()[0].began -= 61
+    runs.active()[0].started_at -= 61
     tidied(runs)
     wait_for_status(runs, "a", "stopped")
     wait_for(lambda: "stopped after 1 minutes" in runs.info("a").message)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from core.server.inference_priority import LONGEST_WAIT, InferencePriority
+from core.server.inference_priority import MAX_TRAINING_WAIT, InferencePriority
 from tests.support.run_helpers import wait_for_status
 
 
@@ -21,25 +21,25 @@ def seconds_waited(right: InferencePriority) -> float:
 
 
 def test_nobody_waits_where_no_answer_is_made(right):
-    assert min(seconds_waited(right) for _ in range(20)) < LONGEST_WAIT / 50
+    assert min(seconds_waited(right) for _ in range(20)) < MAX_TRAINING_WAIT / 50
 
 
 def test_an_update_waits_for_the_longest_time_and_no_longer(right):
     with right.inference():
-        assert seconds_waited(right) >= LONGEST_WAIT
-        assert min(seconds_waited(right) for _ in range(3)) < 2 * LONGEST_WAIT
+        assert seconds_waited(right) >= MAX_TRAINING_WAIT
+        assert min(seconds_waited(right) for _ in range(3)) < 2 * MAX_TRAINING_WAIT
 
 
 def test_it_waits_for_all_answers_and_for_those_that_fail(right):
     with right.inference():
         with pytest.raises(ZeroDivisionError), right.inference():
             raise ZeroDivisionError
-        assert seconds_waited(right) >= LONGEST_WAIT
-    assert min(seconds_waited(right) for _ in range(20)) < LONGEST_WAIT / 50
+        assert seconds_waited(right) >= MAX_TRAINING_WAIT
+    assert min(seconds_waited(right) for _ in range(20)) < MAX_TRAINING_WAIT / 50
 
 
 def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
-    monkeypatch.setattr("core.server.inference_priority.LONGEST_WAIT", 60.0)
+    monkeypatch.setattr("core.server.inference_priority.MAX_TRAINING_WAIT", 60.0)
     began, go = threading.Event(), threading.Event()
 
     def answer() -> None:
@@ -79,7 +79,7 @@ def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatc
         return most
 
     assert all_at_once(0.005) == 1
-    monkeypatch.setattr("core.server.inference_priority.LONGEST_TURN", 0.05)
+    monkeypatch.setattr("core.server.inference_priority.MAX_INFERENCE_WAIT", 0.05)
     assert all_at_once(0.5) == 4
 
 
@@ -88,4 +88,4 @@ def test_runs_wait_between_updates_and_still_come_to_their_end(runs, tiny):
         begun = time.monotonic()
         name = runs.start(tiny)
         assert wait_for_status(runs, name, "finished", "failed").status == "finished"
-    assert time.monotonic() - begun >= tiny.training.steps * LONGEST_WAIT
+    assert time.monotonic() - begun >= tiny.training.steps * MAX_TRAINING_WAIT

@@ -3,9 +3,9 @@
 from core.server.queue import RunQueue
 
 
-def queue_of(*arrivals: str, most_each: int | None = None) -> RunQueue:
+def queue_of(*arrivals: str, max_per_owner: int | None = None) -> RunQueue:
     """A queue of runs such as ``a1``, whose owner is the letter."""
-    queue = RunQueue(most_each=most_each)
+    queue = RunQueue(max_per_owner=max_per_owner)
     for name in arrivals:
         queue.add(name, name[0])
     return queue
@@ -27,7 +27,7 @@ def test_an_owner_whose_run_trains_waits_for_those_who_have_none():
 
 
 def test_no_owner_has_more_in_training_than_allowed_though_places_are_free():
-    queue = queue_of("a1", "a2", most_each=1)
+    queue = queue_of("a1", "a2", max_per_owner=1)
     assert queue.next({"a": 1}) is None
     queue.add("b1", "b")
     assert queue.next({"a": 1}) == "b1"

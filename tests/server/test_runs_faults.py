@@ -141,7 +141,7 @@ def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
         runs.delete("a")
     folder = RunFolder.create(root, tiny, name="gift", status="stopped")
     folder.write_info(folder.info().model_copy(update={"shipped": True}))
-    with pytest.raises(RunError, match="came with the program"):
+    with pytest.raises(RunError, match="is shipped with the program"):
         runs.delete("gift")
     assert set(runs.names()) == {"a", "gift"}
 

@@ -88,7 +88,7 @@ def test_a_run_of_the_data_outlives_the_desk(tmp_path):
         name = mine.start(preset.with_changes(small))
         del desk
         assert (tmp_path / name / "pairs.tsv").read_text().startswith("100\tx\n")
-        mine._brought.clear()
+        mine._uploads.clear()
         assert mine.pairs_of(preset) == tmp_path / name / "pairs.tsv"
     finally:
         runs.close()

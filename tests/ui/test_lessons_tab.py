@@ -37,7 +37,7 @@ def test_what_is_no_lesson_is_told(request_):
 
 
 def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
-    monkeypatch.setattr("core.server.workers.WorkerPool._fill", lambda slots: None)  # they wait in the queue
+    monkeypatch.setattr("core.server.workers.WorkerPool._start_workers", lambda slots: None)  # they wait in the queue
     runs = VisitorRuns(Runs(root))
     message, current = begin_pair(runs, "no-residual")
     assert current == "no-residual-broken"

@@ -201,4 +201,4 @@ def test_limits_come_from_flags_and_variables(start):
 def test_a_limit_that_makes_no_sense_ends_it_at_once_with_the_reason(start):
     server = start("--max-runs", "many")
     assert server.ended(30) == 2
-    assert "max_runs='many' is no limit: give a whole number above 0" in server.log.read_text()
+    assert "max_runs='many' is not a valid limit: use a whole number above 0" in server.log.read_text()
