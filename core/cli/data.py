@@ -1,14 +1,15 @@
-"""``data``: look at pairs in a file, and make a preset that learns them."""
+"""``data``: summarize the pairs in a file, and make a preset for them."""
 
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from core.cli.arguments import add_json
 from core.config import pairs_beside, preset_to_yaml
 from core.storage.errors import InputError
-from core.tasks.ingest import Brought, Intake, in_words, prepared
-from core.text.tokenizers import KINDS
+from core.tasks.ingest import FORMATS, IngestResult, PairFiles, prepare_preset, summary_lines
+from core.text.tokenizers import KINDS, TokenKind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--targets", type=Path, metavar="FILE", help="targets, one per line, for the sources in FILE")
     parser.add_argument("--test", type=Path, metavar="FILE", help="test pairs, which are never trained on")
-    parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="format of the files (default: by suffix)")
+    parser.add_argument("--format", choices=FORMATS, help="format of the files (default: by suffix)")
     parser.add_argument(
         "--tokens",
         default="character",
@@ -32,46 +33,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is in the file, and write the preset and, beside it, the pairs."""
+    """Print a summary of the pairs, and write the preset and, beside it, the pairs file."""
     kinds = _kinds(options.tokens)
     out: Path = options.out or Path(f"{options.file.stem}.yaml")
     if out.suffix not in (".yaml", ".yml"):
         raise InputError(f"--out={str(out)[:200]} must end with .yaml")
     if out.exists():
         raise InputError(f"--out={str(out)[:200]} exists already")
-    brought = Brought(options.file, options.targets, options.test, options.format)
+    files = PairFiles(options.file, options.targets, options.test, options.format)
     try:
-        found, preset = prepared(brought, pairs_beside(out), kinds=kinds, name=options.name)
+        result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name)
         out.write_text(preset_to_yaml(preset))
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
-    print("\n".join(in_words(found)))
-    print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs, which it needs beside it")
-    print(f"train it: python -m core train --preset {out}")
+    print("\n".join(summary_lines(result)))
+    print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs; keep them in the same folder")
+    print(f"to train it: python -m core train --preset {out}")
     if options.json:
-        print(json.dumps(_as_json(found, out)))
+        print(json.dumps(_as_json(result, out)))
     return 0
 
 
-def _kinds(text: str) -> tuple[str, str]:
-    """Read ``--tokens``: one kind for both sides, or two with a comma."""
-    kinds = [kind.strip() for kind in text.split(",")]
-    if len(kinds) > 2 or not set(kinds) <= set(KINDS):
+def _kinds(text: str) -> tuple[TokenKind, TokenKind]:
+    """Read ``--tokens``: one tokenizer for both sides, or two separated by a comma."""
+    names = [name.strip() for name in text.split(",")]
+    kinds = [kind for name in names for kind in KINDS if kind == name]
+    if len(names) > 2 or len(kinds) < len(names):
         raise InputError(f"--tokens={text[:60]!r} must be one of {', '.join(KINDS)}, or two of them with a comma")
     return kinds[0], kinds[-1]
 
 
-def _as_json(found: Intake, out: Path) -> dict:
+def _as_json(result: IngestResult, out: Path) -> dict[str, Any]:
     return {
         "preset": str(out),
-        "sha256": found.sha256,
-        "pairs": found.pairs,
-        "sources": found.sources,
-        "test_pairs": found.test_pairs,
-        "duplicates": found.duplicates,
-        "overlaps": found.overlaps,
-        "sources_with_several_answers": found.several,
-        "skipped": dict(found.skipped),
-        "longest": found.longest,
-        "vocabulary": [len(found.source_tokens), len(found.target_tokens)],
+        "sha256": result.sha256,
+        "pairs": result.pairs,
+        "sources": result.sources,
+        "test_pairs": result.test_pairs,
+        "duplicates": result.duplicates,
+        "overlaps": result.overlaps,
+        "sources_with_several_targets": result.several,
+        "skipped": dict(result.skipped),
+        "longest": result.longest,
+        "vocabulary": [len(result.source_tokens), len(result.target_tokens)],
     }

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         prefix=options.prefix,
         interventions=interventions,
     )
-    text = loaded.task.text
+    text = loaded.task.answer_text
     print(f"input     {' '.join(seen.symbols)}")
     if seen.expected is None:
         print(f"output    {text(seen.output)}")

@@ -80,7 +80,7 @@ def _row(task: Task, pairs: Batch, result: GenerationResult, row: int) -> dict[s
     outcome = classify_answer(output, reference, stopped=stopped)
     return {
         "input": source,
-        "input_text": task.typed(source),
+        "input_text": task.source_text(source),
         "output": output,
         "reference": reference,
         "length": len(source),

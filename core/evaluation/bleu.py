@@ -47,7 +47,7 @@ def corpus_bleu(task: Task, outputs: Sequence[Sequence[str]], references: Sequen
     if task.bleu_tokenizer is None:
         return None
     metric = require_package("sacrebleu", purpose="BLEU").BLEU(tokenize=task.bleu_tokenizer)
-    output_texts, reference_texts = ([task.text(tokens) for tokens in side] for side in (outputs, references))
+    output_texts, reference_texts = ([task.answer_text(tokens) for tokens in side] for side in (outputs, references))
     score = metric.corpus_score(output_texts, [reference_texts]).score
     return Bleu(score, str(metric.get_signature()), task.bleu_tokenizer)
 

@@ -121,7 +121,7 @@ def held_out_by_length(
             f"lengths={format_range(lengths[0], lengths[-1])}: this task has inputs of {known} {task.length_unit}"
         )
     drawn = {
-        length: task.of_length(length, per_length, generator=torch.Generator().manual_seed(_SEED + length))
+        length: task.sample_of_length(length, per_length, generator=torch.Generator().manual_seed(_SEED + length))
         for length in lengths
     }
     return {length: pairs for length, pairs in drawn.items() if len(pairs)}

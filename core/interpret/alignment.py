@@ -12,7 +12,7 @@ def gold_cells(sources: Sequence[Sequence[int]], *, steps: int) -> list[tuple[in
     """Return the (step, source column) cells of a map over the source that the gold alignment marks.
 
     Args:
-        sources: per answer symbol, the indices of the source symbols it may come from; see ``Task.sources``.
+        sources: per answer symbol, the indices of the source symbols it may come from; see ``Task.gold_alignment``.
         steps: rows of the map; later answer symbols are left out.
     """
     return [(step, index + 1) for step, indices in enumerate(sources[:steps]) for index in indices]  # column 0 is BOS
@@ -30,7 +30,7 @@ def gold_alignment(task: Task, pairs: Batch, *, steps: int) -> torch.Tensor:
     cells: list[tuple[int, int, int]] = []
     for row, ids in enumerate(pairs.src.tolist()):
         symbols = task.src_vocab.decode([index for index in ids if index not in (PAD_ID, BOS_ID, EOS_ID)])
-        cells += [(row, *cell) for cell in gold_cells(task.sources(symbols), steps=steps)]
+        cells += [(row, *cell) for cell in gold_cells(task.gold_alignment(symbols), steps=steps)]
     marked = torch.zeros(len(pairs), steps, pairs.src.shape[1], dtype=torch.bool)  # filled on the CPU first
     if cells:
         marked[tuple(torch.tensor(cells).unbind(dim=1))] = True

@@ -75,7 +75,7 @@ class Inspection:
         steps: one per produced token, EOS included.
         maps: attention maps of this generation, batch of one; rows of decoder and cross maps are the steps.
         scores: alignment scores of the heads that attend to the source; [] without a gold alignment.
-        sources: gold alignment of the reference; see ``Task.sources``.
+        sources: gold alignment of the reference; see ``Task.gold_alignment``.
         log_prob: of the answer in the model's own distribution, whichever strategy chose it; nats.
         seconds: duration of the generation.
         note: a remark about the input, such as unknown words, or "".
@@ -149,7 +149,7 @@ def inspect(
         InputError: the text or the prefix is not valid for the task or too long for the model, or an intervention
             names a head that the model does not have.
     """
-    typed = task.read(text)
+    typed = task.tokenize(text)
     positions = len(typed) + 2
     if positions > model.max_seq_len:
         raise InputError(
@@ -186,7 +186,7 @@ def inspect(
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps,
         scores=score_heads(task, Batch(src, src), decoded),
-        sources=task.sources(symbols),
+        sources=task.gold_alignment(symbols),
         log_prob=sequence_log_prob(model, src, decoded.tokens, interventions=interventions).item(),
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
@@ -198,7 +198,7 @@ def _read_prefix(task: Task, prefix: str, max_seq_len: int) -> list[int]:
     if not prefix.strip():
         return []
     try:
-        tokens = task.read(prefix) if task.tgt_vocab is task.src_vocab else prefix.split()
+        tokens = task.tokenize(prefix) if task.tgt_vocab is task.src_vocab else prefix.split()
         ids = task.tgt_vocab.encode(tokens)
     except InputError as error:
         raise InputError(f"prefix: {error}") from error

@@ -210,7 +210,7 @@ class _Candidate:
 
 def _open_ended_inputs(task: Task) -> list[_Candidate]:
     """Return the first examples of a task without reference answers."""
-    examples = [task.src_vocab.encode(task.read(text)) for text in task.examples[:3]]
+    examples = [task.src_vocab.encode(task.tokenize(text)) for text in task.examples[:3]]
     return [_Candidate((BOS_ID, *ids, EOS_ID), OPEN_ENDED_STEPS, is_shown=True) for ids in examples]
 
 
@@ -220,7 +220,7 @@ def _inputs_with_answers(task: Task) -> list[_Candidate]:
     One more of the short ones and two of the long ones are shown; the others are for the scores. There are only two
     lengths because each takes a decode of its own, and a snapshot should cost almost no time.
     """
-    example = task.src_vocab.encode(task.read(task.examples[0]))
+    example = task.src_vocab.encode(task.tokenize(task.examples[0]))
     steps = len(task.answer(task.src_vocab.decode(example))) + 1
     candidates = [_Candidate((BOS_ID, *example, EOS_ID), steps, is_shown=True)]
     pairs = fixed_pairs(task, _CANDIDATES, split="validation")
@@ -275,5 +275,5 @@ def _snapshot_input(task: Task, candidate: _Candidate) -> SnapshotInput:
 
 
 def _gold_cells(task: Task, symbols: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    sources = task.sources(symbols)
+    sources = task.gold_alignment(symbols)
     return tuple(gold_cells(sources, steps=len(sources)))

@@ -23,7 +23,7 @@ from core.runs.export import WEIGHTS
 from core.runs.folder import PAIRS, RunFolder, RunInfo
 from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
-from core.tasks.ingest import check_kept
+from core.tasks.ingest import check_pairs_file
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
 _DTYPES = {torch.float32: "F32"}
@@ -183,7 +183,7 @@ def _import_package(
         pairs = Path(temporary) / PAIRS
         if (content := read(PAIRS)) is not None:
             pairs.write_bytes(content)
-            check_kept(pairs, max_pairs=max_pairs)
+            check_pairs_file(pairs, max_pairs=max_pairs)
         return import_weights(root, weights, name=name, max_bytes=len(weights), pairs=pairs)
 
 

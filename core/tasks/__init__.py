@@ -1,9 +1,10 @@
-"""What there is to learn: one module a family of tasks."""
+"""Tasks: what a model learns. One module per family of tasks, imported only when a preset uses it."""
 
 from pathlib import Path
 
 from core.config.tasks import (
     AdditionConfig,
+    DigitsConfig,
     NumbersConfig,
     NumberWordsConfig,
     OwnPairsConfig,
@@ -11,19 +12,21 @@ from core.config.tasks import (
     PronunciationsConfig,
     TaskConfig,
     TextConfig,
-    WordsConfig,
 )
 from core.tasks.data import POOL_BATCHES, Batches, Epochs, FreshBatches, FreshByLength, fixed_pairs, training_batches
-from core.tasks.task import NO_SOURCE, Batch, Task, sample_distinct
+from core.tasks.drawing import sample_distinct
+from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 
 __all__ = [
     "NO_SOURCE",
     "POOL_BATCHES",
     "Batch",
     "Batches",
+    "Breakdown",
     "Epochs",
     "FreshBatches",
     "FreshByLength",
+    "Split",
     "Task",
     "build_task",
     "fixed_pairs",
@@ -33,7 +36,7 @@ __all__ = [
 
 
 def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
-    """Return the task that a preset's ``task`` section describes; only its own module is imported.
+    """Build the task that a preset's ``task`` section describes.
 
     Args:
         pairs: the file with the pairs of an own-pairs task; other tasks do not read it.
@@ -44,7 +47,7 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
     if isinstance(config, AdditionConfig):
         from core.tasks.addition import Addition
 
-        return Addition(**config.model_dump(exclude={"family"}))
+        return Addition(max_digits=config.max_digits)
     if isinstance(config, PatternsConfig):
         from core.tasks.patterns import Patterns
 
@@ -52,8 +55,12 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
     if isinstance(config, NumberWordsConfig):
         from core.tasks.number_words import NumberWords
 
-        lengths = {"longest_source": config.longest_source, "longest_answer": config.longest_answer}
-        return NumberWords(language=config.language, max_number=config.max_number, **lengths)
+        return NumberWords(
+            language=config.language,
+            max_number=config.max_number,
+            longest_source=config.longest_source,
+            longest_answer=config.longest_answer,
+        )
     if isinstance(config, PronunciationsConfig):
         from core.tasks.pronunciations import Pronunciations
 
@@ -63,18 +70,14 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
 
         return OwnPairs(config, pairs)
     if isinstance(config, TextConfig):
-        from core.tasks.text import Text
+        from core.tasks.text_lines import TextLines
 
-        return Text(max_length=config.max_length, longest_prompt=config.longest_source)
-    common = {"transform": config.transform, "min_length": config.min_length, "max_length": config.max_length}
+        return TextLines(max_length=config.max_length, longest_prompt=config.longest_source)
+    from core.tasks.sequences import Digits, Numbers, Words
+
+    if isinstance(config, DigitsConfig):
+        return Digits(**config.model_dump(exclude={"family"}))
     if isinstance(config, NumbersConfig):
-        from core.tasks.numbers import Numbers
-
-        return Numbers(**common, eos_in_targets=config.eos_in_targets)
-    if isinstance(config, WordsConfig):
-        from core.tasks.words import Words
-
-        return Words(**common, has_unk=config.unknown_words == "unk")
-    from core.tasks.digits import Digits
-
-    return Digits(**config.model_dump(exclude={"family"}))
+        return Numbers(**config.model_dump(exclude={"family"}))
+    sizes = {"min_length": config.min_length, "max_length": config.max_length}
+    return Words(transform=config.transform, **sizes, has_unk=config.unknown_words == "unk")

@@ -1,4 +1,4 @@
-"""Numbers in words, translated: ``two hundred and thirty four`` becomes ``deux cent trente-quatre``."""
+"""Translation of numbers in words: ``two hundred and thirty four`` becomes ``deux cent trente-quatre``."""
 
 import re
 from collections.abc import Sequence
@@ -7,36 +7,35 @@ from itertools import islice
 
 import torch
 
+from core.config.tasks import format_range
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
-from core.tasks.drawing import draw_numbers, draw_split, framed, padded
-from core.tasks.splits import Split, split_mask
-from core.tasks.task import Batch, Task
+from core.tasks.drawing import add_bos_eos, draw_numbers, draw_split, pad_rows, split_mask
+from core.tasks.task import Batch, Split, Task
 from core.text.task_input import check_length, check_not_empty, shortened
 from core.text.vocab import Vocab
 
 CODES = {"english": "en", "french": "fr", "german": "de", "spanish": "es"}
-JOINED = "##"  # before a part of a word that is written right behind the part before it, as in WordPiece
-# German writes a number below a million as one word; this is what such words are made of, the longest first.
+JOINED = "##"  # prefix of a token that continues the word before it, as in WordPiece
+# German writes a number below a million as one word; these are its parts.
 _GERMAN = (
     "null eins ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn sechzehn "
     "siebzehn achtzehn neunzehn zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig hundert tausend und"
 )
 _GERMAN_PART = re.compile("|".join(sorted(_GERMAN.split(), key=len, reverse=True)))
-_REMEMBERED = 100_000
-_DRAWN = 20_000  # to find numbers of so many words: few have three, or nine
+_CACHED_NUMBERS = 100_000
+_DRAWS = 20_000  # to find numbers of a given number of words: few have three, or nine
 
 
 class NumberWords(Task):
-    """The whole numbers from 0 to ``max_number`` in English words, translated as the package num2words has it.
+    """The integers from 0 to ``max_number`` in English words, translated by the package num2words.
 
-    Each number of digits is as likely. Held out are numbers. Source and target have vocabularies of their own: the
-    source's tokens are words; the target's are words and parts of words, marked so that the text can be made of them
-    again.
+    The number of digits is uniform. Source and target have separate vocabularies: source tokens are words; target
+    tokens are words and parts of words, marked so that ``answer_text`` can join them.
 
     Args:
         language: one of ``CODES``, other than English.
-        longest_source, longest_answer: tokens, at most.
+        longest_source, longest_answer: tokens of the longest number in words.
 
     Raises:
         LabError: num2words is not installed.
@@ -49,45 +48,53 @@ class NumberWords(Task):
         self.min_length, self.max_length, self._longest_answer = 1, longest_source, longest_answer
         self.src_vocab, self.tgt_vocab = (Vocab(_vocabulary(each, max_number)) for each in ("english", language))
         self.examples = tuple(str(number) for number in (71, 234, 4829, 6080, 234567) if number <= max_number)
-        # Sacrebleu's own splitting leaves a German number whole, and no four words in a row to compare.
+        # Sacrebleu's default tokenizer leaves a German number whole, so there would be no 4-grams to compare.
         self.bleu_tokenizer = "char" if language == "german" else "13a"
 
+    @property
+    def sampling(self) -> str:
+        """See ``Task.sampling``."""
+        digits = format_range(1, len(str(self.max_number)))
+        return f"number of digits uniform in {digits}, then the number uniform among those"
+
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-        """Draw ``count`` numbers of one split; see ``Task.sample``."""
+        """Draw ``count`` numbers of a split; see ``Task.sample``."""
 
         def draw(number: int) -> tuple[torch.Tensor, ...]:
             numbers = draw_numbers((number, 1), largest=self.max_number, generator=generator)
-            return numbers + 1, numbers  # plus one: the hash does not tell a 0 from PAD
+            return numbers + 1, numbers  # the split hash takes a 0 for PAD
 
         _, drawn = draw_split(draw, count, split=split)
         sources, answers = self._ids(drawn[:, 0].tolist())
         device = generator.device
         return Batch(
-            framed(padded(sources, self.max_length, device=device)),
-            framed(padded(answers, self._longest_answer, device=device)),
+            add_bos_eos(pad_rows(sources, self.max_length, device=device)),
+            add_bos_eos(pad_rows(answers, self._longest_answer, device=device)),
         )
 
     @property
     def lengths(self) -> range:
-        """English words: those of the numbers trained on, since larger numbers are not read."""
+        """English words of the training inputs; larger numbers are not accepted."""
         return self.trained_lengths
 
-    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
-        """Draw numbers of ``length`` English words; see ``Task.of_length``."""
-        drawn = draw_numbers((_DRAWN, 1), largest=self.max_number, generator=generator)
+    def sample_of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw test numbers of ``length`` English words; see ``Task.sample_of_length``."""
+        drawn = draw_numbers((_DRAWS, 1), largest=self.max_number, generator=generator)
         held_out = dict.fromkeys(drawn[split_mask(drawn + 1, "test"), 0].tolist())
         fitting = (number for number in held_out if len(words_of(number, "english")) == length)
         sources, answers = self._ids(list(islice(fitting, count)))
-        device, widest = generator.device, max(map(len, answers), default=0)
-        return Batch(framed(padded(sources, length, device=device)), framed(padded(answers, widest, device=device)))
+        device, width = generator.device, max(map(len, answers), default=0)
+        return Batch(
+            add_bos_eos(pad_rows(sources, length, device=device)), add_bos_eos(pad_rows(answers, width, device=device))
+        )
 
     def _ids(self, numbers: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
-        """Return the ids of numbers' English words, and of their translations' tokens."""
+        """Return the ids of the English words of numbers, and of the tokens of their translations."""
         sources = [self.src_vocab.encode(words_of(number, "english")) for number in numbers]
         return sources, [self.tgt_vocab.encode(words_of(number, self.language)) for number in numbers]
 
-    def read(self, text: str) -> list[str]:
-        """Read a number in digits, ``4829``, or in English words; "and", commas and hyphens may be left out."""
+    def tokenize(self, text: str) -> list[str]:
+        """Read a number in digits, ``4829``, or in English words; "and", commas and hyphens are optional."""
         check_length(text)
         words = re.sub("(?<=[a-z])-(?=[a-z])|(?<![0-9]),", " ", text.lower()).split()
         check_not_empty(words, example=self.examples[0])
@@ -104,16 +111,16 @@ class NumberWords(Task):
         """Return the tokens of the translation."""
         return list(words_of(_number_of(symbols), self.language))
 
-    def text(self, tokens: Sequence[str]) -> str:
-        """Put words together again: ``quatre -vingt -dix`` is ``quatre-vingt-dix``, ``acht ##zehn`` is ``achtzehn``."""
+    def answer_text(self, tokens: Sequence[str]) -> str:
+        """Join tokens to words: ``quatre -vingt -dix`` to ``quatre-vingt-dix``, ``acht ##zehn`` to ``achtzehn``."""
         return re.sub(f" ({JOINED}|(?=-))", "", " ".join(tokens))
 
 
-@lru_cache(_REMEMBERED)
+@lru_cache(_CACHED_NUMBERS)
 def words_of(number: int, language: str) -> tuple[str, ...]:
     """Return the tokens of a number in a language.
 
-    English words stand alone. Others keep what joins them: the hyphen before a word, ``##`` before a part of one.
+    English tokens are words. Those of other languages keep how they join: a hyphen, or ``##`` within a word.
     """
     text = require_package("num2words", purpose="translating numbers").num2words(number, lang=CODES[language])
     if language == "english":
@@ -126,9 +133,9 @@ def words_of(number: int, language: str) -> tuple[str, ...]:
 
 @cache
 def _vocabulary(language: str, max_number: int) -> list[str]:
-    """Return all tokens that the numbers up to a largest one are made of, in alphabetical order.
+    """Return the tokens of all numbers up to ``max_number``, in alphabetical order.
 
-    A number is said as thousands and a rest, so these numbers have all the tokens there are.
+    A number is thousands plus a rest, so a few numbers contain every token.
     """
     thousands = range(1_000, max_number + 1, 1_000)
     numbers = [*range(min(1_000, max_number + 1)), *thousands, *(number + 1 for number in thousands)]
@@ -137,12 +144,12 @@ def _vocabulary(language: str, max_number: int) -> list[str]:
 
 @cache
 def _values() -> dict[str, int]:
-    """Return the numbers below a hundred that are a single word in English, by that word."""
+    """Return the numbers below a hundred that are a single English word, by word."""
     return {words[0]: number for number in range(100) if len(words := words_of(number, "english")) == 1}
 
 
 def _number_of(words: Sequence[str]) -> int:
-    """Return the number that English words stand for; InputError if they stand for none."""
+    """Return the value of a number in English words; InputError if the words are not a number."""
     total = group = 0
     for word in words:
         if word == "hundred":

@@ -1,8 +1,8 @@
-"""Pairs that somebody brought, as ``core.tasks.ingest`` keeps them."""
+"""The user's own pairs, read from the file that ``core.tasks.ingest`` writes."""
 
 from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,19 +10,18 @@ import torch
 
 from core.config import ConfigError, verified_pairs
 from core.config.tasks import OwnPairsConfig
-from core.tasks.pair_table import SPLITS, PairTable, Ragged, key_of, split_by_source, tensor_of
-from core.tasks.pairs import Pairs
-from core.text.tokenizers import TokenKind, text_of, tokens_of
+from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, as_tensor, source_key, split_by_source
+from core.text.tokenizers import text_of, tokens_of
 from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
 
 
-class OwnPairs(Pairs):
-    """Pairs out of a file, divided by source: no source stands in two parts.
+class OwnPairs(PairTask):
+    """Pairs from a file, split by source: no source is in two splits.
 
-    With ``unknown="unk"`` the vocabularies are the tokens that the pairs to learn from have often enough, and all
-    others are UNK; with "refuse" they are all tokens there are, and what is typed with others is refused.
+    With ``unknown="unk"`` the vocabularies are the tokens that occur at least ``min_count`` times in the training
+    split, and all others become UNK; with "refuse" they are all tokens of the file, and input with others is refused.
 
     Args:
         config: the preset's ``task`` section, which names the file by its SHA-256.
@@ -36,16 +35,16 @@ class OwnPairs(Pairs):
     rate_names = ("wrong answers", "wrong tokens")
 
     def __init__(self, config: OwnPairsConfig, pairs: Path | None) -> None:
-        made = _read(pairs, _version_of(pairs), config)
+        contents = _read(pairs, _file_version(pairs), config)
         super().__init__(
-            src_vocab=made.src_vocab,
-            tgt_vocab=made.tgt_vocab,
+            src_vocab=contents.src_vocab,
+            tgt_vocab=contents.tgt_vocab,
             kinds=(config.source_tokens, config.answer_tokens),
-            lengths=made.lengths,
-            examples=made.examples,
+            lengths=contents.lengths,
+            examples=contents.examples,
         )
         self.pairs_file = pairs
-        self._table = made.table
+        self._table = contents.table
 
     @property
     def table(self) -> PairTable:
@@ -54,7 +53,9 @@ class OwnPairs(Pairs):
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Contents:
+    """What a task keeps of a file; ``lengths`` are those of the shortest and the longest source."""
+
     src_vocab: Vocab
     tgt_vocab: Vocab
     table: PairTable
@@ -62,25 +63,16 @@ class _Made:
     examples: tuple[str, ...]
 
 
-class _Numbering(dict):
-    """Numbers tokens in the order in which they are first met."""
+class _TokenNumbers(dict[str, int]):
+    """Numbers tokens in the order in which they are first looked up."""
 
     def __missing__(self, token: str) -> int:
         self[token] = number = len(self)
         return number
 
 
-@dataclass
-class _Side:
-    kind: TokenKind
-    numbering: _Numbering = field(default_factory=_Numbering)
-
-    def numbers(self, tokens: list[str]) -> list[int]:
-        return [self.numbering[token] for token in tokens]
-
-
-def _version_of(path: Path | None) -> tuple[int, int] | None:
-    """Return a file's size in bytes and the time of its last change in nanoseconds; None if there is no file."""
+def _file_version(path: Path | None) -> tuple[int, int] | None:
+    """Return size in bytes and modification time in nanoseconds, so that a changed file is read again."""
     try:
         return None if path is None else ((stat := path.stat()).st_size, stat.st_mtime_ns)
     except OSError:
@@ -88,63 +80,61 @@ def _version_of(path: Path | None) -> tuple[int, int] | None:
 
 
 @lru_cache(4)
-def _read(pairs: Path | None, version: tuple[int, int] | None, config: OwnPairsConfig) -> _Made:
-    """Check and read a version of a file once: tokens are numbered as they come, and get their ids at the end."""
+def _read(pairs: Path | None, version: tuple[int, int] | None, config: OwnPairsConfig) -> _Contents:
+    """Verify and read a file. Tokens are numbered while reading, and get their ids when all are known."""
     path = verified_pairs(config, pairs)
-    sides = _Side(config.source_tokens), _Side(config.answer_tokens)
-    keys, marked = array("q"), array("b")
+    src_numbers, tgt_numbers = _TokenNumbers(), _TokenNumbers()
+    keys, is_test = array("q"), array("b")
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:
-                source, answer, *mark = line.rstrip("\n").split("\t")
-                tokens = tokens_of(source, config.source_tokens), tokens_of(answer, config.answer_tokens)
-                if len(tokens[0]) > config.longest_source or len(tokens[1]) > config.longest_answer:
+                source, answer, *test_mark = line.rstrip("\n").split("\t")
+                src, tgt = tokens_of(source, config.source_tokens), tokens_of(answer, config.answer_tokens)
+                if len(src) > config.longest_source or len(tgt) > config.longest_answer:
                     continue
-                keys.append(key_of(text_of(tokens[0], config.source_tokens)))
-                marked.append(bool(mark))
-                yield tuple(side.numbers(of_side) for side, of_side in zip(sides, tokens, strict=True))
+                keys.append(source_key(text_of(src, config.source_tokens)))
+                is_test.append(bool(test_mark))
+                yield [src_numbers[token] for token in src], [tgt_numbers[token] for token in tgt]
 
-    sources, answers = Ragged.of_both(rows())
-    all_keys = tensor_of(keys)
-    split = _split(all_keys, tensor_of(marked).bool(), config)
-    vocabs = []
-    for side, ragged in zip(sides, (sources, answers), strict=True):
-        vocab, ids = _vocabulary(side, ragged, split == SPLITS.index("train"), config)
-        ragged.ids = ids[ragged.ids.long()]
-        vocabs.append(vocab)
+    sources, answers = RaggedRows.from_pairs(rows())
+    all_keys = as_tensor(keys)
+    split = _split(all_keys, as_tensor(is_test).bool(), config)
+    is_train = split == SPLITS.index("train")
+    src_vocab = _number_to_id(sources, src_numbers, is_train, config)
+    tgt_vocab = _number_to_id(answers, tgt_numbers, is_train, config)
     table = PairTable(sources, answers, all_keys, split)
+    test_sources = [src_vocab.decode(sources.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
+    examples = tuple(text_of(symbols, config.source_tokens) for symbols in test_sources)
     lengths = sources.lengths
-    examples = [vocabs[0].decode(sources.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
-    texts = tuple(text_of(each, config.source_tokens) for each in examples)
-    return _Made(*vocabs, table, (int(lengths.min()), int(lengths.max())), texts)
+    return _Contents(src_vocab, tgt_vocab, table, (int(lengths.min()), int(lengths.max())), examples)
 
 
-def _split(keys: torch.Tensor, marked: torch.Tensor, config: OwnPairsConfig) -> torch.Tensor:
-    """Return the part of each pair, (N,) int8; what is marked is for the test, and then nothing else is."""
-    shares = {"validation": config.validation_percent / 100, "seed": config.split_seed}
-    if not marked.any():
-        split = split_by_source(keys, test=config.test_percent / 100, **shares)
+def _split(keys: torch.Tensor, is_test: torch.Tensor, config: OwnPairsConfig) -> torch.Tensor:
+    """Return the split of each pair, (N,) int8; pairs marked as test pairs are the whole test split."""
+    validation, seed = config.validation_percent / 100, config.split_seed
+    if not is_test.any():
+        split = split_by_source(keys, test=config.test_percent / 100, validation=validation, seed=seed)
     else:
         split = torch.full((len(keys),), SPLITS.index("test"), dtype=torch.int8)
-        split[~marked] = split_by_source(keys[~marked], test=0, **shares)
-    for part in SPLITS:
-        if not (split == SPLITS.index(part)).any():
-            sizes = f"task.longest_source={config.longest_source}, task.longest_answer={config.longest_answer}"
-            raise ConfigError([("task.longest_source", f"no pair is left for {part} with {sizes}")])
+        split[~is_test] = split_by_source(keys[~is_test], test=0, validation=validation, seed=seed)
+    for index, name in enumerate(SPLITS):
+        if not (split == index).any():
+            limits = f"task.longest_source={config.longest_source}, task.longest_answer={config.longest_answer}"
+            raise ConfigError([("task.longest_source", f"no pair is left for {name} with {limits}")])
     return split
 
 
-def _vocabulary(
-    side: _Side, ragged: Ragged, learned: torch.Tensor, config: OwnPairsConfig
-) -> tuple[Vocab, torch.Tensor]:
-    """Return a side's vocabulary, in the order of the characters' numbers, and the id of each number, int32."""
-    tokens = list(side.numbering)
-    known = torch.ones(len(tokens), dtype=torch.bool)
+def _number_to_id(rows: RaggedRows, numbers: _TokenNumbers, is_train: torch.Tensor, config: OwnPairsConfig) -> Vocab:
+    """Build the vocabulary of a side, sorted by code point, and replace the token numbers of ``rows`` by its ids."""
+    tokens = list(numbers)
+    is_known = torch.ones(len(tokens), dtype=torch.bool)
     if config.unknown == "unk":
-        of_learned = ragged.ids[learned.repeat_interleave(ragged.lengths)]
-        known = torch.bincount(of_learned, minlength=len(tokens)) >= config.min_count
-    symbols = sorted(token for token, is_known in zip(tokens, known.tolist(), strict=True) if is_known)
+        train_numbers = rows.ids[is_train.repeat_interleave(rows.lengths)]
+        is_known = torch.bincount(train_numbers, minlength=len(tokens)) >= config.min_count
+    symbols = sorted(token for token, known in zip(tokens, is_known.tolist(), strict=True) if known)
     vocab = Vocab(symbols, has_unk=config.unknown == "unk")
-    place = {symbol: vocab.first_symbol_id + number for number, symbol in enumerate(symbols)}
-    return vocab, torch.tensor([place.get(token, UNK_ID) for token in tokens], dtype=torch.int32)
+    ids = {symbol: vocab.first_symbol_id + index for index, symbol in enumerate(symbols)}
+    id_of_number = torch.tensor([ids.get(token, UNK_ID) for token in tokens], dtype=torch.int32)
+    rows.ids = id_of_number[rows.ids.long()]
+    return vocab

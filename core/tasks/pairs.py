@@ -1,28 +1,150 @@
-"""Tasks that are a list of pairs: what they have in common, wherever the pairs come from."""
+"""Tasks that are a finite list of pairs: the pairs in compact form, their splits, and what such tasks share."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 
+import numpy as np
 import torch
 
-from core.tasks.pair_table import PairRows, PairTable, key_of
-from core.tasks.splits import Split
-from core.tasks.task import Batch, Task
+from core.tasks.drawing import add_bos_eos
+from core.tasks.task import Batch, Split, Task
 from core.text.task_input import check_length, check_not_empty
 from core.text.tokenizers import TokenKind, text_of, tokens_of
-from core.text.vocab import UNK, Vocab
+from core.text.vocab import PAD_ID, UNK, Vocab
 
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+_GOLDEN = 0x1E3779B97F4A7C15
 _UNKNOWN = "\N{REPLACEMENT CHARACTER}"
 
 
-class Pairs(Task):
-    """Pairs out of a table, a source with one right answer or several.
-
-    A subclass has the table, in ``table``, and the vocabularies.
+class RaggedRows:
+    """Rows of ids of different lengths in two tensors, which take little memory.
 
     Args:
-        kinds: of the tokens of source and answer.
-        lengths: tokens of the shortest and of the longest source.
+        ids: of all rows, concatenated, (sum of lengths,) int32.
+        starts: index of the first id of each row, then the number of ids, (N + 1,) int64.
+    """
+
+    def __init__(self, ids: torch.Tensor, starts: torch.Tensor) -> None:
+        self.ids, self.starts = ids, starts
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence[int]]) -> "RaggedRows":
+        """Collect rows one by one, so that they never have to exist as lists at the same time."""
+        return cls.from_pairs((row, ()) for row in rows)[0]
+
+    @classmethod
+    def from_pairs(cls, pairs: Iterable[tuple[Sequence[int], Sequence[int]]]) -> tuple["RaggedRows", "RaggedRows"]:
+        """Collect both sides of pairs."""
+        sides = [(array("i"), array("q", [0])) for _ in range(2)]
+        for pair in pairs:
+            for (ids, starts), row in zip(sides, pair, strict=True):
+                ids.extend(row)
+                starts.append(len(ids))
+        first, second = (cls(as_tensor(ids), as_tensor(starts)) for ids, starts in sides)
+        return first, second
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """Number of ids of each row, (N,) int64."""
+        return self.starts.diff()
+
+    def row(self, number: int) -> list[int]:
+        """Return the ids of one row."""
+        return self.ids[self.starts[number] : self.starts[number + 1]].tolist()
+
+    def padded(self, rows: torch.Tensor, width: int) -> torch.Tensor:
+        """Return the rows at indices (B,), none longer than ``width``, as (B, width) int64 padded on the right."""
+        starts = self.starts[rows]
+        lengths = self.starts[rows + 1] - starts
+        positions = torch.arange(width)
+        is_inside = positions < lengths[:, None]
+        if not len(self.ids):
+            return torch.full(is_inside.shape, PAD_ID)
+        ids = self.ids[(starts[:, None] + positions).clamp(max=len(self.ids) - 1)].long()
+        return ids.masked_fill(~is_inside, PAD_ID)
+
+
+class PairTable:
+    """Pairs of a source and an answer. All pairs with the same source are in the same split.
+
+    Args:
+        src, tgt: ids of the symbols of both sides, N rows each.
+        keys: hash of each source, (N,) int64; see ``source_key``.
+        split: index into ``SPLITS``, (N,) int8.
+    """
+
+    def __init__(self, src: RaggedRows, tgt: RaggedRows, keys: torch.Tensor, split: torch.Tensor) -> None:
+        self.src, self.tgt, self.keys, self.split = src, tgt, keys, split
+        self.widths = tuple(int(side.lengths.max()) if len(side) else 0 for side in (src, tgt))
+        self._by_key = keys.argsort(stable=True)
+        self._sorted_keys = keys[self._by_key]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def rows(self, split: Split) -> torch.Tensor:
+        """Return the row indices of a split, (K,) int64: all pairs of "train", one pair per source of the others.
+
+        A held-out source with several answers is evaluated once; ``same_source`` finds its other answers.
+        """
+        inside = (self.split == SPLITS.index(split)).nonzero().squeeze(1)
+        if split == "train":
+            return inside
+        first = torch.zeros(len(self), dtype=torch.bool)
+        is_first = torch.ones(len(self), dtype=torch.bool)
+        is_first[1:] = self._sorted_keys[1:] != self._sorted_keys[:-1]
+        first[self._by_key[is_first]] = True
+        return inside[first[inside]]
+
+    def same_source(self, key: int) -> list[int]:
+        """Return the row indices of the pairs whose source has a key, in the order of the table."""
+        low, high = (
+            int(torch.searchsorted(self._sorted_keys, torch.tensor(key), right=right)) for right in (False, True)
+        )
+        return self._by_key[low:high].tolist()
+
+
+class TableRows:
+    """Some rows of a table as a ``PairDataset``."""
+
+    def __init__(self, table: PairTable, rows: torch.Tensor, *, device: torch.device | str = "cpu") -> None:
+        self.table, self.rows, self.device = table, rows, torch.device(device)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: torch.Tensor) -> Batch:
+        """Return the pairs at indices (B,) int64 of ``self.rows``, each side as wide as the longest of the table."""
+        chosen = self.rows[rows.cpu()]
+        src, tgt = (
+            add_bos_eos(side.padded(chosen, width))
+            for side, width in zip((self.table.src, self.table.tgt), self.table.widths, strict=True)
+        )
+        return Batch(src, tgt).to(self.device)
+
+    def to(self, device: torch.device | str) -> "TableRows":
+        """Return the same rows; batches will be on ``device``."""
+        return TableRows(self.table, self.rows, device=device)
+
+    def lengths(self) -> torch.Tensor:
+        """Return the number of tokens of each source and answer, BOS and EOS included, (K, 2) int64."""
+        return torch.stack([side.lengths[self.rows] + 2 for side in (self.table.src, self.table.tgt)], dim=1)
+
+
+class PairTask(Task):
+    """A task whose pairs are in a table; a source has one correct answer or several.
+
+    A subclass provides ``table`` and the vocabularies.
+
+    Args:
+        kinds: tokenizers of source and answer.
+        lengths: tokens of the shortest and the longest source.
     """
 
     def __init__(
@@ -41,55 +163,101 @@ class Pairs(Task):
     @property
     @abstractmethod
     def table(self) -> PairTable:
-        """All the pairs there are."""
+        """All pairs."""
+
+    @property
+    def sampling(self) -> str:
+        """See ``Task.sampling``."""
+        return "sources uniform, each once"
 
     @property
     def lengths(self) -> range:
-        """Lengths of the sources there are; nothing is known of others."""
+        """Lengths of the sources in the table; there is no data of other lengths."""
         return self.trained_lengths
 
-    def all_pairs(self, split: Split) -> PairRows:
+    def all_pairs(self, split: Split) -> TableRows:
         """Return all pairs of a split; see ``Task.all_pairs``."""
-        return PairRows(self.table, self.table.rows(split))
+        return TableRows(self.table, self.table.rows(split))
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-        """Draw ``count`` pairs of one split, each as likely; see ``Task.sample``."""
+        """Draw ``count`` pairs of a split, uniformly with replacement; see ``Task.sample``."""
         pairs = self.all_pairs(split).to(generator.device)
         return pairs[torch.randint(max(1, len(pairs)), (count,), generator=generator, device=generator.device)]
 
-    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
-        """Draw test pairs with sources of one length; see ``Task.of_length``."""
+    def sample_of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw test pairs with sources of one length; see ``Task.sample_of_length``."""
         pairs = self.all_pairs("test")
         fitting = (self.table.src.lengths[pairs.rows] == length).nonzero().squeeze(1)
         order = torch.randperm(len(fitting), generator=generator, device=generator.device).cpu()
         return pairs.to(generator.device)[fitting[order[:count]]]
 
-    def read(self, text: str) -> list[str]:
-        """Split typed text into tokens, as those learned from were; see ``Task.read``."""
+    def tokenize(self, text: str) -> list[str]:
+        """Split typed text into tokens as the pairs were split; see ``Task.tokenize``."""
         check_length(text)
         symbols = tokens_of(text, self.kinds[0])
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
         return symbols
 
-    def typed(self, symbols: Sequence[str]) -> str:
-        """Write the tokens of a source as they were typed; for what is unknown, something else that is."""
+    def source_text(self, symbols: Sequence[str]) -> str:
+        """Write the tokens of a source as text; UNK becomes U+FFFD, which is read as an unknown token again."""
         return text_of([_UNKNOWN if token == UNK else token for token in symbols], self.kinds[0])
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
-        """Return all right answers to a source that is among the pairs; none to another one."""
-        rows = self.table.same_source(key_of(text_of(symbols, self.kinds[0])))
+        """Return all answers to a source of the table; [] for other sources."""
+        rows = self.table.same_source(source_key(text_of(symbols, self.kinds[0])))
         return [self.tgt_vocab.decode(self.table.tgt.row(row)) for row in rows]
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
-        """Return the first right answer; nothing where none is known."""
+        """Return the first answer to a source of the table; [] for other sources."""
         return next(iter(self.references(symbols)), [])
 
-    def text(self, tokens: Sequence[str]) -> str:
-        """Write the tokens of an answer as a person would."""
+    def answer_text(self, tokens: Sequence[str]) -> str:
+        """Write the tokens of an answer as text."""
         return text_of(tokens, self.kinds[1])
 
     def note(self, symbols: Sequence[str]) -> str:
-        """Say in what way a source is unlike those trained on, or that the pairs do not tell its answer."""
-        known = "" if self.references(symbols) else "not among the pairs, so there is no answer to compare with"
-        return "; ".join(filter(None, [known, super().note(symbols)]))
+        """Report a source without a reference answer, or of another length than the training sources."""
+        no_reference = "" if self.references(symbols) else "not among the pairs, so there is no reference answer"
+        return "; ".join(filter(None, [no_reference, super().note(symbols)]))
+
+
+def source_key(source: str) -> int:
+    """Return 64 bits of the BLAKE2 hash of a source as a signed integer, the same on every machine."""
+    return int.from_bytes(blake2b(source.encode(), digest_size=8).digest(), "little", signed=True)
+
+
+def split_by_source(keys: torch.Tensor, *, test: float, validation: float, seed: int) -> torch.Tensor:
+    """Assign every source, with all its pairs, to one split.
+
+    The sources are ordered by a hash of key and seed. The first are the test split, the next the validation split; each
+    has at least one source if its share is above 0 and there are at least three sources.
+
+    Args:
+        keys: (N,) int64; see ``source_key``.
+        test, validation: shares of the sources, 0-1.
+        seed: another one gives another split.
+
+    Returns:
+        (N,) int8 indices into ``SPLITS``.
+    """
+    sources, source_of_pair = torch.unique(keys, return_inverse=True)
+    order = _mix(sources, seed).argsort(stable=True)
+    held_out = [max(round(share * len(sources)), int(share > 0 and len(sources) > 2)) for share in (test, validation)]
+    split = torch.zeros(len(sources), dtype=torch.int8)
+    split[order[: held_out[0]]] = SPLITS.index("test")
+    split[order[held_out[0] : sum(held_out)]] = SPLITS.index("validation")
+    return split[source_of_pair]
+
+
+def _mix(keys: torch.Tensor, seed: int) -> torch.Tensor:
+    """Hash keys (N,) int64 to (N,) int64 with the finalizer of SplitMix64 (Steele et al. 2014)."""
+    value = keys + (seed + 1) * _GOLDEN % 2**63
+    for shift, multiplier in ((30, 0x3F58476D1CE4E5B9), (27, 0x14D049BB133111EB)):
+        value = (value ^ (value >> shift)) * multiplier  # the overflow is part of the hash
+    return value ^ (value >> 31)
+
+
+def as_tensor(numbers: array) -> torch.Tensor:
+    """Return a copy of an array as a tensor of the same type."""
+    return torch.from_numpy(np.array(numbers, dtype=numbers.typecode))

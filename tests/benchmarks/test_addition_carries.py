@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from core.config import load_preset
 from core.evaluation.accuracy import evaluate
 from core.tasks import Batch, Task, build_task
-from core.tasks.splits import split_mask
+from core.tasks.drawing import split_mask
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID
 from core.training.loop import train
@@ -42,7 +42,7 @@ def batch_of(task: Task, sums: list[tuple[int, int]]) -> Batch:
     """Pairs of source and target for some sums."""
     rows: tuple[list, list] = ([], [])
     for first, second in sums:
-        source = task.read(f"{first}+{second}")
+        source = task.tokenize(f"{first}+{second}")
         for side, vocab, symbols in ((0, task.src_vocab, source), (1, task.tgt_vocab, task.answer(source))):
             rows[side].append(torch.tensor([BOS_ID, *vocab.encode(symbols), EOS_ID]))
     return Batch(*(pad_sequence(side, batch_first=True) for side in rows))

@@ -7,7 +7,7 @@ from core.config import load_preset, preset_names
 from core.evaluation.by_length import accuracy_by_length, held_out_by_length, within_max_seq_len
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
-from core.tasks.splits import split_mask
+from core.tasks.drawing import split_mask
 from core.text.vocab import EOS_ID, PAD_ID
 
 WITH_LENGTHS = [  # pronunciations have lengths too, but draw no inputs
@@ -83,7 +83,7 @@ def test_pairs_of_every_length_are_distinct_and_correct(name):
         for src, tgt in list(zip(pairs.src.tolist(), pairs.tgt.tolist(), strict=True))[:3]:
             symbols = task.src_vocab.decode([index for index in src if index > EOS_ID])
             answer = task.tgt_vocab.decode([index for index in tgt if index > EOS_ID])
-            assert task.read(" ".join(symbols)) == symbols
+            assert task.tokenize(" ".join(symbols)) == symbols
             assert answer == task.answer(symbols)
 
 

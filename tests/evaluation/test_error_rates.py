@@ -8,14 +8,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
 from core.generation.strategy import Beam, Greedy
-from core.tasks.pair_table import PairTable, Ragged, key_of
-from core.tasks.pairs import Pairs
+from core.tasks.pairs import PairTable, RaggedRows, source_key
+from core.tasks.pairs import PairTask
 from core.text.vocab import EOS_ID, Vocab
 
 PAIRS = [("a", "X Y"), ("a", "X Z Z"), ("b", "Y"), ("ab", "X Y Y")]
 
 
-class FourPairs(Pairs):
+class FourPairs(PairTask):
     """Four test pairs, two of which have the same source."""
 
     rate_names = ("WER", "PER")
@@ -31,12 +31,14 @@ class FourPairs(Pairs):
 
     @property
     def table(self) -> PairTable:
-        sources = Ragged.of(self.src_vocab.encode(source) for source, _ in PAIRS)
-        answers = Ragged.of(self.tgt_vocab.encode(answer.split()) for _, answer in PAIRS)
-        return PairTable(sources, answers, torch.tensor([key_of(source) for source, _ in PAIRS]), torch.full((4,), 2))
+        sources = RaggedRows.from_rows(self.src_vocab.encode(source) for source, _ in PAIRS)
+        answers = RaggedRows.from_rows(self.tgt_vocab.encode(answer.split()) for _, answer in PAIRS)
+        return PairTable(
+            sources, answers, torch.tensor([source_key(source) for source, _ in PAIRS]), torch.full((4,), 2)
+        )
 
 
-def lookup(task: Pairs, outputs: dict[str, str]) -> Callable[[torch.Tensor], torch.Tensor]:
+def lookup(task: PairTask, outputs: dict[str, str]) -> Callable[[torch.Tensor], torch.Tensor]:
     """Answers for ``ScriptedModel``: the output of each source."""
     ids = {
         tuple(task.src_vocab.encode(source)): torch.tensor([*task.tgt_vocab.encode(output.split()), EOS_ID])

@@ -7,7 +7,7 @@ from core.generation import GenerationResult
 from core.interpret.alignment import gold_alignment, gold_cells
 from core.interpret.head_scores import HeadScore, best_head_of_layer, score_heads
 from core.interpret.inspection import label_source, label_steps
-from core.tasks.digits import Digits
+from core.tasks.sequences import Digits
 from core.text.vocab import PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
 
@@ -47,7 +47,7 @@ def test_the_true_map_runs_backwards_and_ends_before_the_end():
 def test_the_true_map_has_all_the_places_a_token_may_come_from(transform, expected):
     task = Digits(transform=transform, min_length=2, max_length=5)
     assert columns(task, 5)[1] == expected
-    sources = task.sources(list("45454"))
+    sources = task.gold_alignment(list("45454"))
     assert gold_cells(sources, steps=5) == [(step, column) for step, row in enumerate(expected) for column in row]
 
 

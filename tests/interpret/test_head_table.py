@@ -11,7 +11,7 @@ from core.interpret.head_table import head_table, measure_heads
 from core.interpret.map_rows import map_rows
 from core.models import build_model
 from core.tasks import build_task, fixed_pairs
-from core.tasks.digits import Digits
+from core.tasks.sequences import Digits
 from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
 

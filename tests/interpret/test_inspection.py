@@ -13,7 +13,7 @@ from core.models import build_model
 from core.models.heads import Interventions
 from core.storage.errors import InputError
 from core.tasks import Batch, build_task
-from core.tasks.words import Words
+from core.tasks.sequences import Words
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK, UNK_ID
 
 
@@ -103,10 +103,10 @@ def test_looking_twice_shows_the_same_and_changes_nothing(model, task):
 @pytest.mark.parametrize(
     ("text", "note"),
     [
-        ("1", "shorter than any sequence it was trained on (2–5 tokens)"),
+        ("1", "shorter than any training input (2–5 tokens)"),
         ("12", ""),
         ("12345", ""),
-        ("123456", "longer than any sequence it was trained on (2–5 tokens)"),
+        ("123456", "longer than any training input (2–5 tokens)"),
     ],
 )
 def test_inputs_outside_the_trained_range_are_decoded_with_a_note(model, task, text, note):
@@ -144,7 +144,7 @@ def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
     seen = inspect(scripted(lambda src: torch.tensor([[the, EOS_ID]])), words, f"zebra zebra yak {'x' * 300} the")
     assert seen.note == (
         f"not in the vocabulary, read as <UNK>: zebra, yak, {'x' * 20}; "
-        "longer than any sequence it was trained on (2–4 tokens)"
+        "longer than any training input (2–4 tokens)"
     )
 
 

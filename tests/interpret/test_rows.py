@@ -3,7 +3,7 @@
 import torch
 
 from core.interpret.map_rows import map_rows
-from core.tasks.digits import Digits
+from core.tasks.sequences import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result
 

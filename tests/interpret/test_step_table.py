@@ -7,7 +7,7 @@ from core.generation import GenerationResult
 from core.interpret.step_table import step_table
 from core.models import AttentionMaps
 from core.tasks import NO_SOURCE, Batch
-from core.tasks.digits import Digits
+from core.tasks.sequences import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 TASK = Digits(transform="reverse", min_length=2, max_length=5)

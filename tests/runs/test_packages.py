@@ -17,7 +17,7 @@ from core.server import Runs
 from core.server.limits import LAPTOP, PUBLIC
 from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError
-from core.tasks.ingest import Brought, prepared
+from core.tasks.ingest import PairFiles, prepare_preset
 from core.teaching.bugs import new_state
 from core.training.history import History
 
@@ -34,7 +34,7 @@ def own(tmp_path_factory) -> RunFolder:
     """A finished run of own pairs, whose original file is gone."""
     place = tmp_path_factory.mktemp("own")
     (place / "p.tsv").write_text("".join(f"{number}\t{number % 7} x\n" for number in range(100, 160)))
-    _, preset = prepared(Brought(place / "p.tsv"), place / "kept", kinds=("character", "symbol"), name="own")
+    _, preset = prepare_preset(PairFiles(place / "p.tsv"), place / "kept", kinds=("character", "symbol"), name="own")
     preset = preset.with_changes(SMALL)
     folder = RunFolder.create(place / "runs", preset, name="own", pairs=place / "kept")
     train_recorded(
@@ -76,9 +76,9 @@ def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, 
     for pairs, message in (
         (None, "the file with these pairs is missing"),
         (files["pairs.tsv"] + b"1\t2\n", "pairs.tsv holds other pairs"),
-        (b"no pair\n", "the pairs, line 1: it is no pair"),
-        (b"a\tb\n\xff\tb\n", "the pairs, line 2: byte 0xFF"),
-        (b"a\tb\tlearn\n", "the pairs, line 1: it is no pair"),
+        (b"no pair\n", "pairs file, line 1: it is not a pair"),
+        (b"a\tb\n\xff\tb\n", "pairs file, line 2: byte 0xFF"),
+        (b"a\tb\tlearn\n", "pairs file, line 1: it is not a pair"),
         (b"", "is empty"),
     ):
         given = {name: content for name, content in files.items() if name != "pairs.tsv"}

@@ -11,7 +11,7 @@ from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.limits import PUBLIC
 from core.storage.tensor_file import CheckpointError
-from core.tasks.ingest import Brought, prepared
+from core.tasks.ingest import PairFiles, prepare_preset
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
@@ -208,7 +208,9 @@ def test_what_is_too_large_is_refused_when_it_is_resumed_too(make_runs, tiny):
 
 def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, tiny, tmp_path):
     (tmp_path / "p.tsv").write_text("".join(f"{number}\t{number}\n" for number in range(100, 160)))
-    found, preset = prepared(Brought(tmp_path / "p.tsv"), tmp_path / "kept", kinds=("character", "symbol"), name="own")
+    found, preset = prepare_preset(
+        PairFiles(tmp_path / "p.tsv"), tmp_path / "kept", kinds=("character", "symbol"), name="own"
+    )
     small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
     preset = preset.with_changes(small)
     with pytest.raises(ConfigError, match="is not among your pairs"):

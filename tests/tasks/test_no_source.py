@@ -21,7 +21,7 @@ from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.tasks import build_task
-from core.tasks.digits import Digits
+from core.tasks.sequences import Digits
 from core.teaching.bugs import new_state
 from core.training.history import History
 from tests.support.handmade_results import generation_result
@@ -30,8 +30,8 @@ from tests.support.handmade_results import generation_result
 class Half(Digits):
     """Copies digits; only those at even places say where they come from."""
 
-    def alignment(self, symbols: Sequence[str]) -> list[int]:
-        return [-1 if place % 2 else place for place in range(len(symbols))]
+    def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
+        return [[] if position % 2 else [position] for position in range(len(symbols))]
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
         return list(symbols)
@@ -58,7 +58,7 @@ def test_tokens_without_a_source_have_no_column_and_no_cell():
     pairs = HALF.sample(20, split="test", generator=torch.Generator().manual_seed(0))
     for row, cells in zip(pairs.src, gold_alignment(HALF, pairs, steps=5), strict=True):
         assert cells.nonzero().tolist() == [[0, 1], [2, 3]], row
-    assert HALF.sources(["4", "4", "4"]) == [[0], [], [2]]
+    assert HALF.gold_alignment(["4", "4", "4"]) == [[0], [], [2]]
     assert gold_cells([[], [2], [], [0, 1]], steps=4) == [(1, 3), (3, 1), (3, 2)]
     assert gold_cells([[], [2], [], [0]], steps=3) == [(1, 3)]
     assert gold_cells([[], []], steps=2) == []

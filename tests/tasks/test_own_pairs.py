@@ -16,9 +16,9 @@ from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.tasks import build_task, fixed_pairs
-from core.tasks.ingest import Brought, Desk, prepared
-from core.tasks.ingest.staging import HELD_FILES
-from core.tasks.pair_table import SPLITS
+from core.tasks.ingest import PairFiles, StagingArea, prepare_preset
+from core.tasks.ingest.staging import MAX_FILES
+from core.tasks.pairs import SPLITS
 from core.teaching.bugs import new_state
 from core.training.history import History
 
@@ -48,7 +48,7 @@ def pairs(tmp_path) -> Path:
 def brought(tmp_path, pairs):
     """A preset of 300 pairs, one of whose sources has two answers, and the file in which they are kept."""
     source = written(tmp_path / "numbers.tsv", extra=[("bcd", "one two three")])
-    found, preset = prepared(Brought(source), pairs, kinds=SYMBOLS, name="own")
+    found, preset = prepare_preset(PairFiles(source), pairs, kinds=SYMBOLS, name="own")
     assert (found.pairs, found.sources) == (301, 300)
     return preset.with_changes(TINY)
 
@@ -75,8 +75,8 @@ def test_pairs_come_back_as_they_went_in(brought, pairs):
     for source in sources(task, "test"):
         expected = [" ".join(str("abcdefghij".index(letter)) for letter in source)]
         expected += ["one two three"] * (source == "bcd")
-        assert [task.text(answer) for answer in task.references(list(source))] == expected
-    assert task.typed(task.read("cae")) == "cae"
+        assert [task.answer_text(answer) for answer in task.references(list(source))] == expected
+    assert task.source_text(task.tokenize("cae")) == "cae"
 
 
 def test_another_seed_divides_otherwise_and_the_same_seed_the_same(brought, pairs):
@@ -91,8 +91,8 @@ def test_another_seed_divides_otherwise_and_the_same_seed_the_same(brought, pair
 
 def test_a_test_file_is_the_test_part(tmp_path, pairs):
     test = written(tmp_path / "test.tsv", range(500, 520))
-    brought = Brought(written(tmp_path / "train.tsv"), test=test)
-    _, preset = prepared(brought, pairs, kinds=SYMBOLS, name="own")
+    brought = PairFiles(written(tmp_path / "train.tsv"), test=test)
+    _, preset = prepare_preset(brought, pairs, kinds=SYMBOLS, name="own")
     task = build_task(preset.task, pairs=pairs)
     assert sorted(sources(task, "test")) == sorted(pair(number)[0] for number in range(500, 520))
     assert len(sources(task, "train")) + len(sources(task, "validation")) == 300
@@ -100,7 +100,7 @@ def test_a_test_file_is_the_test_part(tmp_path, pairs):
 
 def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path, pairs):
     rare = [(f"{letter}a", "1") for letter in "klmnop"]  # each once: some of them are held out
-    _, preset = prepared(Brought(written(tmp_path / "n.tsv", extra=rare)), pairs, kinds=SYMBOLS, name="own")
+    _, preset = prepare_preset(PairFiles(written(tmp_path / "n.tsv", extra=rare)), pairs, kinds=SYMBOLS, name="own")
     learned = {letter for source in sources(build_task(preset.task, pairs=pairs), "train") for letter in source}
     assert set(build_task(preset.task, pairs=pairs).src_vocab.symbols) == learned
     twice = build_task(preset.with_changes({"task.min_count": 2}).task, pairs=pairs)
@@ -115,7 +115,7 @@ def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path, pair
 
 def test_longer_pairs_are_left_out_and_nothing_left_is_refused(tmp_path, pairs):
     path = written(tmp_path / "n.tsv", extra=[("a" * 40, "0 0")])
-    _, preset = prepared(Brought(path), pairs, kinds=SYMBOLS, name="own")
+    _, preset = prepare_preset(PairFiles(path), pairs, kinds=SYMBOLS, name="own")
     assert preset.task.longest_source == 40
     shorter = preset.with_changes({"task.longest_source": 3})
     assert build_task(shorter.task, pairs=pairs).table.widths[0] == 3
@@ -213,7 +213,7 @@ def test_the_command_looks_writes_and_what_it_wrote_trains(tmp_path, capsys):
         (["--tokens", "letters"], "--tokens='letters' must be one of character, word, symbol"),
         (["--out", "x.txt"], "--out=x.txt must end with .yaml"),
         (["--name", "Not A Name"], "name='Not A Name'"),
-        (["--format", "jsonl"], "rows left out: 300, the first: line 1: it is no JSON"),
+        (["--format", "jsonl"], "skipped rows: 300, the first: line 1: it is not valid JSON"),
     ],
 )
 def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options, problem):
@@ -227,13 +227,13 @@ def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options
 
 
 def test_the_desk_holds_a_few_and_drops_the_oldest(tmp_path):
-    desk, source = Desk(), written(tmp_path / "numbers.tsv", range(100, 115))
-    held = [desk.lay_out(Brought(source), kinds=SYMBOLS) for _ in range(HELD_FILES + 1)]
+    desk, source = StagingArea(), written(tmp_path / "numbers.tsv", range(100, 115))
+    held = [desk.stage(PairFiles(source), kinds=SYMBOLS) for _ in range(MAX_FILES + 1)]
     assert held[0][1] == held[-1][1]
     assert len(build_task(held[-1][1].task, pairs=held[-1][2]).table) == 15
     assert not held[0][2].exists()
-    assert len(list(desk._held)) == HELD_FILES
-    assert all(path.exists() for _, path in desk._held)
+    assert len(list(desk._staged)) == MAX_FILES
+    assert all(path.exists() for _, path in desk._staged)
 
 
 @pytest.mark.slow
@@ -244,11 +244,11 @@ def test_a_million_pairs_load_in_half_a_minute_and_a_gigabyte(tmp_path):
     code = """
 import resource, sys
 from pathlib import Path
-from core.tasks.ingest import Brought, prepared
+from core.tasks.ingest import PairFiles, prepare_preset
 from core.tasks import build_task, fixed_pairs
 
 folder = Path(sys.argv[1])
-found, preset = prepared(Brought(folder / "many.tsv"), folder / "kept", kinds=("character", "symbol"), name="many")
+found, preset = prepare_preset(PairFiles(folder / "many.tsv"), folder / "kept", kinds=("character", "symbol"), name="many")
 assert len(build_task(preset.task, pairs=folder / "kept").table) == 1_000_000
 assert len(fixed_pairs(build_task(preset.task, pairs=folder / "kept"), 1_000, split="test")) == 1_000
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.storage.errors import InputError
-from core.tasks.ingest import Row, histogram, in_words, read_pairs, taken_in
-from core.tasks.ingest.text_lines import MAX_LINE_BYTES, lines_of
+from core.tasks.ingest import Row, histogram, ingest_pairs, read_pairs, summary_lines
+from core.tasks.ingest.reading import MAX_LINE_BYTES, read_lines
 
 GOOD = [(f"s{number}", f"t{number % 3}") for number in range(12)]
 CHARACTERS = ("character", "character")
@@ -22,7 +22,7 @@ def rows_of(tmp_path, content: str | bytes, name: str = "pairs.tsv", **settings)
 
 def taken(tmp_path, content: str | bytes, *, kinds=CHARACTERS, test: str = "", **settings):
     rows, test_rows = rows_of(tmp_path, content), rows_of(tmp_path, test) if test else ()
-    return taken_in(rows, tmp_path / "out.tsv", kinds=kinds, test_rows=test_rows, **settings)
+    return ingest_pairs(rows, tmp_path / "out.tsv", kinds=kinds, test_rows=test_rows, **settings)
 
 
 def kept(tmp_path) -> list[list[str]]:
@@ -47,7 +47,7 @@ def test_all_kinds_of_files_hold_the_same_pairs(tmp_path):
         rows_of(tmp_path, "source\ttarget\n" + tsv(pairs)),
         rows_of(tmp_path, quoted, "pairs.csv"),
         rows_of(tmp_path, objects, "pairs.jsonl"),
-        rows_of(tmp_path, lists, "pairs", kind="jsonl"),
+        rows_of(tmp_path, lists, "pairs", file_format="jsonl"),
         rows_of(tmp_path, "".join(f"{source}\n" for source, _ in pairs), "plain", targets=tmp_path / "answers"),
     ):
         assert [(row.source, row.target) for row in rows] == pairs
@@ -61,7 +61,9 @@ def test_a_quoted_field_may_go_over_lines_and_is_one_line_then(tmp_path):
 
 def test_lines_that_do_not_answer_each_other_are_refused(tmp_path):
     (tmp_path / "answers").write_text("1\n2\n3\n")
-    with pytest.raises(InputError, match="'answers' has more lines than 'plain', which has 2: line must answer line"):
+    with pytest.raises(
+        InputError, match="'answers' has more lines than 'plain', which has 2: each line must have its counterpart"
+    ):
         rows_of(tmp_path, "a\nb\n", "plain", targets=tmp_path / "answers")
 
 
@@ -81,14 +83,14 @@ def test_a_file_of_no_known_kind_says_which_are(tmp_path):
         (b"a\tb\nonly one\n", "p.tsv", 2, "it has 1 column, and must look like source<TAB>target"),
         (b"a\tb\na\tb\tc\td\n", "p.tsv", 2, "it has 4 columns"),
         (b"a\tb\nb\xe9b\xe9\tc\n", "p.tsv", 2, "byte 0xE9 at column 2 is not UTF-8"),
-        (b"a\tb\nx\0y\tc\n", "p.tsv", 2, r"character U\+0000 at column 2 is no text"),
+        (b"a\tb\nx\0y\tc\n", "p.tsv", 2, r"U\+0000 at column 2 is a control character"),
         (b"a\tb\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\ty\n", "p.tsv", 2, "it has more than 65,536 bytes"),
         (b"a,b\nx,y,z\n", "p.csv", 2, "it has 3 columns, and must look like source,target"),
-        (b'a,b\nx,"y" z\n', "p.csv", 2, "it is no CSV"),
+        (b'a,b\nx,"y" z\n', "p.csv", 2, "it is not valid CSV"),
         (b'["a", "b"]\n{"source": "a"}\n', "p.jsonl", 2, "it must look like"),
         (b'["a", "b"]\n["a", 3]\n', "p.jsonl", 2, "it must look like"),
-        (b'["a", "b"]\n["a", \n', "p.jsonl", 2, "it is no JSON"),
-        (b'["a", "b"]\n' + b"[" * 60_000 + b"\n", "p.jsonl", 2, "it is no JSON"),
+        (b'["a", "b"]\n["a", \n', "p.jsonl", 2, "it is not valid JSON"),
+        (b'["a", "b"]\n' + b"[" * 60_000 + b"\n", "p.jsonl", 2, "it is not valid JSON"),
     ],
     ids=lambda value: value[:20] if isinstance(value, bytes) else str(value)[:20],
 )
@@ -104,7 +106,7 @@ def test_a_bad_row_is_told_with_its_line_and_spoils_no_other(tmp_path, content, 
 def test_a_line_of_ten_megabytes_is_passed_over(tmp_path):
     path = tmp_path / "long"
     path.write_bytes(b"a\tb\n" + b"x" * 10_000_000 + b"\nc\td\n")
-    lines = list(lines_of(path))
+    lines = list(read_lines(path))
     assert [line.number for line in lines] == [1, 2, 3]
     assert (lines[1].problem.kind, lines[2].text) == ("line too long", "c\td")
 
@@ -114,7 +116,7 @@ def test_a_line_of_ten_megabytes_is_passed_over(tmp_path):
 def test_lines_about_as_long_as_may_be_are_counted_right(tmp_path, size, end):
     path = tmp_path / "long"
     path.write_bytes(b"x" * size + end + (b"y" if end else b""))
-    lines = list(lines_of(path))
+    lines = list(read_lines(path))
     assert len(lines) == (2 if end else 1)
     assert bool(lines[0].problem) == (size > MAX_LINE_BYTES)
 
@@ -160,19 +162,19 @@ def test_spaces_between_symbols_do_not_make_another_source(tmp_path):
 def test_what_is_too_long_empty_or_reserved_is_left_out_and_counted(tmp_path):
     bad = [("x" * 9, "y"), ("", "y"), ("y", " "), ("<PAD> z", "y")]
     found = taken(tmp_path, tsv([*GOOD, *bad]), kinds=("symbol", "character"), max_tokens=8)
-    assert dict(found.skipped) == {"one side empty": 2, "reserved token": 1}
+    assert dict(found.skipped) == {"one side empty": 2, "special token": 1}
     found = taken(tmp_path, tsv([*GOOD, *bad[:1]]), max_tokens=8)
     assert dict(found.skipped) == {"too long": 1}
     assert str(found.problems[0]) == "line 13: its source has 9 tokens, more than 8"
 
 
 def test_nothing_but_one_pair_again_and_again_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"learn from: 1, and at least 10 .*; rows that say .*: 499"):
+    with pytest.raises(InputError, match=r"learn from: 1, at least 10 are needed; duplicate pairs: 499"):
         taken(tmp_path, tsv([("a", "b")] * 500))
 
 
 def test_nothing_but_bad_rows_tells_the_first(tmp_path):
-    with pytest.raises(InputError, match="rows left out: 40, the first: line 1: it has 1 column"):
+    with pytest.raises(InputError, match="skipped rows: 40, the first: line 1: it has 1 column"):
         taken(tmp_path, "no tab here\n" * 40)
 
 
@@ -193,7 +195,7 @@ def test_sources_of_the_test_file_are_not_learned_from(tmp_path):
 
 
 def test_a_test_file_that_is_the_training_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="all 12 pairs to learn from have a source that is in the test file too"):
+    with pytest.raises(InputError, match="all 12 training pairs have a source that is also in the test file"):
         taken(tmp_path, tsv(GOOD), test=tsv(GOOD))
 
 
@@ -215,6 +217,6 @@ def test_a_histogram_counts_everything_once_in_few_bars(lengths):
 
 
 def test_what_was_found_is_told(tmp_path):
-    said = "\n".join(in_words(taken(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
-    for part in ("pairs                          13", "2 rows, left out", "left out: not two columns", "line 16", "␣"):
+    said = "\n".join(summary_lines(taken(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
+    for part in ("pairs                          13", "2 rows, skipped", "skipped: not two columns", "line 16", "␣"):
         assert part in said

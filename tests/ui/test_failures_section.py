@@ -42,7 +42,7 @@ def test_longer_inputs_fail_in_groups_whose_examples_can_be_typed(finder: Finder
     for groups in view["groupings"].values():
         assert sum(group["count"] for group in groups) == view["wrong"]
         for example in groups[0]["examples"]:
-            assert task.read(" ".join(example["input"])) == example["input"]
+            assert task.tokenize(" ".join(example["input"])) == example["input"]
             assert task.answer(example["input"]) == example["expected"] != example["output"]
 
 

@@ -10,7 +10,7 @@ import gradio as gr
 from core.config import Preset
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
-from core.tasks.ingest import Brought, Desk
+from core.tasks.ingest import PairFiles, StagingArea
 from core.text.tokenizers import KINDS
 from ui.components.data_preview import data_preview, preview_of
 from ui.events import CPU, QUIET
@@ -28,7 +28,7 @@ _HOW = (
 
 def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
     """Build the panel; what it makes of the data opens in the form."""
-    desk = Desk(max_pairs=runs.limits.max_pairs)
+    desk = StagingArea(max_pairs=runs.limits.max_pairs)
     with gr.Accordion("Your own pairs", open=False, elem_id="own-pairs") as panel:
         gr.Markdown(_HOW)
         file: dict[str, Any] = {"file_types": _ENDINGS, "type": "filepath", "height": 140, "min_width": 240}
@@ -62,7 +62,7 @@ def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
 
 def looked_at(
     runs: VisitorRuns,
-    desk: Desk,
+    desk: StagingArea,
     pairs: str | None,
     targets: str | None,
     test: str | None,
@@ -74,7 +74,7 @@ def looked_at(
     try:
         with tempfile.TemporaryDirectory() as folder:
             brought = _brought(Path(folder), pairs, targets, test, pasted or "")
-            found, preset, held = desk.lay_out(brought, kinds=(source_kind, answer_kind))
+            found, preset, held = desk.stage(brought, kinds=(source_kind, answer_kind))
             runs.register_upload(found.sha256, held)
     except LabError as error:
         return {"problem": str(error)}, None
@@ -86,7 +86,7 @@ def opened_draft(preset: Preset | None, draft: Draft) -> Draft | None:
     return None if preset is None else draft.next(preset, base=preset)
 
 
-def _brought(folder: Path, pairs: str | None, targets: str | None, test: str | None, pasted: str) -> Brought:
+def _brought(folder: Path, pairs: str | None, targets: str | None, test: str | None, pasted: str) -> PairFiles:
     """Return the files that were brought, what was pasted among them; InputError if that is nothing, or both."""
     if pairs and pasted.strip():
         raise InputError("there are a file and pasted pairs; take one of them away")
@@ -95,10 +95,10 @@ def _brought(folder: Path, pairs: str | None, targets: str | None, test: str | N
     if pasted.strip():
         path = folder / "pasted.tsv"
         path.write_text("\n".join(_with_tab(line) for line in pasted.splitlines()) + "\n", encoding="utf-8")
-        return Brought(path, test=_path(test))
+        return PairFiles(path, test=_path(test))
     if not pairs:
         raise InputError("no data yet: bring a file, or paste pairs")
-    return Brought(Path(pairs), _path(targets), _path(test))
+    return PairFiles(Path(pairs), _path(targets), _path(test))
 
 
 def _with_tab(line: str) -> str:

@@ -75,7 +75,7 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
     subject = ReportedRun(loaded, runs.info(name), training.train_loss)
     history = runs.history(name)
     measured = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, sequences, split="test"))
-    example = inspect(loaded.model, loaded.task, loaded.task.typed(_middling_input(measured)))
+    example = inspect(loaded.model, loaded.task, loaded.task.source_text(_middling_input(measured)))
     head = best_head(measured)
     curve = accuracy_by_length(loaded.model, loaded.task)
     pictures = draw(history, curve, example, head)

@@ -1,26 +1,26 @@
-"""Pairs that somebody brings: read from files of several kinds, checked row by row, looked at, and made a preset of."""
+"""Import the user's own pairs: read files of several formats, validate every row, and make a preset for them."""
 
-from core.tasks.ingest.intake import Intake, Skipped, check_kept, taken_in
-from core.tasks.ingest.preparing import Brought, prepared, preset_of
-from core.tasks.ingest.reading import KINDS, FileKind, Row, kind_of_file, read_pairs
-from core.tasks.ingest.staging import Desk
-from core.tasks.ingest.wording import facts_of, histogram, in_words
+from core.tasks.ingest.pairs import IngestResult, SkippedRow, check_pairs_file, ingest_pairs
+from core.tasks.ingest.preparing import PairFiles, prepare_preset, preset_for
+from core.tasks.ingest.reading import FORMATS, FileFormat, Row, format_of, read_pairs
+from core.tasks.ingest.staging import StagingArea
+from core.tasks.ingest.summary import histogram, summary_facts, summary_lines
 
 __all__ = [
-    "KINDS",
-    "Brought",
-    "Desk",
-    "FileKind",
-    "Intake",
+    "FORMATS",
+    "FileFormat",
+    "IngestResult",
+    "PairFiles",
     "Row",
-    "Skipped",
-    "check_kept",
-    "facts_of",
+    "SkippedRow",
+    "StagingArea",
+    "check_pairs_file",
+    "format_of",
     "histogram",
-    "in_words",
-    "kind_of_file",
-    "prepared",
-    "preset_of",
+    "ingest_pairs",
+    "prepare_preset",
+    "preset_for",
     "read_pairs",
-    "taken_in",
+    "summary_facts",
+    "summary_lines",
 ]

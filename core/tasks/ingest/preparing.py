@@ -1,93 +1,93 @@
-"""From somebody's files to a preset that learns them."""
+"""Prepare training on the user's own pairs: import their files and make a preset for them."""
 
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.config import Preset, parse_preset
-from core.tasks.ingest.intake import Intake, taken_in
-from core.tasks.ingest.reading import FileKind, read_pairs
+from core.config import SPECIAL_TOKENS, Preset, parse_preset
+from core.tasks.ingest.pairs import IngestResult, ingest_pairs
+from core.tasks.ingest.reading import FileFormat, read_pairs
 from core.text.tokenizers import TokenKind
 
-_SPECIAL = 2  # BOS and EOS
-_SMALL, _LARGE = 3_000, 30_000  # sources; with fewer a small model learns longer, with more a larger one
+_SMALL, _LARGE = 3_000, 30_000  # sources; a small data set gets fewer steps, a large one a larger model
 
 
 @dataclass(frozen=True)
-class Brought:
-    """Files that hold pairs.
+class PairFiles:
+    """The files that hold a user's pairs.
 
     Attributes:
-        pairs: the file, or that of the sources where there is a second one.
-        targets: whose lines answer those of ``pairs``.
-        test: pairs that are not to be learned from, of the same kind as ``pairs``.
-        kind: of ``pairs`` and ``test``; None goes by their names.
+        pairs: the pairs, or the sources if there is a target file.
+        targets: a file with the target of each line of ``pairs``.
+        test: pairs for the test split only, in the format of ``pairs``.
+        file_format: of ``pairs`` and ``test``; None chooses by the file names.
     """
 
     pairs: Path
     targets: Path | None = None
     test: Path | None = None
-    kind: FileKind | None = None
+    file_format: FileFormat | None = None
 
 
-def prepared(
-    brought: Brought, out: Path, *, kinds: tuple[TokenKind, TokenKind], name: str, max_pairs: int | None = None
-) -> tuple[Intake, Preset]:
-    """Take pairs in and make a preset that learns them.
+def prepare_preset(
+    files: PairFiles, out: Path, *, kinds: tuple[TokenKind, TokenKind], name: str, max_pairs: int | None = None
+) -> tuple[IngestResult, Preset]:
+    """Import pairs and make a preset for them.
 
     Args:
-        out: the file to write the pairs to, for ``build_task(…, pairs=out)``.
+        out: the pairs file to write, for ``build_task(…, pairs=out)``.
+        kinds: tokenizers of source and target.
         name: of the preset.
 
     Raises:
-        InputError: there is nothing to be learned in the files; the message says why.
+        InputError: the files hold no usable pairs, or too few or too many; the message says why.
     """
-    rows = read_pairs(brought.pairs, kind=brought.kind, targets=brought.targets)
-    test_rows = read_pairs(brought.test, kind=brought.kind) if brought.test else ()
+    rows = read_pairs(files.pairs, file_format=files.file_format, targets=files.targets)
+    test_rows = read_pairs(files.test, file_format=files.file_format) if files.test else ()
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         draft = Path(folder) / "pairs"
-        found = taken_in(rows, draft, kinds=kinds, test_rows=test_rows, max_pairs=max_pairs)
+        result = ingest_pairs(rows, draft, kinds=kinds, test_rows=test_rows, max_pairs=max_pairs)
         draft.replace(out)
-    return found, preset_of(found, name=name)
+    return result, preset_for(result, name=name)
 
 
-def preset_of(found: Intake, *, name: str) -> Preset:
-    """Return a preset for pairs that were taken in, with a model whose size goes by how many there are."""
-    source, answer = found.longest
-    is_large = found.sources > _LARGE
-    width = 128 if is_large else 64
-    test = 0 if found.test_pairs is None else found.test_pairs
+def preset_for(result: IngestResult, *, name: str) -> Preset:
+    """Return a preset for imported pairs, with a model and a number of steps that fit their number."""
+    longest_source, longest_target = result.longest
+    is_large = result.sources > _LARGE
+    d_model = 128 if is_large else 64
+    training_pairs = result.pairs - (result.test_pairs or 0)
     document = {
         "name": name,
-        "description": f"Own data: {found.pairs:,} pairs with {found.sources:,} different sources.",
+        "description": f"Own data: {result.pairs:,} pairs with {result.sources:,} different sources.",
         "task": {
             "family": "own-pairs",
-            "data": found.sha256,
-            "num_sources": found.sources,
-            "source_tokens": found.kinds[0],
-            "answer_tokens": found.kinds[1],
-            "longest_source": source,
-            "longest_answer": answer,
+            "data": result.sha256,
+            "num_sources": result.sources,
+            "source_tokens": result.kinds[0],
+            "answer_tokens": result.kinds[1],
+            "longest_source": longest_source,
+            "longest_answer": longest_target,
         },
         "model": {
             "family": "transformer",
-            "d_model": width,
+            "d_model": d_model,
             "num_heads": 4,
             "num_encoder_layers": 3 if is_large else 2,
             "num_decoder_layers": 2,
-            "d_ff": 4 * width,
-            "max_seq_len": min(512, max(source, answer) + _SPECIAL),
+            "d_ff": 4 * d_model,
+            "max_seq_len": min(512, max(longest_source, longest_target) + SPECIAL_TOKENS),
             "dropout": 0.1,
             "norm": "pre",
         },
         "training": {
-            "steps": 6_000 if is_large else 3_000 if found.pairs - test > _SMALL else 1_500,
+            "steps": 6_000 if is_large else 3_000 if training_pairs > _SMALL else 1_500,
             "batch_size": 64,
             "group_by_length": True,
             "learning_rate": 0.002,
             "warmup_steps": 100,
-            "label_smoothing": 0.1 if found.sources > _SMALL else 0.0,
+            "label_smoothing": 0.1 if result.sources > _SMALL else 0.0,
             "evaluate_every": 100,
             "validation_sequences": 500,
         },

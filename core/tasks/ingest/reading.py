@@ -1,28 +1,70 @@
-"""Pairs out of files: TSV, CSV, JSON lines, and two files of which line belongs to line."""
+"""Read pairs from files: TSV, CSV, JSON Lines, or two files with one line per pair.
 
+The files may contain anything. Lines are decoded one by one, so a malformed line does not affect the others.
+"""
+
+import codecs
 import csv
 import json
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Literal, get_args
+from typing import BinaryIO, Literal, get_args
 
 from core.storage.errors import InputError
-from core.tasks.ingest.text_lines import Line, Problem, lines_of
 
-FileKind = Literal["tsv", "csv", "jsonl"]
-KINDS: tuple[FileKind, ...] = get_args(FileKind)
-_ENDINGS: dict[str, FileKind] = {".tsv": "tsv", ".txt": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_NAMES = (("source", "target"), ("src", "tgt"), ("input", "output"), ("question", "answer"), ("word", "phones"))
+FileFormat = Literal["tsv", "csv", "jsonl"]
+FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+MAX_LINE_BYTES = 64 * 1024
+_EXTENSIONS: dict[str, FileFormat] = {
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
+_COLUMN_NAMES = (
+    ("source", "target"),
+    ("src", "tgt"),
+    ("input", "output"),
+    ("question", "answer"),
+    ("word", "phones"),
+)
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a row cannot be used: the kind of fault, by which rows are counted, and the exact message."""
+
+    kind: str
+    detail: str
+
+    def __str__(self) -> str:
+        return self.detail
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line without its line ending; ``problem`` says why it has no text.
+
+    Attributes:
+        number: counted from 1.
+    """
+
+    number: int
+    text: str = ""
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """A pair as it stands in a file; ``problem`` says why there is none.
+    """A pair as read from a file; ``problem`` says why there is none.
 
     Attributes:
-        line: its number, from 1.
+        line: its line number, counted from 1.
     """
 
     line: int
@@ -31,74 +73,122 @@ class Row:
     problem: Problem | None = None
 
 
-def kind_of_file(path: Path) -> FileKind:
-    """Tell a file's kind by the end of its name; InputError if that is none of those known."""
-    kind = _ENDINGS.get(path.suffix.lower())
-    if kind is None:
-        raise InputError(f"file={path.name[:60]!r} must end with {', '.join(_ENDINGS)}")
-    return kind
-
-
-def read_pairs(path: Path, *, kind: FileKind | None = None, targets: Path | None = None) -> Iterator[Row]:
-    """Read a file's pairs one after another.
-
-    Args:
-        kind: how a line holds a pair: ``source<TAB>target`` (tsv); two fields, quoted where they hold commas or quotes
-            (csv); an object with ``source`` and ``target`` (jsonl; also src and tgt, input and output, question and
-            answer, word and phones) or a list of two texts. None goes by the file's name.
-        targets: a second file, whose lines answer the first's: then each line of both is one text, whatever ``kind``.
-
-    Yields:
-        A row a line that is not empty, in their order. A first line of nothing but such names is taken for a heading.
+def format_of(path: Path) -> FileFormat:
+    """Return the format that a file name's extension stands for.
 
     Raises:
-        InputError: a file cannot be read, is empty, or the two files have unlike numbers of lines.
+        InputError: the extension is unknown.
+    """
+    file_format = _EXTENSIONS.get(path.suffix.lower())
+    if file_format is None:
+        raise InputError(f"file={path.name[:60]!r} must end with {', '.join(_EXTENSIONS)}")
+    return file_format
+
+
+def read_pairs(path: Path, *, file_format: FileFormat | None = None, targets: Path | None = None) -> Iterator[Row]:
+    """Read the pairs of a file one by one.
+
+    Args:
+        file_format: ``source<TAB>target`` per line (tsv); two fields, quoted where needed (csv); or an object with
+            ``source`` and ``target`` (jsonl; also src and tgt, input and output, question and answer, word and phones)
+            or a list of two strings. None chooses by the file name.
+        targets: a second file with the target of each line; then each line of both files is one text.
+
+    Yields:
+        A row per non-empty line, in order. A first line that consists of column names is skipped.
+
+    Raises:
+        InputError: a file cannot be read, is empty, or the two files have different numbers of lines.
     """
     if targets is not None:
-        yield from _parallel(path, targets)
+        yield from _read_parallel(path, targets)
         return
-    read = {"tsv": _tsv, "csv": _csv, "jsonl": _jsonl}[kind or kind_of_file(path)]
-    for place, row in enumerate(read(lines_of(path))):
-        if place or not _is_heading(row):
+    read = {"tsv": _read_tsv, "csv": _read_csv, "jsonl": _read_jsonl}[file_format or format_of(path)]
+    for index, row in enumerate(read(read_lines(path))):
+        if index or not _is_header(row):
             yield row
 
 
-def _parallel(sources: Path, targets: Path) -> Iterator[Row]:
+def read_lines(path: Path) -> Iterator[Line]:
+    """Read the lines of a file one by one, with bounded memory however long a line is.
+
+    A byte order mark is skipped; lines may end with CR LF.
+
+    Raises:
+        InputError: the file cannot be read, is empty, or is UTF-16.
+    """
+    try:
+        with path.open("rb") as file:
+            _check_start(file, path.name)
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES + 2):
+                number += 1
+                yield _decode_line(number, line.removesuffix(b"\n").removesuffix(b"\r"))
+                while len(line) == MAX_LINE_BYTES + 2 and not line.endswith(b"\n"):
+                    line = file.readline(MAX_LINE_BYTES + 2)  # skip the rest of a line that is too long
+    except OSError as error:
+        raise InputError(f"file={path.name[:60]!r} cannot be read: {error.strerror or error}") from error
+
+
+def _check_start(file: BinaryIO, name: str) -> None:
+    start = file.read(MAX_LINE_BYTES)
+    if not start.removeprefix(codecs.BOM_UTF8).strip():
+        raise InputError(f"file={name[:60]!r} is empty, or begins with {MAX_LINE_BYTES:,} spaces")
+    if start.startswith(_UTF_16_MARKS):
+        raise InputError(f"file={name[:60]!r} is UTF-16; save it as UTF-8")
+    file.seek(len(codecs.BOM_UTF8) if start.startswith(codecs.BOM_UTF8) else 0)
+
+
+def _decode_line(number: int, raw: bytes) -> Line:
+    if len(raw) > MAX_LINE_BYTES:
+        return Line(number, problem=Problem("line too long", f"it has more than {MAX_LINE_BYTES:,} bytes"))
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        detail = f"byte 0x{raw[error.start]:02X} at column {error.start + 1} is not UTF-8"
+        return Line(number, problem=Problem("not UTF-8", detail))
+    if not text.isprintable():
+        for column, character in enumerate(text, start=1):
+            if character != "\t" and unicodedata.category(character) == "Cc":
+                detail = f"U+{ord(character):04X} at column {column} is a control character"
+                return Line(number, problem=Problem("control character", detail))
+    return Line(number, unicodedata.normalize("NFC", text))
+
+
+def _read_parallel(sources: Path, targets: Path) -> Iterator[Row]:
     number = 0
-    for number, (source, target) in enumerate(zip_longest(lines_of(sources), lines_of(targets)), start=1):
+    for number, (source, target) in enumerate(zip_longest(read_lines(sources), read_lines(targets)), start=1):
         if source is None or target is None:
             longer, shorter = (targets, sources) if source is None else (sources, targets)
             raise InputError(
                 f"file={longer.name[:60]!r} has more lines than {shorter.name[:60]!r}, which has {number - 1:,}: "
-                "line must answer line"
+                "each line must have its counterpart in the other file"
             )
-        problem = source.problem or (
-            target.problem and Problem(target.problem.kind, f"in the targets, {target.problem}")
-        )
+        problem = source.problem or (target.problem and Problem(target.problem.kind, f"target file: {target.problem}"))
         if problem or source.text.strip() or target.text.strip():
             yield Row(number, source.text, target.text, problem)
 
 
-def _tsv(lines: Iterator[Line]) -> Iterator[Row]:
+def _read_tsv(lines: Iterator[Line]) -> Iterator[Row]:
     for line in lines:
         fields = line.text.split("\t")
         if line.problem:
             yield Row(line.number, problem=line.problem)
         elif len(fields) == 2:
-            yield Row(line.number, *fields)
+            yield Row(line.number, source=fields[0], target=fields[1])
         elif line.text.strip():
-            yield Row(line.number, problem=_columns(len(fields), "source<TAB>target"))
+            yield Row(line.number, problem=_wrong_columns(len(fields), "source<TAB>target"))
 
 
-def _csv(lines: Iterator[Line]) -> Iterator[Row]:
-    """Read fields; a quoted one may go over several lines, and a row is told by the number of its last."""
+def _read_csv(lines: Iterator[Line]) -> Iterator[Row]:
+    """Read CSV. A quoted field may span several lines; the row has the number of its last line."""
     problems: list[Row] = []
-    last = 0
+    last_line = 0
 
     def texts() -> Iterator[str]:
-        nonlocal last
+        nonlocal last_line
         for line in lines:
-            last = line.number
+            last_line = line.number
             if line.problem:
                 problems.append(Row(line.number, problem=line.problem))
             else:
@@ -112,17 +202,18 @@ def _csv(lines: Iterator[Line]) -> Iterator[Row]:
             yield from problems
             return
         except csv.Error as error:
-            yield Row(last, problem=Problem("no CSV", f"it is no CSV: {error}"))
+            yield Row(last_line, problem=Problem("invalid CSV", f"it is not valid CSV: {error}"))
             continue
         yield from problems
         problems.clear()
         if len(fields) == 2:
-            yield Row(last, *(" ".join(field.splitlines()) for field in fields))
+            source, target = (" ".join(field.splitlines()) for field in fields)
+            yield Row(last_line, source, target)
         elif any(field.strip() for field in fields):
-            yield Row(last, problem=_columns(len(fields), "source,target"))
+            yield Row(last_line, problem=_wrong_columns(len(fields), "source,target"))
 
 
-def _jsonl(lines: Iterator[Line]) -> Iterator[Row]:
+def _read_jsonl(lines: Iterator[Line]) -> Iterator[Row]:
     for line in lines:
         if line.problem:
             yield Row(line.number, problem=line.problem)
@@ -134,18 +225,20 @@ def _json_row(line: Line) -> Row:
     try:
         value = json.loads(line.text)
     except (ValueError, RecursionError):
-        return Row(line.number, problem=Problem("no JSON", "it is no JSON"))
-    found = value
+        return Row(line.number, problem=Problem("invalid JSON", "it is not valid JSON"))
+    pair = value
     if isinstance(value, dict):
-        found = next(([value[name] for name in names] for names in _NAMES if value.keys() >= set(names)), None)
-    if isinstance(found, list) and len(found) == 2 and all(isinstance(text, str) for text in found):
-        return Row(line.number, *(" ".join(text.split()) if "\n" in text or "\t" in text else text for text in found))
-    return Row(line.number, problem=Problem("no pair", 'it must look like {"source": "…", "target": "…"}'))
+        pair = next(([value[name] for name in names] for names in _COLUMN_NAMES if value.keys() >= set(names)), None)
+    if isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
+        source, target = (" ".join(text.split()) if "\n" in text or "\t" in text else text for text in pair)
+        return Row(line.number, source, target)
+    return Row(line.number, problem=Problem("not a pair", 'it must look like {"source": "…", "target": "…"}'))
 
 
-def _columns(number: int, wanted: str) -> Problem:
-    return Problem("not two columns", f"it has {number} column{'s' if number > 1 else ''}, and must look like {wanted}")
+def _wrong_columns(number: int, expected: str) -> Problem:
+    plural = "s" if number > 1 else ""
+    return Problem("not two columns", f"it has {number} column{plural}, and must look like {expected}")
 
 
-def _is_heading(row: Row) -> bool:
-    return (row.source.strip().lower(), row.target.strip().lower()) in _NAMES
+def _is_header(row: Row) -> bool:
+    return (row.source.strip().lower(), row.target.strip().lower()) in _COLUMN_NAMES
