@@ -6,9 +6,8 @@ import json
 from core.cli.arguments import add_json, add_run
 from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
-from core.interpret.ablation import parse_interventions
 from core.interpret.inspection import Inspection, Step, inspect
-from core.models.heads import Interventions
+from core.models.heads import NO_INTERVENTIONS, Interventions
 from core.runs import DEFAULT_ROOT
 from core.runs.load import LoadedRun, SavedRuns
 from core.storage.errors import InputError
@@ -92,6 +91,10 @@ def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> Inter
     """Return the interventions that the options describe; InputError if the model lacks a head."""
     if options.ablate_with == "mean" and not options.ablate:
         raise InputError("--ablate-with=mean needs --ablate")
+    if not options.ablate and not options.pattern:
+        return NO_INTERVENTIONS
+    from core.interpret.ablation import parse_interventions  # not needed for a plain decode
+
     return parse_interventions(
         loaded.model,
         loaded.task,

@@ -1,0 +1,261 @@
+"""The documentation is true: generated parts are current, links lead somewhere, and every command runs."""
+
+import ast
+import contextlib
+import io
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from core.__main__ import command_parser, main
+from core.cli.arguments import preset_from
+from core.config import read_preset
+from core.runs import DEFAULT_ROOT
+from docs.generate import generated_pages
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHIPPED = "digits-reversal-shipped"
+PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+README_BYTES = 10_240
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = ("python", "pytest", "torchrun", "pip", "attention-lab", "docker", "ruff", "mypy", "pre-commit", ".")
+
+
+def names(paths: list[Path]) -> list[str]:
+    return [path.name for path in paths]
+
+
+# --- pages ------------------------------------------------------------------------------------------------------
+
+
+def test_readme_is_short():
+    assert len((REPOSITORY / "README.md").read_bytes()) <= README_BYTES
+
+
+def test_generated_parts_are_current():
+    stale = [path.name for path, text in generated_pages() if path.read_text() != text]
+    assert stale == [], "run: python -m docs.generate"
+
+
+def test_links_and_paths_lead_somewhere():
+    broken = []
+    for page in [*PAGES, REPOSITORY / "CHANGELOG.md"]:
+        text = page.read_text()
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            path, _, anchor = target.partition("#")
+            if target.startswith(("http://", "https://")):
+                continue
+            linked = (page.parent / path).resolve() if path else page
+            if not linked.exists() or (anchor and anchor not in anchors(linked)):
+                broken.append(f"{page.name}: {target}")
+        prose = FENCE.sub("", text)
+        for path in re.findall(r"`((?:core|ui|tests|presets|benchmarks|docs|checkpoints)/[\w/.-]+)`", prose):
+            if not (REPOSITORY / path).exists():
+                broken.append(f"{page.name}: {path}")
+    assert broken == []
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_page_is_linked_from_the_readme():
+    readme = (REPOSITORY / "README.md").read_text()
+    assert [path.name for path in PAGES[1:] if f"({path.relative_to(REPOSITORY)})" not in readme] == []
+
+
+def test_every_option_is_documented():
+    page = (REPOSITORY / "docs/command-line.md").read_text()
+    assert set(re.findall(r"^### `(\S+)`$", page, re.MULTILINE)) == set(commands())
+
+
+def commands() -> dict[str, str]:
+    from core.cli import COMMANDS
+
+    return COMMANDS
+
+
+# --- commands ---------------------------------------------------------------------------------------------------
+
+
+def shell_commands(page: Path) -> list[list[str]]:
+    """The commands of a page in order: from ``sh`` blocks, and from table cells that begin with code."""
+    text = page.read_text()
+    lines = []
+    for match in re.finditer(rf"{FENCE.pattern}|^\|.*\|$", text, re.MULTILINE | re.DOTALL):
+        if match[1] == "sh":
+            lines += match[2].replace("\\\n", " ").splitlines()
+        elif match[0].startswith("|"):
+            cells = [cell.strip() for row in match[0].split("\n") for cell in re.split(r"(?<!\\)\|", row)]
+            spans = [span for cell in cells if cell.startswith("`") for span in re.findall(r"`([^`]+)`", cell)]
+            lines += filter(is_command, spans)
+    parts = [part for line in lines for part in re.split(r"&&|;", line)]
+    return [words for part in parts if (words := shlex.split(part, comments=True))]
+
+
+def is_command(text: str) -> bool:
+    """Whether a table's cell is a command line, and not a name or an option."""
+    program, _, rest = text.partition(" ")
+    return program in PROGRAMS and bool(rest)
+
+
+def shrunk(words: list[str], root: Path) -> list[str] | None:
+    """The arguments of a command of ``python -m core``, made quick; None where it is only parsed."""
+    command, arguments = words[0], list(words)
+    if command in ONLY_PARSED or "--all-bugs" in arguments or (command == "lesson" and len(arguments) > 1):
+        return None
+    if any(argument.endswith(".onnx") for argument in arguments) and not find_spec("onnx"):
+        return None
+    if "--preset" in arguments and arguments[arguments.index("--preset") + 1] in LONG_PRESETS:
+        return None
+    if "--run" in arguments and command != "train" and not (root / arguments[arguments.index("--run") + 1]).exists():
+        return None if arguments[arguments.index("--run") + 1] in NEVER_TRAINED else arguments
+    training = {"steps": 4, "evaluate_every": 4, "warmup_steps": 1, "validation_sequences": 4, "batch_size": 4}
+    if command == "train":
+        return [*arguments, *[part for key, value in training.items() for part in ("--set", f"training.{key}={value}")]]
+    if command in ("evaluate", "analyze", "report"):
+        return [*arguments, "--sequences", "4"]
+    if command == "compare":
+        return [*arguments, "--sequences", "4", "--per-length", "1"]
+    if command == "perplexity":
+        return [*arguments, "--order", "2"]
+    return arguments
+
+
+# `bench`, `lesson NAME` and `doctor --all-bugs` take minutes, `resume` needs a run that was stopped, `push` and `pull` a
+# server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
+ONLY_PARSED = ("bench", "resume", "push", "pull")
+# Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
+LONG_PRESETS = ("g2p-english", "psalms")
+NEVER_TRAINED = ("g2p", "psalms")
+
+
+def run_core(words: list[str], root: Path) -> None:
+    arguments = shrunk(words, root)
+    if arguments is None:
+        options = command_parser(words[0]).parse_args(words[1:])
+        if getattr(options, "preset", None):
+            preset_from(options)  # its names and --set are valid
+        return
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = main(["--checkpoints", str(root), *arguments])
+    assert code == 0, f"{shlex.join(words)}\n{errors.getvalue()[-500:]}"
+
+
+def check_pytest(words: list[str], _: Path) -> None:
+    """Every path exists, and the expression of ``-k`` is in the name of a test."""
+    paths = [word for word in words if "/" in word]
+    assert all((REPOSITORY / path).exists() for path in paths), words
+    if "-k" in words:
+        expression = words[words.index("-k") + 1]
+        assert any(expression in name for name in test_names()), words
+
+
+def test_names() -> set[str]:
+    trees = [ast.parse(path.read_text()) for path in (REPOSITORY / "tests").rglob("test_*.py")]
+    return {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+test_names.__test__ = False
+
+
+def check_pip(words: list[str], _: Path) -> None:
+    files = [words[i + 1] for i, word in enumerate(words) if word == "-r"]
+    assert all((REPOSITORY / file).exists() for file in files), words
+    assert files or words[2:] in (["-e", "."], ["pip-audit"]), words
+
+
+def check_tool(words: list[str], _: Path) -> None:
+    assert words[0] in (REPOSITORY / "requirements-dev.txt").read_text(), words
+
+
+def check_python(words: list[str], root: Path) -> None:
+    match words[1:]:
+        case ["-m", "core", *arguments]:
+            run_core(arguments, root)
+        case ["-m", "venv", _]:
+            pass
+        case ["-m", module]:
+            assert find_spec(module), words
+        case ["app.py", *arguments]:
+            import app
+
+            app._parser().parse_args(arguments)
+        case _:
+            pytest.fail(f"unknown command: {shlex.join(words)}")
+
+
+def check_torchrun(words: list[str], root: Path) -> None:
+    """Run in one process what torchrun would start in several."""
+    separator = words.index("--")
+    assert words[separator + 1] == "core"
+    run_core(words[separator + 2 :], root)
+
+
+def check_docker(words: list[str], _: Path) -> None:
+    assert words[1] in ("build", "run")
+    assert (REPOSITORY / "Dockerfile").exists()
+
+
+CHECKS: dict[str, Callable[[list[str], Path], None]] = {
+    "python": check_python,
+    "attention-lab": lambda words, root: run_core(words[1:], root),
+    "torchrun": check_torchrun,
+    "pytest": check_pytest,
+    "pip": check_pip,
+    "ruff": check_tool,
+    "mypy": check_tool,
+    "pre-commit": check_tool,
+    "docker": check_docker,
+    ".": lambda words, _: None,  # activates the environment
+}
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work as a reader of a page does: in a folder of their own, with the run that ships and a file of pairs."""
+    root = tmp_path / "checkpoints"
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
+    words = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefghij"]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+    monkeypatch.chdir(tmp_path)
+    return root
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_every_command_runs(page: Path, reader: Path):
+    finished = set()
+    for words in shell_commands(page):
+        check = CHECKS.get(words[0])
+        assert check, f"unknown command: {shlex.join(words)}"
+        if tuple(words) not in finished:  # the same command in several rows runs once
+            check(words, reader)
+        finished.add(tuple(words))
+    assert finished or "```sh" not in page.read_text()
+
+
+def python_blocks(page: Path) -> Iterator[str]:
+    yield from (match[2] for match in FENCE.finditer(page.read_text()) if match[1] == "python")
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/python.md"])
+def test_every_python_block_runs(name: str, reader: Path, capsys: pytest.CaptureFixture):
+    namespace: dict = {}
+    for block in python_blocks(REPOSITORY / name):
+        exec(compile(block, name, "exec"), namespace)  # noqa: S102 - of our own documentation
+    assert capsys.readouterr().out
+
+
+def test_the_preset_that_is_shown_is_valid():
+    (block,) = [
+        match[2] for match in FENCE.finditer((REPOSITORY / "docs/extending.md").read_text()) if match[1] == "yaml"
+    ]
+    assert read_preset(block, name="example").task.family == "digits"
