@@ -1,4 +1,4 @@
-"""The estimate is positive, about right, quick, and disturbs nothing."""
+"""The estimated training time is positive, about right, and measured quickly."""
 
 import time
 
@@ -10,7 +10,7 @@ from core.training.estimate import seconds_to_train
 from core.training.loop import StepEvent, train
 
 
-def test_the_estimate_is_about_the_time_that_training_takes(tiny):
+def test_the_estimate_is_about_the_real_training_time(tiny):
     preset = tiny.with_changes({"training.steps": 100, "training.evaluate_every": 100})
     estimated = seconds_to_train(preset)
     started = time.perf_counter()
@@ -26,9 +26,7 @@ def test_twice_the_steps_take_twice_the_time(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize(("by_length", "expected"), [(False, 0.01), (True, 0.02)])
-def test_a_step_takes_as_long_as_the_fastest_or_with_batches_of_many_lengths_as_the_mean(
-    tiny, monkeypatch, by_length, expected
-):
+def test_a_step_counts_as_the_fastest_or_by_length_as_the_mean(tiny, monkeypatch, by_length, expected):
     durations = [0.3] + [0.01, 0.03] * 8  # the first warms up
     clock = [0.0]
 
@@ -43,7 +41,7 @@ def test_a_step_takes_as_long_as_the_fastest_or_with_batches_of_many_lengths_as_
     assert seconds_to_train(preset) == pytest.approx(100 * expected)
 
 
-def test_a_large_batch_is_measured_in_part_and_scaled_up(tiny, monkeypatch):
+def test_a_large_batch_is_measured_smaller_and_scaled_up(tiny, monkeypatch):
     measured = []
     monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: measured.append(preset) or 0.5)
     monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1e7)
@@ -52,35 +50,35 @@ def test_a_large_batch_is_measured_in_part_and_scaled_up(tiny, monkeypatch):
     assert seconds == pytest.approx(0.5 * 8 * 4096 / measured[0].training.batch_size)
 
 
-def test_what_is_too_much_even_to_try_has_no_estimate(tiny, monkeypatch):
+def test_a_model_too_large_to_measure_has_no_estimate(tiny, monkeypatch):
     monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1.0)
     assert seconds_to_train(tiny) is None
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_very_short_trainings_have_an_estimate(tiny, steps):
+def test_very_short_runs_have_an_estimate(tiny, steps):
     assert seconds_to_train(tiny.with_changes({"training.steps": steps, "training.warmup_steps": 0})) > 0
 
 
-def test_very_long_trainings_have_an_estimate(tiny):
+def test_a_very_long_run_has_an_estimate(tiny):
     assert seconds_to_train(tiny.with_changes({"training.steps": 1_000_000})) > 0
 
 
-def test_the_estimate_of_a_large_training_takes_seconds_at_most(tiny):
+def test_estimating_a_large_model_takes_seconds_at_most(tiny):
     large = tiny.with_changes({"model.d_model": 256, "model.d_ff": 1024, "training.batch_size": 512})
     started = time.process_time()
     assert seconds_to_train(large) > 0
     assert time.process_time() - started < 8.0
 
 
-def test_batches_that_are_added_up_take_their_time(tiny, monkeypatch):
+def test_gradient_accumulation_multiplies_the_time(tiny, monkeypatch):
     measured = []
     monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: measured.append(preset) or 0.5)
     assert seconds_to_train(tiny.with_changes({"training.gradient_accumulation_steps": 3})) == pytest.approx(12.0)
     assert measured[0].training.gradient_accumulation_steps == 1
 
 
-def test_scheduled_sampling_is_measured_at_its_slowest(tiny, monkeypatch):
+def test_scheduled_sampling_is_measured_at_its_slowest_step(tiny, monkeypatch):
     measured = []
     monkeypatch.setattr(estimate, "_seconds_per_step", lambda preset, pairs: measured.append(preset) or 0.5)
     seconds_to_train(

@@ -1,4 +1,4 @@
-"""Several batches an update are one large batch, to the last digit that double precision leaves."""
+"""Gradient accumulation over several batches equals one large batch, up to rounding in float64."""
 
 from itertools import islice
 
@@ -15,46 +15,47 @@ from core.training.state import TrainingState
 EPOCHS = {"training.training_sequences": 40, "training.max_gradient_norm": 1000.0}
 
 
-def after_one_update(preset, batch_size: int, accumulate: int) -> tuple[StepEvent, TrainingState]:
-    """Make one update in double precision; the gradients are those of it, not clipped."""
+def make_one_update(preset, batch_size: int, accumulation_steps: int) -> tuple[StepEvent, TrainingState]:
+    """Make one update in float64; its gradients, not clipped, stay in ``parameter.grad``."""
     state = new_state(
-        preset.with_changes({"training.batch_size": batch_size, "training.gradient_accumulation_steps": accumulate})
+        preset.with_changes(
+            {"training.batch_size": batch_size, "training.gradient_accumulation_steps": accumulation_steps}
+        )
     )
     state.model.double()
     *_, event = islice(train(state), 2)
     return event, state
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.2])
-@pytest.mark.parametrize("family", ["transformer", "gru"])
-def test_the_gradient_of_four_batches_is_that_of_one_four_times_as_large(tiny, tiny_gru, family, smoothing):
+@pytest.mark.parametrize(("family", "smoothing"), [("transformer", 0.2), ("gru", 0.0)])
+def test_gradients_of_four_batches_equal_those_of_one_four_times_as_large(tiny, tiny_gru, family, smoothing):
     preset = {"transformer": tiny, "gru": tiny_gru}[family].with_changes(
         EPOCHS | {"model.dropout": 0.0, "training.label_smoothing": smoothing}
     )
-    (large, whole), (parts, added) = after_one_update(preset, 20, 1), after_one_update(preset, 5, 4)
-    assert parts.loss == pytest.approx(large.loss, rel=1e-6)
-    assert parts.gradient_norm == pytest.approx(large.gradient_norm, rel=1e-6)
-    for one, other in zip(whole.model.parameters(), added.model.parameters(), strict=True):
+    (large, one_batch), (small, accumulated) = make_one_update(preset, 20, 1), make_one_update(preset, 5, 4)
+    assert small.loss == pytest.approx(large.loss, rel=1e-6)
+    assert small.gradient_norm == pytest.approx(large.gradient_norm, rel=1e-6)
+    for one, other in zip(one_batch.model.parameters(), accumulated.model.parameters(), strict=True):
         assert one.grad.abs().max() > 0 or one.ndim == 1
         assert_close(other.grad, one.grad, atol=1e-12, rtol=1e-6)
 
 
-def test_the_parts_of_that_comparison_do_not_have_as_many_tokens(tiny, monkeypatch):
+def test_the_batches_of_that_comparison_have_different_numbers_of_tokens(tiny, monkeypatch):
     counts, at = [], Epochs.at
 
-    def counted(self, number, generator):
+    def counting(self, number, generator):
         batch = at(self, number, generator)
         counts.append(int((batch.tgt_out != 0).sum()))
         return batch
 
-    monkeypatch.setattr(Epochs, "at", counted)
-    after_one_update(tiny.with_changes(EPOCHS), 5, 4)
+    monkeypatch.setattr(Epochs, "at", counting)
+    make_one_update(tiny.with_changes(EPOCHS), 5, 4)
     assert len(counts) == 4
     assert len(set(counts)) > 1
 
 
 @pytest.mark.parametrize("group_by_length", [False, True])
-def test_sequences_and_tokens_of_all_parts_are_counted(tiny, monkeypatch, group_by_length):
+def test_sequences_and_tokens_of_all_batches_are_counted(tiny, monkeypatch, group_by_length):
     tokens = []
     monkeypatch.setattr(
         "core.training.loop._count_tokens", lambda batch: tokens.append((batch.tgt_out != 0).sum()) or tokens[-1]
@@ -70,21 +71,21 @@ def test_sequences_and_tokens_of_all_parts_are_counted(tiny, monkeypatch, group_
         before = state.seconds
 
 
-def test_every_pair_is_shown_once_an_epoch_by_all_parts_together(tiny, monkeypatch):
-    shown, at = [], Epochs.at
+def test_every_pair_is_used_once_per_epoch(tiny, monkeypatch):
+    used, at = [], Epochs.at
 
-    def noted(self, number, generator):
+    def recording(self, number, generator):
         batch = at(self, number, generator)
-        shown.extend(tuple(row) for row in batch.src.tolist())
+        used.extend(tuple(row) for row in batch.src.tolist())
         return batch
 
-    monkeypatch.setattr(Epochs, "at", noted)
+    monkeypatch.setattr(Epochs, "at", recording)
     list(
         train(
             new_state(tiny.with_changes({"training.training_sequences": 48, "training.gradient_accumulation_steps": 3}))
         )
     )
-    epochs = [shown[start : start + 48] for start in range(0, len(shown), 48)]
+    epochs = [used[start : start + 48] for start in range(0, len(used), 48)]
     assert len(epochs) == 4  # 8 updates of 24
     assert all(len(set(epoch)) == 48 for epoch in epochs)
 
@@ -105,7 +106,7 @@ def test_the_command_line_counts_epochs_by_sequences(root, capsys):
     assert [line.split()[3] for line in lines] == ["0.00", "1.00", "2.00"]
 
 
-def test_the_mean_training_loss_is_that_of_the_updates(tiny):
+def test_the_mean_training_loss_is_the_mean_over_updates(tiny):
     losses = []
     for event in train(new_state(tiny.with_changes({"training.gradient_accumulation_steps": 2}))):
         if isinstance(event, StepEvent):

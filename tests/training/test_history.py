@@ -1,4 +1,4 @@
-"""Figures over steps: complete, bounded, readable while growing, and safe against a torn file."""
+"""The metric history is complete, bounded, thread-safe, and survives a truncated file."""
 
 import itertools
 import json
@@ -31,7 +31,7 @@ def history() -> History:
     return history
 
 
-def test_figures_are_kept_by_column(history):
+def test_metrics_are_returned_by_column(history):
     points = history.points()
     assert tuple(points) == POINT_COLUMNS
     assert points["step"] == [1, 2, 3, 4, 5, 6]
@@ -42,7 +42,7 @@ def test_figures_are_kept_by_column(history):
     assert evaluations["exact_match"] == [0.25] * 3
 
 
-def test_only_what_came_after_a_step_is_returned_when_asked_so(history):
+def test_since_returns_only_later_rows(history):
     assert history.points(since=4)["step"] == [5, 6]
     assert history.points(since=6)["step"] == []
     assert history.points(since=0)["step"] == [1, 2, 3, 4, 5, 6]
@@ -57,7 +57,7 @@ def test_add_returns_the_line_for_the_file():
     assert line == {"step": 1, "validation_loss": 1.0, "token_accuracy": 0.5, "exact_match": 0.25}
 
 
-def test_lines_and_saved_files_load_alike(history, tmp_path):
+def test_appended_lines_and_saved_files_load_alike(history, tmp_path):
     appended, saved = tmp_path / "appended.jsonl", tmp_path / "saved.jsonl"
     again = History(6)
     events = [evaluated(0), *[step(number) for number in range(1, 7)], evaluated(3), evaluated(6)]
@@ -69,12 +69,12 @@ def test_lines_and_saved_files_load_alike(history, tmp_path):
         assert loaded.evaluations() == history.evaluations()
 
 
-def test_no_file_is_an_empty_history(tmp_path):
+def test_a_missing_file_is_an_empty_history(tmp_path):
     loaded = History.load(tmp_path / "metrics.jsonl", 5)
     assert loaded.points()["step"] == loaded.evaluations()["step"] == []
 
 
-def test_a_last_line_that_a_crash_cut_off_is_left_out(history, tmp_path):
+def test_a_truncated_last_line_is_skipped(history, tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(f'{{"step": {n}, "loss": 1, "learning_rate": 1, "gradient_norm": 1}}\n' for n in (1, 2)))
     whole = path.read_text()
@@ -83,7 +83,7 @@ def test_a_last_line_that_a_crash_cut_off_is_left_out(history, tmp_path):
         assert History.load(path, 6).points()["step"] == [1]
 
 
-def test_rewinding_forgets_what_came_later(history):
+def test_rewinding_deletes_later_rows(history):
     history.rewind(4, evaluated_step=3)
     assert history.points()["step"] == [1, 2, 3, 4]
     assert history.evaluations()["step"] == [0, 3]
@@ -95,7 +95,7 @@ def test_rewinding_forgets_what_came_later(history):
 
 
 @pytest.mark.parametrize("steps", [MAX_POINTS - 1, MAX_POINTS, MAX_POINTS + 1, 2 * MAX_POINTS, 12_345])
-def test_a_long_run_keeps_no_more_than_so_many_points_evenly_spread(steps):
+def test_a_long_run_keeps_a_bounded_number_of_evenly_spaced_points(steps):
     history = History(steps)
     kept = [number for number in range(1, steps + 1) if history.add(step(number))]
     assert history.points()["step"] == kept
@@ -103,13 +103,13 @@ def test_a_long_run_keeps_no_more_than_so_many_points_evenly_spread(steps):
     assert len({late - early for early, late in itertools.pairwise(kept)}) == 1
 
 
-def test_evaluations_are_never_thinned_out():
+def test_evaluations_are_all_kept():
     history = History(1_000_000)
     assert history.add(evaluated(7))
     assert history.evaluations()["step"] == [7]
 
 
-def test_columns_read_while_rows_are_added_are_of_one_length():
+def test_columns_read_during_writing_have_one_length():
     history, done = History(MAX_POINTS), threading.Event()
 
     def write() -> None:

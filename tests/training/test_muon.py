@@ -1,4 +1,4 @@
-"""Muon: what it does to a matrix, PyTorch's own beside it, and who gets which update."""
+"""Muon: orthogonalization, parity with torch.optim.Muon, which parameters it updates; and initialization gains."""
 
 import pytest
 import torch
@@ -19,17 +19,17 @@ def draw(*shape: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (8, 32), (32, 8), (1, 16)])
-def test_all_singular_values_become_about_one_and_the_directions_stay(shape):
-    turned = orthogonalize(draw(3, *shape))
-    for before, after in zip(draw(3, *shape), turned, strict=True):
+def test_orthogonalize_sets_singular_values_to_about_one_and_keeps_the_vectors(shape):
+    result = orthogonalize(draw(3, *shape))
+    for before, after in zip(draw(3, *shape), result, strict=True):
         left, values, right = torch.linalg.svd(before, full_matrices=False)
-        kept = left.T @ after @ right.T  # diagonal, if the directions stayed
-        assert_close(kept, kept.diagonal().diag(), atol=1e-4, rtol=0)
-        assert kept.diagonal()[values > 0.1 * values.max()].min() > 0.6
-        assert kept.diagonal().max() < 1.3
+        singular_values = left.T @ after @ right.T  # diagonal if the singular vectors are unchanged
+        assert_close(singular_values, singular_values.diagonal().diag(), atol=1e-4, rtol=0)
+        assert singular_values.diagonal()[values > 0.1 * values.max()].min() > 0.6
+        assert singular_values.diagonal().max() < 1.3
 
 
-def test_in_bfloat16_an_update_is_about_the_same_and_what_is_kept_is_as_precise():
+def test_a_bfloat16_update_is_close_and_its_momentum_stays_float32():
     moved = []
     for dtype in (None, torch.bfloat16):
         matrix = torch.nn.Parameter(torch.zeros(24, 40))
@@ -52,8 +52,8 @@ def test_a_gradient_of_zeros_changes_nothing():
 
 
 @pytest.mark.parametrize("shape", [(16, 16), (8, 32), (32, 8)])
-def test_it_moves_matrices_as_pytorchs_does(shape):
-    """Theirs computes in bfloat16, which has two or three digits."""
+def test_matrices_move_as_with_torch_muon(shape):
+    """PyTorch's computes in bfloat16, which has two or three digits."""
     ours, theirs = (torch.nn.Parameter(draw(*shape)) for _ in range(2))
     other = torch.nn.Parameter(draw(5))
     mine = Muon([ours], [other], lr=0.01, matrix_lr=0.02, momentum=0.9)
@@ -68,7 +68,7 @@ def test_it_moves_matrices_as_pytorchs_does(shape):
     assert (moved - expected).norm() < 0.02 * expected.norm()
 
 
-def test_the_others_are_moved_by_pytorchs_adam():
+def test_all_other_parameters_move_as_with_torch_adam():
     ours, theirs = (torch.nn.Parameter(draw(7)) for _ in range(2))
     mine = Muon([torch.nn.Parameter(draw(3, 3))], [ours], lr=0.01, matrix_lr=0.02)
     reference = torch.optim.Adam([theirs], lr=0.01, betas=(0.9, 0.99), fused=True)
@@ -81,7 +81,7 @@ def test_the_others_are_moved_by_pytorchs_adam():
 
 
 @pytest.mark.parametrize("family", ["transformer", "gru", "decoder-only"])
-def test_matrices_of_layers_are_told_from_what_stands_for_tokens(tiny, tiny_gru, family):
+def test_layer_matrices_exclude_embeddings_and_output(tiny, tiny_gru, family):
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family, "model.positions": "learned"})
     model = new_state(preset).model
     matrices, others = layer_matrices(model)
@@ -105,7 +105,7 @@ def test_both_learning_rates_follow_the_schedule(tiny):
     assert rates == pytest.approx([4.0] * preset.training.steps)
 
 
-def test_one_optimiser_holds_the_state_of_every_parameter(tiny):
+def test_the_optimizer_holds_the_state_of_every_parameter(tiny):
     state = new_state(tiny.with_changes(MUON))
     list(train(state))
     matrices, _ = layer_matrices(state.model)
@@ -114,7 +114,7 @@ def test_one_optimiser_holds_the_state_of_every_parameter(tiny):
         assert set(state.optimizer.state[parameter]) == keys
 
 
-def test_parameters_without_a_gradient_are_left_alone(tiny):
+def test_parameters_without_a_gradient_do_not_change(tiny):
     config = tiny.with_changes(MUON).training
     model = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])
     optimizer = build_optimizer(config, model)
@@ -126,29 +126,29 @@ def test_parameters_without_a_gradient_are_left_alone(tiny):
     assert moved == [True, True, False, False]
 
 
-def test_the_learning_rate_of_matrices_goes_with_muon(tiny):
+def test_muon_learning_rate_is_required_with_muon_and_refused_without(tiny):
     with pytest.raises(ConfigError, match=r"training.muon_learning_rate=0.0 must be above 0 with training.optimizer="):
         tiny.with_changes({"training.optimizer": "muon"})
     with pytest.raises(ConfigError, match=r"training.muon_learning_rate=0.02 must be 0 with training.optimizer='adam'"):
         tiny.with_changes({"training.muon_learning_rate": 0.02})
 
 
-# --- how embeddings begin ---------------------------------------------------------------------------------------
+# --- initialization gains ---------------------------------------------------------------------------------------
 
 
-def test_embeddings_begin_as_large_as_asked_and_all_else_as_it_was(tiny):
+def test_embedding_gain_scales_initial_embeddings_only(tiny):
     plain, small = (new_state(tiny.with_changes({"model.embedding_gain": gain})).model for gain in (1.0, 0.25))
     for (name, one), other in zip(plain.named_parameters(), small.parameters(), strict=True):
         assert_close(other, one * 0.25 if "embedding" in name else one, atol=0, rtol=1e-6)
 
 
-def test_what_sublayers_add_begins_as_large_as_asked_and_all_else_as_it_was(tiny):
+def test_sublayer_gain_scales_output_projections_only(tiny):
     plain, small = (new_state(tiny.with_changes({"model.sublayer_gain": gain})).model for gain in (1.0, 0.1))
     for (name, one), other in zip(plain.named_parameters(), small.named_parameters(), strict=True):
         assert_close(other[1], one * 0.1 if name.endswith(("w_o.weight", "narrow.weight")) else one, atol=0, rtol=1e-6)
 
 
-def test_sublayers_that_add_nothing_at_first_learn_all_the_same(tiny):
+def test_sublayers_with_zero_gain_still_learn(tiny):
     state = new_state(tiny.with_changes({"model.sublayer_gain": 0.0}))
     before = {name: each.detach().clone() for name, each in state.model.named_parameters()}
     list(train(state))

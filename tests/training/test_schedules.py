@@ -1,4 +1,4 @@
-"""Learning rates and the share of the truth at their landmarks, by hand and beside PyTorch's."""
+"""Learning rate and teacher forcing schedules at their landmarks, by hand and compared with PyTorch's."""
 
 import math
 
@@ -14,13 +14,13 @@ def config(**changes) -> TrainingConfig:
     return TrainingConfig(**({"steps": 10, "warmup_steps": 4, "learning_rate": 0.8} | changes))
 
 
-def test_a_linear_schedule_rises_to_its_peak_and_falls_towards_zero():
+def test_the_linear_schedule_rises_to_its_peak_and_decays_towards_zero():
     rates = [learning_rate_at(step, config()) for step in range(1, 11)]
-    # 4 steps up; then 6 of the 7 equal steps down, the seventh of which would reach zero.
+    # 4 steps up, then 6 of 7 equal steps down; the seventh would reach zero.
     assert rates == pytest.approx([0.2, 0.4, 0.6, 0.8] + [0.8 * left / 7 for left in (6, 5, 4, 3, 2, 1)])
 
 
-def test_a_constant_schedule_stays_at_its_peak_after_the_warm_up():
+def test_the_constant_schedule_stays_at_its_peak_after_warm_up():
     rates = [learning_rate_at(step, config(schedule="constant")) for step in range(1, 11)]
     assert rates == pytest.approx([0.2, 0.4, 0.6] + [0.8] * 7)
 
@@ -43,7 +43,7 @@ def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
     assert all(0 < learning_rate_at(step, settings) <= 0.8 for step in range(1, 8))
 
 
-def test_a_quadratic_fall_is_the_linear_one_squared():
+def test_the_quadratic_decay_is_the_linear_one_squared():
     settings = config(steps=103, warmup_steps=4, schedule="quadratic")
     rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
     assert rates[2] == pytest.approx(0.4)
@@ -52,7 +52,7 @@ def test_a_quadratic_fall_is_the_linear_one_squared():
     assert rates[103] == pytest.approx(0.8 / 100**2)
 
 
-def test_a_cosine_has_half_its_peak_half_way_and_is_steepest_there():
+def test_the_cosine_schedule_is_at_half_its_peak_half_way_and_steepest_there():
     settings = config(steps=103, warmup_steps=4, schedule="cosine")
     rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
     assert rates[2] == pytest.approx(0.4)
@@ -66,7 +66,7 @@ def test_a_cosine_has_half_its_peak_half_way_and_is_steepest_there():
 
 
 @pytest.mark.parametrize(("d_model", "warmup"), [(512, 4000), (64, 50), (32, 1)])
-def test_inverse_square_root_is_the_papers_schedule(d_model, warmup):
+def test_inverse_square_root_equals_the_paper(d_model, warmup):
     settings = TrainingConfig(
         steps=10_000, schedule="inverse-sqrt", warmup_steps=warmup, learning_rate=(d_model * warmup) ** -0.5
     )
@@ -84,7 +84,7 @@ def test_inverse_square_root_is_half_its_peak_after_four_times_the_warm_up():
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 10, 101, 1000])
-def test_one_cycle_is_pytorchs(steps):
+def test_one_cycle_equals_pytorchs(steps):
     settings = config(steps=steps, schedule="one-cycle", warmup_steps=0)
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     reference = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.8, total_steps=steps, cycle_momentum=False)
@@ -112,16 +112,16 @@ def test_one_cycle_starts_at_a_25th_peaks_after_30_percent_and_ends_near_zero():
         ("inverse-sqrt", 9, "training.warmup_steps=9 must not be above training.steps=8"),
     ],
 )
-def test_a_warm_up_that_does_not_go_with_the_schedule_is_refused(tiny, schedule, warmup, message):
+def test_a_warm_up_that_the_schedule_does_not_allow_is_refused(tiny, schedule, warmup, message):
     with pytest.raises(ConfigError) as caught:
         tiny.with_changes({"training.schedule": schedule, "training.warmup_steps": warmup})
     assert message in str(caught.value)
 
 
-# --- how much of the truth is read ------------------------------------------------------------------------------
+# --- teacher forcing ratio --------------------------------------------------------------------------------------
 
 
-def test_the_share_of_true_tokens_is_constant_or_falls_from_one_in_a_straight_line():
+def test_the_teacher_forcing_ratio_is_constant_or_decays_linearly_from_one():
     constant, linear = (
         config(steps=5, teacher_forcing_ratio=0.2, teacher_forcing_schedule=schedule)
         for schedule in ("constant", "linear")
@@ -130,12 +130,12 @@ def test_the_share_of_true_tokens_is_constant_or_falls_from_one_in_a_straight_li
     assert [teacher_forcing_ratio_at(step, linear) for step in range(1, 6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
 
 
-def test_full_teacher_forcing_stays_exactly_that_on_both_schedules():
+def test_full_teacher_forcing_stays_exactly_one_on_both_schedules():
     for schedule in ("constant", "linear"):
         settings = config(steps=7, teacher_forcing_schedule=schedule)
         assert all(teacher_forcing_ratio_at(step, settings) == 1 for step in range(1, 8))
 
 
-def test_a_single_step_reads_nothing_but_the_truth():
+def test_a_single_step_is_fully_forced():
     settings = config(steps=1, warmup_steps=0, teacher_forcing_ratio=0.0, teacher_forcing_schedule="linear")
     assert teacher_forcing_ratio_at(1, settings) == 1
