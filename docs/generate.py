@@ -42,7 +42,8 @@ def generated_pages() -> Iterator[tuple[Path, str]]:
 
 def _replaced(text: str, marker: str, write: Callable[[], str]) -> str:
     pattern = re.compile(rf"(<!-- begin {marker} -->\n).*?(<!-- end {marker} -->)", re.DOTALL)
-    assert pattern.search(text), f"the page lacks the markers of {marker!r}"
+    if not pattern.search(text):
+        raise ValueError(f"the page lacks the markers of {marker!r}")
     return pattern.sub(lambda match: f"{match[1]}{write()}{match[2]}", text)
 
 
@@ -163,7 +164,6 @@ def rooms_in_markdown() -> str:
     rows = ["| room | what it is |", "|---|---|"]
     for room in sorted(rooms, key=lambda room: (height(room), room)):
         docstring = ast.get_docstring(ast.parse((REPOSITORY / "core" / room / "__init__.py").read_text())) or ""
-        assert docstring, f"core/{room}/__init__.py has no docstring"
         first = docstring.split("\n\n")[0].replace("\n", " ").replace("``", "`").replace("|", "\\|")
         rows.append(f"| `core/{room}/` | {first} |")
     return "\n".join(rows) + "\n"

@@ -74,8 +74,8 @@ def _print(
     if scores:
         best = best_head_of_layer(scores, max(score.layer for score in scores))
         print(
-            f"cross-attention of the last layer: head {best.head} puts {best.attention_mass:.1%} of its attention on the "
-            f"correct source token (uniform: {best.uniform_mass:.1%}); its largest weight is there in "
+            f"cross-attention of the last layer: head {best.head} puts {best.attention_mass:.1%} of its attention on "
+            f"the correct source token (uniform: {best.uniform_mass:.1%}); its largest weight is there in "
             f"{best.argmax_accuracy:.1%} of the steps"
         )
 

@@ -129,8 +129,8 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
     return arguments
 
 
-# `bench`, `lesson NAME` and `doctor --all-bugs` take minutes, `resume` needs a run that was stopped, `push` and `pull` a
-# server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
+# `bench`, `lesson NAME` and `doctor --all-bugs` take minutes, `resume` needs a stopped run, `push` and `pull` a server.
+# Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
 ONLY_PARSED = ("bench", "resume", "push", "pull")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")
