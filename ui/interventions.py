@@ -10,8 +10,9 @@ from typing import get_args
 from core.config.sections import ModelConfig
 from core.config.tasks import TaskConfig
 from core.interpret.ablation import parse_interventions
+from core.interpret.interventions import Ablation, Interventions
 from core.models import outline_model
-from core.models.heads import Ablation, Head, Interventions
+from core.models.heads import Head
 from core.runs.load import LoadedRun
 from core.server.access import VisitorRuns
 from core.tasks import build_task
@@ -46,12 +47,12 @@ class RequestedInterventions:
     def on(self, loaded: LoadedRun) -> Interventions:
         """Return what is to be done to a model; InputError if it cannot be done."""
         return parse_interventions(
-            loaded.model, loaded.task, ablate=self.without, force=self.force, ablation=self.ablation
+            loaded.model, loaded.task, ablate=self.without, patterns=self.force, ablation=self.ablation
         )
 
     def checked(self, heads: Sequence[Head]) -> "RequestedInterventions":
         """Return this with names as short as can be, if it can be done to these heads; InputError if not."""
-        interventions = Interventions.parse(heads, ablate=self.without, force=self.force)
+        interventions = Interventions.parse(heads, ablate=self.without, patterns=self.force)
         return replace(self, without=_short(set(interventions.ablated), heads))
 
     def of_run(self, run: str | None) -> "RequestedInterventions":

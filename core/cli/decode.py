@@ -7,7 +7,7 @@ from core.cli.arguments import add_json, add_run
 from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
 from core.interpret.inspection import Inspection, Step, inspect
-from core.models.heads import NO_INTERVENTIONS, Interventions
+from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.runs import DEFAULT_ROOT
 from core.runs.load import LoadedRun, SavedRuns
 from core.storage.errors import InputError
@@ -99,7 +99,7 @@ def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> Inter
         loaded.model,
         loaded.task,
         ablate=options.ablate,
-        force=options.pattern,
+        patterns=options.pattern,
         ablation=options.ablate_with,
     )
 
@@ -128,7 +128,7 @@ def as_json(seen: Inspection) -> dict:
         "strategy": seen.strategy.model_dump(),
         "ablate": [str(head) for head in interventions.ablated],
         "ablate_with": interventions.ablation if interventions.ablated else None,
-        "pattern": {str(head): str(pattern) for head, pattern in interventions.forced},
+        "pattern": {str(head): str(pattern) for head, pattern in interventions.patterns},
         "steps": [
             {
                 "token": step.produced,

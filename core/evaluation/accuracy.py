@@ -10,7 +10,6 @@ import torch.nn.functional as F
 
 from core.generation import GREEDY, Strategy, generate
 from core.models import Seq2Seq
-from core.models.heads import NO_INTERVENTIONS, Interventions
 from core.tasks import Batch
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -88,7 +87,7 @@ def evaluate(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> Ev
     with evaluation_mode(model):
         for start in range(0, len(pairs), CHUNK):
             chunk = pairs[start : start + CHUNK]
-            logits, _ = model(chunk.src, chunk.tgt_in)
+            logits = model(chunk.src, chunk.tgt_in)
             is_token = chunk.tgt_out != PAD_ID
             loss += sequence_loss(logits, chunk.tgt_out, reduction="sum").item()
             correct += int(((logits.argmax(dim=-1) == chunk.tgt_out) & is_token).sum())
@@ -111,15 +110,13 @@ def exact_match_unpadded(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = G
     return exact / len(pairs)
 
 
-def count_exact(
-    model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int, interventions: Interventions = NO_INTERVENTIONS
-) -> int:
+def count_exact(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int) -> int:
     """Decode pairs and count the exact matches; a strategy with several hypotheses per source gets smaller batches."""
     exact = 0
     batch_size = max(1, CHUNK // strategy.sequences_per_source)
     for start in range(0, len(pairs), batch_size):
         batch = pairs[start : start + batch_size]
-        result = generate(model, batch.src, max_steps=max_steps, strategy=strategy, interventions=interventions)
+        result = generate(model, batch.src, max_steps=max_steps, strategy=strategy)
         exact += int(is_exact(result.tokens, with_eos(batch.tgt_out)).sum())
     return exact
 
@@ -137,19 +134,16 @@ def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
 
 
 @torch.no_grad()
-def sequence_log_prob(
-    model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor, *, interventions: Interventions = NO_INTERVENTIONS
-) -> torch.Tensor:
+def sequence_log_prob(model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """Return log P(tokens | source) in nats under a model in evaluation mode, (B,) float.
 
     Args:
         model: in evaluation mode.
         src: (B, S) int64.
         tokens: (B, T) int64, answers from any model or person, PAD after each one's end.
-        interventions: applied to the attention heads.
     """
     tgt_in = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
-    logits, _ = model(src, tgt_in, interventions=interventions)
+    logits = model(src, tgt_in)
     log_probs = logits.log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
     return log_probs.masked_fill(tokens == PAD_ID, 0.0).sum(dim=1)
 

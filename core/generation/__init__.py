@@ -8,8 +8,7 @@ import torch
 from core.generation.result import BeamNode, BeamSearch, GenerationResult, Hypothesis
 from core.generation.sampling import generate_stepwise
 from core.generation.strategy import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy, strategy_class
-from core.models import Seq2Seq
-from core.models.heads import NO_INTERVENTIONS, Interventions
+from core.models import AttentionRecorder, Seq2Seq
 from core.text.vocab import EOS_ID
 
 __all__ = [
@@ -38,7 +37,6 @@ def generate(
     prefix: torch.Tensor | Sequence[int] = (),
     num_candidates: int = 0,
     need_weights: bool = False,
-    interventions: Interventions = NO_INTERVENTIONS,
 ) -> GenerationResult:
     """Generate an output for each source. Results are independent of the batch, with every strategy.
 
@@ -53,11 +51,9 @@ def generate(
         prefix: forced first tokens of the output, (P,) for all sources or (B, P) int64.
         num_candidates: how many of the most likely tokens to return for each step.
         need_weights: record the attention of all heads.
-        interventions: applied to the attention heads.
 
     Raises:
         ValueError: the source is longer than the model's maximum, or the prefix does not fit.
-        InputError: the model lacks a head that the interventions name.
     """
     if max_steps < 1:
         raise ValueError(f"max_steps={max_steps} must be at least 1")
@@ -70,11 +66,10 @@ def generate(
         "max_steps": max_steps,
         "prefix": forced,
         "num_candidates": num_candidates,
-        "need_weights": need_weights,
-        "interventions": interventions,
     }
-    if isinstance(strategy, Beam):
-        from core.generation.beam import beam_search  # on demand: most commands decode greedily
+    with AttentionRecorder(model, enabled=need_weights) as recorder:
+        if isinstance(strategy, Beam):
+            from core.generation.beam import beam_search  # on demand: most commands decode greedily
 
-        return beam_search(model, src, strategy, **options)
-    return generate_stepwise(model, src, strategy, **options)
+            return beam_search(model, src, strategy, recorder=recorder, **options)
+        return generate_stepwise(model, src, strategy, recorder=recorder, **options)

@@ -19,8 +19,7 @@ from core.generation.result import (
 )
 from core.generation.sampling import RepetitionPenalty
 from core.generation.strategy import Beam
-from core.models import AttentionMaps, Seq2Seq
-from core.models.heads import Interventions
+from core.models import AttentionMaps, AttentionRecorder, Seq2Seq
 from core.models.seq2seq import Cache, Memory
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -158,23 +157,22 @@ def beam_search(
     max_steps: int,
     prefix: torch.Tensor,
     num_candidates: int,
-    need_weights: bool,
-    interventions: Interventions,
+    recorder: AttentionRecorder,
 ) -> GenerationResult:
     """Search until no better hypothesis can be found; see ``Beam``. Arguments of ``core.generation.generate``.
 
     Args:
         prefix: (B, P) int64, the first tokens of each output; they count in its log-probability.
+        recorder: records the attention of the model, if it is enabled.
     """
-    memory = model.encode(src, need_weights=need_weights, interventions=interventions)
-    encoder_weights, memory = memory.weights, replace(memory, weights=None)
+    memory, encoder_weights = model.encode(src), recorder.take().encoder
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     running = _RunningHypotheses.start(len(src), src.device)
     finished = _FinishedHypotheses.start(len(src), src.device)
     cache: Cache | None = None
     records: list[_StepRecord] = []
     for number in range(1, max_steps + 1):
-        output = model.decode(running.tokens.reshape(-1, 1), memory, cache, need_weights=need_weights)
+        output = model.decode(running.tokens.reshape(-1, 1), memory, cache)
         log_probs = penalty(output.logits[:, -1].float()).log_softmax(dim=-1)
         by_hypothesis = log_probs.view(*running.tokens.shape, -1)  # (B, K, V)
         forced = prefix[:, number - 1 : number] if number <= prefix.shape[1] else None
@@ -184,7 +182,8 @@ def beam_search(
         finished = finished.add(step, ended_slots, number, strategy)
         rows = _model_rows(step.parents, by_hypothesis.shape[1])
         kept_log_probs = log_probs if num_candidates else None
-        records.append(_StepRecord(step, rows, kept_log_probs, output.decoder_weights, output.cross_weights))
+        maps = recorder.take()
+        records.append(_StepRecord(step, rows, kept_log_probs, maps.decoder, maps.cross))
         totals = step.total_log_probs[:, :num_running]
         totals = totals.masked_fill(finished.is_search_done(totals, strategy, max_steps), -torch.inf)
         if totals.isneginf().all():
@@ -194,7 +193,7 @@ def beam_search(
         penalty.update(running.tokens.reshape(-1, 1), rows)
     search = _backtrack(finished, records, strategy)
     result = _build_result(search, records, num_candidates)
-    return replace(result, maps=_build_maps(search, records, encoder_weights)) if need_weights else result
+    return replace(result, maps=_build_maps(search, records, encoder_weights)) if recorder.enabled else result
 
 
 def _select(expanded: BeamStep, beam_size: int, *, is_last: bool) -> tuple[BeamStep, int]:

@@ -11,8 +11,7 @@ import torch
 
 from core.generation.result import GenerationResult, stack_causal_rows, stack_rows, top_candidates
 from core.generation.strategy import Greedy, Sample
-from core.models import AttentionMaps, Seq2Seq
-from core.models.heads import Interventions
+from core.models import AttentionMaps, AttentionRecorder, Seq2Seq
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 # (logits (B, V), step) → chosen tokens (B, 1), log-probabilities (B, V) they were chosen from
@@ -27,22 +26,22 @@ def generate_stepwise(
     max_steps: int,
     prefix: torch.Tensor,
     num_candidates: int,
-    need_weights: bool,
-    interventions: Interventions,
+    recorder: AttentionRecorder,
 ) -> GenerationResult:
     """Generate token by token until every sequence has ended. Arguments of ``core.generation.generate``.
 
     Args:
         prefix: (B, P) int64, the first tokens of each output.
+        recorder: records the attention of the model, if it is enabled.
     """
-    memory = model.encode(src, need_weights=need_weights, interventions=interventions)
+    memory, encoder_weights = model.encode(src), recorder.take().encoder
     choose_token = _sampler(strategy, src, max_steps) if isinstance(strategy, Sample) else _argmax
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     token = torch.full((len(src), 1), BOS_ID, device=src.device)
     finished = torch.zeros_like(token, dtype=torch.bool)
     cache, tokens, token_log_probs, distributions, decoder_rows, cross_rows = None, [], [], [], [], []
     for step in range(max_steps):
-        output = model.decode(token, memory, cache, need_weights=need_weights)
+        output = model.decode(token, memory, cache)
         cache = output.cache
         token, log_probs = choose_token(penalty(output.logits[:, -1].float()), step)
         if step < prefix.shape[1]:
@@ -53,17 +52,18 @@ def generate_stepwise(
         token_log_probs.append(log_probs.gather(1, token).masked_fill(finished, 0))
         if num_candidates:
             distributions.append(log_probs)
-        decoder_rows.append(output.decoder_weights)
-        cross_rows.append(output.cross_weights)
+        step_maps = recorder.take()
+        decoder_rows.append(step_maps.decoder)
+        cross_rows.append(step_maps.cross)
         finished = finished | (token == EOS_ID)
         if finished.all():
             break
     generated = torch.cat(tokens, dim=1)
-    maps = AttentionMaps(memory.weights, stack_causal_rows(decoder_rows), stack_rows(cross_rows))
+    maps = AttentionMaps(encoder_weights, stack_causal_rows(decoder_rows), stack_rows(cross_rows))
     return GenerationResult(
         generated,
         *top_candidates(distributions, num_candidates, generated),
-        maps if need_weights else None,
+        maps if recorder.enabled else None,
         torch.cat(token_log_probs, dim=1),
     )
 

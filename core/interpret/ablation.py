@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.evaluation.accuracy import count_exact, evaluation_mode
 from core.generation import GREEDY
+from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
-from core.models.heads import NO_INTERVENTIONS, Ablation, Block, Head, Interventions
+from core.models.heads import Block, Head
+from core.models.hooks import hooks
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
@@ -137,7 +139,7 @@ def parse_ablation(text: str) -> Ablation:
 
 
 def parse_interventions(
-    model: Seq2Seq, task: Task, *, ablate: Iterable[str] = (), force: Iterable[str] = (), ablation: Ablation = "zero"
+    model: Seq2Seq, task: Task, *, ablate: Iterable[str] = (), patterns: Iterable[str] = (), ablation: Ablation = "zero"
 ) -> Interventions:
     """Parse interventions as ``Interventions.parse`` does, and compute the mean outputs that a mean ablation needs.
 
@@ -145,13 +147,13 @@ def parse_interventions(
         model: its weights must not change afterwards: its means are computed once.
         task: whose held-out pairs the means are taken over.
         ablate: names of heads, layers or blocks to ablate.
-        force: patterns to force, ``HEAD=PATTERN``.
+        patterns: of cross-attention heads, ``HEAD=PATTERN``.
         ablation: what replaces an ablated head's output.
 
     Raises:
         InputError: the model lacks a head, or a name or pattern is not valid.
     """
-    interventions = Interventions.parse(model.heads, ablate=ablate, force=force)
+    interventions = Interventions.parse(model.heads, ablate=ablate, patterns=patterns)
     if ablation == "zero" or not interventions.ablated:
         return interventions
     if model not in _means:
@@ -221,22 +223,21 @@ def _read(path: Path) -> _File:
 
 
 def _exact_match(model: Seq2Seq, pairs: Batch, interventions: Interventions) -> float:
-    with evaluation_mode(model):
-        return count_exact(model, pairs, GREEDY, max_steps=pairs.tgt_out.shape[1], interventions=interventions) / len(
-            pairs
-        )
+    with evaluation_mode(model), interventions.applied_to(model):
+        return count_exact(model, pairs, GREEDY, max_steps=pairs.tgt_out.shape[1]) / len(pairs)
 
 
 def _head_outputs(model: Seq2Seq, pairs: Batch) -> dict[Head, torch.Tensor]:
-    """Return every head's outputs, (N, K) each, for all tokens that are not PAD."""
-    interventions = Interventions(kept={})
-    model(pairs.src, pairs.tgt_in, interventions=interventions)
-    kept = {layer: torch.cat(calls, dim=2) for layer, calls in interventions.kept.items() if calls}  # (B, H, T, K) each
+    """Return every head's outputs under teacher forcing, (N, K) each, for all tokens that are not PAD."""
+    calls: dict[tuple[Block, int], list[torch.Tensor]] = {key: [] for key in model.attention}
+    with hooks({model.attention[key].hook_z.name: calls[key].append for key in calls}):
+        model(pairs.src, pairs.tgt_in)
+    outputs = {key: torch.cat(of_layer, dim=2) for key, of_layer in calls.items()}  # (B, H, T, K) each
     # A decoder-only model reads the source first, so its outputs for the source come before those of its steps.
     tokens = torch.cat([pairs.src, pairs.tgt_out], dim=1)
-    outputs = {}
+    by_head = {}
     for head in model.heads:
-        of_head = kept[head.block, head.layer][:, head.head - 1]
+        of_head = outputs[head.block, head.layer][:, head.head - 1]
         read = pairs.src if head.block == "encoder" else tokens[:, -of_head.shape[1] :]
-        outputs[head] = of_head[read != PAD_ID]
-    return outputs
+        by_head[head] = of_head[read != PAD_ID]
+    return by_head

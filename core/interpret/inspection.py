@@ -10,8 +10,8 @@ from core.evaluation.accuracy import sequence_log_prob
 from core.evaluation.error_rates import nearest_reference
 from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate
 from core.interpret.head_scores import HeadScore, score_heads
+from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models import AttentionMaps, Seq2Seq
-from core.models.heads import NO_INTERVENTIONS, Interventions
 from core.storage.errors import InputError
 from core.tasks import Batch, Task
 from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID, UNK
@@ -161,17 +161,18 @@ def inspect(
     src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=model.device)
     forced = _read_prefix(task, prefix, model.max_seq_len)
     started = time.perf_counter()
-    decoded = generate(
-        model,
-        src,
-        max_steps=model.max_seq_len,
-        strategy=strategy,
-        prefix=forced,
-        num_candidates=NUM_CANDIDATES,
-        need_weights=True,
-        interventions=interventions,
-    )
-    seconds = time.perf_counter() - started
+    with interventions.applied_to(model):
+        decoded = generate(
+            model,
+            src,
+            max_steps=model.max_seq_len,
+            strategy=strategy,
+            prefix=forced,
+            num_candidates=NUM_CANDIDATES,
+            need_weights=True,
+        )
+        seconds = time.perf_counter() - started
+        log_prob = sequence_log_prob(model, src, decoded.tokens).item()
     tokens = task.tgt_vocab.decode(decoded.tokens[0].tolist())
     stopped = bool(decoded.stopped[0])
     return Inspection(
@@ -187,7 +188,7 @@ def inspect(
         maps=decoded.maps,
         scores=score_heads(task, Batch(src, src), decoded),
         sources=task.gold_alignment(symbols),
-        log_prob=sequence_log_prob(model, src, decoded.tokens, interventions=interventions).item(),
+        log_prob=log_prob,
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
     )

@@ -12,6 +12,7 @@ from core.models import outline_model
 from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.dropout import Dropout
 from core.models.heads import Block
+from core.models.positions import RelativeEncoding
 from core.tasks import build_task
 
 Shape = tuple[int, ...]
@@ -55,13 +56,19 @@ def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[ModuleTra
     batch = task.sample(preset.training.batch_size, split="train", generator=torch.Generator().manual_seed(0))
     model = outline_model(preset.model, task).eval()
     calls: list[tuple[str, nn.Module, dict[str, Shape]]] = []
+    patterns: dict[str, Shape] = {}
+    for attention in model.attention.values():
+        name = attention.hook_pattern.name
+        attention.hook_pattern.permanent = lambda pattern, name=name: patterns.update({name: tuple(pattern.shape)})
     for name, module in model.named_modules():
-        if name and not isinstance(module, Dropout | nn.Identity | nn.ModuleList):
+        if name and not isinstance(module, Dropout | nn.Identity | nn.ModuleList | RelativeEncoding):
             module.register_forward_hook(
-                lambda module, args, output, name=name: calls.append((name, module, _shapes(module, output)))
+                lambda module, args, output, name=name: calls.append(
+                    (name, module, _shapes(output, patterns.get(f"{name}.hook_pattern")))
+                )
             )
     src, tgt_in = batch.src.to("meta"), batch.tgt_in.to("meta")
-    logits, _ = model(src, tgt_in, need_weights=True)
+    logits = model(src, tgt_in)
     counts = Counter((name, tuple(shapes.values())) for name, _, shapes in calls)
     traces = {
         (name, key): _trace(name, module, shapes, counts[name, key])
@@ -92,10 +99,7 @@ def _block_and_layer(name: str, module: nn.Module) -> tuple[Block | None, int | 
     return block, numbers[0] + 1 if numbers else 1
 
 
-def _shapes(module: nn.Module, output: object) -> dict[str, Shape]:
+def _shapes(output: object, pattern: Shape | None) -> dict[str, Shape]:
     """Return the shapes of a module's output, and of its attention weights if it has any."""
     outputs = [each for each in (output if isinstance(output, tuple) else (output,)) if isinstance(each, torch.Tensor)]
-    shapes = {"": tuple(outputs[0].shape)}
-    if isinstance(module, MultiHeadAttention | AdditiveAttention) and len(outputs) > 1:
-        shapes["weights"] = tuple(outputs[1].shape)
-    return shapes
+    return {"": tuple(outputs[0].shape)} | ({} if pattern is None else {"weights": pattern})

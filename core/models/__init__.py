@@ -1,32 +1,38 @@
-"""Models that turn one sequence into another, all behind the ``Seq2Seq`` interface."""
+"""Sequence-to-sequence models with one interface, ``Seq2Seq``; a family's module is imported when it is built."""
 
 import torch
 
 from core.config.sections import DecoderOnlyConfig, GRUConfig, ModelConfig
-from core.models.attention import AttentionMaps
-from core.models.decoder_only import DecoderOnly
-from core.models.gru import GRUSeq2Seq
-from core.models.initialisation import initialise
+from core.models.attention_maps import AttentionMaps, AttentionRecorder, forward_with_attention
 from core.models.seq2seq import Seq2Seq
-from core.models.transformer import Transformer
 from core.tasks import Task
 
-__all__ = ["AttentionMaps", "Seq2Seq", "build_model", "count_parameters", "outline_model", "parameters_of"]
+__all__ = [
+    "AttentionMaps",
+    "AttentionRecorder",
+    "Seq2Seq",
+    "build_model",
+    "count_parameters",
+    "forward_with_attention",
+    "outline_model",
+    "parameters_of",
+]
 
 
 def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> Seq2Seq:
-    """Build and initialise the model that a preset's ``model`` section describes.
+    """Build and initialize the model of a preset's ``model`` section; the vocabularies come from the task.
 
     Args:
-        config: sizes of the model; the vocabularies come from the task.
-        generator: source of the initial weights and, in training, of dropout. The model lives on its device; its
-            initial weights are drawn on the CPU all the same, so that a seed means the same ones everywhere.
+        generator: source of the initial weights and, in training, of dropout. The model lives on its device; initial
+            weights are drawn on the CPU all the same, so that a seed means the same ones everywhere.
     """
+    from core.models.initialization import initialize
+
     model = _assemble(config, task, generator)
     on_cpu = generator.device.type == "cpu"
-    drawn_from = generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed())
+    source = generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed())
     gains = {name: getattr(config, name, 1.0) for name in ("embedding_gain", "sublayer_gain")}  # a GRU has neither
-    initialise(model, drawn_from, **gains)
+    initialize(model, source, **gains)
     return model.to(generator.device)
 
 
@@ -37,41 +43,25 @@ def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
 
 
 def parameters_of(config: ModelConfig, task: Task) -> int:
-    """Return how many parameters such a model has, without the memory for them."""
+    """Return how many parameters such a model has, without allocating them."""
     return count_parameters(outline_model(config, task))
 
 
 def count_parameters(model: torch.nn.Module) -> int:
-    """Return how many numbers training adjusts."""
+    """Return the number of trainable parameters."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
-    sides = {"src_vocab_size": len(task.src_vocab), "tgt_vocab_size": len(task.tgt_vocab)}
+    sizes = len(task.src_vocab), len(task.tgt_vocab)
     if isinstance(config, GRUConfig):
-        return GRUSeq2Seq(
-            **sides,
-            d_embedding=config.d_embedding,
-            d_hidden=config.d_hidden,
-            num_layers=config.num_layers,
-            max_seq_len=config.max_seq_len,
-            dropout=config.dropout,
-            mask_padding=config.mask_padding,
-            generator=generator,
-        )
-    blocks = {
-        "d_model": config.d_model,
-        "num_heads": config.num_heads,
-        "d_ff": config.d_ff,
-        "max_seq_len": config.max_seq_len,
-        "dropout": config.dropout,
-        "norm": config.norm,
-        "positions": config.positions,
-        "activation": config.activation,
-        "tie_embeddings": config.tie_embeddings,
-        "generator": generator,
-    }
+        from core.models.gru import GRUSeq2Seq
+
+        return GRUSeq2Seq(config, *sizes, generator)
     if isinstance(config, DecoderOnlyConfig):
-        return DecoderOnly(**sides, **blocks, num_layers=config.num_layers)
-    depths = {"num_encoder_layers": config.num_encoder_layers, "num_decoder_layers": config.num_decoder_layers}
-    return Transformer(**sides, **blocks, **depths, position_stretch=config.position_stretch)
+        from core.models.decoder_only import DecoderOnly
+
+        return DecoderOnly(config, *sizes, generator)
+    from core.models.transformer import Transformer
+
+    return Transformer(config, *sizes, generator)

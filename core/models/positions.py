@@ -1,13 +1,16 @@
-"""How a model tells places apart: sines added to the embeddings, a bias on attention, or turns of what it looks at."""
+"""Positional encodings: sines added to the embeddings, biases on attention scores, or rotations of the values."""
 
 import math
 from dataclasses import dataclass
 
 import torch
+from torch import nn
+
+from core.config.sections import BlocksConfig
 
 
 def sinusoidal_positions(length: int, d_model: int) -> torch.Tensor:
-    """Return the position table (length, d_model) float32: sine at even dimensions, cosine at odd ones.
+    """Return the table of sinusoidal encodings, (length, d_model) float32.
 
     PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle (Vaswani et al. 2017,
     section 3.5).
@@ -19,19 +22,17 @@ def sinusoidal_positions(length: int, d_model: int) -> torch.Tensor:
 
 
 def alibi_slopes(num_heads: int) -> torch.Tensor:
-    """Return how much each head minds distance, (H,) float32: 2^(-8h / H) for h = 1 … H (Press et al. 2022)."""
+    """Return the per-head slopes of ALiBi, (H,) float32: 2^(-8h / H) for h = 1 … H (Press et al. 2022)."""
     return 2.0 ** (-8.0 * torch.arange(1, num_heads + 1) / num_heads)
 
 
 def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """Return ALiBi's bias on attention scores: minus the head's slope times the distance (Press et al. 2022).
-
-    It needs no table, so it is defined at any length. Where both directions are seen, distance counts alike in both.
+    """Return ALiBi's bias on attention scores: minus slope times distance, alike in both directions.
 
     Args:
         slopes: (H,) float.
-        queries: (B, Tq) int64, the places that ask.
-        keys: (B, Tk) int64, the places that are looked at.
+        queries: (B, Tq) position ids.
+        keys: (B, Tk) position ids.
 
     Returns:
         (B, H, Tq, Tk) float.
@@ -40,13 +41,22 @@ def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) 
     return -slopes[:, None, None] * distance
 
 
+def rotary_inv_freq(head_dim: int) -> torch.Tensor:
+    """Return the angle per position of each pair of dimensions, (K / 2,) float32 in radians, from 1 to nearly 1 / 10.
+
+    A full turn takes 6 to 63 positions. With the lower frequencies of RoPE, most angles of a turn would only be met in
+    inputs longer than those trained on.
+    """
+    return 10.0 ** (-torch.arange(head_dim // 2) / (head_dim // 2))
+
+
 @dataclass(frozen=True)
 class Rotation:
-    """Turns the vectors of heads by angles that grow with the place, each pair of numbers at a speed of its own.
+    """Rotations of head vectors by angles proportional to their positions, one frequency a pair of dimensions.
 
-    Values are turned by the angle of their own place, and what a query gathered of them is turned back by that of the
-    query's. So a head's output tells how far away each thing is that it saw, and nothing of where both are. RoPE (Su et
-    al. 2021) turns queries and keys, and GTA (Miyato et al. 2024) all of them; here they stay as they are.
+    VO-RoPE (Su 2025): values are rotated by their own position, and the weighted sum is rotated back by the query's,
+    so a head's output depends on the distance of each token it attends to and on neither position. RoPE (Su et al.
+    2021) rotates queries and keys instead, and GTA (Miyato et al. 2024) rotates all of them.
 
     Attributes:
         cosine, sine: (B or 1, 1, T, K / 2) float.
@@ -56,29 +66,55 @@ class Rotation:
     sine: torch.Tensor
 
     @classmethod
-    def of(cls, places: torch.Tensor, speeds: torch.Tensor) -> "Rotation":
-        """Return the turns at places (B or 1, T), of speeds (K / 2,) float in radians a place."""
-        angle = places[:, None, :, None] * speeds
+    def at(cls, position_ids: torch.Tensor, inv_freq: torch.Tensor) -> "Rotation":
+        """Return the rotations at position ids (B or 1, T), for frequencies (K / 2,) float."""
+        angle = position_ids[:, None, :, None] * inv_freq
         return cls(angle.cos(), angle.sin())
 
-    def turned(self, x: torch.Tensor) -> torch.Tensor:
-        """Turn vectors (B, H, T, K) float."""
-        return self._turned(x, self.sine)
+    def apply(self, x: torch.Tensor) -> torch.Tensor:
+        """Rotate vectors (B, H, T, K) float."""
+        return self._rotate(x, self.sine)
 
-    def turned_back(self, x: torch.Tensor) -> torch.Tensor:
-        """Undo ``turned``."""
-        return self._turned(x, -self.sine)
+    def invert(self, x: torch.Tensor) -> torch.Tensor:
+        """Undo ``apply``."""
+        return self._rotate(x, -self.sine)
 
-    def _turned(self, x: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    def _rotate(self, x: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
         first, second = x.unflatten(-1, (-1, 2)).unbind(-1)
-        turned = [first * self.cosine - second * sine, first * sine + second * self.cosine]
-        return torch.stack(turned, dim=-1).flatten(-2)
+        rotated = [first * self.cosine - second * sine, first * sine + second * self.cosine]
+        return torch.stack(rotated, dim=-1).flatten(-2)
 
 
-def rotation_speeds(d_k: int) -> torch.Tensor:
-    """Return how fast each pair of a head's numbers turns, (K / 2,) float, in radians a place: from 1 to nearly 1 / 10.
+@dataclass(frozen=True)
+class RelativePositions:
+    """What self-attention knows of distances, beside the positions that were added to the embeddings.
 
-    A turn takes 6 to 63 places: with the longer ones of RoPE, much of a circle would only be met in inputs longer than
-    those trained on.
+    Attributes:
+        bias: added to the scores, broadcastable to (B, H, Tq, Tk) float; None unless positions are "alibi".
+        rotation: of the values and back at the queries; None unless positions are "vo-rope".
     """
-    return 10.0 ** (-torch.arange(d_k // 2) / (d_k // 2))
+
+    bias: torch.Tensor | None = None
+    rotation: Rotation | None = None
+
+
+NO_POSITIONS = RelativePositions()
+
+
+class RelativeEncoding(nn.Module):
+    """Makes the relative positions that a model's ``positions`` setting asks for; it has no parameters."""
+
+    def __init__(self, config: BlocksConfig) -> None:
+        super().__init__()
+        slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else None
+        inv_freq = rotary_inv_freq(config.d_k) if config.positions == "vo-rope" else None
+        self.register_buffer("slopes", slopes, persistent=False)
+        self.register_buffer("inv_freq", inv_freq, persistent=False)
+
+    def forward(self, queries: torch.Tensor, keys: torch.Tensor) -> RelativePositions:
+        """Return the relative positions of queries at (B or 1, Tq) and keys at (B or 1, Tk) position ids."""
+        if self.slopes is not None:
+            return RelativePositions(bias=alibi_bias(self.slopes, queries, keys))
+        if self.inv_freq is not None:
+            return RelativePositions(rotation=Rotation.at(queries, self.inv_freq))
+        return NO_POSITIONS

@@ -31,7 +31,7 @@ class _Logits(torch.nn.Module):
         self.model = model
 
     def forward(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
-        return self.model(src, tgt_in)[0]
+        return self.model(src, tgt_in)
 
 
 def export_onnx(folder: RunFolder, path: Path) -> None:

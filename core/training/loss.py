@@ -64,7 +64,7 @@ def smoothed_loss(logits: torch.Tensor, tgt_out: torch.Tensor, smoothing: float)
 def _logits(model: Seq2Seq, batch: Batch, teacher_forcing_ratio: float, generator: torch.Generator) -> torch.Tensor:
     """Compute the logits of a batch, (B, T, V), with that fraction of target tokens in the decoder input."""
     if teacher_forcing_ratio == 1:
-        return model(batch.src, batch.tgt_in)[0]
+        return model(batch.src, batch.tgt_in)
     is_forced = torch.empty(batch.tgt_in.shape, device=generator.device).bernoulli_(
         teacher_forcing_ratio, generator=generator
     )

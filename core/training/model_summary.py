@@ -84,6 +84,6 @@ def activation_bytes(model: Seq2Seq, ids: torch.Tensor) -> int:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-        logits, _ = model(ids, ids)
+        logits = model(ids, ids)
         sequence_loss(logits, ids)
     return sum(sizes.values())

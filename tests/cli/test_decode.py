@@ -9,7 +9,7 @@ from core.__main__ import main
 from core.cli.strategy import OPTIONS, option
 from core.evaluation.accuracy import evaluate, exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
-from core.models.heads import Interventions
+from core.interpret.interventions import Interventions
 from core.server import Runs
 from core.tasks import fixed_pairs
 

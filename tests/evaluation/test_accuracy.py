@@ -111,7 +111,7 @@ def test_loss_and_token_accuracy_are_token_means_over_chunks_and_padding(pairs, 
     total = tokens = correct = 0.0
     for src, tgt in zip(pairs.src, pairs.tgt, strict=True):  # one by one, without any padding
         src, tgt = src[src != PAD_ID][None], tgt[tgt != PAD_ID][None]
-        logits = model.eval()(src, tgt[:, :-1])[0].detach()
+        logits = model.eval()(src, tgt[:, :-1]).detach()
         total -= logits.log_softmax(-1).gather(2, tgt[:, 1:, None]).sum().item()
         correct += (logits.argmax(-1) == tgt[:, 1:]).sum().item()
         tokens += tgt.shape[1] - 1

@@ -8,8 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
 from core.generation.strategy import Beam, Greedy
-from core.tasks.pairs import PairTable, RaggedRows, source_key
-from core.tasks.pairs import PairTask
+from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key
 from core.text.vocab import EOS_ID, Vocab
 
 PAIRS = [("a", "X Y"), ("a", "X Z Z"), ("b", "Y"), ("ab", "X Y Y")]

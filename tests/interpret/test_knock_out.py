@@ -23,7 +23,9 @@ from core.interpret.ablation import (
     parse_ablation,
     parse_interventions,
 )
-from core.models.heads import Head, Interventions
+from core.interpret.interventions import Interventions
+from core.models import forward_with_attention
+from core.models.heads import Head
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import LoadedRun
 from core.server import Runs
@@ -116,7 +118,7 @@ def test_no_pairs_are_refused(pairs, measure):
 @torch.no_grad()
 def test_the_mean_of_a_first_encoder_head_is_that_of_weights_times_values(pairs):
     model = transformer()
-    _, maps = model(pairs.src, pairs.tgt_in, need_weights=True)
+    _, maps = forward_with_attention(model, pairs.src, pairs.tgt_in)
     _, value = model.encoder_layers[0].self_attention.keys_values(model.src_embedding(pairs.src))
     outputs = (maps.encoder[0] @ value)[:, 1][pairs.src != PAD_ID]
     assert_close(mean_head_outputs(model, pairs)[Head("encoder", 1, 2)], outputs.mean(dim=0), atol=1e-5, rtol=1e-5)
@@ -125,7 +127,7 @@ def test_the_mean_of_a_first_encoder_head_is_that_of_weights_times_values(pairs)
 @torch.no_grad()
 def test_the_mean_of_the_grus_head_is_its_mean_context_over_the_steps_that_write(pairs):
     model = gru()
-    _, maps = model(pairs.src, pairs.tgt_in, need_weights=True)
+    _, maps = forward_with_attention(model, pairs.src, pairs.tgt_in)
     contexts = (maps.cross[0, :, 0] @ model.encode(pairs.src).states)[pairs.tgt_out != PAD_ID]
     assert_close(mean_head_outputs(model, pairs)[Head("cross", 1, 1)], contexts.mean(dim=0), atol=1e-5, rtol=1e-5)
 

@@ -7,7 +7,9 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from core.models.attention import MultiHeadAttention, attention_weights, masked_softmax
+from core.models.attention import MultiHeadAttention, masked_softmax
+from core.models.hooks import hooks, name_hook_points
+from core.models.positions import NO_POSITIONS, RelativePositions
 from core.models.transformer import causal_mask
 
 B, TQ, TK, D, H = 3, 5, 7, 16, 4
@@ -25,6 +27,22 @@ def reference_of(ours: MultiHeadAttention) -> nn.MultiheadAttention:
     return reference
 
 
+def attend(ours: MultiHeadAttention, *inputs, need_weights: bool = False, bias: torch.Tensor | None = None):
+    """The output (B, Tq, D) and, if needed, the weights (B, H, Tq, Tk) that a hook reads."""
+    name_hook_points(ours)
+    patterns: list[torch.Tensor] = []
+    positions = NO_POSITIONS if bias is None else RelativePositions(bias=bias)
+    x, states, mask = inputs
+    with hooks({"hook_pattern": patterns.append} if need_weights else {}):
+        output = ours(x, ours.keys_values(states), mask, positions)
+    return output, patterns[0] if need_weights else None
+
+
+def weights_of(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """softmax(Q Kᵀ / √d_k) of queries and keys (B, H, T, K)."""
+    return masked_softmax(query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]), mask)
+
+
 def padding(lengths: list[int], width: int) -> torch.Tensor:
     """(B, width) bool, True = a real token."""
     return torch.arange(width) < torch.tensor(lengths)[:, None]
@@ -33,7 +51,7 @@ def padding(lengths: list[int], width: int) -> torch.Tensor:
 @pytest.mark.parametrize("need_weights", [True, False])
 @pytest.mark.parametrize("masked", ["nothing", "padding", "future"])
 def test_output_weights_and_gradients_equal_pytorchs_with_copied_weights(masked, need_weights):
-    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    ours = MultiHeadAttention(D, H)
     reference = reference_of(ours)
     x = torch.randn(B, TQ, D, requires_grad=True)
     seen = torch.randn(B, TK if masked != "future" else TQ, D, requires_grad=True)
@@ -46,7 +64,7 @@ def test_output_weights_and_gradients_equal_pytorchs_with_copied_weights(masked,
     }[masked]
     upstream = torch.randn(B, TQ, D)
 
-    output, weights = ours(x, ours.keys_values(seen), ours_mask, need_weights=need_weights)
+    output, weights = attend(ours, x, seen, ours_mask, need_weights=need_weights)
     inputs = torch.autograd.grad(output, [x, seen], upstream, retain_graph=True)
     output.backward(upstream)
     expected, expected_weights = reference(x, seen, seen, average_attn_weights=False, **theirs)
@@ -70,11 +88,11 @@ def test_output_weights_and_gradients_equal_pytorchs_with_copied_weights(masked,
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("mask", [None, padding([TK, 4, 1], TK)[:, None, None, :]])
 def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask, biased):
-    ours = MultiHeadAttention(d_model=D, num_heads=H).eval()
+    ours = MultiHeadAttention(D, H).eval()
     x, seen = torch.randn(B, TQ, D), torch.randn(B, TK, D)
     bias = torch.randn(B, H, TQ, TK) if biased else None
-    explicit, _ = ours(x, ours.keys_values(seen), mask, bias=bias, need_weights=True)
-    fused, _ = ours(x, ours.keys_values(seen), mask, bias=bias)
+    explicit, _ = attend(ours, x, seen, mask, bias=bias, need_weights=True)
+    fused, _ = attend(ours, x, seen, mask, bias=bias)
     assert_close(explicit, fused, atol=1e-6, rtol=1e-5)
 
 
@@ -88,7 +106,7 @@ def test_the_softmax_of_short_and_long_rows_is_pytorchs(keys):
 
 def test_rows_sum_to_one_and_masked_weights_are_exactly_zero():
     real = padding([TK, 4, 1], TK)[:, None, None, :]
-    weights = attention_weights(torch.randn(B, H, TQ, 4) * 5, torch.randn(B, H, TK, 4) * 5, real)
+    weights = weights_of(torch.randn(B, H, TQ, 4) * 5, torch.randn(B, H, TK, 4) * 5, real)
     assert_close(weights.sum(-1), torch.ones(B, H, TQ), atol=1e-6, rtol=0)
     assert (weights.masked_select(~real.expand_as(weights)) == 0).all()
     assert (weights >= 0).all()
@@ -97,12 +115,12 @@ def test_rows_sum_to_one_and_masked_weights_are_exactly_zero():
 @pytest.mark.parametrize("biased", [False, True])
 @pytest.mark.parametrize("need_weights", [True, False])
 def test_a_row_with_nothing_to_attend_to_gives_zeros_and_finite_gradients(need_weights, biased):
-    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    ours = MultiHeadAttention(D, H)
     x = torch.randn(B, TQ, D, requires_grad=True)
     seen = torch.randn(B, TK, D, requires_grad=True)
     mask = padding([TK, 0, 2], TK)[:, None, None, :]
     bias = torch.randn(B, H, TQ, TK) if biased else None
-    output, weights = ours(x, ours.keys_values(seen), mask, bias=bias, need_weights=need_weights)
+    output, weights = attend(ours, x, seen, mask, bias=bias, need_weights=need_weights)
     # Zeros from every head leave the output projection with nothing but its bias.
     assert_close(output[1], ours.w_o.bias.expand(TQ, D), atol=0, rtol=0)
     if need_weights:
@@ -114,9 +132,9 @@ def test_a_row_with_nothing_to_attend_to_gives_zeros_and_finite_gradients(need_w
 
 
 def test_all_heads_at_once_equal_one_head_at_a_time():
-    ours = MultiHeadAttention(d_model=D, num_heads=H)
+    ours = MultiHeadAttention(D, H)
     x, seen = torch.randn(B, TQ, D), torch.randn(B, TK, D)
-    output, weights = ours(x, ours.keys_values(seen), None, need_weights=True)
+    output, weights = attend(ours, x, seen, None, need_weights=True)
     width, heads = D // H, []
     for head in range(H):
         own = slice(head * width, (head + 1) * width)
@@ -133,44 +151,43 @@ def test_all_heads_at_once_equal_one_head_at_a_time():
 def test_identity_queries_and_keys_of_width_two_give_the_textbook_weights():
     eye = torch.eye(2)[None, None]
     expected = torch.tensor([[0.670, 0.330], [0.330, 0.670]])  # softmax(1/√2, 0)
-    assert_close(attention_weights(eye, eye, None)[0, 0], expected, atol=5e-4, rtol=0)
+    assert_close(weights_of(eye, eye, None)[0, 0], expected, atol=5e-4, rtol=0)
 
 
 def test_scores_far_apart_stay_finite():
     query = torch.tensor([[[[1e4]]]])
-    weights = attention_weights(query, torch.tensor([[[[1e4], [-1e4]]]]), torch.tensor([True, True]))
+    weights = weights_of(query, torch.tensor([[[[1e4], [-1e4]]]]), torch.tensor([True, True]))
     assert_close(weights.flatten(), torch.tensor([1.0, 0.0]), atol=0, rtol=0)
 
 
-def test_weights_are_reported_before_dropout_and_detached():
+def test_hooks_read_the_weights_before_dropout():
     generator = torch.Generator().manual_seed(1)
-    ours = MultiHeadAttention(d_model=D, num_heads=H, dropout=0.5, generator=generator).train()
+    ours = MultiHeadAttention(D, H, dropout=0.5, generator=generator).train()
     x = torch.randn(B, TQ, D)
-    first, weights = ours(x, ours.keys_values(x), None, need_weights=True)
-    second, again = ours(x, ours.keys_values(x), None, need_weights=True)
+    first, weights = attend(ours, x, x, None, need_weights=True)
+    second, again = attend(ours, x, x, None, need_weights=True)
     assert not torch.equal(first, second)  # dropout fell on the weights …
     assert_close(weights, again, atol=0, rtol=0)  # … but not on those reported
     assert_close(weights.sum(-1), torch.ones(B, H, TQ), atol=1e-6, rtol=0)
-    assert not weights.requires_grad
 
 
 def test_dropout_falls_on_the_weights_also_when_they_are_not_asked_for():
-    ours = MultiHeadAttention(d_model=D, num_heads=H, dropout=0.5, generator=torch.Generator().manual_seed(1)).train()
+    ours = MultiHeadAttention(D, H, dropout=0.5, generator=torch.Generator().manual_seed(1)).train()
     x = torch.randn(B, TQ, D)
-    assert not torch.equal(ours(x, ours.keys_values(x), None)[0], ours(x, ours.keys_values(x), None)[0])
+    assert not torch.equal(attend(ours, x, x, None)[0], attend(ours, x, x, None)[0])
 
 
 def test_a_width_that_heads_do_not_divide_is_refused():
     with pytest.raises(ValueError, match="d_model=30 must be divisible by num_heads=4"):
-        MultiHeadAttention(d_model=30, num_heads=4)
+        MultiHeadAttention(30, 4)
 
 
 @pytest.mark.parametrize(("length", "past"), [(4, 0), (3, 2), (2, 5)])
 def test_causal_mask_lets_each_token_see_the_past_and_itself(length, past):
-    mask = causal_mask(length, past=past)
+    mask = causal_mask(length, past)
     expected = [[column <= past + row for column in range(past + length)] for row in range(length)]
     assert mask.tolist() == expected
 
 
 def test_a_single_new_token_needs_no_causal_mask():
-    assert causal_mask(1, past=3) is None
+    assert causal_mask(1, 3) is None

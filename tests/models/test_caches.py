@@ -16,21 +16,18 @@ def test_rows_of_memory_and_cache_go_on_as_the_rows_would(request, name):
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
     batch = task.sample(5, split="train", generator=torch.Generator().manual_seed(1))
-    memory = model.encode(batch.src, need_weights=True)
+    memory = model.encode(batch.src)
     first = model.decode(batch.tgt_in[:, :2], memory)
-    expected = model.decode(batch.tgt_in[:, 2:4], memory, first.cache, need_weights=True)
+    expected = model.decode(batch.tgt_in[:, 2:4], memory, first.cache)
 
-    some = memory.rows(INDEX)
-    again = model.decode(batch.tgt_in[INDEX, 2:4], some, first.cache.rows(INDEX), need_weights=True)
+    some = memory.select(INDEX)
+    again = model.decode(batch.tgt_in[INDEX, 2:4], some, first.cache.select(INDEX))
     assert_close(again.logits, expected.logits[INDEX], atol=1e-6, rtol=0)
-    assert_close(again.cross_weights, expected.cross_weights[:, INDEX], atol=1e-6, rtol=0)
-    if memory.weights is not None:
-        assert torch.equal(some.weights, memory.weights[:, INDEX])
     # In the order of the first four, each two of which had the same source: what is left to do is less.
     pairs, order = torch.tensor([3, 3, 2, 2]), torch.tensor([1, 0, 3, 3])
     first = model.decode(batch.tgt_in[:4, :2], model.encode(batch.src[pairs]))
-    moved, kept = first.cache.rows(order), first.cache.reordered(order)
-    again = [model.decode(batch.tgt_in[:4, 2:4], memory.rows(pairs), each).logits for each in (moved, kept)]
+    moved, kept = first.cache.select(order), first.cache.reorder(order)
+    again = [model.decode(batch.tgt_in[:4, 2:4], memory.select(pairs), each).logits for each in (moved, kept)]
     assert torch.equal(*again)
     # Also before the first token, when there is nothing of the past yet.
     fresh = model.decode(batch.tgt_in[INDEX, :1], some).logits
@@ -48,9 +45,8 @@ def test_rows_of_one_source_go_on_as_if_each_had_its_own(request, name):
     token = batch.tgt_in[[0, 1, 2] * 4, 2:3]  # others for rows of one source
     wide = torch.arange(3).repeat_interleave(4)
     one_by_one = [
-        model.decode(token[row : row + 1], memory.rows(at), cache.rows(at)) for row, at in enumerate(wide[:, None])
+        model.decode(token[row : row + 1], memory.select(at), cache.select(at)) for row, at in enumerate(wide[:, None])
     ]
-    for make in (cache.rows, cache.reordered):
-        step = model.decode(token, memory.rows(wide), make(wide), need_weights=True)
+    for make in (cache.select, cache.reorder):
+        step = model.decode(token, memory.select(wide), make(wide))
         assert_close(step.logits, torch.cat([each.logits for each in one_by_one]), atol=1e-6, rtol=1e-5)
-        assert step.cross_weights.shape[1] == 12

@@ -7,6 +7,7 @@ from torch.testing import assert_close
 from core.models.dropout import Dropout
 from core.models.transformer import Transformer
 from core.text.vocab import BOS_ID, PAD_ID
+from tests.support.scripted_models import make_model
 
 V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 2, 32, 12
 SIZES = {
@@ -30,28 +31,28 @@ def sequences(lengths: list[int], width: int) -> torch.Tensor:
 
 def with_dropout(seed: int) -> Transformer:
     torch.manual_seed(0)
-    return Transformer(**SIZES, dropout=0.3, generator=torch.Generator().manual_seed(seed))
+    return make_model(Transformer, **SIZES, dropout=0.3, generator=torch.Generator().manual_seed(seed))
 
 
 def test_dropout_is_off_in_evaluation_and_on_in_training():
     model, src, tgt = with_dropout(1), sequences([5], 5), sequences([4], 4)
-    without = Transformer(**SIZES)
+    without = make_model(Transformer, **SIZES)
     without.load_state_dict(model.state_dict())
     model.eval()
-    assert_close(model(src, tgt)[0], without(src, tgt)[0], atol=0, rtol=0)
+    assert_close(model(src, tgt), without(src, tgt), atol=0, rtol=0)
     model.train()
-    assert not torch.equal(model(src, tgt)[0], model(src, tgt)[0])
+    assert not torch.equal(model(src, tgt), model(src, tgt))
 
 
 def test_dropout_draws_from_its_own_generator_only():
     src, tgt = sequences([5], 5), sequences([4], 4)
     first, second, other = with_dropout(1), with_dropout(1), with_dropout(2)
     state = torch.get_rng_state()
-    logits = first(src, tgt)[0]
+    logits = first(src, tgt)
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(99)
-    assert torch.equal(second(src, tgt)[0], logits)
-    assert not torch.equal(other(src, tgt)[0], logits)
+    assert torch.equal(second(src, tgt), logits)
+    assert not torch.equal(other(src, tgt), logits)
 
 
 @pytest.mark.parametrize("count", [100_000, 100_001, 100_003])

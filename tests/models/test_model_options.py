@@ -8,7 +8,8 @@ from torch.testing import assert_close
 
 from core.config import ConfigError
 from core.evaluation.accuracy import sequence_loss
-from core.models import build_model, count_parameters, parameters_of
+from core.models import build_model, count_parameters, forward_with_attention, parameters_of
+from core.models.attention_maps import AttentionRecorder
 from core.models.decoder_only import DecoderOnly
 from core.models.positions import alibi_bias, alibi_slopes
 from core.models.transformer import Transformer
@@ -16,6 +17,7 @@ from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, PAD_ID
 from core.training.loop import train
+from tests.support.scripted_models import make_model
 
 V, LONGEST = 13, 12
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -41,7 +43,7 @@ EVERY_MODEL = pytest.mark.parametrize(
 
 
 def made(kind, options: dict, **changes):
-    model = kind(**SIZES | DEPTHS[kind] | options | changes).eval()
+    model = make_model(kind, **SIZES | DEPTHS[kind] | options | changes).eval()
     for name, parameter in model.named_parameters():  # tables begin empty: build_model fills them
         if "positions" in name:
             torch.nn.init.normal_(parameter)
@@ -62,11 +64,11 @@ def sequences(lengths: list[int], width: int) -> torch.Tensor:
 def test_later_targets_change_nothing_before_them(kind, options):
     model = made(kind, options)
     src, tgt = sequences([7, 4], 7), sequences([8, 8], 8)
-    logits, _ = model(src, tgt)
+    logits = model(src, tgt)
     for place in range(1, 8):
         changed = tgt.clone()
         changed[:, place] = 3 + (changed[:, place] - 2) % (V - 3)
-        assert_close(model(src, changed)[0][:, :place], logits[:, :place], **CLOSE)
+        assert_close(model(src, changed)[:, :place], logits[:, :place], **CLOSE)
 
 
 @EVERY_MODEL
@@ -74,22 +76,25 @@ def test_padding_of_the_source_changes_nothing(kind, options):
     model = made(kind, options)
     src, tgt = sequences([7, 4], 7), sequences([5, 5], 5)
     wide = torch.nn.functional.pad(src, (0, 5), value=PAD_ID)
-    assert_close(model(wide, tgt)[0], model(src, tgt)[0], **CLOSE)
-    alone, _ = model(src[1:, :4], tgt[1:])
-    assert_close(alone, model(src, tgt)[0][1:], **CLOSE)
+    assert_close(model(wide, tgt), model(src, tgt), **CLOSE)
+    alone = model(src[1:, :4], tgt[1:])
+    assert_close(alone, model(src, tgt)[1:], **CLOSE)
 
 
 @EVERY_MODEL
 def test_cached_chunks_equal_one_call_in_logits_and_maps(kind, options):
     model = made(kind, options)
     src, tgt = sequences([7, 4, 1], 7), sequences([9, 9, 9], 9)
-    expected, maps = model(src, tgt, need_weights=True)
-    memory, cache, steps = model.encode(src), None, []
-    for start, end in ((0, 1), (1, 4), (4, 5), (5, 9)):
-        steps.append(model.decode(tgt[:, start:end], memory, cache, need_weights=True))
-        cache = steps[-1].cache
-    assert_close(torch.cat([step.logits for step in steps], dim=1), expected, **CLOSE)
-    last = steps[-1].decoder_weights
+    expected, maps = forward_with_attention(model, src, tgt)
+    parts, cache = [], None
+    with AttentionRecorder(model) as recorder:
+        memory = model.encode(src)
+        recorder.take()
+        for start, end in ((0, 1), (1, 4), (4, 5), (5, 9)):
+            step = model.decode(tgt[:, start:end], memory, cache)
+            cache, last = step.cache, recorder.take().decoder
+            parts.append(step.logits)
+    assert_close(torch.cat(parts, dim=1), expected, **CLOSE)
     assert_close(last, maps.decoder[:, :, :, 5:], **CLOSE)
     assert_close(last.sum(dim=-1), torch.ones(last.shape[:-1]), **CLOSE)
 
@@ -98,8 +103,8 @@ def test_cached_chunks_equal_one_call_in_logits_and_maps(kind, options):
 def test_every_parameter_gets_a_gradient_and_the_fused_kernel_gives_the_same_as_the_weights(kind, options):
     model = made(kind, options)
     src, tgt = sequences([7, 4], 7), sequences([6, 5], 6)
-    logits, _ = model(src, tgt)
-    assert_close(model(src, tgt, need_weights=True)[0], logits, **CLOSE)
+    logits = model(src, tgt)
+    assert_close(forward_with_attention(model, src, tgt)[0], logits, **CLOSE)
     sequence_loss(logits, tgt.roll(-1, 1)).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
@@ -111,7 +116,7 @@ def test_every_parameter_gets_a_gradient_and_the_fused_kernel_gives_the_same_as_
 def test_a_sequence_of_the_greatest_length_is_read_and_one_more_refused(kind, options):
     model = made(kind, options)
     longest, longer = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
-    assert model(longest, longest)[0].isfinite().all()
+    assert model(longest, longest).isfinite().all()
     for src, tgt in ((longer, longest), (longest, longer)):
         with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens, .* more than max_seq_len={LONGEST}"):
             model(src, tgt)
@@ -127,9 +132,9 @@ def test_without_any_positions_the_order_of_the_source_is_not_seen(kind):
     tgt = sequences([4], 4)
     for positions in ("sinusoidal", "learned", "alibi", "vo-rope"):
         model = made(kind, {"positions": positions})
-        assert not torch.allclose(model(src, tgt)[0], model(swapped, tgt)[0], atol=1e-3), positions
+        assert not torch.allclose(model(src, tgt), model(swapped, tgt), atol=1e-3), positions
     model = made(Transformer, {"positions": "none"})
-    assert_close(model(src, tgt)[0], model(swapped, tgt)[0], **CLOSE)
+    assert_close(model(src, tgt), model(swapped, tgt), **CLOSE)
 
 
 def test_alibi_is_its_formula_one_number_at_a_time():
@@ -146,8 +151,8 @@ def test_alibi_has_no_table_to_run_out_of():
     short, long = (made(Transformer, {"positions": "alibi"}, max_seq_len=length) for length in (12, 200))
     long.load_state_dict(short.state_dict())
     src, tgt = sequences([9], 9), sequences([5], 5)
-    assert_close(long(src, tgt)[0], short(src, tgt)[0], **CLOSE)
-    assert long(sequences([200], 200), sequences([200], 200))[0].isfinite().all()
+    assert_close(long(src, tgt), short(src, tgt), **CLOSE)
+    assert long(sequences([200], 200), sequences([200], 200)).isfinite().all()
 
 
 @pytest.mark.parametrize("kind", DEPTHS)

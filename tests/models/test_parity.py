@@ -13,7 +13,7 @@ from core.evaluation.accuracy import sequence_loss
 from core.models.embeddings import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.text.vocab import PAD_ID
-from tests.support.scripted_models import random_sequences
+from tests.support.scripted_models import make_model, random_sequences
 
 SRC_V, TGT_V, D, H, LONGEST = 11, 13, 16, 4, 12
 SIZES = {
@@ -128,7 +128,7 @@ def renamed(of_ours: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("dtype", WITHIN, ids=str)
 @pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
 def test_logits_and_every_gradient_equal_those_of_pytorchs_transformer_with_copied_weights(options, dtype):
-    model = Transformer(**SIZES | options).to(dtype)
+    model = make_model(Transformer, **SIZES | options).to(dtype)
     for parameter in model.parameters():  # biases other than 0 and norms other than 1, so that a swap shows
         nn.init.uniform_(parameter, 0.5, 1.5) if parameter.dim() == 1 else nn.init.normal_(parameter, std=0.3)
     reference = Reference(**options).to(dtype)
@@ -140,7 +140,7 @@ def test_logits_and_every_gradient_equal_those_of_pytorchs_transformer_with_copi
 
     src, whole = random_sequences([9, 4, 6], vocab_size=SRC_V), random_sequences([9, 8, 4], vocab_size=TGT_V)
     tgt_in, tgt_out = whole[:, :-1], whole[:, 1:]
-    logits, _ = model(src, tgt_in)
+    logits = model(src, tgt_in)
     expected = reference(src, tgt_in)
     for each in (logits, expected):
         sequence_loss(each, tgt_out).backward()

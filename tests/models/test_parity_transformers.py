@@ -11,6 +11,7 @@ import torch
 from torch.testing import assert_close
 
 from core.generation import Beam, generate
+from core.models import forward_with_attention
 from core.models.layers import Norm
 from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
@@ -24,8 +25,8 @@ pytest.importorskip("transformers", reason="transformers is not installed: pip i
 
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 
-from benchmarks.hugging_face import to_hugging_face
 from benchmarks.hugging_face import generate as generate_with_hugging_face
+from benchmarks.hugging_face import to_hugging_face
 
 Found = list[list[tuple[tuple[int, ...], float]]]  # of each source, tokens and log-probability, best first
 
@@ -44,7 +45,7 @@ EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "
 
 def made(options: dict) -> Transformer:
     sizes = {"src_vocab_size": V, "tgt_vocab_size": V, "d_model": 16, "d_ff": 32, "num_heads": 4, "max_seq_len": 16}
-    model = Transformer(**sizes | {"num_encoder_layers": 3, "num_decoder_layers": 2} | options).eval()
+    model = make_model(Transformer, **sizes | {"num_encoder_layers": 3, "num_decoder_layers": 2} | options).eval()
     for parameter in model.parameters():  # biases other than 0 and norms other than 1, so that a swap shows
         uniform, normal = torch.nn.init.uniform_, torch.nn.init.normal_
         uniform(parameter, 0.5, 1.5) if parameter.dim() == 1 else normal(parameter, std=0.3)
@@ -140,7 +141,7 @@ def test_attention_maps_are_the_same(options):
     theirs.set_attn_implementation("eager")
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     seen = theirs(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt, output_attentions=True)
-    _, maps = model(src, tgt, need_weights=True)
+    _, maps = forward_with_attention(model, src, tgt)
     assert_close(maps.encoder, torch.stack(seen.encoder_attentions), **CLOSE)
     assert_close(maps.decoder, torch.stack(seen.decoder_attentions), **CLOSE)
     assert_close(maps.cross, torch.stack(seen.cross_attentions), **CLOSE)

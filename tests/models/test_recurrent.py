@@ -9,12 +9,15 @@ from torch.testing import assert_close
 
 from core.evaluation.accuracy import is_exact, sequence_loss
 from core.generation import generate
-from core.models import build_model, count_parameters, parameters_of
+from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.attention import AdditiveAttention
+from core.models.attention_maps import AttentionRecorder
 from core.models.gru import GRUSeq2Seq
+from core.models.hooks import hooks, name_hook_points
 from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, PAD_ID
+from tests.support.scripted_models import make_model
 
 V, E, D, LAYERS, LONGEST = 13, 6, 8, 2, 12
 SIZES = {
@@ -30,7 +33,7 @@ LENGTHS = [5, 9, 1, 3]
 
 @pytest.fixture
 def model() -> GRUSeq2Seq:
-    return GRUSeq2Seq(**SIZES).eval()
+    return make_model(GRUSeq2Seq, **SIZES).eval()
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
@@ -92,7 +95,7 @@ def oracle_logits(model: GRUSeq2Seq, src: torch.Tensor, tgt_in: torch.Tensor) ->
 @torch.no_grad()
 def test_logits_and_weights_equal_the_equations_one_at_a_time(model):
     src, tgt = sequences(LENGTHS, max(LENGTHS)), sequences([7] * 4, 7)
-    logits, maps = model(src, tgt, need_weights=True)
+    logits, maps = forward_with_attention(model, src, tgt)
     for row, length in enumerate(LENGTHS):
         expected, weights = oracle_logits(model, src[row, :length], tgt[row])
         assert_close(logits[row], expected, atol=1e-5, rtol=0)
@@ -100,9 +103,13 @@ def test_logits_and_weights_equal_the_equations_one_at_a_time(model):
 
 
 def test_additive_attention_over_nothing_gives_zeros_and_finite_gradients():
-    attention, states = AdditiveAttention(d_hidden=D), torch.randn(2, 4, D, requires_grad=True)
+    attention, states = AdditiveAttention(D), torch.randn(2, 4, D, requires_grad=True)
     mask = torch.tensor([[True, True, False, False], [False] * 4])
-    context, weights = attention(torch.randn(2, D), attention.keys_values(states), mask)
+    name_hook_points(attention)
+    patterns: list[torch.Tensor] = []
+    with hooks({"hook_pattern": patterns.append}):
+        context = attention(torch.randn(2, D), attention.keys_values(states), mask[:, None, None])
+    weights = patterns[0][:, 0, 0]
     assert_close(weights.sum(dim=1), torch.tensor([1.0, 0.0]))
     assert (weights[~mask] == 0).all()
     assert (context[1] == 0).all()
@@ -117,14 +124,14 @@ def test_additive_attention_over_nothing_gives_zeros_and_finite_gradients():
 def difference_alone_and_in_a_batch(model: GRUSeq2Seq) -> float:
     """The largest difference that a batch makes to a sequence's states and logits."""
     src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
-    memory, (logits, _) = model.encode(src), model(src, tgt)
+    memory, logits = model.encode(src), model(src, tgt)
     differences = []
     for row, length in enumerate(LENGTHS):
         alone = model.encode(src[row : row + 1, :length])
         differences += [
             alone.states[0] - memory.states[row, :length],
             alone.final[:, 0] - memory.final[:, row],
-            model(src[row : row + 1, :length], tgt[row : row + 1])[0][0] - logits[row],
+            model(src[row : row + 1, :length], tgt[row : row + 1])[0] - logits[row],
         ]
     return max(difference.abs().max().item() for difference in differences)
 
@@ -134,28 +141,27 @@ def test_a_sequence_has_the_same_states_and_logits_alone_and_in_any_batch(model)
 
 
 def test_without_the_mask_the_encoder_runs_over_padding_and_the_batch_shows():
-    model = GRUSeq2Seq(**SIZES, mask_padding=False).eval()
+    model = make_model(GRUSeq2Seq, **SIZES, mask_padding=False).eval()
     assert difference_alone_and_in_a_batch(model) > 1e-2
     src, tgt = sequences([5, 5], 5), sequences([4, 4], 4)
-    right = GRUSeq2Seq(**SIZES).eval()
+    right = make_model(GRUSeq2Seq, **SIZES).eval()
     right.load_state_dict(model.state_dict())
-    assert_close(model(src, tgt)[0], right(src, tgt)[0], atol=0, rtol=0)  # without PAD there is no mistake to make
+    assert_close(model(src, tgt), right(src, tgt), atol=0, rtol=0)  # without PAD there is no mistake to make
 
 
 def test_maps_are_of_cross_attention_alone_sum_to_one_and_leave_out_padding(model):
     src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
-    _, maps = model(src, tgt, need_weights=True)
+    _, maps = forward_with_attention(model, src, tgt)
     assert maps.encoder is None
     assert maps.decoder is None
     assert maps.cross.shape == (1, 4, 1, 7, LONGEST)
     assert not maps.cross.requires_grad
     assert_close(maps.cross.sum(-1), torch.ones(1, 4, 1, 7))
     assert (maps.cross[0, :, 0].transpose(1, 2)[src == PAD_ID] == 0).all()
-    assert model(src, tgt)[1] is None
 
 
 def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
-    logits, maps = model(torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3), need_weights=True)
+    logits, maps = forward_with_attention(model, torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3))
     logits.sum().backward()
     assert logits.isfinite().all()
     assert (maps.cross == 0).all()
@@ -168,13 +174,17 @@ def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model
 @pytest.mark.parametrize("cuts", [range(1, 9), [4, 5], []], ids=["one by one", "in chunks", "at once"])
 def test_steps_with_the_cache_equal_one_call(model, cuts):
     src, tgt = sequences([6, 4], 6), sequences([9, 9], 9)
-    logits, maps = model(src, tgt, need_weights=True)
-    memory, cache, parts = model.encode(src), None, []
-    for chunk in tgt.tensor_split(list(cuts), dim=1):
-        parts.append(model.decode(chunk, memory, cache, need_weights=True))
-        cache = parts[-1].cache
-    assert_close(torch.cat([part.logits for part in parts], dim=1), logits, atol=1e-6, rtol=0)
-    assert_close(torch.cat([part.cross_weights for part in parts], dim=3), maps.cross, atol=1e-6, rtol=0)
+    logits, maps = forward_with_attention(model, src, tgt)
+    cache, parts, rows = None, [], []
+    with AttentionRecorder(model) as recorder:
+        memory = model.encode(src)
+        for chunk in tgt.tensor_split(list(cuts), dim=1):
+            step = model.decode(chunk, memory, cache)
+            cache = step.cache
+            parts.append(step.logits)
+            rows.append(recorder.take().cross)
+    assert_close(torch.cat(parts, dim=1), logits, atol=1e-6, rtol=0)
+    assert_close(torch.cat(rows, dim=3), maps.cross, atol=1e-6, rtol=0)
 
 
 def test_the_source_is_projected_once_however_many_steps(model, monkeypatch):
@@ -200,7 +210,7 @@ def test_future_targets_do_not_change_earlier_logits(model):
     src, tgt = sequences([7, 5], 7), sequences([10, 10], 10)
     changed = tgt.clone()
     changed[:, 6:] = (changed[:, 6:] - 2) % (V - 3) + 3
-    logits, other = model(src, tgt)[0], model(src, changed)[0]
+    logits, other = model(src, tgt), model(src, changed)
     assert_close(other[:, :6], logits[:, :6], atol=0, rtol=0)
     assert not torch.allclose(other[:, 6:], logits[:, 6:], atol=1e-4)
 
@@ -240,7 +250,7 @@ def test_initial_weights_come_from_the_generator_alone_and_recurrent_ones_are_or
 def test_an_untrained_model_is_about_as_good_as_guessing_and_every_parameter_gets_a_gradient(tiny_gru):
     state = new_state(tiny_gru)
     batch = state.task.sample(32, split="train", generator=state.generator)
-    loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+    loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
     loss.backward()
     assert abs(loss.item() - math.log(V)) < 0.5
     for name, parameter in state.model.named_parameters():
@@ -251,18 +261,18 @@ def test_an_untrained_model_is_about_as_good_as_guessing_and_every_parameter_get
 def test_dropout_draws_from_its_own_generator_only_and_is_off_in_evaluation():
     src, tgt = sequences([5, 3], 5), sequences([4, 4], 4)
     first, second, other = (
-        GRUSeq2Seq(**SIZES, dropout=0.3, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)
+        make_model(GRUSeq2Seq, **SIZES, dropout=0.3, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)
     )
     for model in (second, other):
         model.load_state_dict(first.state_dict())
     before = torch.get_rng_state()
-    logits, _ = first(src, tgt)
+    logits = first(src, tgt)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(99)
-    assert torch.equal(second(src, tgt)[0], logits)
-    assert not torch.equal(other(src, tgt)[0], logits)
-    assert_close(first.eval()(src, tgt)[0], second.eval()(src, tgt)[0], atol=0, rtol=0)
-    assert_close(first(src, tgt)[0], first(src, tgt)[0], atol=0, rtol=0)
+    assert torch.equal(second(src, tgt), logits)
+    assert not torch.equal(other(src, tgt), logits)
+    assert_close(first.eval()(src, tgt), second.eval()(src, tgt), atol=0, rtol=0)
+    assert_close(first(src, tgt), first(src, tgt), atol=0, rtol=0)
 
 
 def test_a_tiny_model_overfits_one_small_batch(tiny_gru):
@@ -271,7 +281,7 @@ def test_a_tiny_model_overfits_one_small_batch(tiny_gru):
     optimizer = torch.optim.Adam(state.model.parameters(), lr=0.02)
     for _ in range(150):
         optimizer.zero_grad()
-        loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+        loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
         loss.backward()
         optimizer.step()
     decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])

@@ -7,13 +7,14 @@ import torch
 from torch.testing import assert_close
 
 from core.models.attention import MultiHeadAttention
-from core.models.positions import Rotation, rotation_speeds
+from core.models.positions import RelativePositions, Rotation, rotary_inv_freq
 from core.models.transformer import Transformer
 from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID
 from core.training.checkpoint import save_state
 from core.training.loop import StepEvent, train
+from tests.support.scripted_models import make_model
 
 SIZES = {"src_vocab_size": 13, "tgt_vocab_size": 13, "d_model": 16, "num_heads": 2, "num_encoder_layers": 1}
 SIZES |= {"num_decoder_layers": 1, "d_ff": 32, "max_seq_len": 12, "positions": "vo-rope"}
@@ -26,7 +27,9 @@ def stretching(tiny):
 
 def made(position_stretch: float = 1.0, seed: int = 0) -> Transformer:
     torch.manual_seed(0)  # the same weights
-    return Transformer(**SIZES, position_stretch=position_stretch, generator=torch.Generator().manual_seed(seed))
+    return make_model(
+        Transformer, **SIZES, position_stretch=position_stretch, generator=torch.Generator().manual_seed(seed)
+    )
 
 
 def sequences(count: int = 3, width: int = 6) -> torch.Tensor:
@@ -36,34 +39,34 @@ def sequences(count: int = 3, width: int = 6) -> torch.Tensor:
 
 
 def attended(attention: MultiHeadAttention, x: torch.Tensor, places: torch.Tensor | None) -> torch.Tensor:
-    rotation = None if places is None else Rotation.of(places[None], rotation_speeds(8))
-    return attention(x, attention.keys_values(x, rotation), None, rotation=rotation)[0]
+    rotation = None if places is None else Rotation.at(places[None], rotary_inv_freq(8))
+    return attention(x, attention.keys_values(x, rotation), None, RelativePositions(rotation=rotation))
 
 
 # --- turning ----------------------------------------------------------------------------------------------------
 
 
 def test_a_turn_is_a_product_of_complex_numbers_and_can_be_undone():
-    x, places, speeds = torch.randn(2, 3, 5, 8), torch.tensor([[0.0, 1.0, 2.0, 7.5, 40.0]]), rotation_speeds(8)
-    rotation = Rotation.of(places, speeds)
-    turned = rotation.turned(x)
+    x, places, speeds = torch.randn(2, 3, 5, 8), torch.tensor([[0.0, 1.0, 2.0, 7.5, 40.0]]), rotary_inv_freq(8)
+    rotation = Rotation.at(places, speeds)
+    turned = rotation.apply(x)
     for place in range(5):
         for pair, speed in enumerate(speeds):
             number = torch.complex(x[..., place, 2 * pair], x[..., place, 2 * pair + 1])
             expected = number * torch.exp(1j * places[0, place] * speed)
             assert_close(turned[..., place, 2 * pair], expected.real, atol=1e-5, rtol=1e-5)
             assert_close(turned[..., place, 2 * pair + 1], expected.imag, atol=1e-5, rtol=1e-5)
-    assert_close(rotation.turned_back(turned), x, atol=1e-5, rtol=1e-5)
+    assert_close(rotation.invert(turned), x, atol=1e-5, rtol=1e-5)
 
 
 def test_the_slowest_pair_goes_round_once_in_a_few_dozen_places():
-    speeds = rotation_speeds(16)
+    speeds = rotary_inv_freq(16)
     assert speeds.shape == (8,)
     assert (speeds[0], speeds[-1].item()) == (1.0, pytest.approx(10 ** (-7 / 8)))
 
 
 def test_only_distances_count_and_they_do_count():
-    attention, x = MultiHeadAttention(d_model=16, num_heads=2).eval(), torch.randn(2, 5, 16)
+    attention, x = MultiHeadAttention(16, 2).eval(), torch.randn(2, 5, 16)
     places = torch.arange(5.0)
     here = attended(attention, x, places)
     assert_close(attended(attention, x, places + 31), here, atol=1e-5, rtol=1e-5)
@@ -81,8 +84,8 @@ def test_in_training_each_sequence_has_a_stride_that_serves_both_sides():
     assert len(memory.stride.unique()) == 3
     for row, stride in enumerate(memory.stride):
         spread = made()
-        spread.speeds = spread.speeds * stride
-        own = memory.rows(torch.tensor([row]))
+        spread.relative.inv_freq = spread.relative.inv_freq * stride
+        own = memory.select(torch.tensor([row]))
         assert_close(spread.encode(src[row, None]).states, own.states, atol=1e-5, rtol=1e-4)
         expected = spread.decode(tgt[row, None], spread.encode(src[row, None])).logits
         assert_close(model.decode(tgt, memory).logits[row, None], expected, atol=1e-5, rtol=1e-4)
@@ -97,7 +100,7 @@ def test_strides_are_drawn_from_one_to_the_stretch_all_as_likely():
 def test_outside_training_the_stride_is_one_and_nothing_is_drawn():
     model, src, tgt = made(5.0).eval(), sequences(), sequences()
     before = model.generator.get_state()
-    assert_close(model(src, tgt)[0], made().eval()(src, tgt)[0], atol=0, rtol=0)
+    assert_close(model(src, tgt), made().eval()(src, tgt), atol=0, rtol=0)
     assert torch.equal(model.generator.get_state(), before)
     assert model.encode(src).stride is None
 
@@ -123,7 +126,7 @@ def test_step_by_step_in_training_equals_one_call():
 def test_strides_come_from_the_generator_of_the_run_and_no_other():
     src, tgt = sequences(), sequences()
     state = torch.get_rng_state()
-    first, again, other = (made(5.0, seed).train()(src, tgt)[0] for seed in (1, 1, 2))
+    first, again, other = (made(5.0, seed).train()(src, tgt) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     torch.set_rng_state(state)

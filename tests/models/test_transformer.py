@@ -10,12 +10,16 @@ from torch.testing import assert_close
 from core.config import load_preset, preset_names
 from core.evaluation.accuracy import is_exact, sequence_loss
 from core.generation import generate
-from core.models import build_model, count_parameters, parameters_of
-from core.models.embeddings import Embedding, sinusoidal_positions
+from core.models import build_model, count_parameters, forward_with_attention, parameters_of
+from core.models.attention_maps import AttentionRecorder
+from core.models.dropout import Dropout
+from core.models.embeddings import Embedding
+from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, PAD_ID
+from tests.support.scripted_models import make_model
 
 V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 2, 32, 12
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -33,7 +37,7 @@ SIZES = {
 
 @pytest.fixture
 def model() -> Transformer:
-    return Transformer(**SIZES).eval()
+    return make_model(Transformer, **SIZES).eval()
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
@@ -71,7 +75,7 @@ def test_even_dimensions_are_sines_and_odd_ones_cosines():
 
 
 def test_embedding_scales_tokens_adds_positions_and_starts_where_told():
-    embedding = Embedding(vocab_size=V, d_model=D, max_seq_len=8, dropout=0.0, generator=None)
+    embedding = Embedding(V, D, Dropout(0.0), sinusoidal_positions(8, D))
     ids = torch.tensor([[5, 5, 7]])
     expected = embedding.tokens.weight[ids] * 4.0 + oracle_positions(8, D)[2:5].float()
     assert_close(embedding(ids, start=2), expected, atol=1e-6, rtol=0)
@@ -93,36 +97,36 @@ def test_positions_beyond_the_longest_sequence_raise(model):
 # --- what a token may see ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("need_weights", [False, True])
-def test_future_targets_do_not_change_earlier_logits(model, need_weights):
+def test_future_targets_do_not_change_earlier_logits(model):
     src, tgt = sequences([7, 5], 7), sequences([10, 10], 10)
-    logits, _ = model(src, tgt, need_weights=need_weights)
-    for place in range(1, 10):
-        changed = tgt.clone()
-        changed[:, place:] = (changed[:, place:] - 2) % (V - 3) + 3
-        other, _ = model(src, changed, need_weights=need_weights)
-        assert_close(other[:, :place], logits[:, :place], atol=1e-6, rtol=0)
-        assert not torch.allclose(other[:, place], logits[:, place], atol=1e-4)
+    for score in (model, lambda *ids: forward_with_attention(model, *ids)[0]):  # fused and explicit attention
+        logits = score(src, tgt)
+        for place in range(1, 10):
+            changed = tgt.clone()
+            changed[:, place:] = (changed[:, place:] - 2) % (V - 3) + 3
+            other = score(src, changed)
+            assert_close(other[:, :place], logits[:, :place], atol=1e-6, rtol=0)
+            assert not torch.allclose(other[:, place], logits[:, place], atol=1e-4)
 
 
 def test_past_targets_and_every_source_token_do_change_later_logits(model):
     src, tgt = sequences([5], 5), sequences([4], 4)
-    logits, _ = model(src, tgt)
+    logits = model(src, tgt)
     for place in range(1, 5):
         other_src = src.clone()
         other_src[0, place] = 3 + (src[0, place] - 2) % (V - 3)
-        assert not torch.allclose(model(other_src, tgt)[0], logits, atol=1e-4)
+        assert not torch.allclose(model(other_src, tgt), logits, atol=1e-4)
     other_tgt = tgt.clone()
     other_tgt[0, 1] = 3 + (tgt[0, 1] - 2) % (V - 3)
-    assert not torch.allclose(model(src, other_tgt)[0][0, 3], logits[0, 3], atol=1e-4)
+    assert not torch.allclose(model(src, other_tgt)[0, 3], logits[0, 3], atol=1e-4)
 
 
 def test_extra_padding_of_source_and_target_changes_nothing(model):
     src, tgt = sequences([6, 4], 6), sequences([5, 5], 5)
-    logits, maps = model(src, tgt, need_weights=True)
+    logits, maps = forward_with_attention(model, src, tgt)
     wide_src = nn.functional.pad(src, (0, 4), value=PAD_ID)
     wide_tgt = nn.functional.pad(tgt, (0, 3), value=PAD_ID)
-    wide_logits, wide_maps = model(wide_src, wide_tgt, need_weights=True)
+    wide_logits, wide_maps = forward_with_attention(model, wide_src, wide_tgt)
     assert_close(wide_logits[:, :5], logits, atol=1e-5, rtol=0)
     assert_close(wide_maps.cross[..., :5, :6], maps.cross, atol=1e-5, rtol=0)
     assert (wide_maps.cross[..., 6:] == 0).all()
@@ -133,9 +137,9 @@ def test_extra_padding_of_source_and_target_changes_nothing(model):
 def test_a_batch_equals_its_rows_one_by_one(model):
     lengths = [3, 9, 6]
     src, tgt = sequences(lengths, 9), sequences([7, 7, 7], 7)
-    logits, _ = model(src, tgt)
+    logits = model(src, tgt)
     for row, length in enumerate(lengths):
-        alone, _ = model(src[row : row + 1, :length], tgt[row : row + 1])
+        alone = model(src[row : row + 1, :length], tgt[row : row + 1])
         assert_close(alone[0], logits[row], atol=1e-5, rtol=0)
 
 
@@ -143,20 +147,21 @@ def test_a_batch_equals_its_rows_one_by_one(model):
 def test_cached_steps_equal_teacher_forcing_in_logits_and_maps(model, src_length, tgt_length):
     src = sequences([src_length, max(1, src_length - 2)], src_length)
     tgt = sequences([tgt_length, tgt_length], tgt_length)
-    logits, maps = model(src, tgt, need_weights=True)
-    memory, cache = model.encode(src, need_weights=True), None
-    assert_close(memory.weights, maps.encoder, atol=1e-6, rtol=0)
-    for place in range(tgt_length):
-        step = model.decode(tgt[:, place : place + 1], memory, cache, need_weights=True)
-        cache = step.cache
-        assert_close(step.logits[:, 0], logits[:, place], atol=1e-5, rtol=0)
-        assert_close(step.decoder_weights[..., 0, :], maps.decoder[..., place, : place + 1], atol=1e-5, rtol=0)
-        assert_close(step.cross_weights[..., 0, :], maps.cross[..., place, :], atol=1e-5, rtol=0)
+    logits, maps = forward_with_attention(model, src, tgt)
+    with AttentionRecorder(model) as recorder:
+        memory, cache = model.encode(src), None
+        assert_close(recorder.take().encoder, maps.encoder, atol=1e-6, rtol=0)
+        for place in range(tgt_length):
+            step = model.decode(tgt[:, place : place + 1], memory, cache)
+            cache, of_step = step.cache, recorder.take()
+            assert_close(step.logits[:, 0], logits[:, place], atol=1e-5, rtol=0)
+            assert_close(of_step.decoder[..., 0, :], maps.decoder[..., place, : place + 1], atol=1e-5, rtol=0)
+            assert_close(of_step.cross[..., 0, :], maps.cross[..., place, :], atol=1e-5, rtol=0)
 
 
 def test_cached_chunks_of_several_tokens_equal_teacher_forcing(model):
     src, tgt = sequences([6, 4], 6), sequences([9, 9], 9)
-    logits, _ = model(src, tgt)
+    logits = model(src, tgt)
     memory, cache, parts = model.encode(src), None, []
     for start, end in ((0, 4), (4, 5), (5, 9)):
         step = model.decode(tgt[:, start:end], memory, cache)
@@ -167,7 +172,7 @@ def test_cached_chunks_of_several_tokens_equal_teacher_forcing(model):
 
 def test_maps_have_their_shapes_and_rows_that_sum_to_one(model):
     src, tgt = sequences([6, 4], 6), sequences([5, 5], 5)
-    _, maps = model(src, tgt, need_weights=True)
+    _, maps = forward_with_attention(model, src, tgt)
     assert maps.encoder.shape == (LAYERS, 2, H, 6, 6)
     assert maps.decoder.shape == (LAYERS, 2, H, 5, 5)
     assert maps.cross.shape == (LAYERS, 2, H, 5, 6)
@@ -178,7 +183,7 @@ def test_maps_have_their_shapes_and_rows_that_sum_to_one(model):
 
 
 def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
-    logits, _ = model(torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3))
+    logits = model(torch.zeros(1, 4, dtype=torch.int64), sequences([3], 3))
     logits.sum().backward()
     assert logits.isfinite().all()
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
@@ -200,7 +205,7 @@ def test_every_preset_builds_a_model_that_starts_out_about_as_good_as_guessing(n
     preset = load_preset(name)
     state = new_state(preset)
     batch = state.task.sample(4, split="train", generator=state.generator)
-    loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+    loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
     # Logits that vary by σ cost about σ² / 2 more than even ones; those of base vary most.
     assert abs(loss.item() - math.log(len(state.task.tgt_vocab))) < 1.5
     assert parameters_of(preset.model, state.task) == count_parameters(state.model)
@@ -222,7 +227,7 @@ def test_initial_weights_come_from_the_generator_alone(tiny):
 def test_every_parameter_gets_a_gradient(tiny):
     state = new_state(tiny)
     batch = state.task.sample(32, split="train", generator=state.generator)
-    sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out).backward()
+    sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out).backward()
     for name, parameter in state.model.named_parameters():
         assert parameter.grad is not None, name
         if not name.endswith("w_k.bias"):  # adds the same to all scores of a row, which softmax does not notice
@@ -235,7 +240,7 @@ def test_a_tiny_model_overfits_one_small_batch(tiny):
     optimizer = torch.optim.Adam(state.model.parameters(), lr=0.01)
     for _ in range(150):
         optimizer.zero_grad()
-        loss = sequence_loss(state.model(batch.src, batch.tgt_in)[0], batch.tgt_out)
+        loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
         loss.backward()
         optimizer.step()
     decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])

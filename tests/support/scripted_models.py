@@ -3,35 +3,41 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import torch
 from torch.testing import assert_close
 
+from core.config.sections import DecoderOnlyConfig, GRUConfig, TransformerConfig
 from core.generation import GenerationResult
 from core.models import AttentionMaps
 from core.models.decoder_only import DecoderOnly
 from core.models.gru import GRUSeq2Seq
-from core.models.heads import NO_INTERVENTIONS, Interventions
-from core.models.layers import Norm
 from core.models.seq2seq import Cache, DecoderOutput, Memory, Seq2Seq
 from core.models.transformer import Transformer
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
+CONFIGS = {Transformer: TransformerConfig, DecoderOnly: DecoderOnlyConfig, GRUSeq2Seq: GRUConfig}
 
-def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, norm: Norm = "post") -> Transformer:
+
+def make_model(
+    kind: type[Seq2Seq],
+    *,
+    src_vocab_size: int = 13,
+    tgt_vocab_size: int = 13,
+    generator: torch.Generator | None = None,
+    **config: Any,
+) -> Any:
+    """A model of this class whose config section has these values; weights are PyTorch's defaults."""
+    section = CONFIGS[kind](**({"dropout": 0.0} | config))
+    return kind(section, src_vocab_size, tgt_vocab_size, generator)
+
+
+def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, norm: str = "post") -> Transformer:
     """A random Transformer whose outputs depend on the source; some end early, some late, some never."""
     torch.manual_seed(seed)
-    model = Transformer(
-        src_vocab_size=13,
-        tgt_vocab_size=vocab_size,
-        d_model=16,
-        num_heads=2,
-        num_encoder_layers=2,
-        num_decoder_layers=2,
-        d_ff=32,
-        max_seq_len=max_seq_len,
-        norm=norm,
-    ).eval()
+    sizes = {"d_model": 16, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 32}
+    model = make_model(Transformer, tgt_vocab_size=vocab_size, max_seq_len=max_seq_len, norm=norm, **sizes).eval()
     with torch.no_grad():
         for layer in model.decoder_layers:
             layer.cross_attention.w_v.weight *= 4
@@ -44,14 +50,8 @@ def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, n
 def gru(*, vocab_size: int = 13, seed: int = 4, max_seq_len: int = 16) -> GRUSeq2Seq:
     """A random GRU model with outputs like those of ``transformer``."""
     torch.manual_seed(seed)
-    model = GRUSeq2Seq(
-        src_vocab_size=13,
-        tgt_vocab_size=vocab_size,
-        d_embedding=8,
-        d_hidden=12,
-        num_layers=2,
-        max_seq_len=max_seq_len,
-    ).eval()
+    sizes = {"d_embedding": 8, "d_hidden": 12, "num_layers": 2}
+    model = make_model(GRUSeq2Seq, tgt_vocab_size=vocab_size, max_seq_len=max_seq_len, **sizes).eval()
     with torch.no_grad():
         model.decoder.attention.w_h.weight *= 3
         model.src_embedding.tokens.weight *= 3
@@ -65,7 +65,7 @@ def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly
     """A random decoder-only model with outputs like those of ``transformer``."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
-    model = DecoderOnly(src_vocab_size=13, tgt_vocab_size=13, positions=positions, **sizes).eval()
+    model = make_model(DecoderOnly, positions=positions, **sizes).eval()
     with torch.no_grad():
         for layer in model.layers:
             layer.self_attention.w_v.weight *= 3
@@ -83,10 +83,10 @@ class TokenCache:
 
     tokens: torch.Tensor | None = None
 
-    def rows(self, index: torch.Tensor) -> "TokenCache":
+    def select(self, index: torch.Tensor) -> "TokenCache":
         return TokenCache(self.tokens[index])
 
-    reordered = rows
+    reorder = select
 
 
 class UncachedModel(Seq2Seq):
@@ -96,18 +96,13 @@ class UncachedModel(Seq2Seq):
         super().__init__()
         self.model, self.max_seq_len = model, model.max_seq_len
 
-    def encode(
-        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
-    ) -> Memory:
-        return self.model.encode(src, need_weights=need_weights, interventions=interventions)
+    def encode(self, src: torch.Tensor) -> Memory:
+        return self.model.encode(src)
 
-    def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: TokenCache | None = None, *, need_weights: bool = False
-    ) -> DecoderOutput:
+    def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: TokenCache | None = None) -> DecoderOutput:
         tokens = torch.cat([cache.tokens, tgt_in], dim=1) if cache else tgt_in
-        output = self.model.decode(tokens, memory, need_weights=need_weights)
-        last = (None if w is None else w[:, :, :, -1:] for w in (output.decoder_weights, output.cross_weights))
-        return DecoderOutput(output.logits[:, -1:], TokenCache(tokens), *last)
+        output = self.model.decode(tokens, memory)
+        return DecoderOutput(output.logits[:, -1:], TokenCache(tokens))
 
 
 @dataclass(frozen=True)
@@ -116,10 +111,10 @@ class StepCache:
 
     past: int = 0
 
-    def rows(self, index: torch.Tensor) -> Cache:
+    def select(self, index: torch.Tensor) -> Cache:
         return self
 
-    reordered = rows
+    reorder = select
 
 
 class ScriptedModel(Seq2Seq):
@@ -131,14 +126,10 @@ class ScriptedModel(Seq2Seq):
         super().__init__()
         self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
 
-    def encode(
-        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
-    ) -> Memory:
+    def encode(self, src: torch.Tensor) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
-    def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: StepCache | None = None, *, need_weights: bool = False
-    ) -> DecoderOutput:
+    def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: StepCache | None = None) -> DecoderOutput:
         past = cache.past if cache else 0
         end = past + tgt_in.shape[1]
         answers = self.answers(memory.states)
@@ -155,14 +146,10 @@ class FixedLogitsModel(Seq2Seq):
         super().__init__()
         self.logits = logits
 
-    def encode(
-        self, src: torch.Tensor, *, need_weights: bool = False, interventions: Interventions = NO_INTERVENTIONS
-    ) -> Memory:
+    def encode(self, src: torch.Tensor) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
 
-    def decode(
-        self, tgt_in: torch.Tensor, memory: Memory, cache: StepCache | None = None, *, need_weights: bool = False
-    ) -> DecoderOutput:
+    def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: StepCache | None = None) -> DecoderOutput:
         past = cache.past if cache else 0
         return DecoderOutput(self.logits(past).expand(len(tgt_in), 1, -1), StepCache(past + 1))
 
@@ -187,7 +174,7 @@ def all_sequences(vocab_size: int, max_steps: int) -> Iterator[tuple[int, ...]]:
 
 def sequence_log_prob(model: Seq2Seq, row: torch.Tensor, tokens: tuple[int, ...]) -> float:
     """log P(tokens | source) under teacher forcing."""
-    logits, _ = model(row[None], torch.tensor([[BOS_ID, *tokens[:-1]]]))
+    logits = model(row[None], torch.tensor([[BOS_ID, *tokens[:-1]]]))
     return logits[0].log_softmax(-1).gather(1, torch.tensor(tokens)[:, None]).sum().item()
 
 

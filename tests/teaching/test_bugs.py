@@ -9,6 +9,7 @@ import torch
 from core.config import ConfigError, parse_preset, preset_to_yaml, read_preset
 from core.config.bugs import BUG_FAMILIES, BugName
 from core.interpret.inspection import inspect
+from core.models import forward_with_attention
 from core.models.attention import MultiHeadAttention
 from core.models.layers import Layer
 from core.runs.training_state import load_state
@@ -107,9 +108,9 @@ def test_without_a_causal_mask_the_future_moves_the_past(tiny, family, bug, move
     model = new_state(tiny.with_changes({"model.family": family}).with_bug(bug)).model.eval()
     src, tgt = torch.tensor([[1, 5, 6, 2, 0]]), torch.tensor([[1, 7, 8, 9]])
     other = torch.tensor([[1, 7, 8, 4]])
-    before, after = (model(src, each)[0][:, :3] for each in (tgt, other))
+    before, after = (model(src, each)[:, :3] for each in (tgt, other))
     assert torch.allclose(before, after, atol=1e-6) is not moves
-    assert torch.allclose(model(torch.tensor([[1, 5, 6, 2, 0, 0]]), tgt)[0][:, :3], before, atol=1e-5)  # PAD hidden
+    assert torch.allclose(model(torch.tensor([[1, 5, 6, 2, 0, 0]]), tgt)[:, :3], before, atol=1e-5)  # PAD hidden
 
 
 @pytest.mark.parametrize("name", [None, "pad-attended-to"])
@@ -118,8 +119,8 @@ def test_pad_attended_to_gets_weight_and_moves_logits(tiny, tiny_gru, name, fami
     state = new_state((tiny_gru if family == "gru" else tiny).with_bug(name))
     pair, wider = padded(state)
     model = state.model.eval()
-    logits = [model(src, pair.tgt_in)[0] for src in (pair.src, wider)]
-    weights = model(wider, pair.tgt_in, need_weights=True)[1].cross[..., -3:]
+    logits = [model(src, pair.tgt_in) for src in (pair.src, wider)]
+    weights = forward_with_attention(model, wider, pair.tgt_in)[1].cross[..., -3:]
     assert torch.allclose(*logits, atol=1e-6) is (name is None)
     assert bool((weights > 0).all()) is (name is not None)
 
@@ -154,7 +155,7 @@ def test_targets_without_eos_have_everything_else(broken, tiny):
 def test_a_loss_over_pad_is_the_mean_over_all_places(broken, tiny):
     state = broken("pad-in-the-loss")
     batch = state.task.sample(8, split="train", generator=state.generator)
-    logits = state.model(batch.src, batch.tgt_in)[0]
+    logits = state.model(batch.src, batch.tgt_in)
     by_hand = -logits.log_softmax(-1).gather(-1, batch.tgt_out[..., None]).mean()
     given = {"teacher_forcing_ratio": 1.0, "generator": state.generator}
     assert state.loss_function(state.model, batch, tiny.training, **given).item() == pytest.approx(
@@ -189,7 +190,7 @@ def test_embeddings_lose_their_scale_or_their_positions(broken, tiny):
 def test_softmax_over_queries_makes_columns_sum_to_1(broken):
     state = broken("softmax-over-queries")
     pair, wider = padded(state)
-    maps = state.model.eval()(wider, pair.tgt_in, need_weights=True)[1]
+    maps = forward_with_attention(state.model.eval(), wider, pair.tgt_in)[1]
     sums = maps.cross.sum(dim=-2)
     assert torch.allclose(sums[..., :-3], torch.ones(()), atol=1e-6)
     assert not sums[..., -3:].any()  # PAD stays hidden
@@ -209,7 +210,7 @@ def test_heads_that_begin_alike_stay_alike(broken):
     state = broken("heads-alike")
     list(train(state))
     pair, _ = padded(state)
-    maps = state.model.eval()(pair.src, pair.tgt_in, need_weights=True)[1]
+    maps = forward_with_attention(state.model.eval(), pair.src, pair.tgt_in)[1]
     for each in (maps.encoder, maps.decoder, maps.cross):
         assert torch.allclose(each[:, :, 0], each[:, :, 1], atol=1e-6)
 
@@ -219,10 +220,10 @@ def test_a_false_picture_changes_nothing_else(broken, tiny):
     for one, other in zip(train(wrong), train(right), strict=True):
         assert getattr(one, "loss", None) == getattr(other, "loss", None)
     pair, _ = padded(wrong)
-    maps = wrong.model.eval()(pair.src, pair.tgt_in, need_weights=True)[1]
+    maps = forward_with_attention(wrong.model.eval(), pair.src, pair.tgt_in)[1]
     width = min(maps.decoder.shape[-1], maps.cross.shape[-1])
     assert torch.equal(maps.cross[..., :width], maps.decoder[..., :width])
-    assert not torch.equal(right.model.eval()(pair.src, pair.tgt_in, need_weights=True)[1].cross, maps.cross)
+    assert not torch.equal(forward_with_attention(right.model.eval(), pair.src, pair.tgt_in)[1].cross, maps.cross)
 
 
 def test_the_learning_rate_is_far_too_high_from_the_first_step(broken):

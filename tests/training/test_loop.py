@@ -87,7 +87,7 @@ def test_updates_equal_those_of_plain_adam_with_clipping(tiny):
     optimizer = torch.optim.Adam(plain.model.parameters())
     for step in range(1, state.step + 1):
         batch = plain.task.sample(8, split="train", generator=plain.generator)
-        logits, _ = plain.model(batch.src, batch.tgt[:, :-1])
+        logits = plain.model(batch.src, batch.tgt[:, :-1])
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(logits.transpose(1, 2), batch.tgt[:, 1:], ignore_index=0).backward()
         torch.nn.utils.clip_grad_norm_(plain.model.parameters(), tiny.training.max_gradient_norm)

@@ -66,7 +66,7 @@ def train_with(preset, optimizer_of) -> dict[str, torch.Tensor]:
     for step in range(60):
         batch = state.task.sample(8, split="train", generator=state.generator)
         optimizer.zero_grad()
-        sequence_loss(model(batch.src, batch.tgt_in)[0], batch.tgt_out).backward()
+        sequence_loss(model(batch.src, batch.tgt_in), batch.tgt_out).backward()
         optimizer.param_groups[0]["lr"] = 0.01 * (60 - step) / 60
         optimizer.step()
     return model.state_dict()

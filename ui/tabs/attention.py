@@ -9,7 +9,8 @@ from typing import Any
 import gradio as gr
 from gradio.events import Dependency
 
-from core.models.heads import Ablation, Head
+from core.interpret.interventions import Ablation
+from core.models.heads import Head
 from core.server import Runs
 from core.storage.errors import LabError
 from ui.attention_blocks import Block

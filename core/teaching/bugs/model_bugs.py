@@ -1,56 +1,45 @@
-"""Bugs in the model: masks, positions, scales, residual connections, weights, and what it says it looked at.
+"""Bugs in the model: masks, positions, scales, residual connections, initial weights, and reported attention.
 
-Each is put on a built model from outside, by a hook on a module or by giving a module a subclass of its class. The
-names and shapes of the weights stay, so a broken model is saved and loaded like any other.
+Each is added to a built model, mostly as a permanent hook. Names and shapes of the parameters stay, so a broken model is
+saved and loaded like any other.
 """
 
 import math
-from typing import Any, ClassVar
+import threading
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from core.models import Seq2Seq
-from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.attention import AdditiveAttention, MultiHeadAttention, masked_softmax
 from core.models.embeddings import Embedding
+from core.models.hooks import HookPoint
 from core.models.layers import DecoderLayer, EncoderLayer, Layer
-from core.models.seq2seq import DecoderOutput, Memory
-from core.models.transformer import Transformer
 from core.teaching.bugs.bug import Bug
 
 
 class NoCausalMask(Bug):
-    """What any target token may see, all may see."""
+    """Every target token attends to all that any of them may attend to, later ones included."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Open the mask of every decoder layer."""
+        """Open the mask of every decoder layer's self-attention."""
         for layer in _modules(model, DecoderLayer):
-            layer.register_forward_pre_hook(_open_to_all, with_kwargs=True)
+            layer.self_attention.hook_mask.permanent = lambda mask: mask.any(dim=-2, keepdim=True)
         return model
-
-
-def _open_to_all(_: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    mask = kwargs["tgt_mask"]
-    return args, kwargs | {"tgt_mask": None if mask is None else mask.any(dim=-2, keepdim=True)}
 
 
 class PadAttendedTo(Bug):
-    """The mask of the source says that there is no PAD."""
+    """The mask of the source lets PAD through."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Let all that looks at the source look at all of it."""
-        for layer in _modules(model, EncoderLayer):
-            layer.register_forward_pre_hook(lambda _, args: (args[0], torch.ones_like(args[1])))
-        for layer in _modules(model, DecoderLayer):
-            layer.register_forward_pre_hook(_whole_source, with_kwargs=True)
-        for attention in _modules(model, AdditiveAttention):
-            attention.register_forward_pre_hook(lambda _, args: (*args[:2], torch.ones_like(args[2])))
+        """Replace the source's mask in self-attention of the encoder and in cross-attention."""
+        attentions = [layer.self_attention for layer in _modules(model, EncoderLayer)]
+        attentions += [layer.cross_attention for layer in _modules(model, DecoderLayer) if layer.cross_attention]
+        for attention in attentions + _modules(model, AdditiveAttention):
+            attention.hook_mask.permanent = torch.ones_like
         return model
-
-
-def _whole_source(_: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    return args, kwargs | {"src_mask": torch.ones_like(kwargs["src_mask"])}
 
 
 class _OtherEmbeddings(Bug):
@@ -82,72 +71,59 @@ class NoScoreScaling(Bug):
     """Scores are Q Kᵀ, not Q Kᵀ / √d_k."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Make queries longer by as much as the scores are divided by."""
+        """Undo the division."""
         for attention in _modules(model, MultiHeadAttention):
             factor = math.sqrt(attention.w_q.out_features / attention.num_heads)
-            attention.w_q.register_forward_hook(lambda _, args, query, factor=factor: query * factor)
+            attention.hook_attn_scores.permanent = lambda scores, factor=factor: scores * factor
         return model
 
 
-class _OtherClasses(Bug):
-    """A bug in every module of some class."""
+class _OverQueries(threading.local):
+    """Computes one attention module's weights with a softmax over the queries, from its mask and scores."""
 
-    classes: ClassVar[dict[type[nn.Module], type[nn.Module]]]
+    mask: torch.Tensor | None = None
+    scores: torch.Tensor
+
+    def read_mask(self, mask: torch.Tensor) -> None:
+        self.mask = mask
+
+    def read_scores(self, scores: torch.Tensor) -> None:
+        self.scores = scores
+
+    def pattern(self, _: torch.Tensor) -> torch.Tensor:
+        mask = None if self.mask is None else self.mask.expand_as(self.scores).transpose(-2, -1)
+        self.mask = None  # the next call may have none
+        return masked_softmax(self.scores.transpose(-2, -1), mask).transpose(-2, -1)
+
+
+class SoftmaxOverQueries(Bug):
+    """Softmax along the wrong axis: for each key, the weights of the queries sum to 1."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Make each of these modules one of a subclass of its class."""
-        for module in model.modules():
-            module.__class__ = self.classes.get(type(module), type(module))
+        """Replace the weights of every multi-head attention."""
+        for attention in _modules(model, MultiHeadAttention):
+            wrong = _OverQueries()
+            attention.hook_mask.permanent = wrong.read_mask
+            attention.hook_attn_scores.permanent = wrong.read_scores
+            attention.hook_pattern.permanent = wrong.pattern
         return model
 
 
-class _TurnedAttention(MultiHeadAttention):
-    """Attention whose columns sum to 1 where its rows should; heads cannot be edited."""
+class NoResidual(Bug):
+    """A sublayer's output replaces its input instead of being added to it."""
 
-    def forward(self, x: torch.Tensor, keys_values: Any, mask: torch.Tensor | None, **given: Any) -> Any:
-        """Let every position of ``x`` attend; see ``MultiHeadAttention.forward``."""
-        query, (key, value) = self._split_heads(self.w_q(x)), keys_values
-        scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
-        seen = torch.ones_like(scores, dtype=torch.bool) if mask is None else mask.expand_as(scores)
-        weights = scores.masked_fill(~seen, torch.finfo(scores.dtype).min).softmax(dim=-2) * seen
-        heads = self.dropout(weights) @ value
-        if (rotation := given.get("rotation")) is not None:
-            heads = rotation.turned_back(heads)
-        output = self.w_o(heads.transpose(1, 2).flatten(2))
-        return output, weights.detach() if given.get("need_weights") else None
-
-
-class SoftmaxOverQueries(_OtherClasses):
-    """Softmax along the wrong axis: for each key, the queries' shares sum to 1."""
-
-    classes: ClassVar = {MultiHeadAttention: _TurnedAttention}
-
-
-class _WithoutResidual(Layer):
-    def added(self, x: torch.Tensor, change: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
-        """Return what a sublayer gave, and nothing else."""
-        return self.dropout(change) if self.is_pre_norm else norm(self.dropout(change))
-
-
-class _BareEncoderLayer(_WithoutResidual, EncoderLayer):
-    pass
-
-
-class _BareDecoderLayer(_WithoutResidual, DecoderLayer):
-    pass
-
-
-class NoResidual(_OtherClasses):
-    """A sublayer's output replaces what went in, where it should be added to it."""
-
-    classes: ClassVar = {EncoderLayer: _BareEncoderLayer, DecoderLayer: _BareDecoderLayer}
+    def on_model(self, model: Seq2Seq) -> Seq2Seq:
+        """Silence the residual connections."""
+        for layer in _modules(model, Layer):
+            layer.hook_skip.permanent = torch.zeros_like
+        return model
 
 
 class EncoderOverPad(Bug):
-    """The encoder's last state is that behind the PAD."""
+    """The encoder's final state is the one after the PAD."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Let the encoder run on."""
+        """Let the encoder read the PAD."""
         model.mask_padding = False
         return model
 
@@ -171,22 +147,34 @@ class HeadsAlike(Bug):
         return model
 
 
-class _Misreported(Transformer):
-    def decode(self, tgt_in: torch.Tensor, memory: Memory, *args: Any, **kwargs: Any) -> DecoderOutput:
-        """Read the next target tokens; see ``Seq2Seq.decode``. Maps of self-attention stand for those of cross."""
-        decoding = super().decode(tgt_in, memory, *args, **kwargs)
-        maps = decoding.decoder_weights
-        if maps is None:
-            return decoding
-        source = memory.mask.shape[-1]
-        shown = F.pad(maps, (0, max(0, source - maps.shape[-1])))[..., :source]
-        return DecoderOutput(decoding.logits, decoding.cache, maps, shown)
+class _Reporting(HookPoint):
+    """Lets hooks read another tensor than the one that is used."""
+
+    __slots__ = ("_instead", "_shared")
+
+    def __init__(self, name: str, shared: threading.local) -> None:
+        super().__init__()
+        self.name, self._shared = name, shared
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        source, shown = x.shape[-1], self._shared.pattern
+        super().__call__(F.pad(shown, (0, max(0, source - shown.shape[-1])))[..., :source])
+        return x
 
 
-class SelfPlottedAsCross(_OtherClasses):
-    """The model is right; what it says that cross-attention looked at is its self-attention."""
+class SelfPlottedAsCross(Bug):
+    """The model is right; what it reports as cross-attention is its self-attention."""
 
-    classes: ClassVar = {Transformer: _Misreported}
+    def on_model(self, model: Seq2Seq) -> Seq2Seq:
+        """Let whoever records cross-attention read the weights of the layer's self-attention."""
+        for layer in _modules(model, DecoderLayer):
+            shared = threading.local()
+            layer.self_attention.hook_pattern.permanent = lambda pattern, shared=shared: setattr(
+                shared, "pattern", pattern
+            )
+            name = layer.cross_attention.hook_pattern.name
+            layer.cross_attention.hook_pattern = _Reporting(name, shared)
+        return model
 
 
 def _modules(model: nn.Module, kind: type[nn.Module]) -> list[Any]:

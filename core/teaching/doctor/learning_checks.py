@@ -1,11 +1,11 @@
 """Checks of how a model learns: what passes through it, gradients, first loss, size of an update."""
 
 import math
-from contextlib import ExitStack
 
 import torch
 from torch import nn
 
+from core.models.hooks import hooks
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.teaching.bugs import new_state
 from core.teaching.doctor.finding import Finding
@@ -28,11 +28,13 @@ def residuals(subject: Subject) -> Finding:
     if not layers:
         return Finding(name, "green", "It has no sublayers to pass by.")
     src, tgt_in = subject.few
-    with ExitStack() as stack:
-        for layer in layers:
-            for sublayer in (layer.self_attention, getattr(layer, "cross_attention", None), layer.feed_forward):
-                if sublayer is not None:
-                    stack.callback(sublayer.register_forward_hook(_silent).remove)
+    modules = [
+        module
+        for layer in layers
+        for module in (layer.self_attention, getattr(layer, "cross_attention", None), layer.feed_forward)
+        if module is not None
+    ]
+    with hooks({module.hook_out.name: torch.zeros_like for module in modules}):
         stacks = {"encoder": subject.model.encode(src).states, "decoder": subject.logits(src, tgt_in)}
     blocked = [each for each, states in stacks.items() if _spread(states) < 1e-6]
     if not blocked:
@@ -104,10 +106,6 @@ def size_of_updates(subject: Subject) -> Finding:
     if share > TOO_LARGE_UPDATE:
         return Finding(name, "red", sentence + " That is far too much.", share, "learning-rate-too-high")
     return Finding(name, "amber" if share > LARGE_UPDATE else "green", sentence, share)
-
-
-def _silent(_: nn.Module, args: tuple, given: torch.Tensor | tuple) -> torch.Tensor | tuple:
-    return (torch.zeros_like(given[0]), *given[1:]) if isinstance(given, tuple) else torch.zeros_like(given)
 
 
 def _spread(states: torch.Tensor) -> float:

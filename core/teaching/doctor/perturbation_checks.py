@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from core.models import forward_with_attention
 from core.models.embeddings import Embedding
 from core.teaching.doctor.finding import Finding
 from core.teaching.doctor.subject import Subject
@@ -47,7 +48,7 @@ def pad_influence(subject: Subject) -> Finding:
         return Finding("PAD influence", "green", "PAD behind a source moves nothing.", moved)
     sentence = f"PAD behind a source moves the logits, by {moved:.2g} of their spread"
     with torch.no_grad():
-        maps = subject.model(wider, tgt_in, need_weights=True)[1]
+        maps = forward_with_attention(subject.model, wider, tgt_in)[1]
         ends = [subject.model.encode(each).final for each in (src, wider)]
     weights = maps.over_source(wider.shape[1])
     share = 0.0 if weights is None else weights[..., -room:].sum(dim=-1).mean().item()

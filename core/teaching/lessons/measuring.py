@@ -11,6 +11,7 @@ import torch
 from core.config import Preset
 from core.evaluation.accuracy import evaluate, evaluation_mode, exact_match_unpadded
 from core.interpret.inspection import inspect, label_source
+from core.models import forward_with_attention
 from core.models.heads import BLOCKS
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
@@ -98,7 +99,7 @@ def _attention(state: TrainingState) -> dict[str, Any]:
     pairs = fixed_pairs(state.task, 64, split="validation")
     row = next(place for place, source in enumerate(pairs.src) if _is_shown(source))
     pair = pairs[row : row + 1]
-    _, maps = state.model(pair.src, pair.tgt_in, need_weights=True)
+    _, maps = forward_with_attention(state.model, pair.src, pair.tgt_in)
     steps = int((pair.tgt_out != PAD_ID).sum())
     source = state.task.src_vocab.decode(pair.src[0].tolist())
     source = [*label_source(source[1 : SHOWN_SYMBOLS + 1]), *[PAD] * (pair.src.shape[1] - SHOWN_SYMBOLS - 2)]

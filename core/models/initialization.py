@@ -8,28 +8,28 @@ from core.models.embeddings import Embedding
 from core.models.layers import FeedForward
 
 
-def initialise(
+def initialize(
     model: nn.Module, generator: torch.Generator, *, embedding_gain: float = 1.0, sublayer_gain: float = 1.0
 ) -> None:
-    """Set every parameter anew, in place.
+    """Draw every parameter of a model, in place.
 
-    Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have deviation gain / √d_model, so
-    that with a gain of 1, after the scaling by √d_model, they are as large as the positions added to them; learned
-    positions begin as large as the sines they replace. Recurrent matrices are orthogonal, each gate's by itself, so
-    that states neither fade nor explode over many steps.
+    Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have standard deviation
+    gain / √d_model, so that with a gain of 1, after the scaling by √d_model, they are as large as the positions added
+    to them; learned positions start as large as the sines they replace. Recurrent matrices are orthogonal, each gate by
+    itself, so that states neither vanish nor explode over many steps.
 
     Args:
-        embedding_gain: of the embeddings of tokens.
-        sublayer_gain: what the last matrix of every sublayer is multiplied by.
+        embedding_gain: of the token embeddings.
+        sublayer_gain: factor of the last matrix of every sublayer.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            if module.weight is not None:  # tied to an embedding
+            if module.weight is not None:  # else tied to an embedding
                 nn.init.xavier_uniform_(module.weight, generator=generator)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.GRU | nn.GRUCell):
-            _initialise_gates(module, generator)
+            _initialize_gates(module, generator)
         elif isinstance(module, Embedding) and isinstance(module.positions, nn.Parameter):
             nn.init.normal_(module.positions, std=0.5**0.5, generator=generator)
         elif isinstance(module, nn.Embedding):
@@ -44,8 +44,8 @@ def initialise(
 
 
 @torch.no_grad()
-def _initialise_gates(module: nn.GRU | nn.GRUCell, generator: torch.Generator) -> None:
-    """Set the weights of a GRU layer, which holds those of its three gates one below the other."""
+def _initialize_gates(module: nn.GRU | nn.GRUCell, generator: torch.Generator) -> None:
+    """Draw the weights of a GRU layer, whose three gates are stacked along the first dimension."""
     for name, parameter in module.named_parameters():
         if name.startswith("bias"):
             parameter.zero_()

@@ -1,0 +1,222 @@
+"""Interventions on attention heads: ablate them, or make a cross-attention head follow a pattern.
+
+Ablation replaces a head's output by zeros (Michel et al. 2019) or by its mean (Wang et al. 2023). The interventions are
+hooks of the calls inside ``Interventions.applied_to``; the model itself stays as it is.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+
+from core.models import Seq2Seq
+from core.models.heads import BLOCKS, Block, Head
+from core.models.hooks import Hook, current_step, hooks
+from core.storage.errors import InputError
+
+Ablation = Literal["zero", "mean"]
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Where a cross-attention head is made to attend: to one source token in each step, with all its weight.
+
+    Columns are counted from 0, BOS. A pattern that leaves the source stays on its first or last token, BOS or EOS.
+
+    Attributes:
+        kind: "diagonal": in step t, counted from 0, column t + 1; "anti-diagonal": column n - t of a source of n tokens
+            between BOS and EOS, so first the last of them and, in the step that ends a reversal, BOS; "position":
+            always the same column.
+        position: that column.
+    """
+
+    kind: Literal["diagonal", "anti-diagonal", "position"]
+    position: int = 0
+
+    def __str__(self) -> str:
+        return f"position {self.position}" if self.kind == "position" else self.kind
+
+    @classmethod
+    def parse(cls, text: str) -> "Pattern":
+        """Read ``diagonal``, ``anti-diagonal`` or ``position 3``; InputError if it is none of them."""
+        text = text.strip()
+        if text == "diagonal" or text == "anti-diagonal":
+            return cls(text)
+        match = re.fullmatch(r"position +([0-9]{1,6})", text)
+        if not match:
+            raise InputError(
+                f"pattern={text!r:.60} is not one of diagonal, anti-diagonal, position K (K a source column, 0 is BOS)"
+            )
+        return cls("position", int(match[1]))
+
+    def columns(self, steps: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
+        """Return the columns to attend to, (B, T) int64.
+
+        Args:
+            steps: (T,) int64, numbers of the steps.
+            last: (B, 1) int64, each source's last column, EOS.
+        """
+        wanted = {"diagonal": steps + 1, "anti-diagonal": last - 1 - steps, "position": steps * 0 + self.position}
+        return wanted[self.kind].minimum(last).clamp(min=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Interventions:
+    """What is changed in a model's heads while it reads and writes.
+
+    Attributes:
+        ablated: heads whose output is replaced.
+        means: the replacements, (K,) float a head, such as ``core.interpret.ablation.head_means`` returns; None for
+            zeros.
+        patterns: cross-attention heads and the patterns they follow.
+    """
+
+    ablated: tuple[Head, ...] = ()
+    means: Mapping[Head, torch.Tensor] | None = None
+    patterns: tuple[tuple[Head, Pattern], ...] = ()
+
+    @classmethod
+    def parse(
+        cls,
+        heads: Sequence[Head],
+        *,
+        ablate: Iterable[str] = (),
+        patterns: Iterable[str] = (),
+        means: Mapping[Head, torch.Tensor] | None = None,
+    ) -> "Interventions":
+        """Read interventions on a model that has these heads.
+
+        Args:
+            ablate: names of heads (``cross.2.1``), of layers (``cross.2``) or of blocks (``cross``).
+            patterns: heads and their patterns, ``cross.2.1=anti-diagonal``.
+
+        Raises:
+            InputError: the model cannot do that; the message says what it can.
+        """
+        ablated = [head for name in ablate for head in _heads_named(name, heads)]
+        return cls(tuple(dict.fromkeys(ablated)), means, tuple(map(_parse_pattern, patterns))).checked(heads)
+
+    @property
+    def ablation(self) -> Ablation:
+        """What replaces the output of an ablated head."""
+        return "zero" if self.means is None else "mean"
+
+    def __str__(self) -> str:
+        parts = [f"{', '.join(map(str, self.ablated))} ablated ({self.ablation})"] if self.ablated else []
+        return "; ".join(parts + [f"{head} follows {pattern}" for head, pattern in self.patterns])
+
+    def checked(self, heads: Sequence[Head]) -> "Interventions":
+        """Return these interventions if a model with these heads can do them.
+
+        Raises:
+            InputError: the model lacks a head, a pattern is for another block than cross, or a head is named twice.
+        """
+        followers = [head for head, _ in self.patterns]
+        for head in (*self.ablated, *followers):
+            if head not in heads:
+                raise InputError(f"head={head} is not in this model, which has {_list_heads(heads)}")
+        for number, head in enumerate(followers):
+            if head.block != "cross":
+                raise InputError(f"head={head} cannot follow a pattern; only heads of cross-attention can")
+            if head in followers[:number] or head in self.ablated:
+                raise InputError(f"head={head} is named twice; it can be ablated, or follow one pattern")
+        return self
+
+    @contextmanager
+    def applied_to(self, model: Seq2Seq) -> Iterator[None]:
+        """Apply the interventions to the calls of this model inside the block, in this thread only.
+
+        Raises:
+            InputError: the model cannot do them; see ``checked``.
+        """
+        self.checked(model.heads)
+        by_name: dict[str, Hook] = {}
+        for (block, layer), attention in model.attention.items():
+            outputs = {
+                head.head: 0.0 if self.means is None else self.means[head]
+                for head in self.ablated
+                if (head.block, head.layer) == (block, layer)
+            }
+            patterns = {head.head: each for head, each in self.patterns if (head.block, head.layer) == (block, layer)}
+            if outputs:
+                by_name[attention.hook_z.name] = _Replacement(outputs)
+            if patterns:
+                forced = _ForcedPatterns(patterns)
+                by_name |= {attention.hook_mask.name: forced.read_mask, attention.hook_pattern.name: forced}
+        with hooks(by_name):
+            yield
+
+
+@dataclass(frozen=True)
+class _Replacement:
+    """Replaces the outputs of heads, numbered from 1, at ``hook_z``."""
+
+    outputs: Mapping[int, torch.Tensor | float]
+
+    def __call__(self, z: torch.Tensor) -> torch.Tensor:
+        """Return z (B, H, Tq, K) with other outputs for these heads."""
+        z = z.clone()
+        for head, output in self.outputs.items():
+            z[:, head - 1] = output
+        return z
+
+
+class _ForcedPatterns:
+    """Makes heads, numbered from 1, follow patterns at ``hook_pattern``; the source's mask is read at ``hook_mask``."""
+
+    def __init__(self, patterns: Mapping[int, Pattern]) -> None:
+        self.patterns = patterns
+        self._is_real = torch.empty(0)
+
+    def read_mask(self, mask: torch.Tensor) -> None:
+        """Note the mask (B, 1, 1, S) bool, True where the source is not PAD."""
+        self._is_real = mask[:, 0]  # (B, 1, S)
+
+    def __call__(self, weights: torch.Tensor) -> torch.Tensor:
+        """Return weights (B, H, Tq, S) in which these heads attend as their patterns say, and never to PAD."""
+        weights, is_real = weights.clone(), self._is_real
+        steps = torch.arange(weights.shape[2], device=weights.device) + current_step()
+        for head, pattern in self.patterns.items():
+            columns = pattern.columns(steps, is_real.sum(dim=-1) - 1)
+            weights[:, head - 1] = (F.one_hot(columns, weights.shape[3]) * is_real).to(weights.dtype)
+        return weights
+
+
+NO_INTERVENTIONS = Interventions()
+
+
+def _heads_named(name: str, heads: Sequence[Head]) -> list[Head]:
+    """Return the heads that the name of a head, a layer or a block stands for."""
+    name = name.strip()
+    if not re.fullmatch(rf"({'|'.join(BLOCKS)})(\.[1-9][0-9]{{0,3}}){{0,2}}", name):
+        raise InputError(
+            f"ablate={name!r:.60} is not a head (cross.2.1), a layer (cross.2) or a block "
+            f"({', '.join(BLOCKS)}); layers and heads are numbered from 1"
+        )
+    named = [head for head in heads if f"{head}.".startswith(f"{name}.")]
+    if not named:
+        raise InputError(f"ablate={name} is not in this model, which has {_list_heads(heads)}")
+    return named
+
+
+def _parse_pattern(text: str) -> tuple[Head, Pattern]:
+    head, equals, pattern = text.partition("=")
+    if not equals:
+        raise InputError(f"pattern={text!r:.60} must be HEAD=PATTERN, such as cross.2.1=anti-diagonal")
+    return Head.parse(head), Pattern.parse(pattern)
+
+
+def _list_heads(heads: Sequence[Head]) -> str:
+    """List heads, those of a layer as ``cross.2.1 to cross.2.4``."""
+
+    def layer_of(head: Head) -> tuple[Block, int]:
+        return head.block, head.layer
+
+    layers = [list(layer) for _, layer in groupby(heads, key=layer_of)]
+    named = [str(layer[0]) if len(layer) == 1 else f"{layer[0]} to {layer[-1]}" for layer in layers]
+    return ", ".join(named) or "none"

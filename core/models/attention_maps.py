@@ -1,0 +1,98 @@
+"""Attention weights of a forward pass or of a generation, recorded at the hook points of the attention modules."""
+
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+
+import torch
+
+from core.models.heads import BLOCKS, Block
+from core.models.hooks import hooks
+from core.models.seq2seq import Seq2Seq
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """The attention weights of all heads: after the softmax and any intervention, before dropout, detached.
+
+    Attributes:
+        encoder: (L, B, H, S, S) float, or None if the model has no such heads.
+        decoder: (L, B, H, T, T) float, or None; of a model without encoder (L, B, H, T, S + T), the source first.
+        cross: (L, B, H, T, S) float, or None.
+    """
+
+    encoder: torch.Tensor | None
+    decoder: torch.Tensor | None
+    cross: torch.Tensor | None
+
+    def over_source(self, length: int) -> torch.Tensor | None:
+        """Return the target's attention to a source of that many tokens, (L, B, H, T, S), or None.
+
+        That is cross-attention or, in a decoder that read the source itself, the source's part of its self-attention.
+        """
+        if self.cross is not None or self.decoder is None:
+            return self.cross
+        return self.decoder[..., :length]
+
+
+class AttentionRecorder:
+    """Records the attention weights of a model's calls inside a ``with`` block.
+
+    Args:
+        enabled: False records nothing, so that the model need not compute the weights.
+    """
+
+    def __init__(self, model: Seq2Seq, *, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self._calls: dict[tuple[Block, int], list[torch.Tensor]] = {key: [] for key in model.attention if enabled}
+        points = {key: model.attention[key].hook_pattern.name for key in self._calls}
+        self._hooks = hooks({name: partial(self._record, key) for key, name in points.items()}) if enabled else None
+
+    def __enter__(self) -> "AttentionRecorder":
+        if self._hooks is not None:
+            self._hooks.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._hooks is not None:
+            self._hooks.__exit__(kind, error, trace)
+
+    def take(self) -> AttentionMaps:
+        """Return what was recorded since the last ``take``, and forget it; None for blocks without calls."""
+        if not self._calls:
+            return AttentionMaps(None, None, None)
+        maps = {block: self._stacked(block) for block in BLOCKS}
+        for calls in self._calls.values():
+            calls.clear()
+        return AttentionMaps(**maps)
+
+    def _record(self, key: tuple[Block, int], pattern: torch.Tensor) -> None:
+        self._calls[key].append(pattern.detach())
+
+    def _stacked(self, block: Block) -> torch.Tensor | None:
+        """Stack the layers of a block; a recurrent decoder makes a call for each token, joined along the queries."""
+        layers = [calls for (of, _), calls in self._calls.items() if of == block and calls]
+        joined = [calls[0] if len(calls) == 1 else torch.cat(calls, dim=2) for calls in layers]
+        return torch.stack(joined) if joined else None
+
+
+def forward_with_attention(
+    model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor
+) -> tuple[torch.Tensor, AttentionMaps]:
+    """Score every next token under teacher forcing, and return the attention of all heads.
+
+    Args:
+        src: (B, S) int64.
+        tgt_in: (B, T) int64, BOS first.
+
+    Returns:
+        (B, T, V) float logits, and the maps.
+    """
+    with AttentionRecorder(model) as recorder:
+        memory = model.encode(src)
+        encoder = recorder.take().encoder  # a decoder-only model also reads the source, but not as a target
+        logits = model.decode(tgt_in, memory).logits
+        of_target = recorder.take()
+    return logits, AttentionMaps(encoder, of_target.decoder, of_target.cross)
