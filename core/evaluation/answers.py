@@ -54,7 +54,7 @@ def _part(model: Seq2Seq, task: Task, indices: torch.Tensor, pairs: Batch) -> pd
     """Return the rows of pairs whose sources all have the same length."""
     with evaluation_mode(model):
         result = generate(model, pairs.src, max_steps=model.max_seq_len)
-        logits, _ = model(pairs.src, pairs.tgt_in[:, : int((pairs.tgt_out != PAD_ID).sum(dim=1).max())])
+        logits = model(pairs.src, pairs.tgt_in[:, : int((pairs.tgt_out != PAD_ID).sum(dim=1).max())])
     rows = [_row(task, pairs, result, row) for row in range(len(pairs))]
     return pd.DataFrame(
         {"sequence": indices.tolist()}

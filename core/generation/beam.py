@@ -229,10 +229,10 @@ def _reorder(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache, M
     """Reorder the cache and the memory so that they match the selected hypotheses."""
     num_rows = len(memory.states)
     if len(rows) != num_rows:
-        return cache.reordered(rows), memory.rows(rows)
+        return cache.reorder(rows), memory.select(rows)
     # All rows of a source have the same memory, and often no hypothesis has moved.
     is_in_order = torch.equal(rows, torch.arange(num_rows, device=rows.device))
-    return cache if is_in_order else cache.reordered(rows), memory
+    return cache if is_in_order else cache.reorder(rows), memory
 
 
 def _backtrack(finished: _FinishedHypotheses, records: list[_StepRecord], strategy: Beam) -> BeamSearch:

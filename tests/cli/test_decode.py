@@ -157,12 +157,13 @@ def test_heads_are_knocked_out_and_forced_and_the_answer_says_so(lab, trained):
     said = last_json(output)
     assert said["ablate"] == ["encoder.1.1", "encoder.1.2", "cross.1.1"]
     assert (said["ablate_with"], said["pattern"]) == ("zero", {"cross.1.2": "position 3"})
-    words = "encoder.1.1, encoder.1.2, cross.1.1 knocked out (zero); cross.1.2 forced to position 3"
+    words = "encoder.1.1, encoder.1.2, cross.1.1 ablated (zero); cross.1.2 follows position 3"
     assert f"heads     {words}\n" in output
     model = Runs(trained).loaded("done").model
-    interventions = Interventions.parse(model.heads, ablate=options[1:4:2], force=options[5:])
+    interventions = Interventions.parse(model.heads, ablate=options[1:4:2], patterns=options[5:])
     src = torch.tensor([[1, 7, 11, 5, 12, 2]])
-    decoded = generate(model, src, max_steps=model.max_seq_len, interventions=interventions)
+    with interventions.applied_to(model):
+        decoded = generate(model, src, max_steps=model.max_seq_len)
     assert [step["probability"] for step in said["steps"]] == pytest.approx(decoded.log_probs[0].exp().tolist())
 
 

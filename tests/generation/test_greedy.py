@@ -31,7 +31,7 @@ def greedy_by_definition(model: Transformer, row: torch.Tensor, max_steps: int) 
     """Decode one source without batch, padding or cache: a full forward pass per token."""
     tokens = [BOS_ID]
     while len(tokens) <= max_steps and tokens[-1] != EOS_ID:
-        logits, _ = model(row[row != PAD_ID][None], torch.tensor([tokens]))
+        logits = model(row[row != PAD_ID][None], torch.tensor([tokens]))
         tokens.append(logits[0, -1].argmax().item())
     return tokens[1:]
 
@@ -67,7 +67,7 @@ def test_candidates_are_sorted_with_the_model_s_probabilities(model, src):
     assert (result.probabilities.sum(-1) <= 1 + 1e-6).all()
     is_token = result.tokens != PAD_ID
     assert torch.equal(result.candidates[..., 0][is_token], result.tokens[is_token])
-    first = model(src, torch.full((len(src), 1), BOS_ID))[0][:, 0].softmax(-1)
+    first = model(src, torch.full((len(src), 1), BOS_ID))[:, 0].softmax(-1)
     assert_close(result.probabilities[:, 0], first.gather(1, result.candidates[:, 0]), atol=1e-6, rtol=0)
 
 

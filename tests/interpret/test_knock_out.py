@@ -70,7 +70,8 @@ def test_a_cell_is_exact_match_without_these_heads(shipped, ablation):
     means = mean_head_outputs(model, pairs) if ablation == "mean" else None
     for cell in cells[4::5]:  # the layers
         interventions = Interventions.parse(model.heads, ablate=[f"{cell.block}.{cell.layer}"], means=means)
-        exact = count_exact(model, pairs, GREEDY, max_steps=model.max_seq_len, interventions=interventions)
+        with interventions.applied_to(model):
+            exact = count_exact(model, pairs, GREEDY, max_steps=model.max_seq_len)
         assert cell.exact_match == exact / 40
         assert cell.change == cell.exact_match - cell.intact
     rows = ablation_rows(cells)
@@ -147,7 +148,7 @@ def test_the_means_that_edits_need_are_those_of_held_out_inputs_and_taken_once(m
     model, task, head = transformer(), build_task(tiny.task), Head("cross", 1, 2)
     expected = mean_head_outputs(model, fixed_pairs(task, ablate.MEAN_SEQUENCES, split="test"))
     interventions = parse_interventions(
-        model, task, ablate=["cross.1.2"], force=["cross.1.1=diagonal"], ablation="mean"
+        model, task, ablate=["cross.1.2"], patterns=["cross.1.1=diagonal"], ablation="mean"
     )
     assert (interventions.ablated, interventions.ablation) == ((head,), "mean")
     assert_close(interventions.means[head], expected[head], atol=0, rtol=0)

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.config.sections import Norm
 from core.generation import Beam, generate
 from core.models import forward_with_attention
-from core.models.layers import Norm
 from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.runs import RunFolder
@@ -103,8 +103,10 @@ def assert_same(ours: Found, theirs: Found) -> None:
 def test_logits_are_the_same(options):
     model = made(options)
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
-    expected = to_hugging_face(model)(input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt).logits
-    assert_close(model(src, tgt)[0], expected, **CLOSE)
+    expected = to_hugging_face(model)(
+        input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt
+    ).logits
+    assert_close(model(src, tgt), expected, **CLOSE)
 
 
 def test_their_sines_are_ours_in_another_order():

@@ -78,9 +78,7 @@ def test_a_finished_run_has_all_its_figures_and_weights(folder):
     assert facts["step"] == info.best_step == best["step"]
     assert facts["validation_loss"] == pytest.approx(best["validation_loss"], rel=1e-5)
     assert info.exact_match == pytest.approx(evaluations[-1]["exact_match"], rel=1e-5)
-    assert info.parameters == sum(
-        tensor.numel() for tensor in clone_weights(new_state(folder.preset()).model).values()
-    )
+    assert info.parameters == sum(tensor.numel() for tensor in clone_weights(new_state(folder.preset()).model).values())
     assert load_state(folder.last, folder.preset()).step == 8
     assert [each.step for each in snapshots(folder)] == [0, 4, 8]
 

@@ -11,6 +11,7 @@ from core.config.bugs import BUG_FAMILIES, BugName
 from core.interpret.inspection import inspect
 from core.models import forward_with_attention
 from core.models.attention import MultiHeadAttention
+from core.models.hooks import hooks
 from core.models.layers import Layer
 from core.runs.training_state import load_state
 from core.tasks import fixed_pairs, training_batches
@@ -172,7 +173,8 @@ def test_scores_are_not_scaled(broken, tiny):
     maps = []
     for state in states:
         attention = next(each for each in state.model.modules() if isinstance(each, MultiHeadAttention))
-        maps.append(attention(x, attention.keys_values(x), None, need_weights=True)[1])
+        with hooks({attention.hook_pattern.name: maps.append}):
+            attention(x, attention.keys_values(x))
     assert torch.allclose(maps[0], (maps[1].log() * math.sqrt(8)).softmax(-1), atol=1e-6)
 
 
@@ -200,9 +202,9 @@ def test_softmax_over_queries_makes_columns_sum_to_1(broken):
 def test_without_residuals_nothing_passes_by_a_sublayer(broken, tiny):
     for state, passes in ((broken("no-residual"), False), (new_state(tiny), True)):
         layer = next(each for each in state.model.modules() if isinstance(each, Layer))
-        layer.self_attention.register_forward_hook(lambda _, args, given: (torch.zeros_like(given[0]), given[1]))
-        layer.feed_forward.register_forward_hook(lambda _, args, given: torch.zeros_like(given))
-        outputs = [layer(torch.randn(1, 3, 16), torch.ones(1, 1, 1, 3, dtype=torch.bool))[0] for _ in range(2)]
+        silent = {sublayer.hook_out.name: torch.zeros_like for sublayer in (layer.self_attention, layer.feed_forward)}
+        with hooks(silent):
+            outputs = [layer(torch.randn(1, 3, 16), torch.ones(1, 1, 1, 3, dtype=torch.bool)) for _ in range(2)]
         assert torch.equal(*outputs) is not passes
 
 

@@ -51,7 +51,9 @@ def _(right, broken):
     assert scores_only_when_teacher_forced(broken)
 
 
-@claim("no-causal-mask", "has weight above its diagonal", "change a future target token; earlier logits must not change")
+@claim(
+    "no-causal-mask", "has weight above its diagonal", "change a future target token; earlier logits must not change"
+)
 def _(right, broken):
     assert all(above_diagonal(head) == 0 for head in maps(right, "decoder"))
     assert all(above_diagonal(head) > 0.5 for head in maps(broken, "decoder"))
@@ -126,7 +128,9 @@ def _(right, broken):
     assert right["figures"]["train_loss"] > broken["figures"]["train_loss"]
 
 
-@claim("pad-in-the-loss", "The model still learns, a little later in this run", "a part of every gradient comes from PAD")
+@claim(
+    "pad-in-the-loss", "The model still learns, a little later in this run", "a part of every gradient comes from PAD"
+)
 def _(right, broken):
     assert broken["figures"]["exact_match"] > 0.99
     assert broken["figures"]["step_of_90_percent"] > right["figures"]["step_of_90_percent"]
@@ -192,9 +196,7 @@ def _(right, broken):
     assert broken["figures"]["train_loss"] > 100 * right["figures"]["train_loss"]
 
 
-@claim(
-    "no-residual", "fewer than four of ten tokens correctly even under teacher forcing", "it gets no answer right"
-)
+@claim("no-residual", "fewer than four of ten tokens correctly even under teacher forcing", "it gets no answer right")
 def _(_, broken):
     assert broken["figures"]["token_accuracy"] < 0.4
     assert broken["figures"]["exact_match"] == 0
@@ -236,9 +238,7 @@ def _(_, broken):
     assert finding(broken, "order of the source")["light"] == "red"
 
 
-@claim(
-    "learning-rate-too-high", "by more than their own size; a few per cent are healthy", "about 0.2 in size"
-)
+@claim("learning-rate-too-high", "by more than their own size; a few per cent are healthy", "about 0.2 in size")
 def _(right, broken):
     share = finding(broken, "size of an update")["figure"]
     assert share > 1

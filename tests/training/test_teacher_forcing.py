@@ -67,7 +67,7 @@ def test_gradients_equal_those_of_reading_the_same_tokens_as_input(preset_of, mo
     read = decoder_inputs(state.model, batch, is_forced, monkeypatch)
     monkeypatch.undo()
     gradients = []
-    for logits in (stepwise_logits(state.model, batch, is_forced), state.model(batch.src, read)[0]):
+    for logits in (stepwise_logits(state.model, batch, is_forced), state.model(batch.src, read)):
         state.model.zero_grad()
         sequence_loss(logits, batch.tgt_out).backward()
         gradients.append({name: parameter.grad.clone() for name, parameter in state.model.named_parameters()})
@@ -90,7 +90,7 @@ def test_the_fraction_of_forced_tokens_is_the_configured_ratio(preset_of, ratio,
     monkeypatch.setattr(
         "core.training.loss.stepwise_logits",
         lambda model, batch, is_forced: (
-            fractions.append(is_forced.float().mean().item()) or model(batch.src, batch.tgt_in)[0]
+            fractions.append(is_forced.float().mean().item()) or model(batch.src, batch.tgt_in)
         ),
     )
     changes = {"training.teacher_forcing_ratio": ratio, "training.batch_size": 500, "training.steps": 2}
@@ -104,7 +104,7 @@ def test_scheduled_sampling_forces_fewer_tokens_every_step(preset_of, family, mo
     monkeypatch.setattr(
         "core.training.loss.stepwise_logits",
         lambda model, batch, is_forced: (
-            fractions.append(is_forced.float().mean().item()) or model(batch.src, batch.tgt_in)[0]
+            fractions.append(is_forced.float().mean().item()) or model(batch.src, batch.tgt_in)
         ),
     )
     changes = {"teacher_forcing_ratio": 0.2, "teacher_forcing_schedule": "linear", "batch_size": 1000, "steps": 5}

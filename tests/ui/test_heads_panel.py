@@ -120,7 +120,7 @@ def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs
     seen: Seen = shown[0]
     loaded = runs.loaded(SHIPPED)
     interventions = parse_interventions(
-        loaded.model, loaded.task, ablate=asked.without, force=asked.force, ablation=ablation
+        loaded.model, loaded.task, ablate=asked.without, patterns=asked.force, ablation=ablation
     )
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert seen.inspection.output == expected.output

@@ -30,7 +30,11 @@ class Uploads:
             while self._taken and time.monotonic() - self._taken[0][0] > _HOUR:
                 self._taken.popleft()
             for most, used, whose in (
-                (self._limits.max_uploads_mb_per_visitor, sum(n for _, by, n in self._taken if by == owner), "you have"),
+                (
+                    self._limits.max_uploads_mb_per_visitor,
+                    sum(n for _, by, n in self._taken if by == owner),
+                    "you have",
+                ),
                 (self._limits.max_uploads_mb, sum(n for *_, n in self._taken), "all visitors have"),
             ):
                 if most is not None and used + size > most * MEGABYTE:

@@ -147,18 +147,39 @@ class HeadsAlike(Bug):
         return model
 
 
-class _Reporting(HookPoint):
-    """Lets hooks read another tensor than the one that is used."""
+class _Noting(HookPoint):
+    """Notes a tensor for another point, which reports it instead of its own."""
 
-    __slots__ = ("_instead", "_shared")
+    __slots__ = ("reported_at", "shared")
 
-    def __init__(self, name: str, shared: threading.local) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.name, self._shared = name, shared
+        self.name, self.shared = name, threading.local()
+        self.reported_at: HookPoint | None = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        source, shown = x.shape[-1], self._shared.pattern
-        super().__call__(F.pad(shown, (0, max(0, source - shown.shape[-1])))[..., :source])
+        x = super().__call__(x)
+        self.shared.pattern = x
+        return x
+
+    @property
+    def is_used(self) -> bool:
+        return super().is_used or (self.reported_at is not None and self.reported_at.is_used)
+
+
+class _Reporting(HookPoint):
+    """Lets hooks read the tensor of another point instead of the one that is used."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, name: str, source: _Noting) -> None:
+        super().__init__()
+        self.name, self.source = name, source
+        source.reported_at = self
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        width, reported = x.shape[-1], self.source.shared.pattern
+        super().__call__(F.pad(reported, (0, max(0, width - reported.shape[-1])))[..., :width])
         return x
 
 
@@ -166,14 +187,11 @@ class SelfPlottedAsCross(Bug):
     """The model is right; what it reports as cross-attention is its self-attention."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
-        """Let whoever records cross-attention read the weights of the layer's self-attention."""
+        """Let recorders of cross-attention read the weights of the layer's self-attention."""
         for layer in _modules(model, DecoderLayer):
-            shared = threading.local()
-            layer.self_attention.hook_pattern.permanent = lambda pattern, shared=shared: setattr(
-                shared, "pattern", pattern
-            )
-            name = layer.cross_attention.hook_pattern.name
-            layer.cross_attention.hook_pattern = _Reporting(name, shared)
+            noting = _Noting(layer.self_attention.hook_pattern.name)
+            layer.self_attention.hook_pattern = noting
+            layer.cross_attention.hook_pattern = _Reporting(layer.cross_attention.hook_pattern.name, noting)
         return model
 
 

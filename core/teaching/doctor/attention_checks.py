@@ -5,7 +5,8 @@ import math
 import torch
 from torch import nn
 
-from core.models.attention import AttentionMaps, MultiHeadAttention
+from core.models import AttentionMaps
+from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
 from core.teaching.doctor.finding import Finding
 from core.teaching.doctor.subject import AttentionCall

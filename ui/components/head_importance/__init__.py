@@ -11,7 +11,8 @@ from typing import Any
 import gradio as gr
 
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells, latest_grid
-from core.models.heads import Ablation, Head
+from core.interpret.interventions import Ablation
+from core.models.heads import Head
 from core.runs import RunError
 from core.runs.load import LoadedRun
 from core.server import Runs

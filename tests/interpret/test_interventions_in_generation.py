@@ -8,7 +8,9 @@ import torch
 from torch.testing import assert_close
 
 from core.generation import GREEDY, Beam, GenerationResult, Sample, Strategy, generate
-from core.models.heads import Head, Interventions
+from core.interpret.interventions import Interventions
+from core.models import forward_with_attention
+from core.models.heads import Head
 from core.models.seq2seq import Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import build_task
@@ -27,8 +29,8 @@ STEPS = 8
 STRATEGIES = (GREEDY, Beam(beam_size=3, n_best=2), Sample(temperature=1.5, seed=3))
 MODELS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only}
 ZERO = {
-    "transformer": {"ablate": ["encoder.2.1", "decoder.1.2", "cross.1.1"], "force": ["cross.2.2=anti-diagonal"]},
-    "gru": {"force": ["cross.1.1=anti-diagonal"]},
+    "transformer": {"ablate": ["encoder.2.1", "decoder.1.2", "cross.1.1"], "patterns": ["cross.2.2=anti-diagonal"]},
+    "gru": {"patterns": ["cross.1.1=anti-diagonal"]},
     "decoder-only": {"ablate": ["decoder.1.2", "decoder.2.1"]},
 }
 MEAN = ZERO | {"gru": {"ablate": ["cross"]}}
@@ -43,8 +45,9 @@ class Case:
     src: torch.Tensor
 
     def generate(self, src: torch.Tensor, strategy: Strategy, **settings) -> GenerationResult:
-        settings = {"max_steps": STEPS, "interventions": self.interventions} | settings
-        return generate(self.model, src, strategy=strategy, **settings)
+        model = self.model.model if isinstance(self.model, UncachedModel) else self.model
+        with self.interventions.applied_to(model):
+            return generate(self.model, src, max_steps=STEPS, strategy=strategy, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +87,8 @@ def test_recorded_maps_equal_those_of_teacher_forcing(case):
         recorded = case.generate(case.src, strategy, need_weights=True)
         assert torch.equal(recorded.tokens, case.generate(case.src, strategy).tokens)
         inputs = decoder_inputs(recorded)
-        _, maps = case.model(case.src, inputs, need_weights=True, interventions=case.interventions)
+        with case.interventions.applied_to(case.model):
+            _, maps = forward_with_attention(case.model, case.src, inputs)
         assert_same_maps_at_valid_steps(recorded, maps)
 
 
@@ -92,7 +96,7 @@ def test_a_forced_head_attends_where_its_pattern_says(case):
     lengths = (case.src != PAD_ID).sum(dim=1) - 2
     for strategy in STRATEGIES:
         recorded = case.generate(case.src, strategy, need_weights=True)
-        for head, _ in case.interventions.forced:
+        for head, _ in case.interventions.patterns:
             attended = recorded.maps.cross[head.layer - 1, :, head.head - 1].argmax(dim=-1)
             anti_diagonal = (lengths[:, None] - torch.arange(attended.shape[1])).clamp(min=0)
             assert ((attended == anti_diagonal) | ~valid_steps(recorded)).all()
@@ -114,15 +118,15 @@ def test_without_cross_attention_the_source_has_no_effect(src, ablation):
     # Sampling noise depends on the source, so sample at a temperature that makes it irrelevant.
     for strategy in (GREEDY, Beam(beam_size=3, n_best=2), Sample(temperature=0.001)):
         settings = {"max_steps": STEPS, "strategy": strategy}
-        outputs = generate(model, src, **settings, interventions=no_cross_attention).tokens
+        with no_cross_attention.applied_to(model):
+            outputs = generate(model, src, **settings).tokens
+            of_other = generate(model, torch.tensor([[BOS_ID, 12, EOS_ID]]), **settings).tokens
         assert len(outputs.unique(dim=0)) == 1
-        other = torch.tensor([[BOS_ID, 12, EOS_ID]])
-        assert torch.equal(generate(model, other, **settings, interventions=no_cross_attention).tokens, outputs[:1])
+        assert torch.equal(of_other, outputs[:1])
         assert len(generate(model, src, **settings).tokens.unique(dim=0)) > 2
 
 
 def test_a_head_that_the_model_lacks_is_refused(case):
     missing = Interventions((Head("encoder", 7, 1),))
-    for strategy in STRATEGIES:
-        with pytest.raises(InputError, match=r"head=encoder\.7\.1 is not in this model, which has"):
-            case.generate(case.src, strategy, interventions=missing)
+    with pytest.raises(InputError, match=r"head=encoder\.7\.1 is not in this model, which has"):
+        Case(case.model, missing, case.src).generate(case.src, GREEDY)
