@@ -87,7 +87,6 @@ def test_decoding_without_a_cache_gives_the_same_result(case):
     assert torch.equal(case.result.candidates, uncached.candidates)
     assert_close(case.result.probabilities, uncached.probabilities, atol=1e-5, rtol=0)
     assert_close(case.result.log_probs, uncached.log_probs, atol=1e-4, rtol=1e-5)
-    assert_same_maps(case.result.maps, uncached.maps)
     assert len(case.result.tokens.unique(dim=0)) > 3  # the outputs differ, so the comparison is meaningful
 
 

@@ -19,7 +19,7 @@ from core.runs import RunFolder
 from core.storage.tensor_file import load_weights
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
-from tests.support.scripted_models import random_sequences, transformer
+from tests.support.scripted_models import make_model, random_sequences, transformer
 
 pytest.importorskip("transformers", reason="transformers is not installed: pip install -r requirements-parity.txt")
 
