@@ -143,8 +143,7 @@ def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
     assert seen.note == "not in the vocabulary, read as <UNK>: zebra"
     seen = inspect(scripted(lambda src: torch.tensor([[the, EOS_ID]])), words, f"zebra zebra yak {'x' * 300} the")
     assert seen.note == (
-        f"not in the vocabulary, read as <UNK>: zebra, yak, {'x' * 20}; "
-        "longer than any training input (2–4 tokens)"
+        f"not in the vocabulary, read as <UNK>: zebra, yak, {'x' * 20}; longer than any training input (2–4 tokens)"
     )
 
 

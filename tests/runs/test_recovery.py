@@ -63,7 +63,8 @@ def test_a_run_without_any_good_state_is_not_begun_anew(folder):
     for path in (folder.last, previous_path(folder.last)):
         damage(path)
     with pytest.raises(
-        CheckpointError, match=r"last\.safetensors is damaged.*the previous file cannot .*last\.previous\.safetensors is"
+        CheckpointError,
+        match=r"last\.safetensors is damaged.*the previous file cannot .*last\.previous\.safetensors is",
     ):
         resume_state(folder)
 

@@ -1,6 +1,5 @@
 """What may be asked for: strict in public, lax on a laptop, and changed by flags and variables."""
 
-
 import pytest
 from pydantic import ValidationError
 
