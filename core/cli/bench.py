@@ -19,7 +19,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments: a subcommand for each subject."""
     subjects = parser.add_subparsers(
-        dest="subject", required=True, metavar="SUBJECT", title="subjects", parser_class=argparse.ArgumentParser
+        dest="subject",
+        required=True,
+        metavar="SUBJECT",
+        title="subjects",
+        help="what to measure",
+        parser_class=argparse.ArgumentParser,
     )
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
     load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
