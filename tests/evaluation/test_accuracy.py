@@ -57,10 +57,10 @@ def test_an_exact_match_has_every_token_and_eos():
 
 
 def test_an_oracle_has_accuracy_one(pairs, scripted):
-    figures = evaluate(scripted(oracle(pairs)), pairs)
-    assert (figures.sequences, figures.exact_match, figures.token_accuracy) == (40, 1.0, 1.0)
-    assert figures.loss == pytest.approx(0, abs=1e-6)
-    assert figures.perplexity == pytest.approx(1, abs=1e-6)
+    evaluation = evaluate(scripted(oracle(pairs)), pairs)
+    assert (evaluation.sequences, evaluation.exact_match, evaluation.token_accuracy) == (40, 1.0, 1.0)
+    assert evaluation.loss == pytest.approx(0, abs=1e-6)
+    assert evaluation.perplexity == pytest.approx(1, abs=1e-6)
 
 
 def test_outputs_without_eos_have_no_exact_match(pairs, scripted):
@@ -68,9 +68,9 @@ def test_outputs_without_eos_have_no_exact_match(pairs, scripted):
         answers = oracle(pairs)(src)
         return answers.masked_fill((answers == EOS_ID) | (answers == PAD_ID), 7)
 
-    figures = evaluate(scripted(endless), pairs)
-    assert figures.exact_match == 0.0
-    assert 0.5 < figures.token_accuracy < 1.0
+    evaluation = evaluate(scripted(endless), pairs)
+    assert evaluation.exact_match == 0.0
+    assert 0.5 < evaluation.token_accuracy < 1.0
 
 
 def test_one_wrong_token_costs_exact_match_but_little_token_accuracy(pairs, scripted):
@@ -80,10 +80,10 @@ def test_one_wrong_token_costs_exact_match_but_little_token_accuracy(pairs, scri
         wrong = 3 + (answers.gather(1, last[:, None]) - 2) % 10
         return answers.scatter(1, last[:, None], wrong)
 
-    figures = evaluate(scripted(nearly), pairs)
+    evaluation = evaluate(scripted(nearly), pairs)
     real = (pairs.tgt_out != PAD_ID).sum().item()
-    assert figures.exact_match == 0.0
-    assert figures.token_accuracy == pytest.approx((real - 40) / real)
+    assert evaluation.exact_match == 0.0
+    assert evaluation.token_accuracy == pytest.approx((real - 40) / real)
 
 
 def test_outputs_that_end_one_token_early_have_no_exact_match(pairs, scripted):
@@ -126,8 +126,8 @@ def test_loss_and_token_accuracy_are_token_means_over_chunks_and_padding(pairs, 
 
 def test_exact_match_covers_every_chunk(pairs, scripted, monkeypatch):
     monkeypatch.setattr(accuracy, "CHUNK", 7)
-    figures = evaluate(scripted(oracle(pairs)), pairs)
-    assert (figures.sequences, figures.exact_match) == (40, 1.0)
+    evaluation = evaluate(scripted(oracle(pairs)), pairs)
+    assert (evaluation.sequences, evaluation.exact_match) == (40, 1.0)
 
 
 def test_sequence_loss_ignores_padding_and_is_in_nats():
