@@ -1,66 +1,74 @@
-"""Where numbers stopped being finite: looked for only once they have, so that training pays nothing for it."""
+"""NaN check: find which tensor of an update is the first that is not finite.
 
-from collections.abc import Callable
+It runs only after a loss or gradient was found not to be finite, so training pays nothing for it.
+"""
+
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
 
+from core.models.hooks import hook_names, hooks
 
-def first_non_finite(model: nn.Module, run: Callable[[], object]) -> str:
-    """Name what went wrong first in an update whose loss or gradient is not finite.
 
-    Looked at in this order, which is that of cause and effect: weights, activations on the way to the loss, gradients
-    on the way back from it.
+def first_non_finite(model: nn.Module, compute_losses: Callable[[], Sequence[torch.Tensor]]) -> str:
+    """Describe the first tensor of an update that is not finite.
+
+    Checked in order of cause and effect: weights, activations at the hook points in the order of the forward pass,
+    the losses, gradients in the order of the backward pass.
 
     Args:
         model: its parameters hold the gradients of the update, not clipped.
-        run: computes the loss again, with the same numbers.
+        compute_losses: computes the losses of the update again, with the same random draws.
     """
     parameters = list(model.named_parameters())
     for name, parameter in parameters:
         if not _is_finite(parameter):
             return f"weight {name} is not finite"
-    module = _first_module_not_finite(model, run)
-    if module:
-        return f"the output of {module} is the first that is not finite"
-    for name, parameter in reversed(parameters):  # the way back from the loss
+    activation = _first_non_finite_activation(model, compute_losses)
+    if activation:
+        return activation
+    for name, parameter in reversed(parameters):  # about the order of the backward pass
         if parameter.grad is not None and not _is_finite(parameter.grad):
             return f"the gradient of {name} is the first that is not finite"
     return f"weights, activations and gradients are finite by themselves; {_largest_gradient(parameters)}"
 
 
 def all_finite(model: nn.Module) -> bool:
-    """Tell whether every weight is a finite number."""
+    """Whether every weight is finite."""
     return all(_is_finite(parameter) for parameter in model.parameters())
 
 
-class _FoundError(Exception):
-    """Ends a run of the model at the first module whose output is not finite."""
+class _NonFiniteError(Exception):
+    """Ends the forward pass at the first hook point whose tensor is not finite."""
 
 
 @torch.no_grad()
-def _first_module_not_finite(model: nn.Module, run: Callable[[], object]) -> str:
-    """Return the name of the module that first returns something not finite, the innermost one; "" if none does."""
-    names = {module: name for name, module in model.named_modules() if name}
+def _first_non_finite_activation(model: nn.Module, compute_losses: Callable[[], Sequence[torch.Tensor]]) -> str:
+    """Describe the first tensor of the forward pass that is not finite; "" if there is none."""
+    last_finite = "the input"
 
-    def check(module: nn.Module, _: object, output: object) -> None:
-        tensors = output if isinstance(output, tuple) else (output,)
-        if any(isinstance(each, torch.Tensor) and not _is_finite(each) for each in tensors):
-            raise _FoundError(names[module])
+    def check_at(name: str) -> Callable[[torch.Tensor], None]:
+        def check(tensor: torch.Tensor) -> None:
+            nonlocal last_finite
+            if not _is_finite(tensor):
+                raise _NonFiniteError(name)
+            last_finite = name
 
-    hooks = [module.register_forward_hook(check) for module in names]
+        return check
+
     try:
-        run()
-    except _FoundError as found:
-        return str(found)
-    finally:
-        for hook in hooks:
-            hook.remove()
+        with hooks({name: check_at(name) for name in hook_names(model)}):
+            losses = compute_losses()
+    except _NonFiniteError as error:
+        return f"{error} is the first tensor that is not finite"
+    if not all(_is_finite(loss) for loss in losses):
+        return f"the first tensor that is not finite comes after {last_finite}, the last hook point"
     return ""
 
 
 def _largest_gradient(parameters: list[tuple[str, nn.Parameter]]) -> str:
-    """Name the parameter whose gradient has the largest number in it."""
+    """Name the parameter whose gradient has the entry of largest magnitude."""
     sizes = {name: parameter.grad.abs().max().item() for name, parameter in parameters if parameter.grad is not None}
     largest = max(sizes, key=sizes.__getitem__)
     return f"the largest gradient is {sizes[largest]:.3g}, of {largest}"

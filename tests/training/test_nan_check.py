@@ -1,4 +1,4 @@
-"""A run whose numbers stop being finite ends, says where they did first, and keeps what was good."""
+"""A run whose numbers stop being finite ends, names the first tensor that is not, and keeps its last checkpoint."""
 
 import math
 from itertools import islice
@@ -6,6 +6,7 @@ from itertools import islice
 import pytest
 import torch
 
+from core.models.hooks import hook_names, hooks
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.teaching.bugs import new_state
@@ -33,21 +34,21 @@ def preset(tiny, tiny_gru, request):
     return {"transformer": tiny, "gru": tiny_gru}[request.param]
 
 
-def test_a_poisoned_weight_is_named_wherever_it_is(preset):
+def test_any_weight_that_is_not_finite_is_named(preset):
     state = new_state(preset)
     next(train(state))
     for name, parameter in state.model.named_parameters():
-        place = (1 if "embedding" in name else 0,) + (0,) * (parameter.ndim - 1)  # of BOS, which is in every sequence
-        before = parameter[place].item()
+        index = (1 if "embedding" in name else 0,) + (0,) * (parameter.ndim - 1)  # BOS is in every sequence
+        before = parameter[index].item()
         with torch.no_grad():
-            parameter[place] = math.nan
+            parameter[index] = math.nan
         assert f"weight {name} is not finite" in end_of(state).message
         with torch.no_grad():
-            parameter[place] = before
+            parameter[index] = before
     assert [type(event) for event in islice(train(state), 2)] == [StepEvent, StepEvent]
 
 
-def test_the_message_names_step_place_and_the_last_finite_figures(tiny):
+def test_the_message_names_step_tensor_and_the_last_finite_figures(tiny):
     state = new_state(tiny)
     events = list(islice(train(state), 4))  # evaluation 0, steps 1 to 3
     set_weight(state, f"{WIDEN}.weight", math.nan)
@@ -60,34 +61,35 @@ def test_the_message_names_step_place_and_the_last_finite_figures(tiny):
     )
 
 
-def test_an_activation_that_overflows_is_named_by_the_innermost_layer(tiny):
+def test_an_activation_that_overflows_is_named_by_its_hook_point(tiny):
     state = new_state(tiny)
     with torch.no_grad():
-        state.model.decoder_layers[0].feed_forward.widen.weight.fill_(3e38)  # finite, but not what comes of it
+        state.model.decoder_layers[0].feed_forward.widen.weight.fill_(3e38)  # finite, but its product is not
         state.model.decoder_layers[0].feed_forward.narrow.weight.fill_(3e38)
     message = end_of(state).message
-    assert f"the output of {WIDEN} is the first that is not finite" in message
+    assert "decoder_layers.0.feed_forward.hook_post is the first tensor that is not finite" in message
 
 
-def test_huge_logits_are_named(tiny):
+def test_infinite_logits_are_found_after_the_last_hook_point(tiny):
     state = new_state(tiny)
     with torch.no_grad():
         state.model.output.weight.fill_(3e38)
-    assert "the output of output is the first that is not finite" in end_of(state).message
+    after = "the first tensor that is not finite comes after decoder_layers.0.hook_resid_post, the last hook point"
+    assert after in end_of(state).message
 
 
-def test_a_gradient_that_is_not_finite_is_named_by_the_last_layer_on_the_way_forward(tiny):
+def test_a_non_finite_gradient_is_named_by_the_first_on_the_backward_pass(tiny):
     state = new_state(tiny)
     state.model.decoder_layers[0].feed_forward.widen.register_full_backward_hook(
         lambda module, inputs, outputs: tuple(each * math.nan for each in inputs)
     )
     end = end_of(state)
     assert "loss=nan" not in end.message
-    # What comes before widen on the way forward gets the NaN; the norm of the cross-attention is the first of it.
+    # Everything before widen gets the NaN; of that, the norm of the cross-attention comes last in the forward pass.
     assert "the gradient of decoder_layers.0.norm_cross.bias is the first that is not finite" in end.message
 
 
-def test_finite_gradients_with_a_norm_that_is_not_are_told_by_the_largest(tiny):
+def test_finite_gradients_with_an_infinite_norm_name_the_largest(tiny):
     state = new_state(tiny)
     with torch.no_grad():
         state.model.output.weight.mul_(1e25)
@@ -97,16 +99,16 @@ def test_finite_gradients_with_a_norm_that_is_not_are_told_by_the_largest(tiny):
     assert "weights, activations and gradients are finite by themselves; the largest gradient is" in end.message
 
 
-def test_the_search_draws_the_same_numbers_and_leaves_the_generator_alone(tiny, monkeypatch):
-    """With dropout and its own choices, a second forward pass must be the first one again."""
+def test_the_search_repeats_the_random_draws_and_restores_the_generator(tiny, monkeypatch):
+    """With dropout and partial forcing, the second forward pass must equal the first."""
     preset = tiny.with_changes(
         {"model.dropout": 0.3, "training.teacher_forcing_ratio": 0.5, "training.gradient_accumulation_steps": 2}
     )
     seen, plain = [], new_state(preset)
     state = new_state(preset)
 
-    def search(model, run) -> str:
-        seen.extend(loss.item() for loss in run())
+    def search(model, compute_losses) -> str:
+        seen.extend(loss.item() for loss in compute_losses())
         return "here"
 
     monkeypatch.setattr("core.training.loop.first_non_finite", search)
@@ -118,19 +120,31 @@ def test_the_search_draws_the_same_numbers_and_leaves_the_generator_alone(tiny, 
     assert torch.equal(state.generator.get_state(), plain.generator.get_state())
 
 
-def test_hooks_are_gone_after_a_search(tiny):
-    state = new_state(tiny)
+@pytest.mark.parametrize("family", ["transformer", "decoder-only", "gru"])
+def test_every_hook_point_is_checked(tiny, family):
+    state = new_state(tiny.with_changes({"model.family": family, "model.max_seq_len": 32}))
     batch = state.task.sample(4, split="train", generator=state.generator)
     for parameter in state.model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    assert first_non_finite(state.model, lambda: state.model(batch.src, batch.tgt_in)).startswith("weights, activ")
-    assert not any(module._forward_hooks for module in state.model.modules())
+    reached: list[str] = []
+
+    def compute_losses() -> list[torch.Tensor]:
+        return [state.model(batch.src, batch.tgt_in)]
+
+    with hooks({name: lambda tensor, name=name: reached.append(name) for name in hook_names(state.model)}):
+        assert first_non_finite(state.model, compute_losses).startswith("weights, activations and gradients are finite")
+    assert len(set(reached)) > 5
+    for name in dict.fromkeys(reached):
+        if name.endswith("hook_mask"):  # a boolean mask is always finite
+            continue
+        with hooks({name: lambda tensor: tensor * math.nan}):
+            assert first_non_finite(state.model, compute_losses) == f"{name} is the first tensor that is not finite"
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "adam-by-hand"])
-def test_the_highest_learning_rate_either_trains_or_ends_in_words(preset, optimizer):
-    restless = {"learning_rate": 1.0, "schedule": "constant", "warmup_steps": 0, "steps": 40, "optimizer": optimizer}
-    state = new_state(preset.with_changes({f"training.{key}": value for key, value in restless.items()}))
+@pytest.mark.parametrize("optimizer", ["adam", "adam-by-hand"])
+def test_the_highest_learning_rate_either_trains_or_ends_with_a_message(preset, optimizer):
+    unstable = {"learning_rate": 1.0, "schedule": "constant", "warmup_steps": 0, "steps": 40, "optimizer": optimizer}
+    state = new_state(preset.with_changes({f"training.{key}": value for key, value in unstable.items()}))
     for event in train(state):
         if isinstance(event, StepEvent):
             assert math.isfinite(event.loss)
@@ -141,10 +155,10 @@ def test_the_highest_learning_rate_either_trains_or_ends_in_words(preset, optimi
     assert event.reason == "finished" or "not finite" in event.message
 
 
-# --- what is kept -----------------------------------------------------------------------------------------------
+# --- checkpoints ------------------------------------------------------------------------------------------------
 
 
-def test_the_last_good_checkpoint_stays(tiny, root, monkeypatch):
+def test_the_last_good_checkpoint_is_kept(tiny, root, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, good = new_state(tiny), {}
