@@ -3,11 +3,13 @@
 import argparse
 import json
 import time
+from dataclasses import asdict
 
 from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
 from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
 from core.evaluation.bleu import Bleu, measure_bleu
+from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
 from core.generation import GREEDY, Strategy
 from core.interpret.head_scores import HeadScore, best_head_of_layer
@@ -41,12 +43,16 @@ def run(options: argparse.Namespace) -> int:
     scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
     bleu = measure_bleu(loaded.model, loaded.task, pairs)
     rates = measure_error_rates(loaded.model, loaded.task, pairs, strategy=strategy)
+    breakdown = measure_breakdown(loaded.model, loaded.task, sequences=options.sequences, strategy=strategy)
     _print(loaded, evaluation, alone, scores, bleu, strategy)
     if rates:
         _print_rates(rates)
+    if breakdown:
+        _print_breakdown(breakdown)
     if options.json:
         result = _as_json(loaded, evaluation, alone, scores, bleu, seconds)
-        print(json.dumps(result | {"error_rates": _rates_as_json(rates), "strategy": strategy.model_dump()}))
+        result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
+        print(json.dumps(result | {"strategy": strategy.model_dump()}))
     return 0
 
 
@@ -60,6 +66,7 @@ def _print(
 ) -> None:
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
+    print(f"test sequences  distinct, held out; {loaded.task.sampling}")
     if strategy != GREEDY:
         print(f"strategy        {format_strategy(strategy)}")
     print(f"exact match     {evaluation.exact_match:9.4%}  of {evaluation.sequences} held-out sequences, free-running")
@@ -86,6 +93,13 @@ def _print_rates(rates: ErrorRates) -> None:
     print(f"{of_tokens:15} {rates.token_rate:9.2%}  edits to the nearest reference, per token of it")
 
 
+def _print_breakdown(breakdown: BreakdownAccuracy) -> None:
+    print(f"{breakdown.name}: other held-out sequences, distinct; {breakdown.sampling}")
+    print(f"  {'exact match':25} {breakdown.exact_match:9.4%}  of {breakdown.sequences}")
+    for group in breakdown.groups:
+        print(f"  {group.name:25} {group.exact_match:9.4%}  of {group.sequences}")
+
+
 def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:
     if rates is None:
         return None
@@ -106,6 +120,7 @@ def _as_json(
         "run": loaded.run,
         "preset": loaded.preset.name,
         "parameters": count_parameters(loaded.model),
+        "sampling": loaded.task.sampling,
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
         "exact_match_unpadded": alone,
