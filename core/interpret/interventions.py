@@ -45,8 +45,10 @@ class Pattern:
     def parse(cls, text: str) -> "Pattern":
         """Read ``diagonal``, ``anti-diagonal`` or ``position 3``; InputError if it is none of them."""
         text = text.strip()
-        if text == "diagonal" or text == "anti-diagonal":
-            return cls(text)
+        if text == "diagonal":
+            return cls("diagonal")
+        if text == "anti-diagonal":
+            return cls("anti-diagonal")
         match = re.fullmatch(r"position +([0-9]{1,6})", text)
         if not match:
             raise InputError(

@@ -59,11 +59,7 @@ class MultiHeadAttention(nn.Module):
         self.hook_z, self.hook_out = HookPoint(), HookPoint()
 
     def keys_values(self, x: torch.Tensor, rotation: Rotation | None = None) -> KeysValues:
-        """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K), to attend to once or many times.
-
-        Args:
-            rotation: of the values, at the positions of the states.
-        """
+        """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K); the values rotated, if there is a rotation."""
         key, value = self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
         return self.hook_k(key), self.hook_v(value if rotation is None else rotation.apply(value))
 

@@ -5,7 +5,7 @@ from torch import nn
 
 from core.config.sections import DecoderOnlyConfig
 from core.models.cache import KeyValueCache, LayerCache
-from core.models.embeddings import Output, build_embeddings
+from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderLayer, Visible
 from core.models.positions import RelativeEncoding
@@ -29,6 +29,9 @@ class DecoderOnly(Seq2Seq):
         ValueError: all embeddings are to be tied, but the two vocabularies differ in size.
     """
 
+    src_embedding: Embedding | None
+    tgt_embedding: Embedding
+
     def __init__(
         self,
         config: DecoderOnlyConfig,
@@ -41,13 +44,12 @@ class DecoderOnly(Seq2Seq):
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), 2 * config.max_seq_len, generator
         )
-        self.layers = nn.ModuleList(
-            DecoderLayer(config, generator, has_encoder=False) for _ in range(config.num_layers)
-        )
+        layers = [DecoderLayer(config, generator, has_encoder=False) for _ in range(config.num_layers)]
+        self.layers = nn.ModuleList(layers)
         self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
         self.relative = RelativeEncoding(config)
-        self.attention = {("decoder", n): layer.self_attention for n, layer in enumerate(self.layers, start=1)}
+        self.attention = {("decoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}
         name_hook_points(self)
 
     def encode(self, src: torch.Tensor) -> Memory:
@@ -58,12 +60,14 @@ class DecoderOnly(Seq2Seq):
         ids = torch.arange(src.shape[1], device=src.device)[None]
         causal = causal_mask(src.shape[1], device=src.device)
         visible = Visible(mask if causal is None else mask & causal, positions=self.relative(ids, ids))
-        x, layers = self._read(embed(src), tuple(layer.new_cache(None) for layer in self.layers), visible)
+        x, layers = self._read(embed(src), tuple(LayerCache(None) for _ in self.layers), visible)
         return Memory(x, mask, past=KeyValueCache(layers))
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: KeyValueCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``. Keys are the source, then the target."""
         cache = cache or memory.past
+        if cache is None:
+            raise ValueError("this memory has no cache: it is not of a decoder-only model")
         past, end = cache.length, cache.length + tgt_in.shape[1]
         self.check_length(end)
         set_step(past)

@@ -39,13 +39,12 @@ class Embedding(nn.Module):
         """
         embedded = self.hook_embed(self.tokens(ids) * self.scale)
         if self.positions is not None:
-            embedded = embedded + self.hook_pos_embed(self._positions(start, ids.shape[1]))
+            if isinstance(start, int):
+                positions = self.positions[start : start + ids.shape[1]]
+            else:
+                positions = self.positions[start[:, None] + torch.arange(ids.shape[1], device=ids.device)]
+            embedded = embedded + self.hook_pos_embed(positions)
         return self.dropout(embedded)
-
-    def _positions(self, start: int | torch.Tensor, length: int) -> torch.Tensor:
-        if isinstance(start, int):
-            return self.positions[start : start + length]
-        return self.positions[start[:, None] + torch.arange(length, device=start.device)]
 
 
 def build_embeddings(
@@ -82,8 +81,9 @@ class Output(nn.Linear):
     def __init__(self, d_model: int, vocab_size: int, *, is_tied: bool = False) -> None:
         super().__init__(d_model, vocab_size)
         if is_tied:
-            self.weight = None
+            self.register_parameter("weight", None)
 
-    def forward(self, x: torch.Tensor, embedding: Embedding) -> torch.Tensor:
-        """Map states (B, T, D) to logits (B, T, V)."""
-        return F.linear(x, embedding.tokens.weight if self.weight is None else self.weight, self.bias)
+    def forward(self, input: torch.Tensor, embedding: Embedding | None = None) -> torch.Tensor:
+        """Map states (B, T, D) to logits (B, T, V); a tied output takes the weights of ``embedding``."""
+        weight = embedding.tokens.weight if embedding is not None and self.weight is None else self.weight
+        return F.linear(input, weight, self.bias)

@@ -1,4 +1,4 @@
-"""The GRU encoder-decoder with additive attention (Bahdanau et al. 2015), with an encoder that reads in one direction."""
+"""The GRU encoder-decoder with additive attention (Bahdanau et al. 2015); its encoder reads in one direction."""
 
 from dataclasses import dataclass, replace
 
@@ -83,6 +83,8 @@ class Decoder(nn.Module):
 
     def new_cache(self, memory: Memory) -> GRUCache:
         """Start from the encoder's final state, and project its outputs once for all steps."""
+        if memory.final is None:
+            raise ValueError("this memory has no final state: it is not of a GRU encoder")
         return GRUCache(memory.final, self.attention.keys_values(memory.states))
 
     def forward(self, x: torch.Tensor, cache: GRUCache, mask: torch.Tensor) -> tuple[torch.Tensor, GRUCache]:

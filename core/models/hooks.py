@@ -1,7 +1,7 @@
 """Hook points: named tensors inside a model that the current call may read or replace.
 
-A hook belongs to a call, not to the module: threads share loaded models, so a hook registered on a module would change
-what the others compute. The hooks of the current call are in a context variable, which every thread has its own copy of:
+A hook belongs to a call, not to the module: threads share loaded models, so a hook that is registered on a module would
+change what the others compute. The hooks of the current call are in a context variable, one a thread:
 
     with hooks({"decoder_layers.0.cross_attention.hook_pattern": print}):
         logits = model(src, tgt_in)

@@ -24,10 +24,7 @@ def initialize(
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
-            if module.weight is not None:  # else tied to an embedding
-                nn.init.xavier_uniform_(module.weight, generator=generator)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+            _initialize_linear(module, generator)
         elif isinstance(module, nn.GRU | nn.GRUCell):
             _initialize_gates(module, generator)
         elif isinstance(module, Embedding) and isinstance(module.positions, nn.Parameter):
@@ -41,6 +38,13 @@ def initialize(
         if isinstance(module, MultiHeadAttention | FeedForward):
             last = module.w_o if isinstance(module, MultiHeadAttention) else module.narrow
             last.weight.data.mul_(sublayer_gain)
+
+
+def _initialize_linear(module: nn.Linear, generator: torch.Generator) -> None:
+    if module.weight is not None:  # else tied to an embedding
+        nn.init.xavier_uniform_(module.weight, generator=generator)
+    if module.bias is not None:
+        nn.init.zeros_(module.bias)
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """The encoder's and the decoder's layer (Vaswani et al. 2017, section 3.1 and figure 1)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +22,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.widen = nn.Linear(config.d_model, config.d_ff)
         self.narrow = nn.Linear(config.d_ff, config.d_model)
-        self.activation = {"relu": F.relu, "gelu": F.gelu}[config.activation]
+        self.activation: Callable[[torch.Tensor], torch.Tensor] = F.relu if config.activation == "relu" else F.gelu
         self.hook_post, self.hook_out = HookPoint(), HookPoint()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -43,11 +44,11 @@ class Layer(nn.Module):
         self.hook_resid_pre, self.hook_resid_mid, self.hook_resid_post = (HookPoint() for _ in range(3))
         self.hook_skip = HookPoint()  # the residual connection of every sublayer
 
-    def sublayer_input(self, x: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+    def sublayer_input(self, x: torch.Tensor, norm: nn.Module) -> torch.Tensor:
         """Return the sublayer's input for states (B, T, D)."""
         return norm(x) if self.is_pre_norm else x
 
-    def residual(self, x: torch.Tensor, output: torch.Tensor, norm: nn.LayerNorm) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, output: torch.Tensor, norm: nn.Module) -> torch.Tensor:
         """Add the sublayer's output to states (B, T, D)."""
         x = self.hook_skip(x) + self.dropout(output)
         return x if self.is_pre_norm else norm(x)
@@ -105,7 +106,7 @@ class DecoderLayer(Layer):
         self.cross_attention = MultiHeadAttention(*sizes) if has_encoder else None
         self.feed_forward = FeedForward(config)
         self.norm_self = nn.LayerNorm(config.d_model)
-        self.norm_cross = nn.LayerNorm(config.d_model) if has_encoder else None
+        self.norm_cross = nn.LayerNorm(config.d_model) if has_encoder else nn.Identity()
         self.norm_feed_forward = nn.LayerNorm(config.d_model)
         self.hook_resid_cross = HookPoint()  # after the cross-attention
 
@@ -123,7 +124,7 @@ class DecoderLayer(Layer):
         cache = cache.append(self.self_attention.keys_values(y, visible.positions.rotation))
         attended = self.self_attention(y, cache.past, visible.tgt_mask, visible.positions)
         x = self.hook_resid_mid(self.residual(x, attended, self.norm_self))
-        if self.cross_attention is not None:
+        if self.cross_attention is not None and cache.memory is not None:
             y = self.sublayer_input(x, self.norm_cross)
             attended = self.cross_attention(y, cache.memory, visible.src_mask)
             x = self.hook_resid_cross(self.residual(x, attended, self.norm_cross))

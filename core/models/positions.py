@@ -31,8 +31,7 @@ def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) 
 
     Args:
         slopes: (H,) float.
-        queries: (B, Tq) position ids.
-        keys: (B, Tk) position ids.
+        queries, keys: (B, Tq) and (B, Tk) position ids.
 
     Returns:
         (B, H, Tq, Tk) float.
@@ -103,6 +102,9 @@ NO_POSITIONS = RelativePositions()
 
 class RelativeEncoding(nn.Module):
     """Makes the relative positions that a model's ``positions`` setting asks for; it has no parameters."""
+
+    slopes: torch.Tensor | None
+    inv_freq: torch.Tensor | None
 
     def __init__(self, config: BlocksConfig) -> None:
         super().__init__()

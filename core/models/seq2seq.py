@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.cache import KeyValueCache
 from core.models.heads import Block, Head
 
 
@@ -27,7 +28,7 @@ class Memory:
     states: torch.Tensor
     mask: torch.Tensor
     final: torch.Tensor | None = None
-    past: "Cache | None" = None
+    past: KeyValueCache | None = None
     stride: torch.Tensor | None = None
 
     def select(self, index: torch.Tensor) -> "Memory":

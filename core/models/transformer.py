@@ -5,7 +5,7 @@ from torch import nn
 
 from core.config.sections import TransformerConfig
 from core.models.cache import KeyValueCache
-from core.models.embeddings import Output, build_embeddings
+from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderLayer, EncoderLayer, Visible
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
@@ -20,10 +20,10 @@ class Transformer(Seq2Seq):
         config: sizes and options; see ``core.config.sections.TransformerConfig``.
         src_vocab_size, tgt_vocab_size: tokens of each side, special ones included.
         generator: source of dropout and position strides; None draws from PyTorch's global generator.
-
-    Raises:
-        ValueError: all embeddings are to be tied, but the two vocabularies differ in size.
     """
+
+    src_embedding: Embedding | None
+    tgt_embedding: Embedding
 
     def __init__(
         self,
@@ -37,8 +37,9 @@ class Transformer(Seq2Seq):
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), config.max_seq_len, generator
         )
-        self.encoder_layers = nn.ModuleList(EncoderLayer(config, generator) for _ in range(config.num_encoder_layers))
-        self.decoder_layers = nn.ModuleList(DecoderLayer(config, generator) for _ in range(config.num_decoder_layers))
+        encoder = [EncoderLayer(config, generator) for _ in range(config.num_encoder_layers)]
+        decoder = [DecoderLayer(config, generator) for _ in range(config.num_decoder_layers)]
+        self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)
         # No norm has touched the residual stream of a pre-norm stack, so it needs one at the end.
         self.encoder_norm, self.decoder_norm = (
             nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity() for _ in range(2)
@@ -46,9 +47,11 @@ class Transformer(Seq2Seq):
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
         self.relative = RelativeEncoding(config)
         self.attention = {
-            **{("encoder", n): layer.self_attention for n, layer in enumerate(self.encoder_layers, start=1)},
-            **{("decoder", n): layer.self_attention for n, layer in enumerate(self.decoder_layers, start=1)},
-            **{("cross", n): layer.cross_attention for n, layer in enumerate(self.decoder_layers, start=1)},
+            **{("encoder", n): layer.self_attention for n, layer in enumerate(encoder, start=1)},
+            **{("decoder", n): layer.self_attention for n, layer in enumerate(decoder, start=1)},
+            **{
+                ("cross", n): layer.cross_attention for n, layer in enumerate(decoder, start=1) if layer.cross_attention
+            },
         }
         name_hook_points(self)
 
@@ -66,18 +69,19 @@ class Transformer(Seq2Seq):
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: KeyValueCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``."""
         if cache is None:
-            cache = KeyValueCache(tuple(layer.new_cache(memory.states) for layer in self.decoder_layers))
+            layers = (layer.new_cache(memory.states) for layer in self.decoder_layers)  # type: ignore[operator] # Module
+            cache = KeyValueCache(tuple(layers))
         past, end = cache.length, cache.length + tgt_in.shape[1]
         self.check_length(end)
         set_step(past)
         mask = causal_mask(tgt_in.shape[1], past, tgt_in.device)
         visible = Visible(mask, memory.mask, self._relative_positions(past, end, memory.stride))
-        x, layers = self.tgt_embedding(tgt_in, past), []
+        x, caches = self.tgt_embedding(tgt_in, past), []
         for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
             x, layer_cache = layer(x, layer_cache, visible)
-            layers.append(layer_cache)
+            caches.append(layer_cache)
         logits = self.output(self.decoder_norm(x), self.tgt_embedding)
-        return DecoderOutput(logits, KeyValueCache(tuple(layers), end))
+        return DecoderOutput(logits, KeyValueCache(tuple(caches), end))
 
     def _relative_positions(self, start: int, end: int, stride: torch.Tensor | None) -> RelativePositions:
         """Return those of queries from ``start`` to ``end`` and keys from 0 to ``end``, ``stride`` apart."""
@@ -102,8 +106,7 @@ class Transformer(Seq2Seq):
 def causal_mask(length: int, past: int = 0, device: torch.device | None = None) -> torch.Tensor | None:
     """Return (length, past + length) bool: each new token may attend to all past ones and itself.
 
-    One new token may attend to everything there is: None. PAD needs no mask, since it only follows the real tokens of
-    a target.
+    One new token may attend to everything: None. PAD needs no mask, since it only follows a target's real tokens.
     """
     if length == 1:
         return None

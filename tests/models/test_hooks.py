@@ -141,7 +141,7 @@ def test_hooks_are_told_the_decoding_step():
         model, steps = make_model(kind, **sizes).eval(), []
         name = list(model.attention.values())[-1].hook_pattern.name
         memory, cache = model.encode(src), None
-        with hooks({name: lambda _: steps.append(current_step())}):
+        with hooks({name: lambda _, steps=steps: steps.append(current_step())}):
             for token in tgt.split(1, dim=1):
                 cache = model.decode(token, memory, cache).cache
         assert steps == [0, 1, 2, 3]
