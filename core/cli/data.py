@@ -9,7 +9,7 @@ from core.cli.arguments import add_json
 from core.config import pairs_beside, preset_to_yaml
 from core.storage.errors import InputError
 from core.tasks.ingest import FORMATS, IngestResult, PairFiles, prepare_preset, summary_lines
-from core.text.tokenizers import KINDS, TokenKind
+from core.text.tokenizers import TOKEN_KINDS, TokenKind
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> int:
 def _kinds(text: str) -> tuple[TokenKind, TokenKind]:
     """Read ``--tokens``: one tokenizer for both sides, or two separated by a comma."""
     names = [name.strip() for name in text.split(",")]
-    kinds = [kind for name in names for kind in KINDS if kind == name]
+    kinds = [kind for name in names for kind in TOKEN_KINDS if kind == name]
     if len(names) > 2 or len(kinds) < len(names):
-        raise InputError(f"--tokens={text[:60]!r} must be one of {', '.join(KINDS)}, or two of them with a comma")
+        raise InputError(f"--tokens={text[:60]!r} must be one of {', '.join(TOKEN_KINDS)}, or two of them with a comma")
     return kinds[0], kinds[-1]
 
 

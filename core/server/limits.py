@@ -84,7 +84,7 @@ class Limits(BaseModel):
 
     def check_text(self, field: str, text: Any) -> str:
         """Return a visitor's text input unchanged; InputError if it is not valid text, or too long."""
-        return validate_text(field, text, most=self.max_input)
+        return validate_text(field, text, max_length=self.max_input)
 
     def _size_problems(self, preset: Preset, pairs: Path | None) -> list[tuple[str, str]]:
         if self.max_parameters is None and self.max_memory_mb is None:

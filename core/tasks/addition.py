@@ -18,7 +18,7 @@ from core.tasks.drawing import (
     split_mask,
 )
 from core.tasks.task import Batch, Breakdown, Split, Task
-from core.text.task_input import check_length, check_not_empty, shortened
+from core.text.validation import check_input_length, check_not_empty, quote
 from core.text.vocab import PAD_ID, Vocab
 
 PLUS = "+"
@@ -96,14 +96,14 @@ class Addition(Task):
 
     def tokenize(self, text: str) -> list[str]:
         """Read ``27+58`` or ``2 7 + 5 8``; leading zeros are dropped."""
-        check_length(text)
+        check_input_length(text)
         typed = "".join(text.replace(",", " ").split())
         check_not_empty(typed, example=self.examples[0])
         self.src_vocab.encode(list(typed))
         operands = re.fullmatch(r"([0-9]+)\+([0-9]+)", typed)
         if not operands:
             raise InputError(
-                f"input={shortened(typed)} must be two numbers with one + between them: {self.examples[0]}"
+                f"input={quote(typed)} must be two numbers with one + between them: {self.examples[0]}"
             )
         first, second = (operand.lstrip("0") or "0" for operand in operands.groups())
         return [*first, PLUS, *second]

@@ -12,7 +12,7 @@ from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
 from core.tasks.drawing import add_bos_eos, draw_numbers, draw_split, pad_rows, split_mask
 from core.tasks.task import Batch, Split, Task
-from core.text.task_input import check_length, check_not_empty, shortened
+from core.text.validation import check_input_length, check_not_empty, quote
 from core.text.vocab import Vocab
 
 CODES = {"english": "en", "french": "fr", "german": "de", "spanish": "es"}
@@ -95,7 +95,7 @@ class NumberWords(Task):
 
     def tokenize(self, text: str) -> list[str]:
         """Read a number in digits, ``4829``, or in English words; "and", commas and hyphens are optional."""
-        check_length(text)
+        check_input_length(text)
         words = re.sub("(?<=[a-z])-(?=[a-z])|(?<![0-9]),", " ", text.lower()).split()
         check_not_empty(words, example=self.examples[0])
         if len(words) == 1 and re.fullmatch("[0-9]+(,[0-9]{3})*", words[0]):
@@ -104,7 +104,7 @@ class NumberWords(Task):
             self.src_vocab.encode(words)
             number = _number_of(words)
         if number > self.max_number:
-            raise InputError(f"input={shortened(text)} is above task.max_number={self.max_number}")
+            raise InputError(f"input={quote(text)} is above task.max_number={self.max_number}")
         return list(words_of(number, "english"))
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
@@ -160,7 +160,7 @@ def _number_of(words: Sequence[str]) -> int:
             group += _values()[word]
     number = total + group
     if _without_and(words) != _without_and(words_of(number, "english")):
-        raise InputError(f"input={shortened(' '.join(words))} is not a number in English words")
+        raise InputError(f"input={quote(' '.join(words))} is not a number in English words")
     return number
 
 

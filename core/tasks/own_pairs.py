@@ -11,7 +11,7 @@ import torch
 from core.config import ConfigError, verified_pairs
 from core.config.tasks import OwnPairsConfig
 from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, as_tensor, source_key, split_by_source
-from core.text.tokenizers import text_of, tokens_of
+from core.text.tokenizers import detokenize, tokenize
 from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
@@ -90,10 +90,10 @@ def _read(pairs: Path | None, version: tuple[int, int] | None, config: OwnPairsC
         with path.open(encoding="utf-8", newline="\n") as file:
             for line in file:
                 source, answer, *test_mark = line.rstrip("\n").split("\t")
-                src, tgt = tokens_of(source, config.source_tokens), tokens_of(answer, config.answer_tokens)
+                src, tgt = tokenize(source, config.source_tokens), tokenize(answer, config.answer_tokens)
                 if len(src) > config.longest_source or len(tgt) > config.longest_answer:
                     continue
-                keys.append(source_key(text_of(src, config.source_tokens)))
+                keys.append(source_key(detokenize(src, config.source_tokens)))
                 is_test.append(bool(test_mark))
                 yield [src_numbers[token] for token in src], [tgt_numbers[token] for token in tgt]
 
@@ -105,7 +105,7 @@ def _read(pairs: Path | None, version: tuple[int, int] | None, config: OwnPairsC
     tgt_vocab = _number_to_id(answers, tgt_numbers, is_train, config)
     table = PairTable(sources, answers, all_keys, split)
     test_sources = [src_vocab.decode(sources.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
-    examples = tuple(text_of(symbols, config.source_tokens) for symbols in test_sources)
+    examples = tuple(detokenize(symbols, config.source_tokens) for symbols in test_sources)
     lengths = sources.lengths
     return _Contents(src_vocab, tgt_vocab, table, (int(lengths.min()), int(lengths.max())), examples)
 

@@ -10,8 +10,8 @@ import torch
 
 from core.tasks.drawing import add_bos_eos
 from core.tasks.task import Batch, Split, Task
-from core.text.task_input import check_length, check_not_empty
-from core.text.tokenizers import TokenKind, text_of, tokens_of
+from core.text.tokenizers import TokenKind, detokenize, tokenize
+from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import PAD_ID, UNK, Vocab
 
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -193,19 +193,19 @@ class PairTask(Task):
 
     def tokenize(self, text: str) -> list[str]:
         """Split typed text into tokens as the pairs were split; see ``Task.tokenize``."""
-        check_length(text)
-        symbols = tokens_of(text, self.kinds[0])
+        check_input_length(text)
+        symbols = tokenize(text, self.kinds[0])
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
         return symbols
 
     def source_text(self, symbols: Sequence[str]) -> str:
         """Write the tokens of a source as text; UNK becomes U+FFFD, which is read as an unknown token again."""
-        return text_of([_UNKNOWN if token == UNK else token for token in symbols], self.kinds[0])
+        return detokenize([_UNKNOWN if token == UNK else token for token in symbols], self.kinds[0])
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
         """Return all answers to a source of the table; [] for other sources."""
-        rows = self.table.same_source(source_key(text_of(symbols, self.kinds[0])))
+        rows = self.table.same_source(source_key(detokenize(symbols, self.kinds[0])))
         return [self.tgt_vocab.decode(self.table.tgt.row(row)) for row in rows]
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
@@ -214,7 +214,7 @@ class PairTask(Task):
 
     def answer_text(self, tokens: Sequence[str]) -> str:
         """Write the tokens of an answer as text."""
-        return text_of(tokens, self.kinds[1])
+        return detokenize(tokens, self.kinds[1])
 
     def note(self, symbols: Sequence[str]) -> str:
         """Report a source without a reference answer, or of another length than the training sources."""

@@ -8,7 +8,7 @@ from core.config.tasks import format_range
 from core.storage.errors import InputError
 from core.tasks.drawing import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import Batch, Split, Task
-from core.text.task_input import check_length, check_not_empty, shortened
+from core.text.validation import check_input_length, check_not_empty, quote
 from core.text.vocab import PAD_ID, Vocab
 
 SYMBOLS = "abcdefghij"
@@ -60,12 +60,12 @@ class Patterns(Task):
 
     def tokenize(self, text: str) -> list[str]:
         """Read ``a b a b a``, ``ababa`` or ``A,B,A,B,A``."""
-        check_length(text)
+        check_input_length(text)
         symbols = list("".join(text.lower().replace(",", " ").split()))
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
         if not _motif_length(symbols):
-            typed = shortened("".join(symbols))
+            typed = quote("".join(symbols))
             raise InputError(f"input={typed} must contain its motif at least twice in full: {self.examples[0]}")
         return symbols
 

@@ -8,7 +8,7 @@ import torch
 from core.config.tasks import format_range
 from core.tasks.drawing import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import NO_SOURCE, Batch, Split, Task
-from core.text.task_input import check_length, check_not_empty
+from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import PAD_ID, UNK_ID, Vocab
 
 Transform = Literal["reverse", "copy", "sort", "deduplicate"]
@@ -89,7 +89,7 @@ class SequenceTask(Task):
 
     def tokenize(self, text: str) -> list[str]:
         """Split typed text into symbols; see ``Task.tokenize``."""
-        check_length(text)
+        check_input_length(text)
         symbols = self.split_text(text)
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)

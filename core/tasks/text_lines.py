@@ -8,7 +8,7 @@ import torch
 
 from core.tasks.drawing import add_bos_eos, pad_rows, split_mask
 from core.tasks.task import Batch, Split, Task
-from core.text.task_input import check_length
+from core.text.validation import check_input_length
 from core.text.vocab import PAD_ID, Vocab
 
 TEXT = Path(__file__).parent / "texts" / "job-to-lamentations.txt"
@@ -67,7 +67,7 @@ class TextLines(Task):
 
     def tokenize(self, text: str) -> list[str]:
         """Split the beginning of a line into characters, spaces included; it may be empty."""
-        check_length(text)
+        check_input_length(text)
         symbols = list(text.strip("\r\n"))
         self.src_vocab.encode(symbols)
         return symbols

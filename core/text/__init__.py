@@ -1,1 +1,1 @@
-"""Text: vocabularies, tokenizers, and validation of what a user types."""
+"""Vocabulary, tokenizers, and validation of input text."""

@@ -1,26 +1,26 @@
-"""Text to tokens and back, where what is learned comes as text: by characters, words or symbols with spaces between."""
+"""Split text into tokens and join tokens to text: by characters, by words, or at spaces."""
 
 import re
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 TokenKind = Literal["character", "word", "symbol"]
-KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
+TOKEN_KINDS: tuple[TokenKind, ...] = get_args(TokenKind)
 _WORDS = re.compile(r"\w+|[^\w\s]")
 
 
-def tokens_of(text: str, kind: TokenKind) -> list[str]:
-    """Split a text.
+def tokenize(text: str, kind: TokenKind) -> list[str]:
+    """Split a text into tokens.
 
     Args:
-        kind: "character" takes every Unicode character, spaces inside included; "word" takes words and, each by
-            itself, signs of punctuation; "symbol" takes what stands between spaces.
+        kind: "character" makes every Unicode character a token, inner spaces included; "word" makes words and single
+            punctuation marks tokens; "symbol" splits at spaces.
     """
     if kind == "character":
         return list(text.strip())
     return _WORDS.findall(text) if kind == "word" else text.split()
 
 
-def text_of(tokens: Sequence[str], kind: TokenKind) -> str:
-    """Write tokens as a person would."""
+def detokenize(tokens: Sequence[str], kind: TokenKind) -> str:
+    """Join tokens to a text: without separator for characters, with spaces for words and symbols."""
     return ("" if kind == "character" else " ").join(tokens)

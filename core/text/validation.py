@@ -1,24 +1,49 @@
-"""Text that somebody typed, checked before anything is made of it."""
+"""Checks of text that a user typed, before any task tokenizes it."""
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 from core.storage.errors import InputError
 
-_NOT_TEXT = ("Cc", "Cs")  # control characters, and halves of characters that cannot be written
+MAX_INPUT_CHARACTERS = 2_000
+_REFUSED_CATEGORIES = ("Cc", "Cs")  # control characters and unpaired surrogates
 
 
-def validate_text(field: str, text: Any, *, most: int) -> str:
-    """Return a text as it is.
+def validate_text(field: str, text: Any, *, max_length: int) -> str:
+    """Return a text unchanged if it is one.
+
+    Args:
+        field: the field's name, for the message.
+        max_length: in characters.
 
     Raises:
-        InputError: it is no text, has more than ``most`` characters, or some that nobody can see or write.
+        InputError: the value is not a string, is too long, or contains control characters or unpaired surrogates.
     """
     if not isinstance(text, str):
         raise InputError(f"{field} must be text, not {type(text).__name__}")
-    if len(text) > most:
-        raise InputError(f"{field} has {len(text):,} characters; at most {most:,} are read here")
-    for place, letter in enumerate(text, start=1):
-        if unicodedata.category(letter) in _NOT_TEXT and letter not in "\t\n\r":
-            raise InputError(f"{field} has the character U+{ord(letter):04X} at position {place}, which is no text")
+    if len(text) > max_length:
+        raise InputError(f"{field} has {len(text):,} characters; the maximum is {max_length:,}")
+    for position, character in enumerate(text, start=1):
+        if unicodedata.category(character) in _REFUSED_CATEGORIES and character not in "\t\n\r":
+            raise InputError(
+                f"{field} has the character U+{ord(character):04X} at position {position}, which is not allowed"
+            )
     return text
+
+
+def check_input_length(text: str) -> None:
+    """Raise InputError if a task's input exceeds ``MAX_INPUT_CHARACTERS``."""
+    if len(text) > MAX_INPUT_CHARACTERS:
+        raise InputError(f"input has {len(text)} characters; the maximum is {MAX_INPUT_CHARACTERS}")
+
+
+def check_not_empty(symbols: Sequence[str], *, example: str) -> None:
+    """Raise InputError if a task's input has no symbols; the message shows an example."""
+    if not symbols:
+        raise InputError(f"input is empty; an example is: {example}")
+
+
+def quote(text: str) -> str:
+    """Return the repr of a text, shortened for a message."""
+    return repr(text if len(text) <= 40 else text[:37] + "...")

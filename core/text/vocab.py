@@ -1,4 +1,4 @@
-"""Tokens to ids and back."""
+"""The vocabulary: tokens to ids and back."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,17 @@ PAD, BOS, EOS, UNK = "<PAD>", "<BOS>", "<EOS>", "<UNK>"
 
 
 class Vocab:
-    """The tokens of one language: the special ones first, then its symbols.
+    """The tokens of one language: special tokens first, then symbols.
 
-    PAD fills a batch, BOS starts every sequence, EOS ends it. UNK stands for what is not known; a task whose
-    symbols are all known has none, so the ten digits make a vocabulary of 13.
+    PAD fills up batches, BOS starts every sequence, EOS ends it. UNK stands for unknown symbols; a task whose symbols
+    are all known has no UNK, so that the ten digits give a vocabulary of size 13.
+
+    Args:
+        symbols: distinct strings, none of them a special token.
+        has_unk: whether unknown symbols are encoded as UNK instead of refused.
+
+    Raises:
+        ValueError: a symbol occurs twice or is a special token.
     """
 
     def __init__(self, symbols: Sequence[str], *, has_unk: bool = False) -> None:
@@ -28,21 +35,21 @@ class Vocab:
 
     @property
     def first_symbol_id(self) -> int:
-        """Id of the first symbol; every smaller id is a special token."""
+        """Id of the first symbol; all smaller ids are special tokens."""
         return len(self.tokens) - len(self.symbols)
 
     def encode(self, tokens: Sequence[str]) -> list[int]:
-        """Return the ids of symbols.
+        """Return the ids of symbols. Special tokens count as unknown.
 
         Raises:
-            InputError: a token is unknown and the vocabulary has no UNK.
+            InputError: a symbol is unknown and the vocabulary has no UNK.
         """
         ids = []
-        for place, token in enumerate(tokens, start=1):
-            known = self._ids.get(token, 0) >= self.first_symbol_id
-            if not known and not self.has_unk:
-                raise InputError(f"{_shown(token)} at position {place} is not one of {_listed(self.symbols)}")
-            ids.append(self._ids[token] if known else UNK_ID)
+        for position, token in enumerate(tokens, start=1):
+            is_known = self._ids.get(token, 0) >= self.first_symbol_id
+            if not is_known and not self.has_unk:
+                raise InputError(f"{_shorten(token)} at position {position} is not one of {_list(self.symbols)}")
+            ids.append(self._ids[token] if is_known else UNK_ID)
         return ids
 
     def decode(self, ids: Sequence[int]) -> list[str]:
@@ -51,15 +58,15 @@ class Vocab:
 
 
 def until_eos(ids: Sequence[int]) -> list[int]:
-    """Return the ids before the first EOS; all of them where there is none."""
+    """Return the ids before the first EOS; all ids if there is none."""
     ids = list(ids)
     return ids[: ids.index(EOS_ID)] if EOS_ID in ids else ids
 
 
-def _shown(token: str) -> str:
+def _shorten(token: str) -> str:
     return repr(token if len(token) <= 20 else token[:17] + "...")
 
 
-def _listed(symbols: Sequence[str]) -> str:
-    shown = " ".join(symbols[:12])
-    return shown if len(symbols) <= 12 else f"{shown} … ({len(symbols)} in all)"
+def _list(symbols: Sequence[str]) -> str:
+    listed = " ".join(symbols[:12])
+    return listed if len(symbols) <= 12 else f"{listed} … ({len(symbols)} in all)"

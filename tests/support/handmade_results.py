@@ -26,7 +26,13 @@ def answer_tokens(*answers: str, width: int) -> torch.Tensor:
 def generation_result(tokens: torch.Tensor, **maps: torch.Tensor) -> GenerationResult:
     """A result with these tokens (B, T) and the given blocks' attention maps; other blocks have None."""
     blocks = {"encoder": None, "decoder": None, "cross": None}
-    return GenerationResult(tokens, tokens[..., None], torch.ones(*tokens.shape, 1), AttentionMaps(**(blocks | maps)))
+    return GenerationResult(
+        tokens=tokens,
+        candidates=tokens[..., None],
+        probabilities=torch.ones(*tokens.shape, 1),
+        maps=AttentionMaps(**(blocks | maps)),
+        log_probs=torch.zeros(tokens.shape),
+    )
 
 
 def one_hot_maps(columns: list[list[int]], *, keys: int, layers: int = 1, heads: int = 1) -> torch.Tensor:

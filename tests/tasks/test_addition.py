@@ -79,7 +79,7 @@ def test_zeros_that_lead_are_dropped_but_zero_stays():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", r"input is empty; type something like: 27 \+ 58"),
+        ("", r"input is empty; an example is: 27 \+ 58"),
         ("27", r"input='27' must be two numbers with one \+ between them: 27 \+ 58"),
         ("27+", r"input='27\+' must be two numbers"),
         ("+27", "must be two numbers"),
@@ -88,7 +88,7 @@ def test_zeros_that_lead_are_dropped_but_zero_stays():
         ("two+1", "'t' at position 1"),
         ("٤+1", "'٤' at position 1"),
         ("1" * 500, r"input='1111111111111111111111111111111111111\.\.\.' must be"),
-        ("1" * 2_001, "input has 2001 characters; at most 2000 are read"),
+        ("1" * 2_001, "input has 2001 characters; the maximum is 2000"),
     ],
     ids=lambda value: value[:12],
 )

@@ -141,11 +141,11 @@ def test_numbers_may_be_typed_in_any_usual_way(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "input is empty; type something like: 71"),
+        ("", "input is empty; an example is: 71"),
         ("10000", "input='10000' is above task.max_number=9999"),
         ("ten thousand", "input='ten thousand' is above task.max_number=9999"),
         ("9" * 2_000, "is above task.max_number=9999"),
-        ("9" * 2_001, "input has 2001 characters; at most 2000 are read"),
+        ("9" * 2_001, "input has 2001 characters; the maximum is 2000"),
         ("-5", "'-5' at position 1 is not one of"),
         ("1.5", "'1.5' at position 1"),
         ("²", "'²' at position 1"),

@@ -90,7 +90,7 @@ def test_patterns_may_be_typed_in_any_usual_way(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "input is empty; type something like: a b a b a"),
+        ("", "input is empty; an example is: a b a b a"),
         ("abc", "input='abc' must contain its motif at least twice in full: a b a b a"),
         ("abcab", "input='abcab' must contain"),
         ("ababc", "input='ababc' must contain"),
@@ -98,7 +98,7 @@ def test_patterns_may_be_typed_in_any_usual_way(text):
         ("abxab", "'x' at position 3 is not one of a b c"),
         ("ab1", "'1' at position 3"),
         ("äbäb", "'ä' at position 1"),
-        ("a" * 2_001, "input has 2001 characters; at most 2000 are read"),
+        ("a" * 2_001, "input has 2001 characters; the maximum is 2000"),
     ],
     ids=lambda value: value[:12],
 )

@@ -98,7 +98,7 @@ def test_an_unknown_word_is_unk_or_refused_as_the_preset_says():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "input is empty; type something like: 5 12 7 3 9 11"),
+        ("", "input is empty; an example is: 5 12 7 3 9 11"),
         ("5 18", "'18' at position 2 is not one of 1 2 3"),
         ("0", "'0' at position 1"),
         ("05", "'05' at position 1"),

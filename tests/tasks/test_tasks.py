@@ -9,7 +9,7 @@ from core.storage.errors import InputError
 from core.tasks import sample_distinct
 from core.tasks.drawing import SHARES, split_mask
 from core.tasks.sequences import Digits
-from core.text.task_input import MAX_TYPED_CHARACTERS
+from core.text.validation import MAX_INPUT_CHARACTERS
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 SPLITS = ("train", "validation", "test")
@@ -202,7 +202,7 @@ def test_digits_may_be_typed_in_any_usual_way(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "input is empty; type something like: 4 8 2 9"),
+        ("", "input is empty; an example is: 4 8 2 9"),
         (" , ,\n", "input is empty"),
         ("48x9", "'x' at position 3 is not one of 0 1 2"),
         ("4-8", "'-' at position 2"),
@@ -210,7 +210,7 @@ def test_digits_may_be_typed_in_any_usual_way(text):
         ("٤", "'٤' at position 1"),  # an Arabic digit
         ("4２", "'２' at position 2"),  # a full-width digit
         ("²", "'²' at position 1"),
-        ("1" * (MAX_TYPED_CHARACTERS + 1), f"input has {MAX_TYPED_CHARACTERS + 1} characters; at most"),
+        ("1" * (MAX_INPUT_CHARACTERS + 1), f"input has {MAX_INPUT_CHARACTERS + 1} characters; the maximum is"),
     ],
     ids=lambda value: value[:12],
 )

@@ -98,7 +98,7 @@ def test_the_beginning_of_a_line_is_read_as_it_is():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("naïve", "'ï' at position 3 is not one of"), ("a\nb", r"'\\n' at position 2"), ("a" * 2_001, "at most 2000")],
+    [("naïve", "'ï' at position 3 is not one of"), ("a\nb", r"'\\n' at position 2"), ("a" * 2_001, "the maximum is 2000")],
     ids=lambda value: value[:8],
 )
 def test_what_the_text_does_not_have_is_refused_and_named(text, message):

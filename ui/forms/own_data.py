@@ -11,7 +11,7 @@ from core.config import Preset
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import PairFiles, StagingArea
-from core.text.tokenizers import KINDS
+from core.text.tokenizers import TOKEN_KINDS
 from ui.components.data_preview import data_preview, preview_of
 from ui.events import CPU, QUIET
 from ui.forms.preset_form import Draft, Form
@@ -45,7 +45,7 @@ def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
         )
         with gr.Row():
             kinds = [
-                gr.Radio(list(KINDS), value="character", label=label, info=info, elem_id=elem_id, min_width=280)
+                gr.Radio(list(TOKEN_KINDS), value="character", label=label, info=info, elem_id=elem_id, min_width=280)
                 for label, info, elem_id in (
                     ("A source's tokens are", "a symbol is what stands between spaces", "own-source-kind"),
                     ("An answer's tokens are", "so that P1 P2 P3 are three", "own-answer-kind"),

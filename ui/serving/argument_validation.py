@@ -48,7 +48,7 @@ def checked(function: Callable, *, max_input: int) -> Callable:
 
 def _check_texts(name: str, value: Any, *, most: int) -> None:
     if isinstance(value, str):
-        validate_text(name, value, most=most)
+        validate_text(name, value, max_length=most)
     elif isinstance(value, list | dict) and len(value) > MOST_NAMES:
         raise InputError(f"{name} has {len(value):,} values; at most {MOST_NAMES} are read here")
     elif isinstance(value, list):

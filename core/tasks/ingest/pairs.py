@@ -11,7 +11,7 @@ from typing import BinaryIO
 from core.storage.errors import InputError
 from core.tasks.ingest.reading import Problem, Row, read_lines
 from core.tasks.pairs import source_key
-from core.text.tokenizers import TokenKind, tokens_of
+from core.text.tokenizers import TokenKind, tokenize
 from core.text.vocab import BOS, EOS, PAD, UNK
 
 MIN_SOURCES = 10
@@ -161,7 +161,7 @@ def _valid_pairs(
     """Yield the pairs to write, and count all rows in ``result``."""
     for row in rows:
         source, target = row.source.strip(), row.target.strip()
-        tokens = tokens_of(source, result.kinds[0]), tokens_of(target, result.kinds[1])
+        tokens = tokenize(source, result.kinds[0]), tokenize(target, result.kinds[1])
         if problem := row.problem or _find_problem(source, target, tokens, max_tokens):
             result.skipped[problem.kind] += 1
             if len(result.problems) < MAX_LISTED_PROBLEMS:

@@ -195,7 +195,7 @@ def test_limits_come_from_flags_and_variables(start):
     visitor = Session(server.address)
     said = json.dumps(visitor.call("train", "tiny", {"training.steps": 8, "training.warmup_steps": 0}))
     assert "training.steps=8 is more than this server allows: at most 7" in said
-    assert "at most 3 are read here" in json.dumps(visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero"))
+    assert "the maximum is 3" in json.dumps(visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero"))
 
 
 def test_a_limit_that_makes_no_sense_ends_it_at_once_with_the_reason(start):
