@@ -1,7 +1,4 @@
-"""How much the doctor's lights slow a training that they are shown of.
-
-pytest -m slow -s -k lights
-"""
+"""How much examining a run in training slows it: ``pytest -m slow -s tests/benchmarks/test_lights.py``."""
 
 import threading
 import time
@@ -15,38 +12,38 @@ from core.server.access import VisitorRuns
 from tests.support.run_helpers import wait_for
 from ui.components.doctor import Doctor
 
-SECONDS = 8.0  # of a stretch with lights, or without
-STRETCHES = 5  # of each, in turn
-POLLED = 4.0  # seconds between two questions of a page
+SECONDS = 8.0  # of an interval
+INTERVALS = 5  # with the doctor's examination, and as many without, interleaved
+SECONDS_BETWEEN_EXAMINATIONS = 4.0  # as of an open page
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits-reversal", "psalms"])
-def test_lights_do_not_slow_a_training(name, root):
+def test_the_doctor_slows_a_training_by_less_than_a_fifth(name, root):
     runs = VisitorRuns(Runs(root))
     run = runs.start(load_preset(name).with_changes({"training.steps": 100_000}))
     wait_for(lambda: runs.info(run).step > 5, seconds=60)
-    doctor, lit, over = Doctor(runs), threading.Event(), threading.Event()
+    doctor, is_examining, is_over = Doctor(runs), threading.Event(), threading.Event()
 
-    def shown() -> None:
-        while lit.wait() and not over.is_set():
+    def examine() -> None:
+        while is_examining.wait() and not is_over.is_set():
             doctor.examine({"run": run})
-            over.wait(POLLED)
+            is_over.wait(SECONDS_BETWEEN_EXAMINATIONS)
 
-    page = threading.Thread(target=shown)
+    page = threading.Thread(target=examine)
     page.start()
     speeds: dict[bool, list[float]] = {True: [], False: []}
-    for stretch in range(2 * STRETCHES):
-        is_lit = stretch % 2 == 0
-        (lit.set if is_lit else lit.clear)()
-        step, began = runs.info(run).step, time.perf_counter()
+    for interval in range(2 * INTERVALS):
+        with_doctor = interval % 2 == 0
+        (is_examining.set if with_doctor else is_examining.clear)()
+        step, started = runs.info(run).step, time.perf_counter()
         time.sleep(SECONDS)
-        speeds[is_lit].append((runs.info(run).step - step) / (time.perf_counter() - began))
-    over.set()
-    lit.set()
+        speeds[with_doctor].append((runs.info(run).step - step) / (time.perf_counter() - started))
+    is_over.set()
+    is_examining.set()
     page.join()
     runs.stop(run)
     wait_for(lambda: runs.info(run).status == "stopped", seconds=60)
-    share = median(speeds[True]) / median(speeds[False])
-    print(f"\n{name}: {median(speeds[False]):.1f} updates/s, with lights {share:.2f} of that")
-    assert share > 0.8
+    fraction = median(speeds[True]) / median(speeds[False])
+    print(f"\n{name}: {median(speeds[False]):.1f} updates/s, with the doctor {fraction:.2f} of that")
+    assert fraction > 0.8

@@ -1,4 +1,4 @@
-"""The figures README claims for the presets: each trained in full, minutes long; ``-s`` prints them."""
+"""Results of presets as the documentation reports them; each is trained to its end. ``-s`` prints the results."""
 
 import statistics
 from functools import lru_cache
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 @lru_cache(maxsize=3)  # the seeds of one preset
 def trained(preset: str, seed: int = 0) -> TrainingState:
-    """Train a preset to its end, on one thread as the page does; the model is left ready to be measured."""
+    """Train a preset to its end on one thread, as the page does; the model is left in evaluation mode."""
     torch.set_num_threads(1)
     state = new_state(load_preset(preset).with_changes({"training.seed": seed}))
     for _ in train(state):
@@ -38,11 +38,11 @@ def trained(preset: str, seed: int = 0) -> TrainingState:
 
 
 @pytest.mark.parametrize(
-    ("preset", "parameters", "least_hits"),
+    ("preset", "parameters", "min_accuracy"),
     [("digits-reversal", 169_933, 0.97), ("digits-reversal-gru", 59_853, 0), ("numbers-reversal", 171_284, 0)],
 )
-def test_fresh_data_is_solved_for_three_seeds(preset: str, parameters: int, least_hits: float) -> None:
-    exact, shares, hits = [], [], []
+def test_presets_with_fresh_data_are_solved_with_three_seeds(preset: str, parameters: int, min_accuracy: float) -> None:
+    exact, masses, accuracies = [], [], []
     for seed in range(3):
         state = trained(preset, seed)
         assert count_parameters(state.model) == parameters
@@ -53,56 +53,56 @@ def test_fresh_data_is_solved_for_three_seeds(preset: str, parameters: int, leas
         assert measured.evaluation.loss < 0.01
         scores = measured.head_scores()
         best = best_head_of_layer(scores, layer=scores[-1].layer)
-        shares.append(round(best.attention_mass, 3))
-        hits.append(round(best.argmax_accuracy, 4))
+        masses.append(round(best.attention_mass, 3))
+        accuracies.append(round(best.argmax_accuracy, 4))
         if preset == "numbers-reversal":
             assert inspect(state.model, state.task, "5 12 7 3 9 11").output == ["11", "9", "3", "7", "12", "5"]
-    print(f"\n{preset}: exact match {exact}; best last-layer head: share {shares}, largest weight there {hits}")
+    print(f"\n{preset}: exact match {exact}; best last-layer head: mass {masses}, argmax accuracy {accuracies}")
     assert statistics.median(exact) >= 0.999
-    assert min(hits) >= least_hits
+    assert min(accuracies) >= min_accuracy
 
 
-def test_a_head_of_digits_reversal_finds_the_true_token_and_is_missed() -> None:
+def test_ablating_the_aligned_head_of_digits_reversal_costs_most() -> None:
     for seed in range(3):
         state = trained("digits-reversal", seed)
         pairs = fixed_pairs(state.task, 1_000, split="test")
         scores = measure_heads(state.model, state.task, pairs)
         cells = [cell for cell in ablation_grid(state.model, pairs) if cell.head]
-        worth = {(cell.block, cell.layer, cell.head): -cell.change for cell in cells}
+        losses = {(cell.block, cell.layer, cell.head): -cell.change for cell in cells}
         aligned = [head for head in scores.itertuples() if head.aer_produced <= 0.01]
-        name, lost = max(
-            (((h.block, h.layer, h.head), worth[h.block, h.layer, h.head]) for h in aligned), key=itemgetter(1)
+        name, loss = max(
+            (((h.block, h.layer, h.head), losses[h.block, h.layer, h.head]) for h in aligned), key=itemgetter(1)
         )
         aer = next(head.aer_produced for head in aligned if (head.block, head.layer, head.head) == name)
-        usual = statistics.median(worth.values())
+        typical = statistics.median(losses.values())
         print(
-            f"\nseed {seed}: {name} AER {aer:.2%}, without it {lost:.1%} less exact match; median head {usual:.1%}",
+            f"\nseed {seed}: {name} AER {aer:.2%}, ablated {loss:.1%} less exact match; median head {typical:.1%}",
             end="",
         )
-        assert lost > max(0.03, 10 * usual)
+        assert loss > max(0.03, 10 * typical)
 
 
-@pytest.mark.parametrize(("preset", "least"), [("words-reversal-gru", 0.995), ("words-reversal-transformer", 0.999)])
-def test_sentences_are_learned_from_8000_of_them(preset: str, least: float) -> None:
+@pytest.mark.parametrize(("preset", "minimum"), [("words-reversal-gru", 0.995), ("words-reversal-transformer", 0.999)])
+def test_reversal_of_sentences_is_learned_from_8000_of_them(preset: str, minimum: float) -> None:
     state = trained(preset)
     for count in (1_000, 10_000):
         measured = measure(state.model, state.task, fixed_pairs(state.task, count, split="test"))
         print(f"\n{preset}: exact match on {count:,} test sentences {measured.exact_alone}", end="")
-        assert measured.exact_alone >= least
-        assert measured.evaluation.exact_match >= least
+        assert measured.exact_alone >= minimum
+        assert measured.evaluation.exact_match >= minimum
 
 
-def test_numbers_as_told_never_stop_though_the_loss_looks_fine() -> None:
+def test_numbers_reversal_as_reported_never_stops_despite_a_low_loss() -> None:
     state = trained("numbers-reversal-as-reported")
     measured = measure(state.model, state.task, fixed_pairs(state.task, 10_000, split="test"))
     output = inspect(state.model, state.task, "5 12 7 3 9 11").output
-    print(f"\nloss {measured.evaluation.loss:.4f}, ended {measured.stopped:.2%}; 5 12 7 3 9 11 → {' '.join(output)}")
+    print(f"\nloss {measured.evaluation.loss:.4f}, stopped {measured.stopped:.2%}; 5 12 7 3 9 11 → {' '.join(output)}")
     assert measured.evaluation.loss < 0.1
     assert measured.stopped == measured.exact_alone == 0
     assert len(output) == state.model.max_seq_len
 
 
-def test_the_gru_as_told_is_right_in_a_batch_and_wrong_alone() -> None:
+def test_the_gru_as_reported_is_right_in_a_padded_batch_and_wrong_alone() -> None:
     state = trained("words-reversal-gru-as-reported")
     pairs = fixed_pairs(state.task, 1_000, split="test")
     measured, padded = measure(state.model, state.task, pairs), evaluate(state.model, pairs)

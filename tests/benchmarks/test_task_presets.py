@@ -1,4 +1,4 @@
-"""What the presets of the design document's tasks reach on data held out; each trained in full, ``-s`` prints it."""
+"""Results of one preset per task on held-out data; each is trained to its end. ``-s`` prints the results."""
 
 import math
 import time
@@ -20,10 +20,10 @@ MAX_SECONDS = 600
 pytestmark = pytest.mark.slow
 
 
-def trained(preset: str, *, within: float = MAX_SECONDS) -> TrainingState:
-    """Train a preset to its end on one torch thread; the model is left ready to be measured.
+def trained(preset: str, *, max_seconds: float = MAX_SECONDS) -> TrainingState:
+    """Train a preset to its end on one torch thread; the model is left in evaluation mode.
 
-    The time is the processor's, so that it does not depend on what else the machine does.
+    Processor time is measured, so that other programs on the machine do not count.
     """
     torch.set_num_threads(1)
     started = time.process_time()
@@ -32,20 +32,20 @@ def trained(preset: str, *, within: float = MAX_SECONDS) -> TrainingState:
         pass
     seconds = time.process_time() - started
     print(f"\n{preset}: {count_parameters(state.model):,} parameters, {seconds:.0f} s of one core", end="")
-    assert seconds < within
+    assert seconds < max_seconds
     state.model.eval()
     return state
 
 
 def exact_match(state: TrainingState, pairs: Batch) -> float:
-    """Return the share of held-out pairs answered exactly, free-running, each by itself; printed beside the batch's."""
-    figures, alone = evaluate(state.model, pairs), exact_match_unpadded(state.model, pairs)
-    print(f"; exact match {alone:.2%} of {len(pairs):,} held-out, {figures.exact_match:.2%} in a padded batch")
-    return alone
+    """Return the exact match of held-out pairs, free-running and without padding; print that in padded batches too."""
+    padded, unpadded = evaluate(state.model, pairs), exact_match_unpadded(state.model, pairs)
+    print(f"; exact match {unpadded:.2%} of {len(pairs):,} held-out, {padded.exact_match:.2%} in padded batches")
+    return unpadded
 
 
 @pytest.mark.parametrize(
-    ("preset", "least"),
+    ("preset", "minimum"),
     [
         ("copy-digits", 0.999),
         ("sort-digits", 0.99),
@@ -54,15 +54,15 @@ def exact_match(state: TrainingState, pairs: Batch) -> float:
         ("pattern-completion", 0.99),
     ],
 )
-def test_answers_of_10000_held_out_inputs_are_exact(preset: str, least: float) -> None:
+def test_presets_solve_10000_held_out_inputs(preset: str, minimum: float) -> None:
     state = trained(preset)
     pairs = fixed_pairs(state.task, 10_000, split="test")
     assert len(pairs) == 10_000
-    assert exact_match(state, pairs) >= least
+    assert exact_match(state, pairs) >= minimum
 
 
 @pytest.mark.parametrize("language", ["french", "german"])
-def test_number_words_are_translated_having_learned_1000(language: str) -> None:
+def test_number_words_are_translated_after_1000_examples(language: str) -> None:
     state = trained(f"number-words-{language}")
     assert state.preset.training.training_sequences == 1_000
     pairs = fixed_pairs(state.task, 10_000, split="test")
@@ -73,8 +73,8 @@ def test_number_words_are_translated_having_learned_1000(language: str) -> None:
     assert exact >= 0.9
 
 
-def test_text_is_modelled_better_than_n_grams_of_any_order_do() -> None:
-    state = trained("psalms", within=7_200)
+def test_the_language_model_beats_n_grams_of_any_order() -> None:
+    state = trained("psalms", max_seconds=7_200)
     known, held_out = state.task.lines("train"), state.task.lines("test")
     own = evaluate(state.model, fixed_pairs(state.task, len(held_out), split="test"))
     num_tokens = len(state.task.tgt_vocab.symbols) + 1

@@ -12,7 +12,7 @@ from core.tasks import build_task, fixed_pairs
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState, new_state
-from tests.training.test_resume import comparable
+from tests.support.training_events import comparable
 
 
 def names_of(events: Iterable[Event]) -> list[str]:

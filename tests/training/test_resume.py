@@ -1,6 +1,6 @@
 """A run that is paused, saved and resumed is the run that was never paused, bit for bit, with every option."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.state import TrainingState
+from tests.support.training_events import comparable
 
 OPTIONS = {
     "plain": {},
@@ -55,18 +56,6 @@ EVERY_OPTION = pytest.mark.parametrize(
         for option in OPTIONS
     ],
 )
-
-
-def comparable(events: Iterable[Event]) -> list[tuple]:
-    """Everything in events that must repeat: all but the speed."""
-    return [
-        (event.step, event.loss, event.learning_rate, event.gradient_norm)
-        if isinstance(event, StepEvent)
-        else (event.step, event.evaluation, event.is_best, event.train_loss)
-        if isinstance(event, EvaluationEvent)
-        else (event.step, event.reason, event.message)
-        for event in events
-    ]
 
 
 def assert_same_state(one: TrainingState, other: TrainingState) -> None:
