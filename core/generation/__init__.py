@@ -1,7 +1,6 @@
 """Decoding: greedy, sampling and beam search, all through ``generate``."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -62,14 +61,19 @@ def generate(
         raise ValueError(f"prefix has {forced.shape[1]} tokens, more than max_steps={max_steps}")
     if (forced[:, :-1] == EOS_ID).any():
         raise ValueError("prefix continues after EOS")
-    options: dict[str, Any] = {
-        "max_steps": max_steps,
-        "prefix": forced,
-        "num_candidates": num_candidates,
-    }
     with AttentionRecorder(model, enabled=need_weights) as recorder:
         if isinstance(strategy, Beam):
             from core.generation.beam import beam_search  # on demand: most commands decode greedily
 
-            return beam_search(model, src, strategy, recorder=recorder, **options)
-        return generate_stepwise(model, src, strategy, recorder=recorder, **options)
+            return beam_search(
+                model,
+                src,
+                strategy,
+                max_steps=max_steps,
+                prefix=forced,
+                num_candidates=num_candidates,
+                recorder=recorder,
+            )
+        return generate_stepwise(
+            model, src, strategy, max_steps=max_steps, prefix=forced, num_candidates=num_candidates, recorder=recorder
+        )

@@ -6,15 +6,9 @@ import torch
 from core.config import load_preset, preset_names
 from core.evaluation.by_length import accuracy_by_length, held_out_by_length, within_max_seq_len
 from core.storage.errors import InputError
-from core.tasks import build_task, fixed_pairs
+from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.drawing import split_mask
 from core.text.vocab import EOS_ID, PAD_ID
-
-WITH_LENGTHS = [  # pronunciations have lengths too, but draw no inputs
-    name
-    for name in preset_names()
-    if build_task(load_preset(name).task).lengths and load_preset(name).task.family != "pronunciations"
-]
 
 
 def reverser(up_to: int):
@@ -70,21 +64,28 @@ def test_a_task_without_lengths_has_no_accuracy_by_length(scripted):
     assert accuracy_by_length(scripted(lambda src: src), task) is None
 
 
-@pytest.mark.parametrize("name", WITH_LENGTHS)
-def test_pairs_of_every_length_are_distinct_and_correct(name):
-    task = build_task(load_preset(name).task)
-    beyond = task.trained_lengths[-1] if "words" in task.length_unit else 2 * task.trained_lengths[-1]
-    assert task.lengths == range(1, beyond + 1)
-    sets = held_out_by_length(task, per_length=10, lengths=task.lengths)
-    assert max(sets) == task.lengths[-1]
-    assert set(task.trained_lengths) - set(sets) <= {1, 2, 3}  # of which few inputs are held out, or none
-    for pairs in sets.values():
-        assert len(pairs.src.unique(dim=0)) == len(pairs) <= 10
-        for src, tgt in list(zip(pairs.src.tolist(), pairs.tgt.tolist(), strict=True))[:3]:
-            symbols = task.src_vocab.decode([index for index in src if index > EOS_ID])
-            answer = task.tgt_vocab.decode([index for index in tgt if index > EOS_ID])
-            assert task.tokenize(" ".join(symbols)) == symbols
-            assert answer == task.answer(symbols)
+def test_pairs_of_every_length_are_distinct_and_correct():
+    sections = {load_preset(name).task for name in preset_names()}
+    drawn = [build_task(section) for section in sections if section.family != "pronunciations"]  # which draws no inputs
+    with_lengths = [task for task in drawn if task.lengths]
+    assert len(with_lengths) > 5
+    for task in with_lengths:
+        beyond = task.trained_lengths[-1] if "words" in task.length_unit else 2 * task.trained_lengths[-1]
+        assert task.lengths == range(1, beyond + 1)
+        sets = held_out_by_length(task, per_length=10, lengths=task.lengths)
+        assert max(sets) == task.lengths[-1]
+        assert set(task.trained_lengths) - set(sets) <= {1, 2, 3}  # few or no inputs of these lengths are held out
+        for pairs in sets.values():
+            assert len(pairs.src.unique(dim=0)) == len(pairs) <= 10
+            assert_correct(task, pairs[:3])
+
+
+def assert_correct(task: Task, pairs: Batch) -> None:
+    for src, tgt in zip(pairs.src.tolist(), pairs.tgt.tolist(), strict=True):
+        symbols = task.src_vocab.decode([index for index in src if index > EOS_ID])
+        answer = task.tgt_vocab.decode([index for index in tgt if index > EOS_ID])
+        assert task.tokenize(" ".join(symbols)) == symbols
+        assert answer == task.answer(symbols)
 
 
 @pytest.mark.parametrize("name", ["digits-reversal", "words-reversal-gru", "numbers-reversal", "sort-digits"])
