@@ -59,13 +59,13 @@ def run(options: argparse.Namespace) -> int:
 def _measured(lesson: Lesson, known: dict) -> dict:
     bar: dict[str, tqdm] = {}
 
-    def watch(side: str, step: int, steps: int) -> None:
+    def on_step(side: str, step: int, steps: int) -> None:
         if side not in bar:
             bar[side] = tqdm(total=steps, desc=f"{lesson.name}, {side}", unit="step", file=sys.stderr, mininterval=2)
         bar[side].update(1)
 
     try:
-        return measure_pair(lesson, watch=watch, known=known)
+        return measure_pair(lesson, on_step=on_step, known=known)
     finally:
         for each in bar.values():
             each.close()

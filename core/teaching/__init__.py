@@ -1,1 +1,1 @@
-"""Learn from broken models: the bugs, the doctor that finds them, and the lessons about them."""
+"""Learn from broken models: bugs that can be switched on, a doctor that finds them, and lessons about them."""

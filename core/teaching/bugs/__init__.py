@@ -1,7 +1,7 @@
-"""Bugs to be looked at, each a small object that breaks one part of a run from outside.
+"""Bugs for teaching: each is a ``Modification`` that breaks one part of a run while the run is built.
 
-Models, tasks and the loss know nothing of them. A run is built through ``bug_of(preset)``, which without a bug hands
-everything back as it came.
+Models, tasks and the loss have no code for them. Build a run with ``new_state`` of this package; a preset without a bug
+is built unchanged.
 """
 
 from pathlib import Path
@@ -46,10 +46,10 @@ BUGS: dict[BugName | None, Bug] = {
 
 
 def bug_of(preset: Preset) -> Bug:
-    """Return the bug that a preset names, or the one that changes nothing."""
+    """Return the bug that a preset switches on, or the one that changes nothing."""
     return BUGS[preset.bug]
 
 
 def new_state(preset: Preset, *, device: str = "cpu", pairs: Path | None = None) -> training_state.TrainingState:
-    """Prepare a run with the bug that its preset names, if any; see ``core.training.state.new_state``."""
+    """Build the state of a new run with the preset's bug, if any; see ``core.training.state.new_state``."""
     return training_state.new_state(preset, device=device, pairs=pairs, modification=bug_of(preset))

@@ -1,37 +1,38 @@
-"""What a bug is: a change to some part of a run, made from outside; every part it leaves alone is as it was."""
+"""Base classes of the bugs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 from core.tasks import Batch, Task
 from core.training.state import Modification
 
 
 class Bug(Modification):
-    """A mistake in one part of a run; the base class makes none."""
+    """A mistake in one part of a run. The base class changes nothing."""
 
 
 class DataBug(Bug, ABC):
-    """A bug in the pairs that a run draws, those it is validated on included."""
+    """A bug in the pairs that a run samples, for training and for validation."""
 
     def on_task(self, task: Task) -> Task:
-        """Return a task that draws broken pairs."""
-        return _BrokenTask(task, self.on_pairs)
+        """Return a task that samples broken pairs."""
+        return _BrokenTask(task, self.on_pairs)  # type: ignore[return-value]  # it forwards everything else
 
     @abstractmethod
     def on_pairs(self, pairs: Batch) -> Batch:
-        """Return the pairs as this bug leaves them."""
+        """Return the pairs with the bug."""
 
 
 class _BrokenTask:
-    """A task whose drawn pairs are changed; all else is the task's own."""
+    """A task whose sampled pairs are changed; every other attribute is the task's own."""
 
     def __init__(self, task: Task, change: Callable[[Batch], Batch]) -> None:
         self._task, self._change = task, change
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._task, name)
 
-    def sample(self, *args: object, **kwargs: object) -> Batch:
-        """Draw pairs; see ``Task.sample``."""
+    def sample(self, *args: Any, **kwargs: Any) -> Batch:
+        """Sample pairs; see ``Task.sample``."""
         return self._change(self._task.sample(*args, **kwargs))

@@ -1,4 +1,4 @@
-"""Bugs in what a run learns from, and in how it learns: pairs, loss, settings."""
+"""Bugs in the data, the loss and the training settings."""
 
 from dataclasses import dataclass
 
@@ -12,40 +12,40 @@ from core.teaching.bugs.bug import Bug, DataBug
 from core.text.vocab import EOS_ID, PAD_ID
 from core.training.loss import LossFunction, batch_logits
 
-FAR_TOO_HIGH = 0.3  # a hundred times what Adam usually gets; weights are about half as large
+EXCESSIVE_LEARNING_RATE = 0.3  # about a hundred times a usual one for Adam; weights are about half as large
 
 
 @dataclass(frozen=True)
 class _Unshifted(Batch):
-    """Pairs whose decoder input is one place too far."""
+    """Pairs whose decoder input is the target itself, not shifted right."""
 
     @property
     def tgt_in(self) -> torch.Tensor:
-        """(B, T) int64: the tokens that are to be produced, where those before them should be."""
+        """(B, T) int64: the tokens to predict, instead of BOS and the tokens before them."""
         return self.tgt_out
 
 
 class TargetsNotShifted(DataBug):
-    """The decoder reads the token that it is to produce: copying it is all that there is to learn."""
+    """The decoder reads the token that it has to predict, so copying its input is enough."""
 
     def on_pairs(self, pairs: Batch) -> Batch:
-        """Return the pairs, to be read unshifted."""
+        """Return the pairs with unshifted decoder inputs."""
         return _Unshifted(pairs.src, pairs.tgt)
 
 
 class NoEosInTargets(DataBug):
-    """Answers do not end with EOS, so nothing is learned about where to stop."""
+    """Targets do not end with EOS, so the model does not learn to stop."""
 
     def on_pairs(self, pairs: Batch) -> Batch:
-        """Return the pairs with PAD for each EOS of a target."""
+        """Return the pairs with every EOS of a target replaced by PAD."""
         return Batch(pairs.src, pairs.tgt.masked_fill(pairs.tgt == EOS_ID, PAD_ID))
 
 
 class PadInTheLoss(Bug):
-    """The loss is the mean over all places of a batch, those of PAD included."""
+    """The loss is the mean over all positions of a batch, PAD included."""
 
     def on_loss_function(self, loss_function: LossFunction) -> LossFunction:
-        """Return a loss that ignores nothing; PAD is a token like any other to it."""
+        """Return a loss that treats PAD as any other token."""
         return _loss_over_pad
 
 
@@ -57,10 +57,9 @@ def _loss_over_pad(
 
 
 class LearningRateTooHigh(Bug):
-    """Full steps of ``FAR_TOO_HIGH`` from the first update on, never made smaller."""
+    """A constant learning rate of ``EXCESSIVE_LEARNING_RATE``, without warm-up or decay."""
 
     def on_training(self, config: TrainingConfig) -> TrainingConfig:
         """Return the settings with that learning rate."""
-        return config.model_copy(
-            update={"learning_rate": FAR_TOO_HIGH, "warmup_steps": 0, "schedule": "constant", "max_gradient_norm": 1e3}
-        )
+        changes = {"learning_rate": EXCESSIVE_LEARNING_RATE, "warmup_steps": 0, "schedule": "constant"}
+        return config.model_copy(update=changes | {"max_gradient_norm": 1e3})

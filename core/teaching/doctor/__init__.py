@@ -1,6 +1,6 @@
-"""Examine a model, trained or not: what is wrong with it, in words, and the figure behind every word.
+"""The doctor: examines a model, trained or not, and reports what is wrong with it, with the number behind each finding.
 
-The checks look at what model, data and loss do, and at nothing that a preset says of a bug.
+The checks measure what model, data and loss do. They never read which bug a preset has switched on.
 """
 
 import time
@@ -19,7 +19,13 @@ __all__ = ["Examination", "Finding", "Light", "examine_preset", "examine_state"]
 
 
 def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None) -> Examination:
-    """Examine the model of a preset as it begins, or after some updates."""
+    """Examine the model of a preset, untrained or after some updates.
+
+    Args:
+        preset: of the run to build.
+        steps: updates to make first.
+        pairs: the file of the task's own pairs, if it has any.
+    """
     state, history = new_state(preset, pairs=pairs), History(preset.training.steps)
     for event in train(state) if steps else ():
         if isinstance(event, EndEvent) or state.step >= steps:
@@ -29,11 +35,12 @@ def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None)
 
 
 def examine_state(name: str, state: TrainingState, history: History | None) -> Examination:
-    """Examine a model with what it is trained on and by; its weights and its random numbers stay as they are.
+    """Examine a model in its training state; its weights, its mode and its random generators are unchanged.
 
     Args:
-        name: what to call it.
-        history: of its training so far.
+        name: of the examination.
+        state: model, task and loss function as training uses them.
+        history: metrics of the training so far.
     """
     started = time.perf_counter()
     was_training = state.model.training
@@ -46,23 +53,26 @@ def examine_state(name: str, state: TrainingState, history: History | None) -> E
 
 
 def _findings(subject: Subject) -> list[Finding]:
-    maps, calls = subject.watched()
-    found = [
-        data_checks.shift_of_targets(subject),
-        data_checks.ends_of_targets(subject),
-        data_checks.places_that_count(subject),
-        perturbation_checks.causal_leak(subject),
-        perturbation_checks.pad_influence(subject),
-        perturbation_checks.order_of_source(subject),
-        attention_checks.row_sums(calls),
-        attention_checks.score_scale(calls),
-        attention_checks.picture(maps, calls),
-        attention_checks.alike_heads(calls),
-        attention_checks.entropy(calls, is_trained=subject.is_trained),
-        attention_checks.embedding_scale(subject.model),
-        learning_checks.residuals(subject),
-        learning_checks.gradients(subject),
-        learning_checks.first_loss(subject),
-        learning_checks.size_of_updates(subject),
+    maps, calls = subject.record_attention()
+    genuine = attention_checks.genuine_calls(calls)
+    findings = [
+        data_checks.check_target_shift(subject),
+        data_checks.check_eos_in_targets(subject),
+        data_checks.check_pad_in_loss(subject),
+        perturbation_checks.check_causal_leak(subject, maps),
+        perturbation_checks.check_pad_influence(subject),
+        perturbation_checks.check_source_order(subject),
+        attention_checks.check_row_sums(genuine),
+        attention_checks.check_score_scaling(genuine),
+        attention_checks.check_reported_maps(maps, calls),
+        attention_checks.check_head_diversity(genuine),
+        attention_checks.check_entropy(genuine, is_trained=subject.is_trained),
+        attention_checks.check_embedding_scaling(subject.model),
+        learning_checks.check_residuals(subject),
+        learning_checks.check_gradients(subject),
+        learning_checks.check_initial_loss(subject),
+        learning_checks.check_update_size(subject),
     ]
-    return [*found, run_checks.gap(subject), run_checks.loss_curve(subject)] if subject.is_trained else found
+    if not subject.is_trained:
+        return findings
+    return [*findings, run_checks.check_free_running_gap(subject), run_checks.check_loss_curve(subject)]

@@ -1,4 +1,4 @@
-"""What a check found: a light, a sentence, and the figure behind it."""
+"""The result of an examination: one finding per check, each with a light, a sentence and a number."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -10,14 +10,14 @@ Light = Literal["green", "amber", "red"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check.
+    """The result of one check.
 
     Attributes:
-        check: its name, a few words.
-        light: green for as it should be, amber for odd, red for wrong.
-        sentence: what was found, with the figure in it.
+        check: name of the check, a few words.
+        light: green for passed, amber for a warning, red for failed.
+        sentence: the result in words, with the number in it.
         figure: the number that decided.
-        bug: the bug that nothing else would explain, where there is one.
+        bug: the only known bug that explains the result, if there is one.
     """
 
     check: str
@@ -29,13 +29,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Examination:
-    """All that was found of one model.
+    """The findings on one model.
 
     Attributes:
-        name: of the run or the preset.
-        step: updates its weights have had.
+        name: of the run or preset.
+        step: updates made.
         findings: in the order of the checks.
-        seconds: it took.
+        seconds: duration of the examination.
     """
 
     name: str
@@ -45,16 +45,16 @@ class Examination:
 
     @property
     def bugs(self) -> list[BugName]:
-        """The bugs named, each once."""
+        """The bugs found, each once."""
         return list(dict.fromkeys(each.bug for each in self.findings if each.bug))
 
     @property
     def alarms(self) -> list[Finding]:
-        """What is not green."""
+        """The checks that did not pass."""
         return [each for each in self.findings if each.light != "green"]
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the examination as plain data for JSON."""
         return {
             "name": self.name,
             "step": self.step,

@@ -1,12 +1,11 @@
-"""Checks of how a model learns: what passes through it, gradients, first loss, size of an update."""
+"""Checks of how a model learns: residual connections, gradients, the initial loss, the size of an update."""
 
 import math
 
 import torch
-from torch import nn
 
 from core.models.hooks import hooks
-from core.models.layers import DecoderLayer, EncoderLayer
+from core.models.layers import Layer
 from core.teaching.bugs import new_state
 from core.teaching.doctor.finding import Finding
 from core.teaching.doctor.subject import Subject
@@ -14,77 +13,79 @@ from core.training.loop import StepEvent, train
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
 
-TRIED = 16  # sequences in the batches of a trial
-TOO_UNEVEN = 1e5  # between the layers' gradients
-FIRST_LOSS_ABOVE = 2.0  # nats above ln(vocabulary)
-LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # of the size of the weights
+TRIAL_BATCH = 16  # sequences
+MAX_GRADIENT_RATIO = 1e5  # between the gradient norms of two parts
+MAX_INITIAL_EXCESS = 2.0  # nats above ln(vocabulary size)
+LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # fractions of the norm of the weights
 
 
 @torch.no_grad()
-def residuals(subject: Subject) -> Finding:
-    """With every sublayer silenced, what goes into a stack still comes out."""
+def check_residuals(subject: Subject) -> Finding:
+    """With every sublayer's output set to zero, the input of a stack still reaches its output."""
     name = "residual connections"
-    layers = [each for each in subject.model.modules() if isinstance(each, EncoderLayer | DecoderLayer)]
+    layers = [module for module in subject.model.modules() if isinstance(module, Layer)]
     if not layers:
-        return Finding(name, "green", "It has no sublayers to pass by.")
+        return Finding(name, "green", "The model has no sublayers.")
     src, tgt_in = subject.few
-    modules = [
-        module
+    outputs = [
+        point.name
         for layer in layers
-        for module in (layer.self_attention, getattr(layer, "cross_attention", None), layer.feed_forward)
-        if module is not None
+        for sublayer in layer.children()
+        if (point := getattr(sublayer, "hook_out", None)) is not None
     ]
-    with hooks({module.hook_out.name: torch.zeros_like for module in modules}):
+    with hooks(dict.fromkeys(outputs, torch.zeros_like)):
         stacks = {"encoder": subject.model.encode(src).states, "decoder": subject.logits(src, tgt_in)}
-    blocked = [each for each, states in stacks.items() if _spread(states) < 1e-6]
+    blocked = [stack for stack, states in stacks.items() if _spread(states) < 1e-6]
     if not blocked:
-        return Finding(name, "green", "With all sublayers silenced, what goes in still comes out.", 0.0)
-    sentence = f"With its sublayers silenced, nothing comes out of the {' and the '.join(blocked)}: "
-    return Finding(name, "red", sentence + "nothing passes by a sublayer.", len(blocked), "no-residual")
+        return Finding(name, "green", "With all sublayer outputs set to zero, the input still reaches the output.", 0.0)
+    sentence = (
+        f"With all sublayer outputs set to zero, the input does not reach the output of the "
+        f"{' and the '.join(blocked)}: residual connections are missing."
+    )
+    return Finding(name, "red", sentence, len(blocked), "no-residual")
 
 
-def gradients(subject: Subject) -> Finding:
-    """Every parameter gets a gradient, and no layer's is out of all proportion."""
+def check_gradients(subject: Subject) -> Finding:
+    """Every parameter gets a gradient, and the parts' gradients have comparable norms."""
     name = "gradients"
     model = subject.model
     model.zero_grad(set_to_none=True)
-    _loss(subject.state, subject).backward()
+    _training_loss(subject.state, subject).backward()
     norms = {each: 0.0 if it.grad is None else it.grad.norm().item() for each, it in model.named_parameters()}
     model.zero_grad(set_to_none=True)
-    # A constant added to all keys changes no softmax, so the bias of w_k has no gradient but rounding.
-    without = [each for each, norm in norms.items() if norm == 0 and not each.endswith("w_k.bias")]
-    by_layer = _by_layer(model, norms)
-    uneven = max(by_layer.values()) / max(min(by_layer.values()), 1e-30)
-    listed = ", ".join(f"{layer} {norm:.2g}" for layer, norm in by_layer.items())
-    if without:
-        sentence = f"{len(without)} of {len(norms)} parameters get no gradient, the first of them {without[0]}."
-        return Finding(name, "amber", sentence, float(len(without)))
+    # A constant added to all keys changes no softmax, so the bias of w_k has no gradient except rounding.
+    missing = [each for each, norm in norms.items() if norm == 0 and not each.endswith("w_k.bias")]
+    by_part = _norms_by_part(norms)
+    ratio = max(by_part.values()) / max(min(by_part.values()), 1e-30)
+    listed = ", ".join(f"{part} {norm:.2g}" for part, norm in by_part.items())
+    if missing:
+        sentence = f"{len(missing)} of {len(norms)} parameters get no gradient, the first is {missing[0]}."
+        return Finding(name, "amber", sentence, float(len(missing)))
     sentence = f"Every parameter gets a gradient; norms by part: {listed}."
-    if uneven > TOO_UNEVEN:
-        return Finding(name, "amber", sentence + " That is very uneven: it vanishes or explodes on its way.", uneven)
-    return Finding(name, "green", sentence, uneven)
+    if ratio > MAX_GRADIENT_RATIO:
+        return Finding(name, "amber", sentence + " They are very uneven: gradients vanish or explode.", ratio)
+    return Finding(name, "green", sentence, ratio)
 
 
 @torch.no_grad()
-def first_loss(subject: Subject) -> Finding:
-    """Before training, no token is likelier than another: the loss is about ln(vocabulary)."""
-    name = "loss before training"
-    trained = subject.state
-    fresh = new_state(trained.preset, pairs=trained.task.pairs_file) if subject.is_trained else trained
-    loss, even = _loss(fresh, subject).item(), math.log(len(subject.state.task.tgt_vocab))
-    sentence = f"Before training the loss is {loss:.2f}; ln(vocabulary) is {even:.2f}."
-    if loss > even + FIRST_LOSS_ABOVE or loss < 0.75 * even:
-        return Finding(name, "amber", sentence, loss)
-    return Finding(name, "green", sentence, loss)
+def check_initial_loss(subject: Subject) -> Finding:
+    """Before training all tokens are about equally likely, so the loss is about ln(vocabulary size)."""
+    name = "initial loss"
+    state = subject.state
+    untrained = new_state(state.preset, pairs=state.task.pairs_file) if subject.is_trained else state
+    loss, expected = _training_loss(untrained, subject).item(), math.log(len(state.task.tgt_vocab))
+    sentence = f"Before training the loss is {loss:.2f}; ln(vocabulary size) is {expected:.2f}."
+    is_far = loss > expected + MAX_INITIAL_EXCESS or loss < 0.75 * expected
+    return Finding(name, "amber" if is_far else "green", sentence, loss)
 
 
-def size_of_updates(subject: Subject) -> Finding:
-    """An update moves the weights by a small part of their size, at the highest learning rate too."""
-    name = "size of an update"
-    given = subject.state.preset.training
+def check_update_size(subject: Subject) -> Finding:
+    """An update changes the weights by a small fraction of their norm, even at the highest learning rate."""
+    name = "update size"
+    config = subject.state.preset.training
     trial = subject.state.preset.with_changes(
         {
-            "training.batch_size": min(TRIED, given.batch_size),
+            "training.batch_size": min(TRIAL_BATCH, config.batch_size),
             "training.gradient_accumulation_steps": 1,
             "training.training_sequences": 0,
             "training.validation_sequences": 1,
@@ -96,42 +97,41 @@ def size_of_updates(subject: Subject) -> Finding:
     for event in train(state):
         if isinstance(event, StepEvent):
             break
-    moved = math.sqrt(sum((new - old).square().sum().item() for new, old in zip(_weights(state), before, strict=True)))
+    after = [each.detach() for each in state.model.parameters()]
+    change = math.sqrt(sum((new - old).square().sum().item() for new, old in zip(after, before, strict=True)))
     size = math.sqrt(sum(each.square().sum().item() for each in before))
     settings = state.preset.training
     steps = {1, max(1, settings.warmup_steps), max(1, round(0.3 * settings.steps))}
     highest = max(learning_rate_at(step, settings) for step in steps)
-    share = moved / size * highest / learning_rate_at(1, settings)
-    sentence = f"At the highest learning rate, {highest:.2g}, an update moves the weights by {share:.1%} of their size."
-    if share > TOO_LARGE_UPDATE:
-        return Finding(name, "red", sentence + " That is far too much.", share, "learning-rate-too-high")
-    return Finding(name, "amber" if share > LARGE_UPDATE else "green", sentence, share)
+    fraction = change / size * highest / learning_rate_at(1, settings)
+    sentence = (
+        f"At the highest learning rate, {highest:.2g}, an update changes the weights by {fraction:.1%} of their norm."
+    )
+    if fraction > TOO_LARGE_UPDATE:
+        return Finding(name, "red", sentence + " That is far too much.", fraction, "learning-rate-too-high")
+    return Finding(name, "amber" if fraction > LARGE_UPDATE else "green", sentence, fraction)
 
 
 def _spread(states: torch.Tensor) -> float:
-    """Return how far places differ, of states (B, T, D)."""
+    """Return the largest difference between two positions of states (B, T, D)."""
     flat = states.flatten(0, 1)
     return (flat - flat[:1]).abs().max().item()
 
 
-def _loss(state: TrainingState, subject: Subject) -> torch.Tensor:
-    """Return the training loss of the subject's pairs under full teacher forcing."""
+def _training_loss(state: TrainingState, subject: Subject) -> torch.Tensor:
+    """Return the training loss on some of the subject's pairs under full teacher forcing."""
     state.model.eval()
-    pairs = subject.pairs[:TRIED]
+    pairs = subject.pairs[:TRIAL_BATCH]
     return state.loss_function(
         state.model, pairs, subject.state.preset.training, teacher_forcing_ratio=1.0, generator=torch.Generator()
     )
 
 
-def _by_layer(model: nn.Module, norms: dict[str, float]) -> dict[str, float]:
-    """Return the joint norm of the gradients of every outermost part; of a list of layers, of each."""
+def _norms_by_part(norms: dict[str, float]) -> dict[str, float]:
+    """Return the gradient norm of every outermost module; of a list of layers, of each layer."""
     parts: dict[str, float] = {}
     for name, norm in norms.items():
         first, second, *_ = [*name.split("."), ""]
         part = f"{first}.{second}" if second.isdigit() else first
         parts[part] = math.hypot(parts.get(part, 0.0), norm)
     return parts
-
-
-def _weights(state: TrainingState) -> list[torch.Tensor]:
-    return [each.detach() for each in state.model.parameters()]

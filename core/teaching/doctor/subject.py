@@ -1,41 +1,44 @@
-"""A model to be examined, with all that a run of it is made of, and some inputs."""
+"""The model under examination, with its task, its loss and a sample of its training data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 import torch
-from torch import nn
 
 from core.models import AttentionMaps, Seq2Seq, forward_with_attention
+from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.heads import Block
 from core.models.hooks import Hook, hooks
 from core.tasks import Batch
 from core.text.vocab import PAD_ID
 from core.training.history import History
 from core.training.state import TrainingState
 
-SAMPLED = 64  # training pairs looked at
-LOOKED_AT = 8  # of them, in what is decided by a few
+NUM_PAIRS = 64  # sampled training pairs
+FEW = 8  # of them, for checks that need only a few
 
 
 @dataclass(frozen=True)
 class AttentionCall:
-    """One use of an attention module: what went in and what came out.
+    """One call of an attention module, recorded at its hook points.
 
     Attributes:
-        name: of the module.
+        name: path of the module.
         block: "encoder", "decoder" or "cross".
-        module: multi-head or additive.
+        module: multi-head or additive attention.
         query: (B, H, Tq, K) float, or (B, D) of additive attention.
-        key, value: (B, H, Tk, K) float.
-        mask: bool, True = may attend; None for all.
+        key: (B, H, Tk, K) float; H is 1 and K is D of additive attention.
+        value: (B, H, Tk, K) float, likewise.
+        mask: bool, broadcastable to the weights, True = may attend; None for all.
         bias: float, added to the scores, or None.
-        weights: (B, H, Tq, Tk) float, as they are reported.
-        output: (B, H, Tq, K) float, of each head, before w_o.
+        weights: (B, H, Tq, Tk) float, as the module reports them at ``hook_pattern``.
+        output: (B, H, Tq, K) float, each head's output before the output projection.
     """
 
     name: str
-    block: str
-    module: nn.Module
+    block: Block
+    module: MultiHeadAttention | AdditiveAttention
     query: torch.Tensor
     key: torch.Tensor
     value: torch.Tensor
@@ -45,8 +48,8 @@ class AttentionCall:
     output: torch.Tensor
 
     @property
-    def seen(self) -> torch.Tensor:
-        """The mask in the shape of the weights, bool."""
+    def visible(self) -> torch.Tensor:
+        """The mask, expanded to the shape of the weights, bool."""
         if self.mask is None:
             return torch.ones_like(self.weights, dtype=torch.bool)
         return self.mask.expand_as(self.weights)
@@ -54,12 +57,12 @@ class AttentionCall:
 
 @dataclass(frozen=True)
 class Subject:
-    """What the checks look at.
+    """What the checks examine.
 
     Attributes:
-        state: model in evaluation mode, task and loss as training has them.
-        history: the figures of its training, if there was one.
-        pairs: as training draws them.
+        state: training state with the model in evaluation mode.
+        history: metrics of its training, if there was any.
+        pairs: a sample of training pairs, as training draws them.
     """
 
     state: TrainingState
@@ -68,57 +71,56 @@ class Subject:
 
     def __post_init__(self) -> None:
         generator = torch.Generator().manual_seed(0)
-        object.__setattr__(self, "pairs", self.state.task.sample(SAMPLED, split="train", generator=generator))
+        object.__setattr__(self, "pairs", self.state.task.sample(NUM_PAIRS, split="train", generator=generator))
 
     @property
     def model(self) -> Seq2Seq:
-        """The model examined."""
+        """The model under examination."""
         return self.state.model
 
     @property
     def is_trained(self) -> bool:
-        """Whether it had any updates."""
+        """Whether the model has had any updates."""
         return self.state.step > 0
 
     @property
     def few(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """A few sources (B, S) int64, and what the decoder should read, (B, T) int64."""
-        return self.pairs.src[:LOOKED_AT], self.pairs.tgt[:LOOKED_AT, :-1]
+        """A few sources (B, S) int64 and their correct decoder inputs (B, T) int64, shifted right."""
+        return self.pairs.src[:FEW], self.pairs.tgt[:FEW, :-1]
 
     def shortest(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The shortest source (1, S) int64, without PAD, and what the decoder should read, (1, T) int64."""
+        """Return the shortest source (1, S) int64, without PAD, and its correct decoder input (1, T) int64."""
         row = int((self.pairs.src != PAD_ID).sum(dim=1).argmin())
         pair = self.pairs[row : row + 1].trimmed()
         return pair.src, pair.tgt[:, :-1]
 
     @torch.no_grad()
     def logits(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
-        """Score next tokens, (B, T, V)."""
+        """Return the logits (B, T, V) float under teacher forcing."""
         return self.model(src, tgt_in)
 
     @torch.no_grad()
-    def watched(self) -> tuple[AttentionMaps, list[AttentionCall]]:
-        """Let the model read a few pairs; return the maps that it reports, and each attention's inputs and outputs."""
-        _, maps = forward_with_attention(self.model, *self.few)
-        watches = {key: _Watch(key[0], module) for key, module in self.model.attention.items()}
-        by_name: dict[str, Hook] = {}
-        for watch in watches.values():
-            by_name |= watch.hooks()
+    def record_attention(self) -> tuple[AttentionMaps, list[AttentionCall]]:
+        """Run a few pairs through the model; return the attention maps and every call of an attention module."""
         src, tgt_in = self.few
-        with hooks(by_name):
+        _, maps = forward_with_attention(self.model, src, tgt_in)
+        recorders = [_CallRecorder(block, module) for (block, _), module in self.model.attention.items()]
+        with hooks({name: hook for recorder in recorders for name, hook in recorder.hooks().items()}):
             memory = self.model.encode(src)
-            for watch in watches.values():
-                if watch.block != "encoder":
-                    watch.calls.clear()  # a decoder-only model read the source, which is in no map
+            for recorder in recorders:
+                if recorder.block != "encoder":
+                    recorder.calls.clear()  # a decoder-only model has read the source, which is in no map
             self.model.decode(tgt_in, memory)
-        return maps, [call for watch in watches.values() for call in watch.calls]
+        return maps, [call for recorder in recorders for call in recorder.calls]
 
 
-class _Watch:
-    """Notes what goes into one attention module and what comes out, at its hook points."""
+class _CallRecorder:
+    """Records the calls of one attention module at its hook points."""
 
-    def __init__(self, block: str, module: nn.Module) -> None:
-        self.block, self.module, self.calls = block, module, []
+    def __init__(self, block: Block, module: MultiHeadAttention | AdditiveAttention) -> None:
+        self.block: Block = block
+        self.module = module
+        self.calls: list[AttentionCall] = []
         self._keys: list[torch.Tensor] = []
         self._values: list[torch.Tensor] = []
         self._latest: dict[str, torch.Tensor] = {}
@@ -127,10 +129,10 @@ class _Watch:
         """Return the hooks of this module by name."""
         by_point: dict[str, Hook] = {"hook_k": self._keys.append, "hook_v": self._values.append, "hook_z": self._finish}
         for name in ("q", "mask", "bias", "pattern"):
-            by_point[f"hook_{name}"] = partial(self._latest.__setitem__, name)
-        return {
-            getattr(self.module, point).name: hook for point, hook in by_point.items() if hasattr(self.module, point)
-        }
+            remember: Callable[[torch.Tensor], None] = partial(self._latest.__setitem__, name)
+            by_point[f"hook_{name}"] = remember
+        points = {point: getattr(self.module, point, None) for point in by_point}
+        return {points[point].name: hook for point, hook in by_point.items() if points[point] is not None}
 
     def _finish(self, z: torch.Tensor) -> None:
         weights = self._latest.pop("pattern")
@@ -151,7 +153,7 @@ class _Watch:
 
 
 def _last(parts: list[torch.Tensor], length: int) -> torch.Tensor:
-    """Join keys or values of several calls; the last ``length`` are those attended to."""
+    """Concatenate the keys or values of several calls; return the last ``length``, which are attended to."""
     if parts[-1].ndim == 3:  # additive attention: (B, S, D)
         return parts[-1][:, None]
     return torch.cat(parts, dim=2)[:, :, -length:]

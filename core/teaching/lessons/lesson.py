@@ -1,4 +1,4 @@
-"""A lesson: a folder with a text, a broken preset, and the results of training it beside the right one."""
+"""A lesson: a folder with a text, a broken preset, and the results of training it and the correct preset."""
 
 import json
 import re
@@ -20,10 +20,10 @@ class Lesson:
     """One lesson.
 
     Attributes:
-        name: of its folder and of the bug that it is about.
+        name: of its folder and of its bug.
         text: Markdown by section; see ``SECTIONS``.
         broken: the preset with the bug.
-        results: what ``measuring.measure_pair`` returned, or None before.
+        results: what ``measure_pair`` returned; None if it has not been run.
     """
 
     name: str
@@ -33,37 +33,37 @@ class Lesson:
 
     @property
     def title(self) -> str:
-        """What the bug is called."""
+        """The title of the bug."""
         return BUG_DESCRIPTIONS[self.broken.bug].title
 
     @property
     def right(self) -> Preset:
         """The same preset without the bug."""
-        said = {"name": f"{self.name}-right", "description": f"The lesson {self.name}, without the bug."}
-        return self.broken.with_bug(None).model_copy(update=said)
+        changes = {"name": f"{self.name}-right", "description": f"The lesson {self.name}, without the bug."}
+        return self.broken.with_bug(None).model_copy(update=changes)
 
 
 def lesson_names(folder: Path = LESSON_FOLDER) -> list[str]:
-    """Return the names of the lessons, in the order in which the bugs are listed."""
+    """Return the names of the lessons, in the order of the bugs."""
     return [name for name in BUG_DESCRIPTIONS if (folder / name / TEXT_FILE).is_file()]
 
 
 def load_lesson(name: str, *, folder: Path = LESSON_FOLDER) -> Lesson:
-    """Read a lesson by its name, which may come from a visitor: it cannot leave the folder.
+    """Load a lesson by name. The name may come from a visitor: it cannot lead out of the folder.
 
     Raises:
         InputError: there is no such lesson.
-        ConfigError: its preset is not a valid one.
+        ConfigError: its preset is not valid.
     """
     names = lesson_names(folder)
     if name not in names:
         raise InputError(f"lesson={name[:60]!r} is not one of {', '.join(names)}")
-    place = folder / name
-    results = place / RESULTS_FILE
+    path = folder / name
+    results = path / RESULTS_FILE
     return Lesson(
         name,
-        _sections((place / TEXT_FILE).read_text(encoding="utf-8")),
-        read_preset((place / PRESET_FILE).read_bytes(), name=name),
+        _sections((path / TEXT_FILE).read_text(encoding="utf-8")),
+        read_preset((path / PRESET_FILE).read_bytes(), name=name),
         json.loads(results.read_text(encoding="utf-8")) if results.is_file() else None,
     )
 
