@@ -65,7 +65,7 @@ def lines_of(examination: Examination) -> list[str]:
 
 
 def _all_bugs(options: argparse.Namespace) -> int:
-    """Examine every bug in every family that can have it, and every preset; 1 if one verdict is wrong."""
+    """Examine every bug in every family it applies to, and every preset; return 1 if a diagnosis is wrong."""
     steps = options.steps
     parts = {
         "bugs, untrained": doctor_benchmark.of_bugs(0),
@@ -74,35 +74,37 @@ def _all_bugs(options: argparse.Namespace) -> int:
     if steps:
         parts[f"bugs, after {steps} updates"] = doctor_benchmark.of_bugs(steps)
         parts["presets, trained"] = doctor_benchmark.of_trained_presets(options.checkpoints or DEFAULT_ROOT, steps)
-    found = {part: [_shown(each) for each in of_part] for part, of_part in parts.items()}
-    print("\n" + "\n".join(_sum(part, of_part) for part, of_part in found.items()))
+    verdicts = {part: [_print_verdict(each) for each in of_part] for part, of_part in parts.items()}
+    print("\n" + "\n".join(_summary(part, of_part) for part, of_part in verdicts.items()))
     if options.json:
-        print(json.dumps({"steps": steps, "parts": {part: [_data(each) for each in found[part]] for part in found}}))
-    return 0 if all(each.is_right for of_part in found.values() for each in of_part) else 1
+        data = {part: [_as_data(each) for each in of_part] for part, of_part in verdicts.items()}
+        print(json.dumps({"steps": steps, "parts": data}))
+    return 0 if all(each.is_correct for of_part in verdicts.values() for each in of_part) else 1
 
 
-def _shown(verdict: Verdict) -> Verdict:
+def _print_verdict(verdict: Verdict) -> Verdict:
     """Print a verdict as soon as there is one."""
-    found = verdict.found
-    lights = "; ".join(f"{each.light}: {each.check}" for each in found.alarms) or "all green"
+    examination = verdict.examination
+    lights = "; ".join(f"{each.light}: {each.check}" for each in examination.alarms) or "all passed"
     print(
-        f"{'right' if verdict.is_right else 'MISSED':7} {verdict.truth or '–':24} {verdict.subject:36} "
-        f"{found.step:6} updates  {found.seconds:4.1f} s  named {', '.join(found.bugs) or '–':24} {lights}",
+        f"{'correct' if verdict.is_correct else 'WRONG':7} {verdict.expected or '–':24} {verdict.subject:36} "
+        f"{examination.step:6} updates  {examination.seconds:4.1f} s  "
+        f"found {', '.join(examination.bugs) or '–':24} {lights}",
         flush=True,
     )
     return verdict
 
 
-def _sum(part: str, of_part: list[Verdict]) -> str:
-    broken, good = ([each for each in of_part if (each.truth is None) is is_good] for is_good in (False, True))
-    named, alarms = sum(each.is_right for each in broken), sum(not each.is_right for each in good)
-    slowest = max(of_part, key=lambda each: each.found.seconds)
+def _summary(part: str, verdicts: list[Verdict]) -> str:
+    broken, good = ([each for each in verdicts if (each.expected is None) is is_good] for is_good in (False, True))
+    found, alarms = sum(each.is_correct for each in broken), sum(not each.is_correct for each in good)
+    slowest = max(verdicts, key=lambda each: each.examination.seconds)
     return (
-        f"{part + ':':26} {named} of {len(broken)} that are broken named, {alarms} false alarms for {len(good)} good "
-        f"ones; the slowest took {slowest.found.seconds:.1f} s ({slowest.subject})"
+        f"{part + ':':26} {found} of {len(broken)} bugs found, {alarms} false alarms on {len(good)} models without a "
+        f"bug; the slowest examination took {slowest.examination.seconds:.1f} s ({slowest.subject})"
     )
 
 
-def _data(verdict: Verdict) -> dict[str, Any]:
-    said = {"subject": verdict.subject, "truth": verdict.truth, "right": verdict.is_right}
-    return said | verdict.found.as_data()
+def _as_data(verdict: Verdict) -> dict[str, Any]:
+    data = {"subject": verdict.subject, "expected": verdict.expected, "correct": verdict.is_correct}
+    return data | verdict.examination.as_data()

@@ -1,10 +1,11 @@
-"""Verdicts of the doctor where it is known what there is to find: bugs switched on, and the presets."""
+"""Doctor benchmark: examine models whose diagnosis is known, the bugs and the presets, and compare."""
 
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -18,70 +19,73 @@ from core.training.history import History
 from core.training.loop import StepEvent
 from core.training.state import TrainingState
 
-PATIENT = "tiny"  # what every bug is switched on in
+BASE_PRESET = "tiny"  # in which every bug is switched on
 GRU = {"model.family": "gru", "model.d_embedding": 32, "model.d_hidden": 64, "model.num_layers": 1}
-FAMILIES = {
+FAMILIES: dict[str, dict[str, Any]] = {
     "transformer": {},
     "decoder-only": {"model.family": "decoder-only"},
     "gru": GRU | {"model.dropout": 0.0, "model.max_seq_len": 32},
 }
-SEEDS = 3  # of good presets that are not for a GPU
-FOR_GPUS = ("base", "large", "g2p-english-long")  # not trained
-TOLD = {"numbers-reversal-as-reported": "no-eos-in-targets", "words-reversal-gru-as-reported": "encoder-over-pad"}
+NUM_SEEDS = 3  # of correct presets that need no GPU
+FOR_GPUS = ("base", "large", "g2p-english-long")  # not trained here
+KNOWN_BUGS: dict[str, BugName] = {  # presets that reproduce a published mistake
+    "numbers-reversal-as-reported": "no-eos-in-targets",
+    "words-reversal-gru-as-reported": "encoder-over-pad",
+}
 MAX_UPDATES = 4_000  # of a preset that is trained to its end
-KEPT = "_doctor"  # a folder beside the runs, in which trained presets are; no run can be called so
+FOLDER = "_doctor"  # of the trained presets, beside the runs; no run can have this name
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found where it is known what there is to find."""
+    """An examination and the diagnosis it should have come to: a bug, or None."""
 
     subject: str
-    truth: BugName | None
-    found: Examination
+    expected: BugName | None
+    examination: Examination
 
     @property
-    def is_right(self) -> bool:
-        """Whether the bug, and no other, was named; or, where there is none, whether all lights are green."""
-        if self.truth:
-            return self.found.bugs == [self.truth]
-        return not self.found.bugs and not self.found.alarms
+    def is_correct(self) -> bool:
+        """Whether exactly the expected bug was found; or, without one, whether all checks passed."""
+        if self.expected:
+            return self.examination.bugs == [self.expected]
+        return not self.examination.bugs and not self.examination.alarms
 
 
 def of_bugs(steps: int) -> Iterator[Verdict]:
-    """Examine every bug in every family of models that can have it, after some updates."""
+    """Examine every bug in every family it applies to, after some updates."""
     for bug, families in BUG_FAMILIES.items():
         for family in families:
-            preset = load_preset(PATIENT).with_changes(FAMILIES[family]).with_bug(bug)
-            yield Verdict(f"{PATIENT}, {family}", bug, examine_preset(preset, steps=steps))
+            preset = load_preset(BASE_PRESET).with_changes(FAMILIES[family]).with_bug(bug)
+            yield Verdict(f"{BASE_PRESET}, {family}", bug, examine_preset(preset, steps=steps))
 
 
 def of_untrained_presets() -> Iterator[Verdict]:
-    """Examine every preset as it begins."""
+    """Examine every preset before training."""
     for name, seed, preset in _presets():
-        yield Verdict(f"{name}, seed {seed}", TOLD.get(name), examine_preset(preset))
+        yield Verdict(f"{name}, seed {seed}", KNOWN_BUGS.get(name), examine_preset(preset))
 
 
 def of_trained_presets(root: Path, steps: int) -> Iterator[Verdict]:
-    """Examine every preset that a laptop can train at its end; the long ones after some updates.
+    """Examine every preset that needs no GPU after its training, long ones after ``steps`` updates.
 
-    What is trained is kept in a folder of ``root``: what is there is not trained again, what was broken off goes on.
+    Trained presets are saved in ``FOLDER`` of ``root``: they are not trained again, and interrupted ones are resumed.
     """
     for name, seed, preset in _presets():
         if name not in FOR_GPUS:
             updates = preset.training.steps if preset.training.steps <= MAX_UPDATES else steps
-            state, history = _trained(RunFolder(root / KEPT, f"{name}-seed-{seed}"), preset, updates)
-            yield Verdict(f"{name}, seed {seed}", TOLD.get(name), examine_state(name, state, history))
+            state, history = _trained(RunFolder(root / FOLDER, f"{name}-seed-{seed}"), preset, updates)
+            yield Verdict(f"{name}, seed {seed}", KNOWN_BUGS.get(name), examine_state(name, state, history))
 
 
 def _presets() -> Iterator[tuple[str, int, Preset]]:
     for name in preset_names():
-        for seed in range(1 if name in FOR_GPUS or name in TOLD else SEEDS):
+        for seed in range(1 if name in FOR_GPUS or name in KNOWN_BUGS else NUM_SEEDS):
             yield name, seed, load_preset(name).with_changes({"training.seed": seed})
 
 
 def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingState, History]:
-    """Return a run of a preset as it is after so many updates, or after more where it has them."""
+    """Return the state of a run of a preset after at least ``updates`` updates, from its folder or trained now."""
     if folder.exists() and folder.preset() != preset:
         shutil.rmtree(folder.path)
     if not folder.exists():
@@ -103,6 +107,6 @@ def _train(folder: RunFolder, state: TrainingState, history: History, updates: i
             folder,
             state,
             history,
-            should_stop=lambda: updates <= state.step < state.preset.training.steps,  # which ends by itself
+            should_stop=lambda: updates <= state.step < state.preset.training.steps,  # at its end it stops by itself
             on_event=lambda event: bar.update(isinstance(event, StepEvent)),
         )

@@ -14,7 +14,7 @@ from core.models import AttentionMaps, Seq2Seq, forward_with_attention
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import hooks
 from core.models.layers import EncoderLayer
-from core.runs.recorder import load_state
+from core.runs.training_state import load_state
 from core.tasks import fixed_pairs, training_batches
 from core.teaching.bugs import BUGS, Bug, bug_of, new_state
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice

@@ -146,8 +146,8 @@ def _(right, broken):
     "if no logit changes, the model has no information about positions",
 )
 def _(right, broken):
-    assert finding(broken, "order of the source")["figure"] < 1e-3
-    assert finding(right, "order of the source")["figure"] > 1
+    assert finding(broken, "source order")["figure"] < 1e-3
+    assert finding(right, "source order")["figure"] > 1
 
 
 @claim("no-positions", "it predicts two of three tokens correctly", "hardly any answer is correct")
@@ -168,7 +168,7 @@ def _(right, broken):
 def _(_, broken):
     model = load_lesson("no-score-scaling").broken.model
     assert (model.d_model, model.num_heads) == (64, 1)
-    assert finding(broken, "scale of the scores")["figure"] == pytest.approx(1, abs=1e-3)
+    assert finding(broken, "score scaling")["figure"] == pytest.approx(1, abs=1e-3)
 
 
 @claim("no-score-scaling", "each row of the maps has one key with nearly all of the weight")
@@ -176,7 +176,7 @@ def _(right, broken):
     for block in ("encoder", "decoder", "cross"):
         tops = [max(line) for head in maps(broken, block) for line in head]
         assert sum(top > 0.9 for top in tops) > 0.9 * len(tops)
-    assert finding(broken, "entropy of attention")["figure"] < 0.1 < finding(right, "entropy of attention")["figure"]
+    assert finding(broken, "attention entropy")["figure"] < 0.1 < finding(right, "attention entropy")["figure"]
 
 
 @claim(
@@ -187,7 +187,7 @@ def _(right, broken):
 def _(*_):
     lesson = load_lesson("no-score-scaling")
     untrained = [{"doctor": examine_preset(preset).as_data()} for preset in (lesson.right, lesson.broken)]
-    assert [finding(side, "entropy of attention")["light"] for side in untrained] == ["green", "amber"]
+    assert [finding(side, "attention entropy")["light"] for side in untrained] == ["green", "amber"]
 
 
 @claim("no-score-scaling", "it ends far behind the correct run")
@@ -235,15 +235,15 @@ def _(right, broken):
 
 @claim("learning-rate-too-high", "the output no longer depends on the order of the source")
 def _(_, broken):
-    assert finding(broken, "order of the source")["light"] == "red"
+    assert finding(broken, "source order")["light"] == "red"
 
 
 @claim("learning-rate-too-high", "by more than their own size; a few per cent are healthy", "about 0.2 in size")
 def _(right, broken):
-    share = finding(broken, "size of an update")["figure"]
+    share = finding(broken, "update size")["figure"]
     assert share > 1
     assert 0.3 / share == pytest.approx(0.2, abs=0.03)
-    assert 0.01 < finding(right, "size of an update")["figure"] < 0.05
+    assert 0.01 < finding(right, "update size")["figure"] < 0.05
 
 
 # ---- bugs that hardly show in the numbers ----
@@ -272,7 +272,7 @@ def _(right, broken):
         assert one == other
         one, other = maps(right, block)
         assert one != other
-    assert finding(broken, "heads of a layer")["figure"] < 1e-6
+    assert finding(broken, "head diversity")["figure"] < 1e-6
 
 
 @claim("heads-alike", "The task is easy enough for one head, but the model solves it later than the correct run does")
@@ -302,7 +302,7 @@ def _(right, broken):
 @claim("no-embedding-scaling", "about six times as large as the embeddings they are added to")
 def _(_, broken):
     model = load_lesson("no-embedding-scaling").broken.model
-    assert finding(broken, "scale of the embeddings")["figure"] == pytest.approx(1, abs=0.01)
+    assert finding(broken, "embedding scaling")["figure"] == pytest.approx(1, abs=0.01)
     assert model.d_model**0.5 == pytest.approx(6, abs=0.5)
 
 
