@@ -1,6 +1,7 @@
 """Draw data: decide the split of a sequence, draw pairs of one split, drop duplicates, pad and frame them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -93,11 +94,14 @@ def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Ge
         ``count`` pairs in the order drawn, or fewer if the split does not seem to hold as many.
     """
 
-    def draw(number: int) -> tuple[torch.Tensor, ...]:
-        pairs = task.sample(number, split=split, generator=generator)
-        return pairs.src, pairs.tgt
+    latest: list[Batch] = []
 
-    return Batch(*draw_distinct(draw, count))
+    def draw(number: int) -> tuple[torch.Tensor, ...]:
+        latest[:] = [task.sample(number, split=split, generator=generator)]
+        return latest[0].src, latest[0].tgt
+
+    src, tgt = draw_distinct(draw, count)
+    return replace(latest[0], src=src, tgt=tgt)  # of the class that the task samples
 
 
 def draw_distinct(draw: Callable[[int], tuple[torch.Tensor, ...]], count: int) -> tuple[torch.Tensor, ...]:
