@@ -1,4 +1,4 @@
-"""Attention equals PyTorch's own, written both ways, and keeps its promises about masks."""
+"""Attention equals PyTorch's, fused and explicit, and respects its masks."""
 
 import math
 
@@ -97,7 +97,7 @@ def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask, biased
 
 
 @pytest.mark.parametrize("keys", [1, 15, 16, 40])  # short rows are computed in another way than long ones
-def test_the_softmax_of_short_and_long_rows_is_pytorchs(keys):
+def test_masked_softmax_equals_pytorchs_for_short_and_long_rows(keys):
     scores, mask = torch.randn(B, H, TQ, keys) * 5, padding([keys, 1, max(1, keys - 1)], keys)[:, None, None, :]
     expected = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
     assert_close(masked_softmax(scores, mask), expected, atol=1e-6, rtol=1e-5)
@@ -131,7 +131,7 @@ def test_a_row_with_nothing_to_attend_to_gives_zeros_and_finite_gradients(need_w
     assert (seen.grad[1] == 0).all()
 
 
-def test_all_heads_at_once_equal_one_head_at_a_time():
+def test_batched_heads_equal_one_head_at_a_time():
     ours = MultiHeadAttention(D, H)
     x, seen = torch.randn(B, TQ, D), torch.randn(B, TK, D)
     output, weights = attend(ours, x, seen, None, need_weights=True)
@@ -154,7 +154,7 @@ def test_identity_queries_and_keys_of_width_two_give_the_textbook_weights():
     assert_close(weights_of(eye, eye, None)[0, 0], expected, atol=5e-4, rtol=0)
 
 
-def test_scores_far_apart_stay_finite():
+def test_large_scores_give_finite_weights():
     query = torch.tensor([[[[1e4]]]])
     weights = weights_of(query, torch.tensor([[[[1e4], [-1e4]]]]), torch.tensor([True, True]))
     assert_close(weights.flatten(), torch.tensor([1.0, 0.0]), atol=0, rtol=0)
@@ -171,19 +171,19 @@ def test_hooks_read_the_weights_before_dropout():
     assert_close(weights.sum(-1), torch.ones(B, H, TQ), atol=1e-6, rtol=0)
 
 
-def test_dropout_falls_on_the_weights_also_when_they_are_not_asked_for():
+def test_dropout_is_applied_when_no_hook_reads_the_weights():
     ours = MultiHeadAttention(D, H, dropout=0.5, generator=torch.Generator().manual_seed(1)).train()
     x = torch.randn(B, TQ, D)
     assert not torch.equal(attend(ours, x, x, None)[0], attend(ours, x, x, None)[0])
 
 
-def test_a_width_that_heads_do_not_divide_is_refused():
+def test_d_model_must_be_divisible_by_num_heads():
     with pytest.raises(ValueError, match="d_model=30 must be divisible by num_heads=4"):
         MultiHeadAttention(30, 4)
 
 
 @pytest.mark.parametrize(("length", "past"), [(4, 0), (3, 2), (2, 5)])
-def test_causal_mask_lets_each_token_see_the_past_and_itself(length, past):
+def test_causal_mask_allows_past_tokens_and_the_token_itself(length, past):
     mask = causal_mask(length, past)
     expected = [[column <= past + row for column in range(past + length)] for row in range(length)]
     assert mask.tolist() == expected

@@ -1,4 +1,4 @@
-"""A batch put in another order, some rows left out and some twice, decodes as those rows would."""
+"""Memory and cache can be indexed like a batch: in any order, with rows left out or repeated."""
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ INDEX = torch.tensor([3, 3, 0, 2])
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
-def test_rows_of_memory_and_cache_go_on_as_the_rows_would(request, name):
+def test_selected_rows_of_memory_and_cache_decode_as_in_the_batch(request, name):
     preset = request.getfixturevalue(name)
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
@@ -35,7 +35,7 @@ def test_rows_of_memory_and_cache_go_on_as_the_rows_would(request, name):
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
-def test_rows_of_one_source_go_on_as_if_each_had_its_own(request, name):
+def test_rows_that_share_a_source_decode_as_if_each_had_its_own(request, name):
     preset = request.getfixturevalue(name)
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()

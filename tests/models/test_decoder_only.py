@@ -1,29 +1,24 @@
-"""A decoder-only model decodes like the others, though PAD stands between its sources and what it writes."""
+"""A decoder-only model decodes like the others, although PAD is between its sources and targets."""
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from core.generation import Strategy, generate
+from core.generation import GREEDY, Beam, Sample, generate
 from core.models import forward_with_attention
 from core.models.decoder_only import DecoderOnly
 from core.tasks import build_task
 from core.text.vocab import EOS_ID, PAD_ID
-from tests.generation.test_strategies import STRATEGIES
 from tests.support.scripted_models import UncachedModel, assert_same_maps_at_valid_steps, decoder_inputs, decoder_only
 
 STEPS = 8
+STRATEGIES = (GREEDY, Beam(beam_size=3), Sample(temperature=1.5, seed=3))
 
 
 @pytest.fixture(params=["sinusoidal", "alibi", "vo-rope"])
 def model(request) -> DecoderOnly:
-    """A random model whose answers depend on the source and are of many lengths."""
+    """A random model whose outputs depend on the source and differ in length."""
     return decoder_only(positions=request.param)
-
-
-@pytest.fixture(params=STRATEGIES)
-def strategy(request) -> Strategy:
-    return STRATEGIES[request.param]
 
 
 @pytest.fixture
@@ -31,31 +26,33 @@ def src(tiny) -> torch.Tensor:
     return build_task(tiny.task).sample(16, split="test", generator=torch.Generator().manual_seed(0)).src
 
 
-def test_cache_and_batch_change_nothing(model, src, strategy):
-    together = generate(model, src, max_steps=STEPS, strategy=strategy)
-    anew = generate(UncachedModel(model), src, max_steps=STEPS, strategy=strategy)
-    assert torch.equal(together.tokens, anew.tokens)
-    assert_close(together.log_probs, anew.log_probs, atol=1e-4, rtol=1e-5)
-    for row, ids in enumerate(src):
-        alone = generate(model, ids[ids != PAD_ID][None], max_steps=STEPS, strategy=strategy)
-        steps = alone.tokens.shape[1]
-        assert torch.equal(alone.tokens[0], together.tokens[row, :steps])
-        assert (together.tokens[row, steps:] == PAD_ID).all()
-    assert len({tuple(row) for row in together.tokens.tolist()}) > 3
+def test_decoding_is_independent_of_cache_and_batch(model, src):
+    for strategy in STRATEGIES:
+        together = generate(model, src, max_steps=STEPS, strategy=strategy)
+        uncached = generate(UncachedModel(model), src, max_steps=STEPS, strategy=strategy)
+        assert torch.equal(together.tokens, uncached.tokens)
+        assert_close(together.log_probs, uncached.log_probs, atol=1e-4, rtol=1e-5)
+        for row, ids in enumerate(src):
+            alone = generate(model, ids[ids != PAD_ID][None], max_steps=STEPS, strategy=strategy)
+            steps = alone.tokens.shape[1]
+            assert torch.equal(alone.tokens[0], together.tokens[row, :steps])
+            assert (together.tokens[row, steps:] == PAD_ID).all()
+        assert len({tuple(row) for row in together.tokens.tolist()}) > 3
 
 
-def test_maps_are_those_of_reading_the_very_tokens_that_were_written(model, src, strategy):
-    decoded = generate(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
-    _, maps = forward_with_attention(model, src, decoder_inputs(decoded))
-    assert decoded.maps.cross is None
-    assert_same_maps_at_valid_steps(decoded, maps)
-    over_source = decoded.maps.over_source(src.shape[1])
-    assert over_source.shape[-1] == src.shape[1]
-    padded = (src == PAD_ID)[None, :, None, None, :]
-    assert not (over_source * padded).any()
+def test_recorded_maps_equal_those_of_teacher_forcing(model, src):
+    for strategy in STRATEGIES:
+        decoded = generate(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
+        _, maps = forward_with_attention(model, src, decoder_inputs(decoded))
+        assert decoded.maps.cross is None
+        assert_same_maps_at_valid_steps(decoded, maps)
+        over_source = decoded.maps.over_source(src.shape[1])
+        assert over_source.shape[-1] == src.shape[1]
+        padded = (src == PAD_ID)[None, :, None, None, :]
+        assert not (over_source * padded).any()
 
 
-def test_an_answer_that_ends_at_once_is_empty(model):
+def test_an_output_may_be_empty(model):
     with torch.no_grad():
         model.output.bias[EOS_ID] = 100
     decoded = generate(model, torch.tensor([[1, 5, 6, EOS_ID]]), max_steps=STEPS)

@@ -23,7 +23,7 @@ SIZES = {
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
     rows = torch.randint(3, V, (len(lengths), width))
     rows[:, 0] = BOS_ID
     return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
@@ -56,29 +56,29 @@ def test_dropout_draws_from_its_own_generator_only():
 
 
 @pytest.mark.parametrize("count", [100_000, 100_001, 100_003])
-@pytest.mark.parametrize("share", [0.25, 0.1, 1e-3])
-def test_dropout_zeroes_its_share_and_keeps_the_mean(share, count):
-    dropped = Dropout(share, torch.Generator().manual_seed(0))(torch.ones(count))
+@pytest.mark.parametrize("p", [0.25, 0.1, 1e-3])
+def test_dropout_zeroes_a_fraction_p_and_keeps_the_mean(p, count):
+    dropped = Dropout(p, torch.Generator().manual_seed(0))(torch.ones(count))
     assert dropped.shape == (count,)
-    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
-    spread = (share * (1 - share) / count) ** 0.5
-    assert (dropped == 0).float().mean().item() == pytest.approx(share, abs=4 * spread)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 1 / (1 - p)])
+    spread = (p * (1 - p) / count) ** 0.5
+    assert (dropped == 0).float().mean().item() == pytest.approx(p, abs=4 * spread)
 
 
-def test_numbers_side_by_side_are_dropped_independently():
+def test_neighboring_elements_are_dropped_independently():
     gone = Dropout(0.25, torch.Generator().manual_seed(0))(torch.ones(400_000)) == 0
     for apart in range(1, 9):  # four are drawn of the same bits
         both = (gone[apart:] & gone[:-apart]).float().mean().item()
         assert both == pytest.approx(0.25**2, abs=0.002)
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.0])
-def test_a_share_of_dropout_outside_zero_to_one_is_refused(share):
-    with pytest.raises(ValueError, match=f"dropout={share}"):
-        Dropout(share)
+@pytest.mark.parametrize("p", [-0.1, 1.0])
+def test_p_must_be_at_least_0_and_below_1(p):
+    with pytest.raises(ValueError, match=f"dropout={p}"):
+        Dropout(p)
 
 
-def test_what_is_dropped_does_not_depend_on_how_the_input_lies_in_memory():
+def test_dropout_is_independent_of_the_strides():
     ones = torch.ones(3, 4, 5)
     lying = ones.movedim(-1, 0).contiguous().movedim(0, -1)
     assert lying.stride() != ones.stride()

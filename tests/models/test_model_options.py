@@ -1,4 +1,4 @@
-"""Every option of both Transformers keeps the promises of all models; what each changes is tested by itself."""
+"""Every option of both Transformers: what holds for all models, and what each option changes."""
 
 import math
 
@@ -35,14 +35,10 @@ OPTIONS = [
     {"tie_embeddings": "all"},
     {"norm": "pre", "positions": "alibi", "activation": "gelu", "tie_embeddings": "all"},
 ]
-EVERY_MODEL = pytest.mark.parametrize(
-    ("kind", "options"),
-    [(kind, options) for kind in DEPTHS for options in OPTIONS],
-    ids=lambda value: "-".join(value.values()) if isinstance(value, dict) else value.__name__,
-)
+EVERY_MODEL = pytest.mark.parametrize("kind", DEPTHS)
 
 
-def made(kind, options: dict, **changes):
+def build(kind, options: dict, **changes):
     model = make_model(kind, **SIZES | DEPTHS[kind] | options | changes).eval()
     for name, parameter in model.named_parameters():  # tables begin empty: build_model fills them
         if "positions" in name:
@@ -51,93 +47,98 @@ def made(kind, options: dict, **changes):
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
     rows = torch.randint(3, V, (len(lengths), width))
     rows[:, 0] = BOS_ID
     return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
 
 
-# --- what holds for every model ---------------------------------------------------------------------------------
+# --- all options ------------------------------------------------------------------------------------------------
 
 
 @EVERY_MODEL
-def test_later_targets_change_nothing_before_them(kind, options):
-    model = made(kind, options)
-    src, tgt = sequences([7, 4], 7), sequences([8, 8], 8)
-    logits = model(src, tgt)
-    for place in range(1, 8):
-        changed = tgt.clone()
-        changed[:, place] = 3 + (changed[:, place] - 2) % (V - 3)
-        assert_close(model(src, changed)[:, :place], logits[:, :place], **CLOSE)
+def test_future_targets_do_not_change_earlier_logits(kind):
+    for options in OPTIONS:
+        model = build(kind, options)
+        src, tgt = sequences([7, 4], 7), sequences([8, 8], 8)
+        logits = model(src, tgt)
+        for position in range(1, 8):
+            changed = tgt.clone()
+            changed[:, position] = 3 + (changed[:, position] - 2) % (V - 3)
+            assert_close(model(src, changed)[:, :position], logits[:, :position], **CLOSE)
 
 
 @EVERY_MODEL
-def test_padding_of_the_source_changes_nothing(kind, options):
-    model = made(kind, options)
-    src, tgt = sequences([7, 4], 7), sequences([5, 5], 5)
-    wide = torch.nn.functional.pad(src, (0, 5), value=PAD_ID)
-    assert_close(model(wide, tgt), model(src, tgt), **CLOSE)
-    alone = model(src[1:, :4], tgt[1:])
-    assert_close(alone, model(src, tgt)[1:], **CLOSE)
+def test_source_padding_changes_nothing(kind):
+    for options in OPTIONS:
+        model = build(kind, options)
+        src, tgt = sequences([7, 4], 7), sequences([5, 5], 5)
+        wide = torch.nn.functional.pad(src, (0, 5), value=PAD_ID)
+        assert_close(model(wide, tgt), model(src, tgt), **CLOSE)
+        alone = model(src[1:, :4], tgt[1:])
+        assert_close(alone, model(src, tgt)[1:], **CLOSE)
 
 
 @EVERY_MODEL
-def test_cached_chunks_equal_one_call_in_logits_and_maps(kind, options):
-    model = made(kind, options)
-    src, tgt = sequences([7, 4, 1], 7), sequences([9, 9, 9], 9)
-    expected, maps = forward_with_attention(model, src, tgt)
-    parts, cache = [], None
-    with AttentionRecorder(model) as recorder:
-        memory = model.encode(src)
-        recorder.take()
-        for start, end in ((0, 1), (1, 4), (4, 5), (5, 9)):
-            step = model.decode(tgt[:, start:end], memory, cache)
-            cache, last = step.cache, recorder.take().decoder
-            parts.append(step.logits)
-    assert_close(torch.cat(parts, dim=1), expected, **CLOSE)
-    assert_close(last, maps.decoder[:, :, :, 5:], **CLOSE)
-    assert_close(last.sum(dim=-1), torch.ones(last.shape[:-1]), **CLOSE)
+def test_cached_chunks_equal_one_call_in_logits_and_maps(kind):
+    for options in OPTIONS:
+        model = build(kind, options)
+        src, tgt = sequences([7, 4, 1], 7), sequences([9, 9, 9], 9)
+        expected, maps = forward_with_attention(model, src, tgt)
+        parts, cache = [], None
+        with AttentionRecorder(model) as recorder:
+            memory = model.encode(src)
+            recorder.take()
+            for start, end in ((0, 1), (1, 4), (4, 5), (5, 9)):
+                step = model.decode(tgt[:, start:end], memory, cache)
+                cache, last = step.cache, recorder.take().decoder
+                parts.append(step.logits)
+        assert_close(torch.cat(parts, dim=1), expected, **CLOSE)
+        assert_close(last, maps.decoder[:, :, :, 5:], **CLOSE)
+        assert_close(last.sum(dim=-1), torch.ones(last.shape[:-1]), **CLOSE)
 
 
 @EVERY_MODEL
-def test_every_parameter_gets_a_gradient_and_the_fused_kernel_gives_the_same_as_the_weights(kind, options):
-    model = made(kind, options)
-    src, tgt = sequences([7, 4], 7), sequences([6, 5], 6)
-    logits = model(src, tgt)
-    assert_close(forward_with_attention(model, src, tgt)[0], logits, **CLOSE)
-    sequence_loss(logits, tgt.roll(-1, 1)).backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        # A key's bias adds the same to every score of a row; positions past the longest sequence are not seen.
-        assert parameter.grad.abs().sum() > 0 or name.endswith("w_k.bias"), name
+def test_gradients_reach_every_parameter_and_fused_equals_explicit_attention(kind):
+    for options in OPTIONS:
+        model = build(kind, options)
+        src, tgt = sequences([7, 4], 7), sequences([6, 5], 6)
+        logits = model(src, tgt)
+        assert_close(forward_with_attention(model, src, tgt)[0], logits, **CLOSE)
+        sequence_loss(logits, tgt.roll(-1, 1)).backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None, name
+            # A key's bias adds the same to every score of a row; positions past the longest sequence are not seen.
+            assert parameter.grad.abs().sum() > 0 or name.endswith("w_k.bias"), name
 
 
 @EVERY_MODEL
-def test_a_sequence_of_the_greatest_length_is_read_and_one_more_refused(kind, options):
-    model = made(kind, options)
-    longest, longer = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
-    assert model(longest, longest).isfinite().all()
-    for src, tgt in ((longer, longest), (longest, longer)):
-        with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens, .* more than max_seq_len={LONGEST}"):
-            model(src, tgt)
+def test_sequences_longer_than_max_seq_len_are_refused(kind):
+    for options in OPTIONS:
+        model = build(kind, options)
+        longest, longer = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
+        assert model(longest, longest).isfinite().all()
+        for src, tgt in ((longer, longest), (longest, longer)):
+            with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens, .* more than max_seq_len={LONGEST}"):
+                model(src, tgt)
 
 
-# --- what each option does --------------------------------------------------------------------------------------
+# --- single options ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", DEPTHS)
-def test_without_any_positions_the_order_of_the_source_is_not_seen(kind):
+def test_without_positions_the_source_is_a_set(kind):
     src = torch.tensor([[BOS_ID, 5, 6, 7, 2]])
     swapped = torch.tensor([[BOS_ID, 7, 6, 5, 2]])
     tgt = sequences([4], 4)
     for positions in ("sinusoidal", "learned", "alibi", "vo-rope"):
-        model = made(kind, {"positions": positions})
+        model = build(kind, {"positions": positions})
         assert not torch.allclose(model(src, tgt), model(swapped, tgt), atol=1e-3), positions
-    model = made(Transformer, {"positions": "none"})
+    model = build(Transformer, {"positions": "none"})
     assert_close(model(src, tgt), model(swapped, tgt), **CLOSE)
 
 
-def test_alibi_is_its_formula_one_number_at_a_time():
+def test_alibi_equals_its_formula():
     assert alibi_slopes(8).tolist() == pytest.approx([2.0**-h for h in range(1, 9)])
     assert alibi_slopes(2).tolist() == pytest.approx([2.0**-4, 2.0**-8])
     bias = alibi_bias(alibi_slopes(2), torch.tensor([[2, 3]]), torch.arange(4)[None])
@@ -147,8 +148,8 @@ def test_alibi_is_its_formula_one_number_at_a_time():
             assert bias[0, head, row].tolist() == pytest.approx([-slope * abs(query - key) for key in range(4)])
 
 
-def test_alibi_has_no_table_to_run_out_of():
-    short, long = (made(Transformer, {"positions": "alibi"}, max_seq_len=length) for length in (12, 200))
+def test_alibi_is_defined_at_any_length():
+    short, long = (build(Transformer, {"positions": "alibi"}, max_seq_len=length) for length in (12, 200))
     long.load_state_dict(short.state_dict())
     src, tgt = sequences([9], 9), sequences([5], 5)
     assert_close(long(src, tgt), short(src, tgt), **CLOSE)
@@ -157,27 +158,27 @@ def test_alibi_has_no_table_to_run_out_of():
 
 @pytest.mark.parametrize("kind", DEPTHS)
 @pytest.mark.parametrize(("tie_embeddings", "tables"), [("none", 3), ("output", 2), ("all", 1)])
-def test_tied_tables_are_one_parameter(kind, tie_embeddings, tables):
-    model = made(kind, {"tie_embeddings": tie_embeddings})
+def test_tied_embeddings_are_one_parameter(kind, tie_embeddings, tables):
+    model = build(kind, {"tie_embeddings": tie_embeddings})
     shaped = [name for name, parameter in model.named_parameters() if parameter.shape == (V, 16)]
     assert len(shaped) == tables, shaped
     assert len(model.state_dict()) == len(dict(model.named_parameters()))
-    separate = count_parameters(made(kind, {}))
+    separate = count_parameters(build(kind, {}))
     assert count_parameters(model) == separate - (3 - tables) * V * 16
 
 
 @pytest.mark.parametrize("kind", DEPTHS)
-def test_one_table_for_two_vocabularies_is_refused(kind):
+def test_tying_two_vocabularies_is_refused(kind):
     with pytest.raises(ValueError, match="tie_embeddings='all' needs one vocabulary, not 14 and 13 tokens"):
-        made(kind, {"tie_embeddings": "all"}, src_vocab_size=14)
+        build(kind, {"tie_embeddings": "all"}, src_vocab_size=14)
     assert (
-        made(kind, {"tie_embeddings": "output"}, src_vocab_size=14)(sequences([4], 4), sequences([4], 4))[0].shape[-1]
+        build(kind, {"tie_embeddings": "output"}, src_vocab_size=14)(sequences([4], 4), sequences([4], 4))[0].shape[-1]
         == V
     )
 
 
-def test_pre_norm_leaves_a_straight_way_through_the_stack():
-    model = made(Transformer, {"norm": "pre"})
+def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
+    model = build(Transformer, {"norm": "pre"})
     for layer in model.encoder_layers:
         for last in (layer.self_attention.w_o, layer.feed_forward.narrow):
             torch.nn.init.zeros_(last.weight)
@@ -215,29 +216,29 @@ def test_pre_norm_leaves_a_straight_way_through_the_stack():
     ],
     ids=str,
 )
-def test_options_that_do_not_fit_are_refused(tiny, changes, message):
+def test_invalid_options_are_refused(tiny, changes, message):
     with pytest.raises(ConfigError) as caught:
         tiny.with_changes(changes)
     assert message in str(caught.value)
 
 
-def test_an_odd_width_is_fine_where_no_sines_are_added(tiny):
+def test_d_model_may_be_odd_without_sinusoidal_positions(tiny):
     odd = tiny.with_changes({"model.d_model": 15, "model.num_heads": 3, "model.positions": "alibi"})
     assert new_state(odd).model(sequences([4], 4), sequences([4], 4))[0].isfinite().all()
 
 
-# --- built from a preset ----------------------------------------------------------------------------------------
+# --- presets ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", ["transformer", "decoder-only"])
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
-def test_a_built_model_starts_out_about_as_good_as_guessing_and_learns(tiny, family, options):
-    changes = {f"model.{name}": value for name, value in options.items()} | {"training.steps": 40}
-    preset = tiny.with_changes({"model.family": family} | changes | {"training.evaluate_every": 40})
-    task = build_task(preset.task)
-    assert parameters_of(preset.model, task) == count_parameters(
-        build_model(preset.model, task, torch.Generator().manual_seed(0))
-    )
-    losses = [event.evaluation.loss for event in train(new_state(preset)) if hasattr(event, "evaluation")]
-    assert abs(losses[0] - math.log(13)) < 1.0
-    assert losses[-1] < losses[0] - 0.1
+def test_initial_loss_is_near_ln_vocab_and_training_lowers_it(tiny, family):
+    for options in OPTIONS:
+        changes = {f"model.{name}": value for name, value in options.items()} | {"training.steps": 25}
+        preset = tiny.with_changes({"model.family": family} | changes | {"training.evaluate_every": 25})
+        task = build_task(preset.task)
+        assert parameters_of(preset.model, task) == count_parameters(
+            build_model(preset.model, task, torch.Generator().manual_seed(0))
+        )
+        losses = [event.evaluation.loss for event in train(new_state(preset)) if hasattr(event, "evaluation")]
+        assert abs(losses[0] - math.log(13)) < 1.0
+        assert losses[-1] < losses[0] - 0.1

@@ -52,7 +52,7 @@ NAMES = {
 
 
 class Embedded(nn.Module):
-    """A table of tokens, scaled by √d_model, plus positions."""
+    """Token embeddings, scaled by √d_model, plus positions."""
 
     def __init__(self, vocab_size: int, positions: str) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Reference(nn.Module):
 
 
 def renamed(of_ours: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Give what belongs to our weights, themselves or their gradients, the reference's names and layout."""
+    """Give our parameters, or their gradients, the reference's names and layout."""
     parts = defaultdict(list)
     for name, value in of_ours.items():
         last = "norm3" if name.startswith("decoder_layers") else "norm2"

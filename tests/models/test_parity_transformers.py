@@ -43,7 +43,7 @@ OPTIONS = [
 EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(map(str, options.values())))
 
 
-def made(options: dict) -> Transformer:
+def build(options: dict) -> Transformer:
     sizes = {"src_vocab_size": V, "tgt_vocab_size": V, "d_model": 16, "d_ff": 32, "num_heads": 4, "max_seq_len": 16}
     model = make_model(Transformer, **sizes | {"num_encoder_layers": 3, "num_decoder_layers": 2} | options).eval()
     for parameter in model.parameters():  # biases other than 0 and norms other than 1, so that a swap shows
@@ -101,7 +101,7 @@ def assert_same(ours: Found, theirs: Found) -> None:
 
 @EVERY_OPTION
 def test_logits_are_the_same(options):
-    model = made(options)
+    model = build(options)
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     expected = to_hugging_face(model)(
         input_ids=src, attention_mask=(src != PAD_ID).long(), decoder_input_ids=tgt
@@ -117,7 +117,7 @@ def test_their_sines_are_ours_in_another_order():
 
 @EVERY_OPTION
 def test_logits_of_cached_steps_are_the_same(options):
-    model = made(options)
+    model = build(options)
     theirs = to_hugging_face(model)
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])
     mask = (src != PAD_ID).long()
@@ -138,7 +138,7 @@ def test_logits_of_cached_steps_are_the_same(options):
 
 @EVERY_OPTION
 def test_attention_maps_are_the_same(options):
-    model = made(options)
+    model = build(options)
     theirs = to_hugging_face(model)
     theirs.set_attn_implementation("eager")
     src, tgt = random_sequences([9, 4, 6], vocab_size=11), random_sequences([8, 8, 8])

@@ -1,4 +1,4 @@
-"""The Transformer equals PyTorch's layers with copied weights, is causal, and does not see padding."""
+"""The Transformer is causal, ignores padding, and decodes step by step as in one call."""
 
 import math
 
@@ -41,7 +41,7 @@ def model() -> Transformer:
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
     rows = torch.randint(3, V, (len(lengths), width))
     rows[:, 0] = BOS_ID
     return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
@@ -52,10 +52,10 @@ def oracle_positions(length: int, width: int) -> torch.Tensor:
     return torch.tensor(
         [
             [
-                (math.sin, math.cos)[column % 2](place / 10000 ** ((column - column % 2) / width))
+                (math.sin, math.cos)[column % 2](position / 10000 ** ((column - column % 2) / width))
                 for column in range(width)
             ]
-            for place in range(length)
+            for position in range(length)
         ],
         dtype=torch.float64,
     )
@@ -74,14 +74,14 @@ def test_even_dimensions_are_sines_and_odd_ones_cosines():
     assert at_zero.tolist() == [0, 1, 0, 1, 0, 1]
 
 
-def test_embedding_scales_tokens_adds_positions_and_starts_where_told():
+def test_embedding_scales_tokens_and_adds_positions_from_start():
     embedding = Embedding(V, D, Dropout(0.0), sinusoidal_positions(8, D))
     ids = torch.tensor([[5, 5, 7]])
     expected = embedding.tokens.weight[ids] * 4.0 + oracle_positions(8, D)[2:5].float()
     assert_close(embedding(ids, start=2), expected, atol=1e-6, rtol=0)
 
 
-def test_positions_beyond_the_longest_sequence_raise(model):
+def test_sequences_longer_than_max_seq_len_are_refused(model):
     just, beyond = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
     model(just, just)
     with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens.*max_seq_len={LONGEST}"):
@@ -94,27 +94,27 @@ def test_positions_beyond_the_longest_sequence_raise(model):
         model.decode(just[:, :1], memory, cache)
 
 
-# --- what a token may see ---------------------------------------------------------------------------------------
+# --- masks ------------------------------------------------------------------------------------------------------
 
 
 def test_future_targets_do_not_change_earlier_logits(model):
     src, tgt = sequences([7, 5], 7), sequences([10, 10], 10)
     for score in (model, lambda *ids: forward_with_attention(model, *ids)[0]):  # fused and explicit attention
         logits = score(src, tgt)
-        for place in range(1, 10):
+        for position in range(1, 10):
             changed = tgt.clone()
-            changed[:, place:] = (changed[:, place:] - 2) % (V - 3) + 3
+            changed[:, position:] = (changed[:, position:] - 2) % (V - 3) + 3
             other = score(src, changed)
-            assert_close(other[:, :place], logits[:, :place], atol=1e-6, rtol=0)
-            assert not torch.allclose(other[:, place], logits[:, place], atol=1e-4)
+            assert_close(other[:, :position], logits[:, :position], atol=1e-6, rtol=0)
+            assert not torch.allclose(other[:, position], logits[:, position], atol=1e-4)
 
 
-def test_past_targets_and_every_source_token_do_change_later_logits(model):
+def test_past_targets_and_all_source_tokens_change_later_logits(model):
     src, tgt = sequences([5], 5), sequences([4], 4)
     logits = model(src, tgt)
-    for place in range(1, 5):
+    for position in range(1, 5):
         other_src = src.clone()
-        other_src[0, place] = 3 + (src[0, place] - 2) % (V - 3)
+        other_src[0, position] = 3 + (src[0, position] - 2) % (V - 3)
         assert not torch.allclose(model(other_src, tgt), logits, atol=1e-4)
     other_tgt = tgt.clone()
     other_tgt[0, 1] = 3 + (tgt[0, 1] - 2) % (V - 3)
@@ -151,12 +151,12 @@ def test_cached_steps_equal_teacher_forcing_in_logits_and_maps(model, src_length
     with AttentionRecorder(model) as recorder:
         memory, cache = model.encode(src), None
         assert_close(recorder.take().encoder, maps.encoder, atol=1e-6, rtol=0)
-        for place in range(tgt_length):
-            step = model.decode(tgt[:, place : place + 1], memory, cache)
+        for position in range(tgt_length):
+            step = model.decode(tgt[:, position : position + 1], memory, cache)
             cache, of_step = step.cache, recorder.take()
-            assert_close(step.logits[:, 0], logits[:, place], atol=1e-5, rtol=0)
-            assert_close(of_step.decoder[..., 0, :], maps.decoder[..., place, : place + 1], atol=1e-5, rtol=0)
-            assert_close(of_step.cross[..., 0, :], maps.cross[..., place, :], atol=1e-5, rtol=0)
+            assert_close(step.logits[:, 0], logits[:, position], atol=1e-5, rtol=0)
+            assert_close(of_step.decoder[..., 0, :], maps.decoder[..., position, : position + 1], atol=1e-5, rtol=0)
+            assert_close(of_step.cross[..., 0, :], maps.cross[..., position, :], atol=1e-5, rtol=0)
 
 
 def test_cached_chunks_of_several_tokens_equal_teacher_forcing(model):
@@ -200,8 +200,13 @@ def test_the_model_of_digits_reversal_has_exactly_169933_parameters():
     assert parameters_of(preset.model, task) == 169_933
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_every_preset_builds_a_model_that_starts_out_about_as_good_as_guessing(name):
+LARGE = ("base", "large")  # seconds to initialize
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in LARGE else []) for name in preset_names()]
+)
+def test_every_presets_initial_loss_is_near_ln_vocab(name):
     preset = load_preset(name)
     state = new_state(preset)
     batch = state.task.sample(4, split="train", generator=state.generator)

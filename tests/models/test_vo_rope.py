@@ -1,4 +1,4 @@
-"""Values turned by their places: only distance counts; and places stretched in training, by the run's own draws."""
+"""VO-RoPE: outputs depend on distances only; position strides in training come from the run's generator."""
 
 from itertools import islice
 
@@ -21,11 +21,11 @@ SIZES |= {"num_decoder_layers": 1, "d_ff": 32, "max_seq_len": 12, "positions": "
 
 
 @pytest.fixture(scope="module")
-def stretching(tiny):
+def stretched(tiny):
     return tiny.with_changes({"model.positions": "vo-rope", "model.position_stretch": 3.0})
 
 
-def made(position_stretch: float = 1.0, seed: int = 0) -> Transformer:
+def build(position_stretch: float = 1.0, seed: int = 0) -> Transformer:
     torch.manual_seed(0)  # the same weights
     return make_model(
         Transformer, **SIZES, position_stretch=position_stretch, generator=torch.Generator().manual_seed(seed)
@@ -38,52 +38,52 @@ def sequences(count: int = 3, width: int = 6) -> torch.Tensor:
     return rows
 
 
-def attended(attention: MultiHeadAttention, x: torch.Tensor, places: torch.Tensor | None) -> torch.Tensor:
-    rotation = None if places is None else Rotation.at(places[None], rotary_inv_freq(8))
+def attended(attention: MultiHeadAttention, x: torch.Tensor, position_ids: torch.Tensor | None) -> torch.Tensor:
+    rotation = None if position_ids is None else Rotation.at(position_ids[None], rotary_inv_freq(8))
     return attention(x, attention.keys_values(x, rotation), None, RelativePositions(rotation=rotation))
 
 
-# --- turning ----------------------------------------------------------------------------------------------------
+# --- rotation ---------------------------------------------------------------------------------------------------
 
 
-def test_a_turn_is_a_product_of_complex_numbers_and_can_be_undone():
-    x, places, speeds = torch.randn(2, 3, 5, 8), torch.tensor([[0.0, 1.0, 2.0, 7.5, 40.0]]), rotary_inv_freq(8)
-    rotation = Rotation.at(places, speeds)
+def test_a_rotation_is_a_complex_product_and_can_be_inverted():
+    x, position_ids, inv_freq = torch.randn(2, 3, 5, 8), torch.tensor([[0.0, 1.0, 2.0, 7.5, 40.0]]), rotary_inv_freq(8)
+    rotation = Rotation.at(position_ids, inv_freq)
     turned = rotation.apply(x)
-    for place in range(5):
-        for pair, speed in enumerate(speeds):
-            number = torch.complex(x[..., place, 2 * pair], x[..., place, 2 * pair + 1])
-            expected = number * torch.exp(1j * places[0, place] * speed)
-            assert_close(turned[..., place, 2 * pair], expected.real, atol=1e-5, rtol=1e-5)
-            assert_close(turned[..., place, 2 * pair + 1], expected.imag, atol=1e-5, rtol=1e-5)
+    for position in range(5):
+        for pair, frequency in enumerate(inv_freq):
+            number = torch.complex(x[..., position, 2 * pair], x[..., position, 2 * pair + 1])
+            expected = number * torch.exp(1j * position_ids[0, position] * frequency)
+            assert_close(turned[..., position, 2 * pair], expected.real, atol=1e-5, rtol=1e-5)
+            assert_close(turned[..., position, 2 * pair + 1], expected.imag, atol=1e-5, rtol=1e-5)
     assert_close(rotation.invert(turned), x, atol=1e-5, rtol=1e-5)
 
 
-def test_the_slowest_pair_goes_round_once_in_a_few_dozen_places():
-    speeds = rotary_inv_freq(16)
-    assert speeds.shape == (8,)
-    assert (speeds[0], speeds[-1].item()) == (1.0, pytest.approx(10 ** (-7 / 8)))
+def test_frequencies_go_from_1_to_nearly_a_tenth():
+    inv_freq = rotary_inv_freq(16)
+    assert inv_freq.shape == (8,)
+    assert (inv_freq[0], inv_freq[-1].item()) == (1.0, pytest.approx(10 ** (-7 / 8)))
 
 
-def test_only_distances_count_and_they_do_count():
+def test_outputs_depend_on_distances_only():
     attention, x = MultiHeadAttention(16, 2).eval(), torch.randn(2, 5, 16)
-    places = torch.arange(5.0)
-    here = attended(attention, x, places)
-    assert_close(attended(attention, x, places + 31), here, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(attended(attention, x, 2 * places), here, atol=1e-3)
-    assert_close(attended(attention, x, 0 * places), attended(attention, x, None), atol=1e-5, rtol=1e-5)
+    position_ids = torch.arange(5.0)
+    here = attended(attention, x, position_ids)
+    assert_close(attended(attention, x, position_ids + 31), here, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(attended(attention, x, 2 * position_ids), here, atol=1e-3)
+    assert_close(attended(attention, x, 0 * position_ids), attended(attention, x, None), atol=1e-5, rtol=1e-5)
 
 
-# --- stretching -------------------------------------------------------------------------------------------------
+# --- position stretch -------------------------------------------------------------------------------------------
 
 
-def test_in_training_each_sequence_has_a_stride_that_serves_both_sides():
-    model, src, tgt = made(5.0).train(), sequences(), sequences()
+def test_in_training_source_and_target_share_a_stride_per_sequence():
+    model, src, tgt = build(5.0).train(), sequences(), sequences()
     memory = model.encode(src)
     assert memory.stride.shape == (3, 1)
     assert len(memory.stride.unique()) == 3
     for row, stride in enumerate(memory.stride):
-        spread = made()
+        spread = build()
         spread.relative.inv_freq = spread.relative.inv_freq * stride
         own = memory.select(torch.tensor([row]))
         assert_close(spread.encode(src[row, None]).states, own.states, atol=1e-5, rtol=1e-4)
@@ -91,29 +91,29 @@ def test_in_training_each_sequence_has_a_stride_that_serves_both_sides():
         assert_close(model.decode(tgt, memory).logits[row, None], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_strides_are_drawn_from_one_to_the_stretch_all_as_likely():
-    strides = made(5.0).train().encode(sequences(4_000)).stride
+def test_strides_are_uniform_from_1_to_position_stretch():
+    strides = build(5.0).train().encode(sequences(4_000)).stride
     assert (strides < 3).float().mean().item() == pytest.approx(0.5, abs=0.03)
     assert 1 <= strides.min() < 1.01 < 4.99 < strides.max() <= 5
 
 
-def test_outside_training_the_stride_is_one_and_nothing_is_drawn():
-    model, src, tgt = made(5.0).eval(), sequences(), sequences()
+def test_in_evaluation_the_stride_is_1_and_nothing_is_drawn():
+    model, src, tgt = build(5.0).eval(), sequences(), sequences()
     before = model.generator.get_state()
-    assert_close(model(src, tgt), made().eval()(src, tgt), atol=0, rtol=0)
+    assert_close(model(src, tgt), build().eval()(src, tgt), atol=0, rtol=0)
     assert torch.equal(model.generator.get_state(), before)
     assert model.encode(src).stride is None
 
 
-def test_without_a_stretch_training_draws_nothing():
-    model = made().train()
+def test_without_position_stretch_nothing_is_drawn():
+    model = build().train()
     before = model.generator.get_state()
     model(sequences(), sequences())
     assert torch.equal(model.generator.get_state(), before)
 
 
 def test_step_by_step_in_training_equals_one_call():
-    model, src, tgt = made(4.0).train(), sequences(), sequences()
+    model, src, tgt = build(4.0).train(), sequences(), sequences()
     memory = model.encode(src)
     whole, cache, steps = model.decode(tgt, memory).logits, None, []
     for token in tgt.split(1, dim=1):
@@ -123,22 +123,22 @@ def test_step_by_step_in_training_equals_one_call():
     assert_close(torch.cat(steps, dim=1), whole, atol=1e-5, rtol=1e-4)
 
 
-def test_strides_come_from_the_generator_of_the_run_and_no_other():
+def test_strides_are_drawn_from_the_runs_generator_only():
     src, tgt = sequences(), sequences()
     state = torch.get_rng_state()
-    first, again, other = (made(5.0, seed).train()(src, tgt) for seed in (1, 1, 2))
+    first, again, other = (build(5.0, seed).train()(src, tgt) for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     torch.set_rng_state(state)
-    model = made(5.0, 1).train()
+    model = build(5.0, 1).train()
     before = torch.get_rng_state()
     model(src, tgt)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("changes", [{}, {"training.teacher_forcing_ratio": 0.5}, {"model.dropout": 0.2}], ids=str)
-def test_a_run_saved_and_loaded_continues_bit_for_bit(stretching, tmp_path, changes):
-    preset = stretching.with_changes(changes)
+def test_a_run_saved_and_loaded_continues_bit_for_bit(stretched, tmp_path, changes):
+    preset = stretched.with_changes(changes)
     straight, halved = new_state(preset), new_state(preset)
     losses = [event.loss for event in train(straight) if isinstance(event, StepEvent)]
     first = [event.loss for event in islice(train(halved), 5) if isinstance(event, StepEvent)]

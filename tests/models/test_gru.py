@@ -1,4 +1,4 @@
-"""The GRU model: its layers are PyTorch's GRU, its attention the paper's, and padding changes nothing."""
+"""The GRU model equals PyTorch's GRU and the paper's attention, and padding changes nothing."""
 
 import math
 
@@ -37,13 +37,13 @@ def model() -> GRUSeq2Seq:
 
 
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, PAD behind each row's length."""
+    """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
     rows = torch.randint(3, V, (len(lengths), width))
     rows[:, 0] = BOS_ID
     return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
 
 
-# --- the same as PyTorch's and the paper's ----------------------------------------------------------------------
+# --- parity -----------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -102,7 +102,7 @@ def test_logits_and_weights_equal_the_equations_one_at_a_time(model):
         assert_close(maps.cross[0, row, 0, :, :length], weights, atol=1e-5, rtol=0)
 
 
-def test_additive_attention_over_nothing_gives_zeros_and_finite_gradients():
+def test_additive_attention_with_no_key_gives_zeros_and_finite_gradients():
     attention, states = AdditiveAttention(D), torch.randn(2, 4, D, requires_grad=True)
     mask = torch.tensor([[True, True, False, False], [False] * 4])
     name_hook_points(attention)
@@ -122,7 +122,7 @@ def test_additive_attention_over_nothing_gives_zeros_and_finite_gradients():
 
 
 def difference_alone_and_in_a_batch(model: GRUSeq2Seq) -> float:
-    """The largest difference that a batch makes to a sequence's states and logits."""
+    """The largest difference between a sequence's states and logits alone and in a batch."""
     src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
     memory, logits = model.encode(src), model(src, tgt)
     differences = []
@@ -136,11 +136,11 @@ def difference_alone_and_in_a_batch(model: GRUSeq2Seq) -> float:
     return max(difference.abs().max().item() for difference in differences)
 
 
-def test_a_sequence_has_the_same_states_and_logits_alone_and_in_any_batch(model):
+def test_states_and_logits_are_independent_of_the_batch(model):
     assert difference_alone_and_in_a_batch(model) < 1e-6
 
 
-def test_without_the_mask_the_encoder_runs_over_padding_and_the_batch_shows():
+def test_without_mask_padding_the_final_state_depends_on_the_batch():
     model = make_model(GRUSeq2Seq, **SIZES, mask_padding=False).eval()
     assert difference_alone_and_in_a_batch(model) > 1e-2
     src, tgt = sequences([5, 5], 5), sequences([4, 4], 4)
@@ -149,7 +149,7 @@ def test_without_the_mask_the_encoder_runs_over_padding_and_the_batch_shows():
     assert_close(model(src, tgt), right(src, tgt), atol=0, rtol=0)  # without PAD there is no mistake to make
 
 
-def test_maps_are_of_cross_attention_alone_sum_to_one_and_leave_out_padding(model):
+def test_only_cross_attention_is_recorded_and_padding_gets_none(model):
     src, tgt = sequences(LENGTHS, LONGEST), sequences([7] * 4, 7)
     _, maps = forward_with_attention(model, src, tgt)
     assert maps.encoder is None
@@ -187,7 +187,7 @@ def test_steps_with_the_cache_equal_one_call(model, cuts):
     assert_close(torch.cat(rows, dim=3), maps.cross, atol=1e-6, rtol=0)
 
 
-def test_the_source_is_projected_once_however_many_steps(model, monkeypatch):
+def test_keys_are_computed_once_per_source(model, monkeypatch):
     calls, keys_values = [], model.decoder.attention.keys_values
     monkeypatch.setattr(
         model.decoder.attention, "keys_values", lambda states: calls.append(states) or keys_values(states)
@@ -196,7 +196,7 @@ def test_the_source_is_projected_once_however_many_steps(model, monkeypatch):
     assert len(calls) == 1
 
 
-def test_sequences_longer_than_the_longest_raise(model):
+def test_sequences_longer_than_max_seq_len_are_refused(model):
     just, beyond = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
     with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens.*max_seq_len={LONGEST}"):
         model.encode(beyond)
@@ -247,7 +247,7 @@ def test_initial_weights_come_from_the_generator_alone_and_recurrent_ones_are_or
             assert_close(gate @ gate.T, torch.eye(len(gate)), atol=1e-5, rtol=0)
 
 
-def test_an_untrained_model_is_about_as_good_as_guessing_and_every_parameter_gets_a_gradient(tiny_gru):
+def test_initial_loss_is_near_ln_vocab_and_gradients_reach_every_parameter(tiny_gru):
     state = new_state(tiny_gru)
     batch = state.task.sample(32, split="train", generator=state.generator)
     loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)

@@ -1,4 +1,4 @@
-"""A model as a graph that ONNX can be made of: the same logits at every size, not only the one it was traced with."""
+"""An exported graph gives the model's logits at every size, not only at the traced one."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from core.tasks import build_task
     [{}, {"model.positions": "vo-rope", "model.position_stretch": 2.0}, {"model.family": "decoder-only"}],
     ids=str,
 )
-def test_a_graph_holds_for_every_size(tiny, changes):
+def test_an_exported_graph_holds_for_every_size(tiny, changes):
     preset = tiny.with_changes(changes | {"model.max_seq_len": 64})
     model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).eval()
     graph = exported_program(model, max_seq_len=64).module()
