@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
     report = write_report(SavedRuns(root), options.run, sequences=options.sequences)
     report.save(folder)
     print(report.summary)
-    print(f"written: {folder / 'report.html'}, report.md and {len(report.pictures)} pictures")
+    print(f"written: {folder / 'report.html'}, report.md and {len(report.figures)} figures")
     if options.json:
         files = [name for name in REPORT_FILES if (folder / name).is_file()]
-        print(json.dumps({**report.figures, "folder": str(folder), "files": files}))
+        print(json.dumps({**report.metrics, "folder": str(folder), "files": files}))
     return 0

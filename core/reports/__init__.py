@@ -1,1 +1,1 @@
-"""What is written about runs: reports, comparisons, figures."""
+"""Reports on one run, comparisons of several runs, and their figures."""

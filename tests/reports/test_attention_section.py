@@ -1,4 +1,4 @@
-"""What a report says of attention follows from the steps it was measured on."""
+"""The attention section of a report follows from the decoding steps measured."""
 
 import pandas as pd
 import pytest
@@ -8,7 +8,7 @@ from core.evaluation.accuracy import Evaluation
 from core.models import build_model
 from core.reports.formatting import percent
 from core.reports.report import measure
-from core.reports.report.attention_section import answers
+from core.reports.report.attention_section import answer_questions
 from core.reports.report.measurements import ReportMeasurements, TrainingTargets
 from core.tasks import Batch, build_task, fixed_pairs
 from core.text.vocab import EOS_ID
@@ -27,12 +27,12 @@ def pairs(task) -> Batch:
 def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0))
     with torch.no_grad():
-        model.output.bias[EOS_ID] = -100  # else it might stop before there is anything to see
+        model.output.bias[EOS_ID] = -100  # otherwise it might stop before producing steps
     measured = measure(model, task, pairs)
-    answered = answers(measured)
+    answered = answer_questions(measured)
     assert [answer.question for answer in answered] == [
-        "What patterns does the attention show?",
-        "Does it align the answer with the input?",
+        "Does the attention show a pattern?",
+        "Does it align the output with the input?",
         "Does the attention help?",
         "What happens at the beginning and at the end?",
     ]
@@ -44,13 +44,13 @@ def test_the_four_questions_are_answered_from_the_steps(tiny, task, pairs):
     missed = int((aligned.argmax_column != aligned.gold_column).sum())
     assert f"{missed:,} steps are misaligned" in answered[1].sentences[1]
     assert [row[0] for row in answered[3].table] == ["step", "first", "between", "last symbol", "EOS"]
-    assert "100\N{NO-BREAK SPACE}% of the answers never end" in answered[3].sentences[-1]
+    assert "100\N{NO-BREAK SPACE}% of the outputs never end" in answered[3].sentences[-1]
 
 
-def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) -> ReportMeasurements:
-    """Steps of 100 sequences of 4 symbols, copied, that look ``offset`` columns beside the true one.
+def attending(offset: int, share_right: float, *, elsewhere_right: float = 1.0) -> ReportMeasurements:
+    """Steps of 100 copied sequences of 4 symbols that attend ``offset`` columns beside the correct one.
 
-    In a share of them the head looks at EOS instead, and writes the right token as often as told.
+    The other steps attend to EOS, and their token is correct in a fraction ``elsewhere_right`` of the sequences.
     """
     rows = []
     for sequence in range(100):
@@ -87,37 +87,37 @@ def looking(offset: int, share_right: float, *, elsewhere_right: float = 1.0) ->
 @pytest.mark.parametrize(
     ("offset", "share", "opening"),
     [
-        (0, 1.0, "A clear one: the head follows the task's own map from answer to input."),
+        (0, 1.0, "Yes, a clear one: the head follows the task's gold alignment."),
         (
             -1,
             1.0,
-            "A clear one: the head follows the task's own map from answer to input, 1 token to the left of the true",
+            "Yes, a clear one: the head follows the task's gold alignment, 1 token to the left of the correct",
         ),
-        (0, 0.7, "A partial one: the head often follows"),
+        (0, 0.7, "In part: the head often follows"),
         (0, 0.2, "None that follows the task"),
     ],
 )
-def test_a_pattern_is_called_what_it_is(offset, share, opening):
-    assert answers(looking(offset, share))[0].sentences[0].startswith(opening)
+def test_the_pattern_is_named_by_its_offset_and_frequency(offset, share, opening):
+    assert answer_questions(attending(offset, share))[0].sentences[0].startswith(opening)
 
 
 @pytest.mark.parametrize(
     ("share", "elsewhere_right", "verdict"),
     [
-        (1.0, 1.0, "too little to compare"),
-        (0.99, 0.0, "too little to compare"),
-        (0.7, 0.2, "looking at the true token goes with writing it"),
-        (0.7, 1.0, "says little about whether the right token is written"),
+        (1.0, 1.0, "too small to compare"),
+        (0.99, 0.0, "too small to compare"),
+        (0.7, 0.2, "attending to the correct source token goes with a correct output token"),
+        (0.7, 1.0, "says little about whether the output token is correct"),
     ],
 )
-def test_whether_attention_helps_is_said_only_where_there_is_something_to_compare(share, elsewhere_right, verdict):
-    sentences = answers(looking(0, share, elsewhere_right=elsewhere_right))[2].sentences
+def test_usefulness_is_stated_only_if_both_groups_are_large_enough(share, elsewhere_right, verdict):
+    sentences = answer_questions(attending(0, share, elsewhere_right=elsewhere_right))[2].sentences
     assert verdict in sentences[1]
-    assert "squeezed its whole input" not in " ".join(sentences)  # there is one length only
+    assert "compresses its whole input" not in " ".join(sentences)  # there is one length only
 
 
-def test_the_end_of_each_answer_is_told_apart():
-    answered = answers(looking(0, 1.0))[3]
+def test_first_and_last_steps_are_reported_separately():
+    answered = answer_questions(attending(0, 1.0))[3]
     assert answered.table[1][:3] == ["first", "50.0\N{NO-BREAK SPACE}%", "100\N{NO-BREAK SPACE}%"]
     assert answered.table[4][:3] == ["EOS", "–", "–"]
-    assert "the head looks most: 100\N{NO-BREAK SPACE}% at EOS" in answered.sentences[1]
+    assert "the largest weight is: 100\N{NO-BREAK SPACE}% on EOS" in answered.sentences[1]

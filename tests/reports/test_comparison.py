@@ -14,16 +14,16 @@ from core.reports.comparison import (
     MeasurementCache,
     PairedComparison,
     as_data,
-    band_over,
     check_comparable,
     compare,
-    duel_in_words,
-    groups_of,
+    describe_pair,
+    differing_settings,
+    format_p,
+    format_points,
+    group_runs,
     held_out_key,
-    p_in_words,
-    points_in_words,
-    settings_that_differ,
 )
+from core.reports.comparison.summary import mean_curve
 from core.runs import RunInfo
 from core.runs.load import LoadedRun
 from core.storage.errors import InputError
@@ -72,7 +72,7 @@ class Shelf:
 def shelf(tiny, scripted) -> Shelf:
     """Three runs: one always right, one wrong where the input begins with 4, one where it does with 4, 5 or 6."""
     answers = {"right": reversed_ids, "four": wrong_after(4), "more": wrong_after(4, 5, 6)}
-    seeds = {name: tiny.with_changes({"training.seed": place}) for place, name in enumerate(answers)}
+    seeds = {name: tiny.with_changes({"training.seed": seed}) for seed, name in enumerate(answers)}
     return Shelf({name: scripted(each) for name, each in answers.items()}, seeds)
 
 
@@ -84,10 +84,10 @@ def compared(shelf: Shelf, *names: str, **settings) -> Comparison:
 # --- counting ----------------------------------------------------------------------------------------------------
 
 
-def test_wins_and_losses_are_those_of_the_very_items(shelf, tiny):
+def test_wins_and_losses_are_counted_item_by_item(shelf, tiny):
     first_digits = fixed_pairs(build_task(tiny.task), 300, split="test").src[:, 1] - 3
     begins = {digit: int((first_digits == digit).sum()) for digit in (4, 5, 6)}
-    found = {(duel.first, duel.second): duel.outcome for duel in compared(shelf, "right", "four", "more").duels}
+    found = {(pair.first, pair.second): pair.outcome for pair in compared(shelf, "right", "four", "more").pairs}
     none = {"both_correct": 300 - begins[4], "both_wrong": 0}
     assert found["right", "four"] == PairedOutcomes(wins=begins[4], losses=0, **none)
     others = begins[5] + begins[6]
@@ -95,19 +95,19 @@ def test_wins_and_losses_are_those_of_the_very_items(shelf, tiny):
 
 
 def test_swapping_runs_swaps_wins_and_losses(shelf):
-    (one,), (other,) = (compared(shelf, *names).duels for names in (("four", "more"), ("more", "four")))
+    (one,), (other,) = (compared(shelf, *names).pairs for names in (("four", "more"), ("more", "four")))
     assert other.outcome == one.outcome.swapped()
 
 
-def test_figures_are_those_of_each_run(shelf):
+def test_metrics_are_those_of_each_run(shelf):
     right, four = compared(shelf, "right", "four").runs
-    assert (right.measured.exact_match, right.measured.token_accuracy, right.info.seconds) == (1.0, 1.0, 2.0)
-    wrong = 1 - four.measured.exact_match
+    assert (right.measurement.exact_match, right.measurement.token_accuracy, right.info.seconds) == (1.0, 1.0, 2.0)
+    wrong = 1 - four.measurement.exact_match
     assert 0.05 < wrong < 0.2
-    assert four.measured.token_accuracy < 1  # of an answer of nothing but EOS no token stands where it should
+    assert four.measurement.token_accuracy < 1  # an empty output has no token at the correct position
 
 
-def test_lengths_are_measured_for_all_or_none(shelf):
+def test_lengths_are_measured_only_on_request(shelf):
     assert as_data(compared(shelf, "right", "four"))["lengths"] is None
     lengths = as_data(compared(shelf, "right", "four", per_length=20))["lengths"]
     assert lengths["trained"] == [2, 5]
@@ -117,7 +117,7 @@ def test_lengths_are_measured_for_all_or_none(shelf):
     assert all(0.7 < mean <= 1 for mean in both["exact_match"]["mean"])
 
 
-def test_progress_rises_to_the_end_and_names_who_is_measured(shelf):
+def test_progress_rises_to_the_end_and_names_the_measured_run(shelf):
     *events, last = compare(shelf, ["right", "four"], sequences=300, per_length=5)
     assert isinstance(last, Comparison)
     done = [event.done for event in events]
@@ -126,46 +126,40 @@ def test_progress_rises_to_the_end_and_names_who_is_measured(shelf):
     assert {event.run for event in events if isinstance(event, ComparisonProgress)} == {"right", "four"}
 
 
-def test_what_was_measured_is_not_measured_again_while_its_weights_are_in_use(shelf):
-    known = MeasurementCache()
-    first = compared(shelf, "right", "four", measurements=known)
-    events = list(compare(shelf, ["right", "four", "more"], sequences=300, measurements=known))
+def test_cached_measurements_are_not_repeated(shelf):
+    cache = MeasurementCache()
+    first = compared(shelf, "right", "four", cache=cache)
+    events = list(compare(shelf, ["right", "four", "more"], sequences=300, cache=cache))
     assert {event.run for event in events[:-1]} == {"more"}
-    assert events[-1].duels[0] == first.duels[0]
-    events = list(compare(shelf, ["right", "four"], sequences=200, measurements=known))
+    assert events[-1].pairs[0] == first.pairs[0]
+    events = list(compare(shelf, ["right", "four"], sequences=200, cache=cache))
     assert len(events) > 1  # other items
 
 
-# --- who can be compared -----------------------------------------------------------------------------------------
+# --- which runs can be compared ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
+def test_runs_of_different_tasks_are_refused_with_the_settings_that_differ(tiny):
+    for changes, reason in (
         ({"task.max_length": 6}, "task.max_length: 5 and 6"),
         ({"task.transform": "copy"}, "task.transform: reverse and copy"),
         ({"task.family": "words"}, "task.family: digits and words"),
         ({"task.family": "addition"}, "task.max_digits: none and 3"),
-    ],
-)
-def test_runs_of_different_tasks_are_refused_and_what_differs_is_named(tiny, changes, reason):
-    with pytest.raises(InputError, match="runs 'a' and 'c' are of different tasks") as raised:
-        check_comparable({"a": tiny, "b": tiny, "c": tiny.with_changes(changes)})
-    assert reason in str(raised.value)
+    ):
+        with pytest.raises(InputError, match="runs 'a' and 'c' have different tasks") as raised:
+            check_comparable({"a": tiny, "b": tiny, "c": tiny.with_changes(changes)})
+        assert reason in str(raised.value)
 
 
-@pytest.mark.parametrize(("names", "reason"), [([], "0 named"), (["right"], "1 named"), (["four", "four"], "twice")])
-def test_too_few_runs_are_refused(shelf, names, reason):
-    with pytest.raises(InputError, match=reason):
-        next(compare(shelf, names, sequences=10))
-
-
-def test_too_many_runs_are_refused(tiny):
-    with pytest.raises(InputError, match="21 named, where 2 to 20 can be compared"):
+def test_too_few_and_too_many_runs_are_refused(shelf, tiny):
+    for names, reason in (([], "0 given"), (["right"], "1 given"), (["four", "four"], "twice")):
+        with pytest.raises(InputError, match=reason):
+            next(compare(shelf, names, sequences=10))
+    with pytest.raises(InputError, match="21 given; 2 to 20 runs can be compared"):
         check_comparable({f"run-{number}": tiny for number in range(21)})
 
 
-def test_what_only_training_sees_makes_no_other_task():
+def test_settings_that_only_affect_training_data_keep_runs_comparable():
     told, own = load_preset("numbers-reversal-as-reported"), load_preset("numbers-reversal")
     own = own.with_changes({"task.min_length": told.task.min_length, "task.max_length": told.task.max_length})
     assert told.task.eos_in_targets != own.task.eos_in_targets
@@ -178,9 +172,9 @@ def test_equal_keys_mean_the_same_vocabulary_and_items():
     by_key: dict = {}
     for task in tasks.values():
         by_key.setdefault(held_out_key(task), []).append(task)
-    assert any(len(same) > 1 for same in by_key.values())
-    for same in by_key.values():
-        built = [build_task(task) for task in same[:2]]
+    assert any(len(configs) > 1 for configs in by_key.values())
+    for configs in by_key.values():
+        built = [build_task(task) for task in configs[:2]]
         assert len({(each.src_vocab.tokens, each.tgt_vocab.tokens) for each in built}) == 1
         pairs = [fixed_pairs(each, 30, split="test") for each in built]
         assert torch.equal(pairs[0].src, pairs[-1].src)
@@ -191,93 +185,87 @@ def test_equal_keys_mean_the_same_vocabulary_and_items():
 # --- groups and settings -----------------------------------------------------------------------------------------
 
 
-def test_runs_that_differ_in_their_seed_only_are_a_group(tiny):
+def test_runs_that_differ_only_in_the_seed_form_a_group(tiny):
     presets = {f"rev-seed-{seed}": tiny.with_changes({"training.seed": seed}) for seed in (0, 1)}
     presets["fast-fox"] = tiny.with_changes({"training.learning_rate": 0.02})
     presets["calm-fox"] = tiny.with_changes({"training.seed": 5})
-    groups = groups_of(presets)
+    groups = group_runs(presets)
     assert [group.runs for group in groups] == [("rev-seed-0", "rev-seed-1", "calm-fox"), ("fast-fox",)]
     assert [group.label for group in groups] == ["rev-seed-0 and 2 more", "fast-fox"]
     assert groups[0].seeds == (0, 1, 5)
-    assert groups_of({name: presets[name] for name in ("rev-seed-0", "rev-seed-1")})[0].label == "rev"
+    assert group_runs({name: presets[name] for name in ("rev-seed-0", "rev-seed-1")})[0].label == "rev"
 
 
-def test_the_same_training_twice_is_no_second_sample(tiny):
-    assert [group.runs for group in groups_of({"a": tiny, "b": tiny})] == [("a",), ("b",)]
+def test_the_same_training_done_twice_is_not_a_second_sample(tiny):
+    assert [group.runs for group in group_runs({"a": tiny, "b": tiny})] == [("a",), ("b",)]
 
 
-def test_a_preset_by_another_name_is_the_same_settings(tiny):
+def test_the_name_of_a_preset_does_not_separate_runs(tiny):
     other = tiny.with_changes({"training.seed": 1}).model_copy(update={"name": "other", "description": "another"})
-    assert len(groups_of({"a": tiny, "b": other})) == 1
-    assert settings_that_differ([tiny, other]) == {}
+    assert len(group_runs({"a": tiny, "b": other})) == 1
+    assert differing_settings([tiny, other]) == {}
 
 
-def test_groups_given_the_same_name_are_told_apart(tiny):
+def test_groups_with_the_same_label_get_distinct_ones(tiny):
     presets = {f"rev-seed-{seed}": tiny.with_changes({"training.seed": seed}) for seed in range(4)}
     fast = {name: preset.with_changes({"training.learning_rate": 0.02}) for name, preset in presets.items()}
     mixed = dict(list(presets.items())[:2] + list(fast.items())[2:])
-    assert [group.label for group in groups_of(mixed)] == ["rev-seed-0 and 1 more", "rev-seed-2 and 1 more"]
+    assert [group.label for group in group_runs(mixed)] == ["rev-seed-0 and 1 more", "rev-seed-2 and 1 more"]
 
 
-def test_only_the_settings_that_differ_are_told(tiny, tiny_gru):
+def test_only_the_settings_that_differ_are_returned(tiny, tiny_gru):
     other = tiny.with_changes({"training.learning_rate": 0.02, "training.seed": 3})
-    assert settings_that_differ([tiny, other]) == {"training.learning_rate": (0.01, 0.02)}
-    families = settings_that_differ([tiny, tiny_gru, tiny])
+    assert differing_settings([tiny, other]) == {"training.learning_rate": (0.01, 0.02)}
+    families = differing_settings([tiny, tiny_gru, tiny])
     assert families["model.family"] == ("transformer", "gru", "transformer")
     assert families["model.d_hidden"] == (None, 12, None)
     assert "model.max_seq_len" not in families
 
 
-def test_a_band_is_over_the_places_that_all_have():
-    band = band_over([([0, 10, 20], [1.0, 0.5, 0.2]), ([0, 10], [3.0, 0.7])])
-    assert band.at == (0, 10)
-    assert [spread.mean for spread in band.spreads] == [2.0, pytest.approx(0.6)]
-    assert band.spreads[0].sd == pytest.approx(2**0.5)
-    assert band_over([([5], [1.0])]).spreads[0].sd is None
-    assert band_over([([], []), ([1], [1.0])]).at == ()
+def test_mean_curve_covers_the_steps_that_all_runs_have():
+    curve = mean_curve([([0, 10, 20], [1.0, 0.5, 0.2]), ([0, 10], [3.0, 0.7])])
+    assert curve["at"] == [0, 10]
+    assert curve["mean"] == [2.0, pytest.approx(0.6)]
+    assert curve["sd"][0] == pytest.approx(2**0.5)
+    assert mean_curve([([5], [1.0])])["sd"] == [None]
+    assert mean_curve([([], []), ([1], [1.0])])["at"] == []
 
 
-# --- words -------------------------------------------------------------------------------------------------------
+# --- sentences -------------------------------------------------------------------------------------------------------
 
 
 def test_a_clear_winner_is_named_whichever_side_it_is_on():
     outcome = PairedOutcomes(both_correct=900, wins=80, losses=10, both_wrong=10)
-    for duel in (PairedComparison("a", "b", outcome), PairedComparison("b", "a", outcome.swapped())):
-        said = duel_in_words(duel)
-        assert "so a is better at inputs like these" in said
-        assert "p < 0.001 (exact McNemar test)" in said
-        assert "on 910 of 1,000 both do alike" in said
-    assert "a is right on 80 inputs that b gets wrong, and b on 10 that a gets wrong" in duel_in_words(
+    for pair in (PairedComparison("a", "b", outcome), PairedComparison("b", "a", outcome.swapped())):
+        text = describe_pair(pair)
+        assert "so a is significantly better on inputs like these" in text
+        assert "p < 0.001 (exact McNemar test)" in text
+        assert "on 910 of 1,000 both are correct or both wrong" in text
+    assert "a is correct on 80 inputs that b gets wrong, and b on 10 that a gets wrong" in describe_pair(
         PairedComparison("a", "b", outcome)
     )
 
 
-def test_what_could_be_chance_is_not_called_a_difference():
-    said = duel_in_words(PairedComparison("a", "b", PairedOutcomes(990, 1, 2, 7)))
-    assert "do not tell them apart" in said
-    assert "right on 1 input that" in said
+def test_a_difference_that_could_be_chance_is_not_called_significant():
+    text = describe_pair(PairedComparison("a", "b", PairedOutcomes(990, 1, 2, 7)))
+    assert "so the difference is not significant" in text
+    assert "correct on 1 input that" in text
 
 
-def test_runs_that_never_differ_are_said_to_be_alike():
-    said = duel_in_words(PairedComparison("a", "b", PairedOutcomes(998, 0, 0, 2)))
-    assert "right on the same inputs, 998 of 1,000" in said
-    assert "0.0 points (95 % confidence interval \N{MINUS SIGN}0.4 to +0.4)" in said
+def test_runs_that_never_differ_are_reported_as_equal():
+    text = describe_pair(PairedComparison("a", "b", PairedOutcomes(998, 0, 0, 2)))
+    assert "answer the same inputs correctly, 998 of 1,000" in text
+    assert "0.0 points (95 % confidence interval \N{MINUS SIGN}0.4 to +0.4)" in text
 
 
-@pytest.mark.parametrize(
-    ("p", "written"),
-    [(0.0321, "p = 0.032"), (1.0, "p = 1"), (0.0009, "p < 0.001"), (0.5, "p = 0.5"), (0.0, "p < 0.001")],
-)
-def test_a_p_has_no_false_digits(p, written):
-    assert p_in_words(p) == written
+def test_numbers_have_only_meaningful_digits():
+    for p, text in ((0.0321, "p = 0.032"), (1.0, "p = 1"), (0.0009, "p < 0.001"), (0.5, "p = 0.5"), (0.0, "p < 0.001")):
+        assert format_p(p) == text
+    for items, text in ((100, "+10"), (1_000, "+10.0"), (10_000, "+10.00"), (90_000, "+10.00")):
+        assert format_points(PairedOutcomes(0, items // 10, 0, items - items // 10))[0] == text
 
 
-@pytest.mark.parametrize(("items", "written"), [(100, "+10"), (1_000, "+10.0"), (10_000, "+10.00"), (90_000, "+10.00")])
-def test_points_have_as_many_digits_as_the_items_allow(items, written):
-    assert points_in_words(PairedOutcomes(0, items // 10, 0, items - items // 10))[0] == written
-
-
-def test_cautions_fit_what_was_compared(shelf):
+def test_cautions_depend_on_the_comparison(shelf):
     assert "pairs" not in " ".join(as_data(compared(shelf, "right", "four"))["cautions"])
     comparison = compared(shelf, "right", "four", "more")
     assert "3 pairs are tested" in " ".join(as_data(comparison)["cautions"])

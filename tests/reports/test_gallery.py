@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.reports.report.gallery import MOST_PLACES, PER_GROUP, Gallery, find_failures, gallery_as_data
+from core.reports.report.gallery import EXAMPLES_PER_GROUP, MAX_POSITION, Gallery, find_failures, gallery_as_data
 from core.runs.load import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import build_task
@@ -39,7 +39,7 @@ def test_a_model_without_failures_has_an_empty_gallery(loaded):
     }
 
 
-def test_failures_are_grouped_by_kind_and_by_the_first_wrong_token(loaded):
+def test_failures_are_grouped_by_outcome_and_by_the_first_wrong_token(loaded):
     def answers(src):
         written = right(src)
         first = src[:, 1:2] - 3  # the input's first digit decides what goes wrong
@@ -48,7 +48,7 @@ def test_failures_are_grouped_by_kind_and_by_the_first_wrong_token(loaded):
         return torch.where(first == 1, hasty, torch.where(first == 2, silent, written))
 
     gallery = found(loaded(answers))
-    (kind,) = gallery.by_kind
+    (kind,) = gallery.by_outcome
     assert (kind.name, kind.count) == ("stopped early", gallery.wrong)
     assert 20 < gallery.wrong < 60
     assert sum(group.count for group in gallery.by_position) == gallery.wrong
@@ -67,8 +67,8 @@ def test_the_largest_group_comes_first_and_examples_are_bounded(loaded):
         return torch.where(src[:, 1:2] == 3, torch.full_like(written, EOS_ID), torch.full_like(written, 5))
 
     gallery = found(loaded(answers))
-    assert [group.name for group in gallery.by_kind] == ["never stopped", "stopped early"]
-    assert gallery.by_kind[0].count > PER_GROUP == len(gallery.by_kind[0].examples)
+    assert [group.name for group in gallery.by_outcome] == ["never stopped", "stopped early"]
+    assert gallery.by_outcome[0].count > EXAMPLES_PER_GROUP == len(gallery.by_outcome[0].examples)
 
 
 def test_longer_inputs_show_failures_of_a_model_that_has_none_in_training(loaded):
@@ -79,8 +79,8 @@ def test_longer_inputs_show_failures_of_a_model_that_has_none_in_training(loaded
     assert found(run).wrong == 0
     gallery = found(run, source="longer")
     assert gallery.wrong == gallery.inputs == 5 * 100  # 6 to 10 digits
-    assert gallery.by_kind[0].examples.length.min() == 6
-    assert gallery.by_kind[0].examples.index.is_unique
+    assert gallery.by_outcome[0].examples.length.min() == 6
+    assert gallery.by_outcome[0].examples.index.is_unique
 
 
 def test_late_first_errors_are_one_group(loaded, tiny):
@@ -89,7 +89,7 @@ def test_late_first_errors_are_one_group(loaded, tiny):
 
     preset = tiny.with_changes({"task.max_length": 14, "task.min_length": 14})
     gallery = found(loaded(forgetful, preset=preset))
-    assert [group.name for group in gallery.by_position] == [f"token {MOST_PLACES} or later"]
+    assert [group.name for group in gallery.by_position] == [f"token {MAX_POSITION} or later"]
 
 
 def test_progress_rises_to_the_end(loaded):
@@ -101,8 +101,8 @@ def test_progress_rises_to_the_end(loaded):
 @pytest.mark.parametrize(
     ("preset", "source", "reason"),
     [
-        ("psalms", "held out", "many answers are as good"),
-        ("number-words-german", "longer", "no inputs longer than those trained on, 7"),
+        ("psalms", "held out", "no single reference answer"),
+        ("number-words-german", "longer", "cannot read inputs longer than those it was trained on .7"),
         ("tiny", "upside down", "source='upside down' must be one of held out, longer"),
     ],
 )
@@ -112,5 +112,5 @@ def test_where_there_can_be_no_failures_the_reason_is_given(loaded, preset, sour
 
 
 def test_a_model_too_small_for_longer_inputs_says_so(loaded):
-    with pytest.raises(InputError, match="that it can read"):
+    with pytest.raises(InputError, match="cannot read inputs longer"):
         found(loaded(right, max_seq_len=7), source="longer")

@@ -8,7 +8,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from core.reports.plotting import ATTENTION_COLOURS, attention_figure, lengths_figure
+from core.reports.plotting import ATTENTION_COLORS, attention_figure, lengths_figure
 
 
 def drawn(figure: Figure) -> bytes:
@@ -60,7 +60,7 @@ def test_one_cell_is_a_map_too():
 
 
 def test_the_colours_darken_evenly_so_that_they_survive_grey_print():
-    luminance = ATTENTION_COLOURS(np.linspace(0, 1, 32))[:, :3] @ [0.2126, 0.7152, 0.0722]
+    luminance = ATTENTION_COLORS(np.linspace(0, 1, 32))[:, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(luminance) < 0).all()
 
 

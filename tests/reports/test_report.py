@@ -77,7 +77,7 @@ def test_any_text_stays_text_in_a_paragraph_a_list_and_a_table(text):
 
 def test_a_page_holds_its_pictures_and_no_strangers_html():
     markdown = f"# {plain('<script>alert(1)</script>')}\n\n![chart](a.png)\n"
-    page = as_html(markdown, title="</title><script>", pictures={"a.png": b"\x89PNG"})
+    page = as_html(markdown, title="</title><script>", figures={"a.png": b"\x89PNG"})
     assert "<script" not in page
     assert 'src="data:image/png;base64,iVBORw=="' in page
     assert "alert(1)" in page
@@ -93,7 +93,7 @@ def written(request, tmp_path_factory) -> tuple[Report, RunFolder]:
     root = tmp_path_factory.mktemp("checkpoints")
     folder = RunFolder.create(root, preset, name="short")
     lock = folder.lock()
-    train_recorded(folder, new_state(preset), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(preset), History(8))
     lock.release()
     return write_report(Runs(root), "short", sequences=50), folder
 
@@ -108,21 +108,21 @@ def reported(written, root) -> tuple[Report, RunFolder]:
 
 def test_a_report_has_all_its_parts_as_markdown_and_as_one_page(reported):
     report, folder = reported
-    assert sorted(report.pictures) == ["accuracy.png", "accuracy_by_length.png", "attention_heatmap.png", "loss.png"]
-    assert all(picture.startswith(b"\x89PNG") for picture in report.pictures.values())
-    assert report.summary.startswith(("This model does not do its task", "This model mostly fails"))
+    assert sorted(report.figures) == ["accuracy.png", "accuracy_by_length.png", "attention_heatmap.png", "loss.png"]
+    assert all(picture.startswith(b"\x89PNG") for picture in report.figures.values())
+    assert report.summary.startswith(("This model does not solve its task", "This model mostly fails"))
     for part in (
         "## What stands out",
         "## The run",
         "| seed | 0 |",
         "| parameters | ",
-        "| training sequences seen | 64, 1.6 times a set of 40 |",
+        "| training sequences seen | 64 (1.6 epochs of 40) |",
         "| preset | tiny |",
         "| task | reverse 2–5 digits |",
         "## Exact match by length",
-        "| symbols in the input | inputs | exact match | tokens right |",
+        "inputs | exact match | tokens correct |",
         "| 10 | 100 | ",
-        "## Failures by kind",
+        "## Outcomes",
         "### Does the attention help?",
     ):
         assert part in report.markdown, part
@@ -142,25 +142,25 @@ def test_a_report_tells_the_loss_of_its_own_weights_on_the_training_set(reported
     report, folder = reported
     loaded = Runs(folder.path.parent).loaded("short")
     loss = evaluate(loaded.model, fixed_pairs(loaded.task, 40, split="train")).loss
-    assert f"| loss of the same weights on training sequences | {loss:.4f} |" in report.markdown
+    assert f"| loss of the same weights on the training set | {loss:.4f} |" in report.markdown
 
 
 def test_a_run_whose_figures_are_lost_is_reported_on_without_them(reported):
     _, folder = reported
     folder.metrics.unlink()
     report = write_report(Runs(folder.path.parent), "short", sequences=50)
-    assert "There are no figures of its training." in report.markdown
-    assert "loss.png" not in report.pictures
+    assert "The run's training metrics are missing." in report.markdown
+    assert "loss.png" not in report.figures
 
 
 def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
     name = runs.start(tiny.with_changes({"training.steps": 100_000, "training.evaluate_every": 50}))
     wait_for(lambda: runs.progress(name).info.step > 20)
     report = write_report(runs, name, sequences=20)
-    assert report.figures["weights"] == "latest"
+    assert report.metrics["weights"] == "latest"
     seen = int(re.search(r"training sequences seen \| ([\d,]+) ", report.markdown)[1].replace(",", ""))
     assert seen >= 20 * tiny.training.batch_size
-    assert re.search(r"Its training is not finished: [\d,]+ of 100,000 steps are made\.\n", report.markdown)
+    assert re.search(r"Training is not finished: [\d,]+ of 100,000 steps are done\.\n", report.markdown)
 
 
 def test_reports_of_the_same_weights_are_the_same(reported, root):

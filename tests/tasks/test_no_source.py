@@ -16,7 +16,7 @@ from core.interpret.inspection import inspect
 from core.interpret.step_table import step_table
 from core.models import build_model
 from core.reports.report import measure, write_report
-from core.reports.report.attention_section import answers
+from core.reports.report.attention_section import answer_questions
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.server import Runs
@@ -91,7 +91,7 @@ def test_a_task_without_any_source_is_not_scored(adding):
     assert (table.source_length == one.src.shape[1] - 2).all()
     measured = measure(model, task, pairs)
     assert not measured.steps.empty
-    assert measured.head_scores() == answers(measured) == []
+    assert measured.head_scores() == answer_questions(measured) == []
 
 
 def test_an_input_is_looked_into_all_the_same(added):
@@ -103,9 +103,9 @@ def test_an_input_is_looked_into_all_the_same(added):
 
 def test_a_report_says_why_it_judges_no_head(added):
     report = write_report(Runs(added), "sums", sequences=30)
-    assert "Its task does not say which input token a token of the answer comes from" in report.markdown
+    assert "This task has no gold alignment" in report.markdown
     assert "add two numbers of up to 2 digits" in report.markdown
-    assert "attention_heatmap.png" not in report.pictures
+    assert "attention_heatmap.png" not in report.figures
     assert "nan" not in report.markdown
 
 

@@ -81,7 +81,7 @@ def events_of(
     """Compare runs on as many inputs as a page can; see ``core.reports.comparison.compare``."""
     if not 2 <= len(names) <= MOST_RUNS:
         raise InputError(f"pick from 2 to {MOST_RUNS} runs of one task to compare here; these are {len(names)}")
-    yield from compare(runs, names, sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, measurements=measurements)
+    yield from compare(runs, names, sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, cache=measurements)
 
 
 def _working(ticket: str, view: dict[str, Any]) -> Shown:

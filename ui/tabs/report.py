@@ -12,7 +12,7 @@ import gradio as gr
 
 from core.reports.formatting import count, percent
 from core.reports.report import (
-    FIGURES_FILE,
+    METRICS_FILE,
     PAGE_FILE,
     Gallery,
     find_failures,
@@ -93,7 +93,7 @@ def _is_old(runs: Runs, run: str, folder: Path) -> bool:
     if info.status in ACTIVE:
         return False  # its weights change every moment; the report says of which step it is
     try:
-        about = json.loads((folder / FIGURES_FILE).read_text())
+        about = json.loads((folder / METRICS_FILE).read_text())
         return (about["weights"], about["step"]) != ("best", info.best_step)
     except (OSError, ValueError, TypeError, KeyError):
         return True

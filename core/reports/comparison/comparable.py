@@ -1,4 +1,4 @@
-"""Which runs can be compared, which of them differ only in their seed, and in what settings the others do."""
+"""Which runs can be compared, which of them differ only in the seed, and in which settings the others differ."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,17 +10,17 @@ from core.config.sections import Section
 from core.storage.errors import InputError
 
 MAX_RUNS = 20
-_ONLY_OF_TRAINING = {"eos_in_targets"}  # task settings that change what is trained on, not what is held out
+_TRAINING_ONLY = {"eos_in_targets"}  # task settings that change the training data but not the held-out items
 
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs with the same settings, whatever their seed.
+    """Runs with the same settings, except for the seed.
 
     Attributes:
-        label: what they are called together.
-        runs: their names.
-        seeds: of each.
+        label: name of the group.
+        runs: names of its runs.
+        seeds: seed of each run.
     """
 
     label: str
@@ -29,34 +29,31 @@ class RunGroup:
 
 
 def held_out_key(task: Section) -> tuple[tuple[str, Any], ...]:
-    """Return what decides a task's vocabulary and its held-out items: equal keys, equal items in the same order."""
-    return tuple(task.model_dump(exclude=_ONLY_OF_TRAINING).items())
+    """Return what determines a task's vocabulary and held-out items; equal keys mean equal items in equal order."""
+    return tuple(task.model_dump(exclude=_TRAINING_ONLY).items())
 
 
 def check_comparable(presets: Mapping[str, Preset]) -> None:
-    """Raise InputError unless these runs, by name, can be compared: there are several, and of one task."""
+    """Raise InputError unless these runs, by name, can be compared: there are several, and all of the same task."""
     names = list(presets)
     if not 2 <= len(names) <= MAX_RUNS:
-        raise InputError(f"runs={','.join(names)[:200]!r}: {len(names)} named, where 2 to {MAX_RUNS} can be compared")
+        raise InputError(f"runs={','.join(names)[:200]!r}: {len(names)} given; 2 to {MAX_RUNS} runs can be compared")
     first = names[0]
     for other in names[1:]:
         if held_out_key(presets[first].task) != held_out_key(presets[other].task):
-            tasks = settings_that_differ([presets[first], presets[other]], sections=("task",))
-            differing = "; ".join(
-                f"{key}: {_shown(values[0])} and {_shown(values[1])}" for key, values in tasks.items()
+            settings = differing_settings([presets[first], presets[other]], sections=("task",))
+            differences = "; ".join(
+                f"{key}: {_format_value(values[0])} and {_format_value(values[1])}" for key, values in settings.items()
             )
             raise InputError(
-                f"runs {first!r} and {other!r} are of different tasks, so no held-out items are the same for both "
-                f"({differing})"
+                f"runs {first!r} and {other!r} have different tasks, so they share no held-out items ({differences})"
             )
 
 
-def settings_that_differ(
-    presets: Sequence[Preset], *, sections: Sequence[str] = SECTIONS
-) -> dict[str, tuple[Any, ...]]:
-    """Return the settings, the seed aside, that are not the same in all presets, with the value of each.
+def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = SECTIONS) -> dict[str, tuple[Any, ...]]:
+    """Return the settings, except for the seed, that differ between presets, with each preset's value.
 
-    None stands for a setting that a preset, being of another family, does not have.
+    None stands for a setting that a preset does not have, being of another family.
     """
     documents = [preset.model_dump(exclude={"training": {"seed"}}) for preset in presets]
     differing = {}
@@ -68,23 +65,24 @@ def settings_that_differ(
     return differing
 
 
-def groups_of(presets: Mapping[str, Preset]) -> list[RunGroup]:
-    """Put runs together that differ in nothing but their seed, in the order in which they are named.
+def group_runs(presets: Mapping[str, Preset]) -> list[RunGroup]:
+    """Group runs that differ only in the seed, in the order in which they are given.
 
-    A run with the seed of another is the same training again, not another sample of it, so it stands apart.
+    Two runs with the same settings and the same seed are one training done twice, not two samples, so the second one
+    goes to a group of its own.
     """
-    groups: dict[tuple, list[str]] = {}
+    groups: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for name, preset in presets.items():
         document = preset.model_dump(include=set(SECTIONS))
-        seed, again = document["training"].pop("seed"), 0
-        same = tuple(str(section) for section in document.values())
-        while any(presets[other].training.seed == seed for other in groups.get((same, again), ())):
-            again += 1
-        groups.setdefault((same, again), []).append(name)
-    labels = [_common_name(names) for names in groups.values()]
+        seed, repetition = document["training"].pop("seed"), 0
+        settings = tuple(str(section) for section in document.values())
+        while any(presets[other].training.seed == seed for other in groups.get((settings, repetition), ())):
+            repetition += 1
+        groups.setdefault((settings, repetition), []).append(name)
+    labels = [_group_label(names) for names in groups.values()]
     return [
         RunGroup(
-            label if labels.count(label) == 1 else _counted(names),
+            label if labels.count(label) == 1 else _first_and_number(names),
             tuple(names),
             tuple(presets[name].training.seed for name in names),
         )
@@ -92,15 +90,15 @@ def groups_of(presets: Mapping[str, Preset]) -> list[RunGroup]:
     ]
 
 
-def _common_name(names: Sequence[str]) -> str:
-    """Return the name that runs were given together, or one made of the first of theirs."""
+def _group_label(names: Sequence[str]) -> str:
+    """Return the name that runs share apart from ``-seed-N``, or one made from the first run's name."""
     stems = {re.sub(r"-seed-\d+$", "", name) for name in names}
-    return stems.pop() if len(names) > 1 == len(stems) else _counted(names)
+    return stems.pop() if len(names) > 1 == len(stems) else _first_and_number(names)
 
 
-def _counted(names: Sequence[str]) -> str:
+def _first_and_number(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return "none" if value is None else str(value)

@@ -1,31 +1,31 @@
-"""Measure runs on the same held-out items, step by step, and put what was found side by side."""
+"""Measure runs on the same held-out items and compare them pairwise."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import pandas as pd
 
 from core.evaluation.answers import answer_parts, join_parts
 from core.evaluation.by_length import AccuracyByLength, collect_lengths, held_out_by_length, measure_lengths
-from core.evaluation.significance import PairedOutcomes, Spread, pair_outcomes
+from core.evaluation.significance import PairedOutcomes, pair_outcomes
 from core.models import Seq2Seq, count_parameters
-from core.reports.comparison.comparable import RunGroup, check_comparable, groups_of, settings_that_differ
-from core.runs import RunInfo
-from core.runs.load import LoadedRun, RunSource
+from core.reports.comparison.comparable import RunGroup, check_comparable, differing_settings, group_runs
+from core.runs import LoadedRun, RunInfo, RunSource
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
 
 
 @dataclass(frozen=True)
 class ComparisonProgress:
-    """How far a comparison is.
+    """Progress of a comparison.
 
     Attributes:
-        done: share of the work, 0-1.
-        run: which is being measured.
+        done: fraction of the work, 0-1.
+        run: the run being measured.
     """
 
     done: float
@@ -33,26 +33,26 @@ class ComparisonProgress:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """What a run's weights do with the held-out items, all but ``curve`` each by itself.
+class RunMeasurement:
+    """Metrics of a run's weights on the held-out items; all but ``curve`` with each item decoded by itself.
 
     Attributes:
-        is_exact: of each item in turn, whether it was answered exactly, free-running.
-        token_accuracy: free-running; see ``LengthAccuracy``. 0-1.
-        token_accuracy_fed: teacher-forced: share of tokens predicted right when fed the true answer so far, 0-1.
-        loss: nats per token, teacher-forced.
-        curve: by length; None unless asked for, or where length says nothing.
+        is_exact: whether each item was answered exactly, free-running.
+        token_accuracy: free-running, see ``LengthAccuracy``; 0-1.
+        token_accuracy_teacher_forced: with the reference so far as decoder input, 0-1.
+        loss: teacher-forced, nats per token.
+        curve: accuracy by length; None if not requested, or not available for the task.
     """
 
     is_exact: tuple[bool, ...]
     token_accuracy: float
-    token_accuracy_fed: float
+    token_accuracy_teacher_forced: float
     loss: float
     curve: AccuracyByLength | None
 
     @property
     def exact_match(self) -> float:
-        """Share of items answered exactly, 0-1."""
+        """Fraction of items answered exactly, 0-1."""
         return fmean(self.is_exact)
 
 
@@ -67,8 +67,8 @@ class ComparedRun:
     loaded: LoadedRun
     info: RunInfo
     parameters: int
-    measured: Measurement
-    evaluations: Mapping[str, Sequence[float]]
+    measurement: RunMeasurement
+    evaluations: Mapping[str, Sequence[Any]]
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Two of the runs, item by item; wins are those of ``first``."""
+    """Two of the runs compared item by item; wins are those of ``first``."""
 
     first: str
     second: str
@@ -86,28 +86,17 @@ class PairedComparison:
 
 
 @dataclass(frozen=True)
-class Band:
-    """A figure of a group's runs along steps or lengths: its mean, and its standard deviation where there are several.
-
-    Attributes:
-        at: the steps or lengths that all of the runs have.
-    """
-
-    at: tuple[int, ...]
-    spreads: tuple[Spread, ...]
-
-
-@dataclass(frozen=True)
 class Comparison:
-    """What was found.
+    """Result of a comparison.
 
     Attributes:
-        task: in a few words.
-        open_ended: see ``Task.open_ended``: then exact match says nothing.
-        sequences: held-out items, the same for all runs.
-        groups: the runs by their settings; those of one differ only in the seed.
-        settings: those that differ, with the value of each group; see ``settings_that_differ``.
-        duels: every two of the runs.
+        task: summary of the task.
+        open_ended: see ``Task.open_ended``; then exact match says nothing.
+        sequences: number of held-out items, the same for all runs.
+        runs: all runs.
+        groups: the runs by their settings; the runs of one group differ only in the seed.
+        settings: settings that differ, with the value of each group; see ``differing_settings``.
+        pairs: every two of the runs.
     """
 
     task: str
@@ -115,8 +104,8 @@ class Comparison:
     sequences: int
     runs: tuple[ComparedRun, ...]
     groups: tuple[RunGroup, ...]
-    settings: Mapping[str, tuple]
-    duels: tuple[PairedComparison, ...]
+    settings: Mapping[str, tuple[Any, ...]]
+    pairs: tuple[PairedComparison, ...]
 
     def of(self, group: RunGroup) -> list[ComparedRun]:
         """Return the runs of a group."""
@@ -124,18 +113,22 @@ class Comparison:
 
 
 class MeasurementCache:
-    """What was measured before, for as long as the weights that it is of are in use."""
+    """Earlier measurements, kept for as long as the measured model is in use."""
 
     def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Seq2Seq, dict[Hashable, Measurement]] = WeakKeyDictionary()
+        self._measurements: WeakKeyDictionary[Seq2Seq, dict[Hashable, RunMeasurement]] = WeakKeyDictionary()
 
-    def known(self, model: Seq2Seq, items: Hashable) -> Measurement | None:
-        """Return what was measured of a model on some items, told by how many and which; None if it was not."""
-        return self._known.get(model, {}).get(items)
+    def get(self, model: Seq2Seq, items: Hashable) -> RunMeasurement | None:
+        """Return the measurement of a model on some items; None if there is none.
 
-    def keep(self, model: Seq2Seq, items: Hashable, measured: Measurement) -> None:
-        """Remember what was measured of a model on some items."""
-        self._known.setdefault(model, {})[items] = measured
+        Args:
+            items: what identifies the items: their number and lengths.
+        """
+        return self._measurements.get(model, {}).get(items)
+
+    def put(self, model: Seq2Seq, items: Hashable, measurement: RunMeasurement) -> None:
+        """Store the measurement of a model on some items."""
+        self._measurements.setdefault(model, {})[items] = measurement
 
 
 def compare(
@@ -145,20 +138,20 @@ def compare(
     sequences: int,
     per_length: int = 0,
     lengths: range | None = None,
-    measurements: MeasurementCache | None = None,
+    cache: MeasurementCache | None = None,
 ) -> Iterator[ComparisonProgress | Comparison]:
     """Measure runs on the same held-out items, greedily and each item by itself, and compare them.
 
-    Breaking off between two parts is giving up; nothing is left behind.
+    The caller may stop iterating at any time to cancel.
 
     Args:
-        sequences: items of the test set, at least 1; fewer are used where there are fewer.
-        per_length: items of every length; 0 leaves the lengths out.
-        lengths: which; those of ``Task.lengths`` unless given.
-        measurements: what was measured before, to be used and added to.
+        sequences: number of test items, at least 1; fewer are used if the test set is smaller.
+        per_length: number of items of every length; 0 measures no lengths.
+        lengths: lengths to measure; None takes those of ``Task.lengths``.
+        cache: earlier measurements to reuse and add to.
 
     Yields:
-        ComparisonProgress now and then, and at last the Comparison.
+        ComparisonProgress from time to time, and finally the Comparison.
 
     Raises:
         InputError: the runs cannot be compared, or their task has no inputs of such lengths.
@@ -168,72 +161,66 @@ def compare(
         raise InputError(f"runs={','.join(names)[:200]!r} names a run twice")
     check_comparable({name: runs.preset(name) for name in names})
     loaded = [runs.loaded(name) for name in names]
-    facts = [(runs.info(name), runs.history(name).evaluations()) for name in names]
-    measurements = measurements or MeasurementCache()
+    records = [(runs.info(name), runs.history(name).evaluations()) for name in names]
+    cache = cache or MeasurementCache()
     task = loaded[0].task
     pairs = fixed_pairs(task, sequences, split="test")
     sets = held_out_by_length(task, per_length=per_length, lengths=lengths) if per_length else {}
     items = (sequences, per_length, lengths)
     compared: list[ComparedRun] = []
-    for each, (info, evaluations) in zip(loaded, facts, strict=True):
-        measured = measurements.known(each.model, items)
-        if measured is None:
+    for each, (info, evaluations) in zip(loaded, records, strict=True):
+        measurement = cache.get(each.model, items)
+        if measurement is None:
             for part in _measure(each, pairs, sets):
-                if isinstance(part, Measurement):
-                    measured = part
+                if isinstance(part, RunMeasurement):
+                    measurement = part
                 else:
                     yield ComparisonProgress((len(compared) + part) / len(loaded), each.run)
-            measurements.keep(each.model, items, measured)
-        compared.append(ComparedRun(each, info, count_parameters(each.model), measured, evaluations))
-    yield _side_by_side(compared)
+            assert measurement is not None  # noqa: S101 - ``_measure`` ends with it
+            cache.put(each.model, items, measurement)
+        compared.append(ComparedRun(each, info, count_parameters(each.model), measurement, evaluations))
+    yield _comparison_of(compared)
 
 
-def band_over(series: Sequence[tuple[Sequence[int], Sequence[float]]]) -> Band:
-    """Return mean and spread of series of (places, values), at the places that all of them have."""
-    tables = [dict(zip(*each, strict=True)) for each in series]
-    at = tuple(place for place in tables[0] if all(place in table for table in tables))
-    return Band(at, tuple(Spread.of([table[place] for table in tables]) for place in at))
-
-
-def _side_by_side(compared: Sequence[ComparedRun]) -> Comparison:
-    """RunGroup runs that were measured on the same items, and count the wins and losses of every two."""
+def _comparison_of(compared: Sequence[ComparedRun]) -> Comparison:
+    """Group runs that were measured on the same items, and compare every two of them."""
     first = compared[0].loaded
     presets = {run.name: run.loaded.preset for run in compared}
-    groups = groups_of(presets)
+    groups = group_runs(presets)
     return Comparison(
         task=first.preset.task.summary,
         open_ended=first.task.open_ended,
-        sequences=len(compared[0].measured.is_exact),
+        sequences=len(compared[0].measurement.is_exact),
         runs=tuple(compared),
         groups=tuple(groups),
-        settings=settings_that_differ([presets[group.runs[0]] for group in groups]),
-        duels=tuple(
-            PairedComparison(one.name, other.name, pair_outcomes(one.measured.is_exact, other.measured.is_exact))
+        settings=differing_settings([presets[group.runs[0]] for group in groups]),
+        pairs=tuple(
+            PairedComparison(one.name, other.name, pair_outcomes(one.measurement.is_exact, other.measurement.is_exact))
             for one, other in combinations(compared, 2)
         ),
     )
 
 
-def _measure(loaded: LoadedRun, pairs: Batch, sets: dict[int, Batch]) -> Iterator[float | Measurement]:
-    """Yield the share of the work that is done, 0-1, and at last the measurement."""
+def _measure(loaded: LoadedRun, pairs: Batch, sets: dict[int, Batch]) -> Iterator[float | RunMeasurement]:
+    """Yield the fraction of the work that is done, 0-1, and finally the measurement."""
     model, task = loaded.model, loaded.task
-    work, done = len(pairs) + sum(map(len, sets.values())), 0
+    total, done = len(pairs) + sum(map(len, sets.values())), 0
     parts: list[pd.DataFrame] = []
     for part in answer_parts(model, task, pairs):
         parts.append(part)
         done += len(part)
-        yield done / work
+        yield done / total
     points = []
     for point in measure_lengths(model, task, sets):
         points.append(point)
         done += point.inputs
-        yield done / work
+        yield done / total
     table = join_parts(parts)
     tokens = table.num_tokens.sum()
-    yield Measurement(
+    yield RunMeasurement(
         is_exact=tuple(table.is_exact.tolist()),
         token_accuracy=float(table.correct_tokens.sum() / tokens),
-        token_accuracy_fed=float(table.correct_tokens_teacher_forced.sum() / tokens),
+        token_accuracy_teacher_forced=float(table.correct_tokens_teacher_forced.sum() / tokens),
         loss=float(table.loss.sum() / tokens),
         curve=collect_lengths(model, task, sets, points),
     )

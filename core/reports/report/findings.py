@@ -1,28 +1,29 @@
-"""Say in words what was measured. Every sentence is chosen by figures of this very run and gives them."""
+"""The findings of a report in sentences; each sentence is chosen by this run's measurements and states them."""
 
 from dataclasses import dataclass
 
 from core.reports.formatting import count, percent
 from core.reports.report.measurements import ReportMeasurements
 
-SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5
-COMPARABLE = 30  # inputs or steps: of fewer a share says little
-PADDING_GAP = 0.02  # of exact match: more cannot be rounding
+SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5  # exact match
+MIN_COMPARABLE = 30  # inputs or steps: a fraction of fewer says little
+PADDING_GAP = 0.02  # difference in exact match that rounding cannot explain
 FREE_RUNNING_GAP = 0.1
-OVERFITTED = 2.0  # validation loss over training loss
-GUESSING, CERTAIN = 0.9, 1.5  # loss over that of guessing: no better, and much worse
+OVERFITTING_RATIO = 2.0  # validation loss / training loss
+GUESSING, CONFIDENTLY_WRONG = 0.9, 1.5  # loss / loss of a uniform guess
 SMALL_LOSS = 0.05  # nats per token: below it, such a ratio says nothing
 
 
 @dataclass(frozen=True)
-class Training:
-    """What is to be known of a run's training to judge it.
+class TrainingOutcome:
+    """What the findings need to know about a run's training.
 
     Attributes:
-        step, steps: updates made so far, and asked for.
-        message: why it ended, if there is something to say about that.
-        train_loss: of these very weights on the fixed set they were trained on, nats per token; None without one.
-        guessing_loss: what guessing every token alike would cost, ln of the vocabulary's size.
+        step: updates made so far.
+        steps: updates planned.
+        message: why training ended, if there is a message.
+        train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
+        guessing_loss: loss of a uniform guess: ln of the vocabulary size.
     """
 
     step: int
@@ -32,128 +33,130 @@ class Training:
     guessing_loss: float
 
 
-def verdict(measured: ReportMeasurements) -> str:
-    """Say in one sentence whether the model does its task."""
-    if measured.open_ended:
+def verdict(measurements: ReportMeasurements) -> str:
+    """Return one sentence on how well the model solves its task."""
+    if measurements.open_ended:
         return (
-            "This model's task has many good answers to an input, so being exactly the reference says nothing; it "
-            f"finds held-out ones likely to a perplexity of {measured.evaluation.perplexity:.2f} per token."
+            "This task has no single reference answer, so exact match says nothing; the model's perplexity on "
+            f"held-out data is {measurements.evaluation.perplexity:.2f} per token."
         )
-    exact, total = measured.exact_alone, len(measured.sequences)
-    right = int(measured.sequences.is_exact.sum())
-    figure = f"{right:,} of {total:,} held-out inputs ({percent(exact)}) are answered exactly"
+    exact, total = measurements.exact_match_unpadded, len(measurements.sequences)
+    correct = int(measurements.sequences.is_exact.sum())
+    figure = f"{correct:,} of {total:,} held-out inputs ({percent(exact)}) are answered exactly"
     if exact >= SOLVED:
-        return f"This model does its task: {figure}."
+        return f"This model solves its task: {figure}."
     if exact >= NEARLY:
-        return f"This model nearly does its task: {figure}; {total - right:,} are not."
+        return f"This model nearly solves its task: {figure}; {total - correct:,} are not."
     if exact >= PARTLY:
-        return f"This model does its task only in part: {figure}; {total - right:,} are not."
+        return f"This model solves its task only in part: {figure}; {total - correct:,} are not."
     if exact >= 1 - NEARLY:
         return f"This model mostly fails at its task: only {figure}."
-    return f"This model does not do its task: {figure}."
+    return f"This model does not solve its task: {figure}."
 
 
-def findings(measured: ReportMeasurements, training: Training) -> list[str]:
-    """Say what is remarkable about a run, above all what is wrong with it; [] if nothing is."""
-    found = [
+def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> list[str]:
+    """Return sentences on what is remarkable about a run, mostly its problems; [] if nothing is."""
+    sentences = [
         _unfinished(training),
-        _untrained(measured, training),
-        _padding(measured),
-        _stopping(measured),
-        _lengths(measured),
-        _own_words(measured),
-        _overfitted(measured, training),
+        _not_learned(measurements, training),
+        _depends_on_padding(measurements),
+        _does_not_stop(measurements),
+        _depends_on_length(measurements),
+        _free_running_gap(measurements),
+        _overfitting(measurements, training),
     ]
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in sentences if sentence]
 
 
-def _unfinished(training: Training) -> str:
+def _unfinished(training: TrainingOutcome) -> str:
     if training.step >= training.steps:
         return ""
-    said = f"Its training is not finished: {training.step:,} of {training.steps:,} steps are made."
-    return f"{said} It ended because: {training.message}." if training.message else said
+    sentence = f"Training is not finished: {training.step:,} of {training.steps:,} steps are done."
+    return f"{sentence} It ended because: {training.message}." if training.message else sentence
 
 
-def _untrained(measured: ReportMeasurements, training: Training) -> str:
-    loss = measured.evaluation.loss
+def _not_learned(measurements: ReportMeasurements, training: TrainingOutcome) -> str:
+    loss = measurements.evaluation.loss
     if loss < GUESSING * training.guessing_loss:
         return ""
-    if loss > CERTAIN * training.guessing_loss:
+    if loss > CONFIDENTLY_WRONG * training.guessing_loss:
         return (
-            f"It is sure of wrong tokens: its loss is {loss:.2f} nats per token, and guessing all tokens alike would "
-            f"cost only {training.guessing_loss:.2f}."
+            f"The model is confident in wrong tokens: its loss is {loss:.2f} nats per token, and a uniform guess would "
+            f"have only {training.guessing_loss:.2f}."
         )
     return (
-        f"It has learned next to nothing: its loss is {loss:.2f} nats per token, and guessing all tokens alike costs "
+        f"The model has learned almost nothing: its loss is {loss:.2f} nats per token, and a uniform guess has "
         f"{training.guessing_loss:.2f}."
     )
 
 
-def _padding(measured: ReportMeasurements) -> str:
-    batch, alone = measured.evaluation.exact_match, measured.exact_alone
-    if abs(batch - alone) <= PADDING_GAP:
+def _depends_on_padding(measurements: ReportMeasurements) -> str:
+    padded, unpadded = measurements.evaluation.exact_match, measurements.exact_match_unpadded
+    if abs(padded - unpadded) <= PADDING_GAP:
         return ""
     return (
-        f"What it writes depends on PAD: in a padded batch {percent(batch)} of the inputs are answered exactly, "
-        f"the same inputs without padding behind them {percent(alone)}. Padding should change nothing; a part of the "
-        "model reads it as if it were input."
+        f"The output depends on padding: in padded batches {percent(padded)} of the inputs are answered exactly, "
+        f"without padding {percent(unpadded)}. Padding should make no difference; some part of the model attends to "
+        "PAD as if it were input."
     )
 
 
-def _stopping(measured: ReportMeasurements) -> str:
-    if measured.stopped == 1:
+def _does_not_stop(measurements: ReportMeasurements) -> str:
+    if measurements.stopped == 1:
         return ""
-    endless = f"{percent(1 - measured.stopped)} of its answers never end." if measured.stopped else "No answer ends."
-    probability = measured.sequences.eos_probability[~measured.sequences.stopped].mean()
-    said = (
-        f"{endless} Fed the whole right answer to these inputs it gives EOS a probability of {percent(probability)} on "
-        "average."
+    never = (
+        f"{percent(1 - measurements.stopped)} of the outputs never end" if measurements.stopped else "No output ends"
     )
-    targets = measured.targets
+    probability = measurements.sequences.eos_probability[~measurements.sequences.stopped].mean()
+    sentence = (
+        f"{never}. Given the complete reference answer to these inputs, the model predicts EOS with a probability of "
+        f"{percent(probability)} on average."
+    )
+    targets = measurements.targets
     if targets.with_eos == 0:
         return (
-            f"{said} The reason is in its training data: of {targets.sampled:,} targets sampled from it, none ends "
-            "with EOS. It was never shown when to stop, and the training loss does not count what it never shows."
+            f"{sentence} The cause is the training data: of {targets.sampled:,} training targets sampled, none ends "
+            "with EOS. The model never saw an end, and the training loss does not measure what the data never show."
         )
-    return f"{said} Its training data does show it: {percent(targets.with_eos)} of the sampled targets end with EOS."
+    return f"{sentence} The training data do show it: {percent(targets.with_eos)} of the sampled targets end with EOS."
 
 
-def _lengths(measured: ReportMeasurements) -> str:
-    lengths = measured.targets.lengths
+def _depends_on_length(measurements: ReportMeasurements) -> str:
+    lengths = measurements.targets.lengths
     if len(lengths) == 1:
         return (
-            f"Everything it was trained on has {count(lengths[0], 'symbol')}: it may have learned places instead of a "
-            "rule, so try it on other lengths."
+            f"Every training input has {count(lengths[0], 'symbol')}: the model may have learned fixed positions "
+            "instead of a rule, so try it on other lengths."
         )
-    by_length = measured.exact_by_length(least=COMPARABLE)
-    if len(by_length) < 2 or abs(by_length.iloc[0] - by_length.iloc[-1]) < 1 - NEARLY:
+    by_length = measurements.exact_by_length(min_count=MIN_COMPARABLE)
+    if len(by_length) < 2:
         return ""
     (first, shortest), *_, (last, longest) = by_length.items()
+    if abs(shortest - longest) < 1 - NEARLY:
+        return ""
     return (
-        f"Length matters: of the inputs with {count(first, 'symbol')} {percent(shortest)} are answered exactly, of "
-        f"those with {last} {percent(longest)}."
+        f"Accuracy depends on length: of the inputs with {count(first, 'symbol')}, {percent(shortest)} are answered "
+        f"exactly, of those with {last}, {percent(longest)}."
     )
 
 
-def _own_words(measured: ReportMeasurements) -> str:
-    accuracy, alone = measured.evaluation.token_accuracy, measured.exact_alone
-    length = measured.sequences.reference.map(len).mean() + 1
-    if measured.stopped < PARTLY:
-        return ""  # said already
-    if accuracy**length - max(alone, measured.evaluation.exact_match) < FREE_RUNNING_GAP:
+def _free_running_gap(measurements: ReportMeasurements) -> str:
+    accuracy, exact = measurements.evaluation.token_accuracy, measurements.exact_match_unpadded
+    length = measurements.sequences.reference.map(len).mean() + 1
+    if measurements.stopped < PARTLY:
+        return ""  # ``_does_not_stop`` explains it
+    if accuracy**length - max(exact, measurements.evaluation.exact_match) < FREE_RUNNING_GAP:
         return ""
     return (
-        f"Fed the true answer so far it predicts {percent(accuracy)} of the tokens, which would make about "
-        f"{percent(accuracy**length)} of the answers exact if its mistakes were independent; left to its own words it "
-        f"writes only {percent(alone)} exactly."
+        f"Teacher-forced token accuracy is {percent(accuracy)}, which would make about {percent(accuracy**length)} of "
+        f"the answers exact if errors were independent; free-running, only {percent(exact)} are exact."
     )
 
 
-def _overfitted(measured: ReportMeasurements, training: Training) -> str:
-    loss, train_loss = measured.evaluation.loss, training.train_loss
-    if train_loss is None or loss < max(SMALL_LOSS, OVERFITTED * train_loss):
+def _overfitting(measurements: ReportMeasurements, training: TrainingOutcome) -> str:
+    loss, train_loss = measurements.evaluation.loss, training.train_loss
+    if train_loss is None or loss < max(SMALL_LOSS, OVERFITTING_RATIO * train_loss):
         return ""
     return (
-        f"It knows its training sentences better than the task: the loss is {train_loss:.3f} on them and {loss:.3f} on "
-        "held-out ones."
+        f"The model is overfitting: the loss is {train_loss:.3f} on its training set and {loss:.3f} on held-out data."
     )

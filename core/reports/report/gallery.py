@@ -1,6 +1,6 @@
-"""A run's failures, one by one: grouped by kind and by the first wrong token, with some of each to look into."""
+"""Failure gallery: a run's wrong outputs grouped by outcome and by first wrong token, with examples of each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -9,13 +9,13 @@ import pandas as pd
 from core.evaluation.answers import answer_parts, join_parts
 from core.evaluation.by_length import held_out_by_length, within_max_seq_len
 from core.evaluation.failures import OUTCOMES, first_difference
-from core.runs.load import LoadedRun
+from core.runs import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
 
 FailureSource = Literal["held out", "longer"]
-PER_GROUP = 20  # examples: enough to see what they have in common
-MOST_PLACES = 12  # groups by the first wrong token; what goes wrong later is one group
+EXAMPLES_PER_GROUP = 20  # enough to see what they have in common
+MAX_POSITION = 12  # outputs that go wrong at a later token form one group
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class FailureGroup:
     """Failures that have something in common.
 
     Attributes:
-        name: what that is.
-        meaning: what the name means, or "".
-        count: how many there are.
-        examples: the first of them, rows of ``answers.answer_table``.
+        name: their outcome, or the position of their first wrong token.
+        meaning: explanation of the name, or "".
+        count: number of failures.
+        examples: the first of them, rows of ``answer_table``.
     """
 
     name: str
@@ -37,33 +37,33 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class Gallery:
-    """What a run got wrong.
+    """A run's failures.
 
     Attributes:
-        inputs: how many it answered.
-        wrong: how many of them wrongly.
-        by_kind: the largest group first; see ``failures.OUTCOMES``.
-        by_position: by the first token that is wrong, missing or too many, in order.
+        inputs: number of inputs decoded.
+        wrong: number of wrong outputs.
+        by_outcome: the largest group first; see ``failures.OUTCOMES``.
+        by_position: by the first token that is wrong, missing or superfluous, in order.
     """
 
     inputs: int
     wrong: int
-    by_kind: tuple[FailureGroup, ...]
+    by_outcome: tuple[FailureGroup, ...]
     by_position: tuple[FailureGroup, ...]
 
 
 def find_failures(loaded: LoadedRun, *, source: FailureSource, sequences: int) -> Iterator[float | Gallery]:
-    """Let a run answer inputs greedily, each by itself, and collect what it gets wrong.
+    """Decode inputs greedily, each by itself, and collect the failures.
 
     Args:
         source: the test set, or inputs longer than those trained on, up to twice as long.
-        sequences: of the test set; 100 of every longer length.
+        sequences: number of test inputs; of longer inputs, there are 100 of each length.
 
     Yields:
-        The share of the work that is done, 0-1, and at last the gallery.
+        The fraction of the work that is done, 0-1, and finally the gallery.
 
     Raises:
-        InputError: no answer of the task is wrong, or there are no longer inputs that it can read.
+        InputError: the task has no single reference answer, or no longer inputs that the model can read.
     """
     sets = _inputs(loaded, source, sequences)
     parts, done, total = [], 0, sum(map(len, sets))
@@ -77,29 +77,34 @@ def find_failures(loaded: LoadedRun, *, source: FailureSource, sequences: int) -
 
 
 def gallery_of(table: pd.DataFrame) -> Gallery:
-    """FailureGroup the wrong rows of an ``answers.answer_table``."""
+    """Group the wrong rows of an ``answer_table``."""
     wrong = table[~table.is_exact]
-    kinds = [
-        FailureGroup(kind, OUTCOMES[kind], len(rows), rows.head(PER_GROUP)) for kind, rows in wrong.groupby("outcome")
+    outcomes: Iterable[tuple[Any, pd.DataFrame]] = wrong.groupby("outcome")
+    by_outcome = [
+        FailureGroup(outcome, OUTCOMES[outcome], len(rows), rows.head(EXAMPLES_PER_GROUP)) for outcome, rows in outcomes
     ]
-    places = wrong.assign(place=[_place(row) for row in wrong.itertuples()]).groupby("place")
-    by_position = [FailureGroup(_place_name(place), "", len(rows), rows.head(PER_GROUP)) for place, rows in places]
-    return Gallery(len(table), len(wrong), tuple(sorted(kinds, key=lambda group: -group.count)), tuple(by_position))
+    positions = wrong.assign(position=[_first_wrong_position(row) for row in wrong.itertuples()]).groupby("position")
+    by_position = [
+        FailureGroup(_position_name(position), "", len(rows), rows.head(EXAMPLES_PER_GROUP))
+        for position, rows in positions
+    ]
+    by_outcome.sort(key=lambda group: -group.count)
+    return Gallery(len(table), len(wrong), tuple(by_outcome), tuple(by_position))
 
 
 def gallery_as_data(gallery: Gallery) -> dict[str, Any]:
-    """Return a gallery as plain data."""
+    """Return a gallery as JSON-compatible data."""
     return {
         "inputs": gallery.inputs,
         "wrong": gallery.wrong,
-        "groupings": {"kind": _groups(gallery.by_kind), "first wrong token": _groups(gallery.by_position)},
+        "groupings": {"kind": _groups(gallery.by_outcome), "first wrong token": _groups(gallery.by_position)},
     }
 
 
 def _inputs(loaded: LoadedRun, source: FailureSource, sequences: int) -> list[Batch]:
     task, model = loaded.task, loaded.model
     if task.open_ended:
-        raise InputError("many answers are as good to an input of this task, so none of them is a failure")
+        raise InputError("this task has no single reference answer, so no output is a failure")
     if source not in get_args(FailureSource):
         raise InputError(f"source={source!r} must be one of {', '.join(get_args(FailureSource))}")
     if source == "held out":
@@ -107,19 +112,24 @@ def _inputs(loaded: LoadedRun, source: FailureSource, sequences: int) -> list[Ba
     longer = {length: pairs for length, pairs in held_out_by_length(task).items() if length > task.trained_lengths[-1]}
     if not within_max_seq_len(model, longer):
         raise InputError(
-            f"there are no inputs longer than those trained on, {task.trained_lengths[-1]}, that it can read"
+            f"the model cannot read inputs longer than those it was trained on ({task.trained_lengths[-1]})"
         )
     return list(within_max_seq_len(model, longer).values())
 
 
-def _place(row: Any) -> int:
-    """Return which token of an answer is the first one that is wrong, missing or too many, from 1; at most the last."""
-    place = first_difference(row.output, row.reference)
-    return min(MOST_PLACES, (len(row.reference) if place is None else place) + 1)
+def _first_wrong_index(row: Any) -> int:
+    """Return the index of the first token that is wrong, missing or superfluous; EOS counts as a token."""
+    index = first_difference(row.output, row.reference)
+    return len(row.reference) if index is None else index
 
 
-def _place_name(place: int) -> str:
-    return f"token {place}" + (" or later" if place == MOST_PLACES else "")
+def _first_wrong_position(row: Any) -> int:
+    """Return the position of the first wrong token, from 1, at most ``MAX_POSITION``."""
+    return min(MAX_POSITION, _first_wrong_index(row) + 1)
+
+
+def _position_name(position: Any) -> str:
+    return f"token {position}" + (" or later" if position == MAX_POSITION else "")
 
 
 def _groups(groups: tuple[FailureGroup, ...]) -> list[dict[str, Any]]:
@@ -135,12 +145,11 @@ def _groups(groups: tuple[FailureGroup, ...]) -> list[dict[str, Any]]:
 
 
 def _example(row: Any) -> dict[str, Any]:
-    place = first_difference(row.output, row.reference)
     return {
         "input": row.input,
         "typed": row.input_text,
         "output": row.output,
         "expected": row.reference,
         "stopped": row.stopped,
-        "place": len(row.reference) if place is None else place,
+        "place": _first_wrong_index(row),
     }

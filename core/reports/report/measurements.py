@@ -1,4 +1,4 @@
-"""Measure a model for its report: every sequence decoded by itself, and every step looked into."""
+"""Measurements for a run's report: every held-out input decoded by itself, with its cross-attention per step."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.text.vocab import EOS_ID, PAD_ID
 
-LOOKED_INTO = 1_000  # sequences whose attention is recorded: plenty for a mean
-MAX_STEPS_RECORDED = 4_000_000  # over all heads: what the table of steps may hold
+MAX_SEQUENCES_RECORDED = 1_000  # sequences whose attention is recorded: enough for a mean
+MAX_STEPS_RECORDED = 4_000_000  # rows of the step table, over all heads
 
 
 @dataclass(frozen=True)
 class TrainingTargets:
-    """What training shows a model, from a sample of it.
+    """Properties of a sample of the training data.
 
     Attributes:
-        sampled: sequences looked at.
-        with_eos: share of them whose target ends with EOS.
-        lengths: the different numbers of symbols in them, in order.
+        sampled: number of sequences sampled.
+        with_eos: fraction of them whose target ends with EOS, 0-1.
+        lengths: the different numbers of source symbols among them, sorted.
     """
 
     sampled: int
@@ -37,13 +37,13 @@ class TrainingTargets:
 
 @dataclass(frozen=True)
 class ReportMeasurements:
-    """What was found out about a model on held-out pairs.
+    """Measurements of a model on held-out pairs.
 
     Attributes:
-        evaluation: in one padded batch, as in training.
-        sequences: ``answers.answer_table`` of the pairs.
-        steps: ``step_table`` of the first of them; empty where the model has no cross-attention.
-        targets: what the training data holds.
+        evaluation: metrics in padded batches, as in training.
+        sequences: ``answer_table`` of the pairs, each decoded without padding.
+        steps: ``step_table`` of the first pairs; empty if the model has no cross-attention.
+        targets: properties of the training data.
         open_ended: see ``Task.open_ended``.
     """
 
@@ -54,35 +54,36 @@ class ReportMeasurements:
     open_ended: bool = False
 
     @property
-    def exact_alone(self) -> float:
-        """Share of sequences written exactly when each is decoded by itself, 0-1."""
+    def exact_match_unpadded(self) -> float:
+        """Exact match when each input is decoded by itself, without padding, 0-1."""
         return float(self.sequences.is_exact.mean())
 
     @property
     def stopped(self) -> float:
-        """Share of sequences that ended by EOS, 0-1."""
+        """Fraction of outputs that end with EOS, 0-1."""
         return float(self.sequences.stopped.mean())
 
-    def exact_by_length(self, *, least: int = 1) -> pd.Series:
-        """Return the share of exact answers (0-1) by the number of symbols, where there are at least that many."""
+    def exact_by_length(self, *, min_count: int = 1) -> dict[int, float]:
+        """Return exact match (0-1) by number of source symbols, for lengths with at least ``min_count`` inputs."""
         groups = self.sequences.groupby("length").is_exact
-        return groups.mean()[groups.size() >= least]
+        means = groups.mean()[groups.size() >= min_count]
+        return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
     def head_scores(self) -> list[HeadScore]:
-        """Score every cross-attention head on the steps that have a true source token."""
+        """Return the alignment scores of every cross-attention head; [] without cross-attention."""
         if self.steps.empty:
             return []
         aligned = self.steps[self.steps.gold_column >= 0]
         means = aligned.groupby(["layer", "head"])[["attention_mass", "argmax_accuracy", "uniform_mass"]].mean()
         return [
-            HeadScore(layer, head, row.attention_mass, row.argmax_accuracy, row.uniform_mass)
-            for (layer, head), row in zip(means.index, means.itertuples(), strict=True)
+            HeadScore(layer, head, *map(float, row))
+            for (layer, head), row in zip(means.index, means.to_numpy(), strict=True)
         ]
 
 
 @torch.no_grad()
 def measure(model: Seq2Seq, task: Task, pairs: Batch) -> ReportMeasurements:
-    """Measure a model on held-out pairs; its mode and its weights are left as they were.
+    """Measure a model on held-out pairs; its mode and weights are unchanged afterwards.
 
     Raises:
         ValueError: there are no pairs.
@@ -91,15 +92,15 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> ReportMeasurements:
     pairs = Batch(pairs.src, with_eos(pairs.tgt))
     steps = []
     with evaluation_mode(model):
-        for places, chunk in _looked_into(model, pairs):
-            decoded = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
-            steps.append(_steps(task, places, chunk, decoded))
+        for indices, chunk in _recorded_chunks(model, pairs):
+            result = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
+            steps.append(_step_rows(task, indices, chunk, result))
     table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
-    return ReportMeasurements(evaluation, sequences, table, targets_of(task), task.open_ended)
+    return ReportMeasurements(evaluation, sequences, table, sample_targets(task), task.open_ended)
 
 
-def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:
-    """Look at a sample of what a task trains on."""
+def sample_targets(task: Task, *, count: int = 1_000) -> TrainingTargets:
+    """Return properties of a sample of a task's training data."""
     batch = task.sample(count, split="train", generator=torch.Generator().manual_seed(0))
     lengths = (batch.src != PAD_ID).sum(dim=1) - 2
     last = (batch.tgt != PAD_ID).sum(dim=1, keepdim=True) - 1
@@ -110,15 +111,17 @@ def targets_of(task: Task, *, count: int = 1_000) -> TrainingTargets:
     )
 
 
-def _looked_into(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
-    """Yield the first pairs in chunks without padding, as many at once and in all as there is room to record."""
+def _recorded_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
+    """Yield (indices, pairs) in chunks without padding, as many as ``MAX_STEPS_RECORDED`` allows."""
     source = pairs.src[:1]
-    first = generate(model, source, max_steps=1, need_weights=True).maps.over_source(source.shape[1])
-    if first is not None:
-        count = min(LOOKED_INTO, MAX_STEPS_RECORDED // (first.shape[0] * first.shape[2] * model.max_seq_len) + 1)
+    maps = generate(model, source, max_steps=1, need_weights=True).maps
+    weights = None if maps is None else maps.over_source(source.shape[1])  # (L, 1, H, 1, S)
+    if weights is not None:
+        rows_per_sequence = weights.shape[0] * weights.shape[2] * model.max_seq_len
+        count = min(MAX_SEQUENCES_RECORDED, MAX_STEPS_RECORDED // rows_per_sequence + 1)
         yield from recordable_chunks(model, pairs[:count])
 
 
-def _steps(task: Task, places: torch.Tensor, pairs: Batch, decoded: GenerationResult) -> pd.DataFrame:
-    table = step_table(task, pairs, decoded)
-    return table.assign(sequence=places.cpu().numpy()[table.sequence])
+def _step_rows(task: Task, indices: torch.Tensor, pairs: Batch, result: GenerationResult) -> pd.DataFrame:
+    table = step_table(task, pairs, result)
+    return table.assign(sequence=indices.cpu().numpy()[table.sequence])

@@ -1,4 +1,4 @@
-"""Markdown with pictures beside it, and the same as one HTML page that needs nothing else."""
+"""Render a report as Markdown with image files, and as one self-contained HTML page."""
 
 import base64
 import re
@@ -14,8 +14,8 @@ _HERE = Path(__file__).parent
 
 
 def as_markdown(context: dict[str, Any]) -> str:
-    """Fill the report's template."""
-    # What is written is Markdown, in which `plain` and not HTML's escaping keeps a stranger's text harmless.
+    """Render the report's Markdown template."""
+    # The output is Markdown: the filter `plain` escapes untrusted text, HTML escaping would not.
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE),
         undefined=jinja2.StrictUndefined,
@@ -25,31 +25,32 @@ def as_markdown(context: dict[str, Any]) -> str:
     return environment.get_template("report.md.jinja").render(context)
 
 
-def as_html(markdown: str, *, title: str, pictures: dict[str, bytes]) -> str:
-    """Turn Markdown into a page of HTML with its PNG pictures (by name) in it; HTML in the Markdown stays text."""
+def as_html(markdown: str, *, title: str, figures: dict[str, bytes]) -> str:
+    """Convert Markdown to an HTML page with its PNG images (by name) embedded; HTML in the Markdown is escaped."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
-    parser.renderer.rules |= {
+    renderer: Any = parser.renderer  # its type does not declare ``rules``
+    renderer.rules |= {
         "table_open": lambda *_: '<div class="table"><table>\n',
         "table_close": lambda *_: "</table></div>\n",
     }
     tokens = parser.parse(markdown)
     for image in _images(tokens):
-        image.attrSet("src", "data:image/png;base64," + base64.b64encode(pictures[image.attrGet("src")]).decode())
-    body = parser.renderer.render(tokens, parser.options, {})
+        image.attrSet("src", "data:image/png;base64," + base64.b64encode(figures[str(image.attrGet("src"))]).decode())
+    body = renderer.render(tokens, parser.options, {})
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True)
     style = (_HERE / "report.css").read_text()
     return environment.get_template("report.html.jinja").render(title=title, body=body, style=style)
 
 
 def plain(text: str) -> str:
-    """Escape text for Markdown, on one line, so that a stranger's text stays what it is."""
+    """Escape untrusted text for Markdown, on one line."""
     escaped = re.sub(r"([\\`*_\[\]<|&~])", r"\\\1", re.sub(r"[ \t\r\n]+", " ", text.strip()))
-    # What a list, a quotation or a heading begins with:
+    # Characters that start a list, a quotation or a heading:
     return re.sub(r"^(\d*)([.)](?=\s|$)|(?<!\d)[-+=>#])", r"\1\\\2", escaped)
 
 
 def table(rows: list[list[str]]) -> str:
-    """Write rows as a Markdown table; the first are the names of the columns."""
+    """Format rows as a Markdown table; the first row holds the column names."""
     lines = [f"| {' | '.join(plain(cell) for cell in row)} |" for row in rows]
     return "\n".join([lines[0], f"|{'---|' * len(rows[0])}", *lines[1:]])
 

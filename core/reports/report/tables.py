@@ -1,6 +1,8 @@
-"""The report's tables: rows of text, the first of them the names of the columns."""
+"""Tables of a report: rows of text, the first row holding the column names."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -10,18 +12,17 @@ from core.evaluation.failures import OUTCOMES, first_difference
 from core.models import count_parameters
 from core.reports.formatting import percent
 from core.reports.report.measurements import ReportMeasurements
-from core.runs import RunInfo
-from core.runs.load import LoadedRun
+from core.runs import LoadedRun, RunInfo
 
 Rows = list[list[str]]
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """The run that is reported on, as it was when the measuring began.
+    """The run that a report is about, as it was when measuring began.
 
     Attributes:
-        train_loss: of these weights on the fixed set they were trained on, nats per token; None without one.
+        train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
     """
 
     loaded: LoadedRun
@@ -29,17 +30,22 @@ class ReportedRun:
     train_loss: float | None
 
 
-def facts(subject: ReportedRun) -> Rows:
-    """Say what the run is: preset, task, model, training."""
-    loaded, info = subject.loaded, subject.info
+def run_table(run: ReportedRun) -> Rows:
+    """Return what the run is: preset, task, model, training."""
+    loaded, info = run.loaded, run.info
     preset, config = loaded.preset, loaded.preset.training
     seen = f"{info.sequences_seen:,}"
     if config.training_sequences:
-        seen += f", {info.sequences_seen / config.training_sequences:.1f} times a set of {config.training_sequences:,}"
-    return [
-        ["what", "value"],
+        seen += f" ({info.sequences_seen / config.training_sequences:.1f} epochs of {config.training_sequences:,})"
+    rows = [
+        ["property", "value"],
         ["preset", preset.name],
         ["task", preset.task.summary],
+    ]
+    if drawn := getattr(loaded.task, "drawn", ""):
+        rows.append(["how items are drawn", drawn])
+    return [
+        *rows,
         ["model", preset.model.family],
         ["parameters", f"{count_parameters(loaded.model):,}"],
         ["weights", f"{loaded.kind}, after step {loaded.step:,} of {config.steps:,}"],
@@ -50,59 +56,64 @@ def facts(subject: ReportedRun) -> Rows:
     ]
 
 
-def figures(measured: ReportMeasurements, subject: ReportedRun) -> Rows:
-    """Give the main figures."""
-    evaluation = measured.evaluation
-    exact = int(measured.sequences.is_exact.sum())
+def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
+    """Return the main metrics."""
+    evaluation, sequences = measurements.evaluation, measurements.sequences
+    exact = int(sequences.is_exact.sum())
     rows = [
-        ["figure", "value"],
+        ["metric", "value"],
         [
-            "exact match, each input by itself",
-            f"{percent(measured.exact_alone)} ({exact:,} of {evaluation.sequences:,})",
+            "exact match, each input decoded by itself",
+            f"{percent(measurements.exact_match_unpadded)} ({exact:,} of {evaluation.sequences:,})",
         ],
-        ["exact match, in a padded batch", percent(evaluation.exact_match)],
-        ["answers ended by EOS", percent(measured.stopped)],
+        ["exact match, in padded batches", percent(evaluation.exact_match)],
+        ["outputs that end with EOS", percent(measurements.stopped)],
         ["token accuracy", percent(evaluation.token_accuracy)],
         ["loss, nats per token", f"{evaluation.loss:.4f}"],
         ["perplexity", f"{evaluation.perplexity:.4f}"],
     ]
-    bleu = corpus_bleu(subject.loaded.task, measured.sequences.output, measured.sequences.reference)
+    bleu = corpus_bleu(run.loaded.task, sequences.output.tolist(), sequences.reference.tolist())
     if bleu is not None:
-        rows.append([f"{bleu.name}, each input by itself", f"{bleu.score:.2f} (sacrebleu signature {bleu.signature})"])
-    if subject.train_loss is not None:
-        rows.append(["loss of the same weights on training sequences", f"{subject.train_loss:.4f}"])
+        score = f"{bleu.score:.2f} (sacrebleu signature {bleu.signature})"
+        rows.append([f"{bleu.name}, each input decoded by itself", score])
+    if run.train_loss is not None:
+        rows.append(["loss of the same weights on the training set", f"{run.train_loss:.4f}"])
     return rows
 
 
-def by_length(measured: ReportMeasurements) -> Rows:
-    """Give exact match by the number of symbols in the input."""
-    groups = measured.sequences.groupby("length").is_exact
+def by_length_table(measurements: ReportMeasurements) -> Rows:
+    """Return exact match by number of source symbols."""
+    groups = measurements.sequences.groupby("length").is_exact
     rows = [[str(length), f"{len(exact):,}", percent(exact.mean())] for length, exact in groups]
     return [["symbols", "inputs", "exact match"], *rows]
 
 
-def beyond(curve: AccuracyByLength | None) -> Rows:
-    """Give exact match and tokens right at the lengths that were not trained on; [] where there are none."""
-    points = (
-        [point for point in curve.points if not curve.trained[0] <= point.length <= curve.trained[1]] if curve else []
-    )
-    rows = [[str(at.length), f"{at.inputs:,}", percent(at.exact_match), percent(at.token_accuracy)] for at in points]
-    return [[curve.unit, "inputs", "exact match", "tokens right"], *rows] if rows else []
-
-
-def kinds(measured: ReportMeasurements) -> Rows:
-    """Count the answers by the way in which they are right or wrong."""
-    counts = measured.sequences.outcome.value_counts()
+def other_lengths_table(curve: AccuracyByLength | None) -> Rows:
+    """Return exact match and token accuracy at lengths outside those trained on; [] if there are none."""
+    if curve is None:
+        return []
+    shortest, longest = curve.trained
     rows = [
-        [kind, f"{counts[kind]:,}", percent(counts[kind] / len(measured.sequences)), meaning]
-        for kind, meaning in OUTCOMES.items()
-        if kind in counts
+        [str(at.length), f"{at.inputs:,}", percent(at.exact_match), percent(at.token_accuracy)]
+        for at in curve.points
+        if not shortest <= at.length <= longest
     ]
-    return [["kind", "answers", "share", "meaning"], *rows]
+    return [[curve.unit, "inputs", "exact match", "tokens correct"], *rows] if rows else []
 
 
-def heads(measured: ReportMeasurements) -> Rows:
-    """Give every cross-attention head's scores."""
+def outcomes_table(measurements: ReportMeasurements) -> Rows:
+    """Count the outputs by outcome: exact, or one of the ways to fail."""
+    counts = measurements.sequences.outcome.value_counts()
+    rows = [
+        [outcome, f"{counts[outcome]:,}", percent(counts[outcome] / len(measurements.sequences)), meaning]
+        for outcome, meaning in OUTCOMES.items()
+        if outcome in counts
+    ]
+    return [["outcome", "outputs", "fraction", "meaning"], *rows]
+
+
+def heads_table(measurements: ReportMeasurements) -> Rows:
+    """Return the alignment scores of every cross-attention head."""
     rows = [
         [
             str(score.layer),
@@ -111,25 +122,26 @@ def heads(measured: ReportMeasurements) -> Rows:
             percent(score.argmax_accuracy),
             percent(score.uniform_mass),
         ]
-        for score in measured.head_scores()
+        for score in measurements.head_scores()
     ]
-    return [["layer", "head", "on the true token", "largest weight there", "uniform would be"], *rows]
+    return [["layer", "head", "attention on the correct source token", "argmax accuracy", "uniform attention"], *rows]
 
 
 def examples(sequences: pd.DataFrame) -> list[dict[str, str]]:
-    """Return input, output and reference of some sequences, and whether they match."""
+    """Return input, output, reference and outcome of some sequences as text."""
+    rows: Iterable[Any] = sequences.itertuples()
     return [
         {
             "input": " ".join(sequence.input),
-            "output": (" ".join(sequence.output) or "(nothing)") + ("" if sequence.stopped else " …"),
+            "output": (" ".join(sequence.output) or "(empty)") + ("" if sequence.stopped else " …"),
             "reference": " ".join(sequence.reference),
             "match": "match" if sequence.is_exact else "no match",
-            "kind": _kind_and_place(sequence),
+            "outcome": _describe_outcome(sequence),
         }
-        for sequence in sequences.itertuples()
+        for sequence in rows
     ]
 
 
-def _kind_and_place(sequence: tuple) -> str:
-    place = first_difference(sequence.output, sequence.reference)
-    return sequence.outcome if place is None else f"{sequence.outcome}, wrong from token {place + 1} on"
+def _describe_outcome(sequence: Any) -> str:
+    index = first_difference(sequence.output, sequence.reference)
+    return sequence.outcome if index is None else f"{sequence.outcome}, wrong from token {index + 1} on"

@@ -1,4 +1,4 @@
-"""Put a run's report together and save it."""
+"""Write a run's report: measure the run, draw its figures, render the text, save the files."""
 
 import json
 import math
@@ -7,23 +7,38 @@ from pathlib import Path
 from typing import Any
 
 from core.evaluation.accuracy import evaluate
-from core.evaluation.by_length import accuracy_by_length
-from core.interpret.inspection import inspect
-from core.reports.report.attention_section import answers, best_head
-from core.reports.report.findings import Training, findings, verdict
+from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
+from core.interpret.alignment import gold_cells
+from core.interpret.head_scores import HeadScore
+from core.interpret.inspection import Inspection, inspect
+from core.reports.report.attention_section import answer_questions, best_head
+from core.reports.report.findings import TrainingOutcome, findings, verdict
 from core.reports.report.measurements import ReportMeasurements, measure
-from core.reports.report.pictures import PICTURES, draw
 from core.reports.report.rendering import as_html, as_markdown
-from core.reports.report.tables import ReportedRun, beyond, by_length, examples, facts, figures, heads, kinds
-from core.runs.load import LoadedRun, RunSource
+from core.reports.report.tables import (
+    ReportedRun,
+    by_length_table,
+    examples,
+    heads_table,
+    metrics_table,
+    other_lengths_table,
+    outcomes_table,
+    run_table,
+)
+from core.runs import LoadedRun, RunSource
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
 from core.tasks import fixed_pairs
+from core.training.history import History
 
-EXAMPLES, FAILURES = 12, 8
-TRAINING_SEQUENCES = 2_000  # of a fixed set, to tell its loss
-PAGE_FILE, TEXT_FILE, FIGURES_FILE = "report.html", "report.md", "report.json"
-REPORT_FILES = (PAGE_FILE, TEXT_FILE, FIGURES_FILE, *PICTURES)
+NUM_EXAMPLES, NUM_FAILURES = 12, 8
+MAX_TRAINING_SEQUENCES = 2_000  # of the fixed training set, to measure its loss
+MAX_EXTRA_STEPS = 5  # steps drawn of an output that is longer than the reference
+LOSS, ACCURACY = "loss.png", "accuracy.png"
+LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
+FIGURES = (LOSS, ACCURACY, LENGTHS, HEATMAP)
+PAGE_FILE, TEXT_FILE, METRICS_FILE = "report.html", "report.md", "report.json"
+REPORT_FILES = (PAGE_FILE, TEXT_FILE, METRICS_FILE, *FIGURES)
 
 
 @dataclass(frozen=True)
@@ -31,28 +46,28 @@ class Report:
     """A report of a run.
 
     Attributes:
-        summary: whether the model does its task, in a sentence.
-        markdown: the whole, with its pictures named as files beside it.
-        html: the same with its pictures in it.
-        pictures: PNG files by name; ``attention_heatmap.png`` is missing where there is no attention.
-        figures: the main ones for a program, and which weights they are of.
+        summary: one sentence on how well the model solves its task.
+        markdown: the whole report; it refers to the figures by file name.
+        html: the whole report as one page, figures embedded.
+        figures: PNG files by name; ``attention_heatmap.png`` is missing for a model without cross-attention.
+        metrics: the main metrics as JSON-compatible data, and which weights they are of.
     """
 
     run: str
     summary: str
     markdown: str
     html: str
-    pictures: dict[str, bytes]
-    figures: dict[str, Any]
+    figures: dict[str, bytes]
+    metrics: dict[str, Any]
 
     def save(self, folder: Path) -> None:
-        """Write the report into a folder, which is made if need be.
+        """Write the report to a folder, which is created if needed.
 
         Raises:
-            LabError: it cannot be written there.
+            LabError: the folder cannot be written to.
         """
-        files = {**self.pictures, TEXT_FILE: self.markdown.encode(), PAGE_FILE: self.html.encode()}
-        files[FIGURES_FILE] = json.dumps(self.figures, indent=1).encode()
+        files = {**self.figures, TEXT_FILE: self.markdown.encode(), PAGE_FILE: self.html.encode()}
+        files[METRICS_FILE] = json.dumps(self.metrics, indent=1).encode()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, content in files.items():
@@ -62,87 +77,128 @@ class Report:
 
 
 def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
-    """Measure a run on its test set and report on it.
+    """Measure a run on its test set and write a report about it.
 
     Args:
-        sequences: how many of the test set, at least 1; fewer are used where there are fewer.
+        sequences: number of test items, at least 1; fewer are used if the test set is smaller.
 
     Raises:
         RunError: there is no such run, or it has no weights yet.
     """
     loaded = runs.loaded(name)
-    training = _training(loaded, runs)
-    subject = ReportedRun(loaded, runs.info(name), training.train_loss)
+    training = _training_outcome(loaded, runs)
+    run = ReportedRun(loaded, runs.info(name), training.train_loss)
     history = runs.history(name)
-    measured = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, sequences, split="test"))
-    example = inspect(loaded.model, loaded.task, loaded.task.source_text(_middling_input(measured)))
-    head = best_head(measured)
+    measurements = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, sequences, split="test"))
+    example = inspect(loaded.model, loaded.task, loaded.task.source_text(_median_length_input(measurements)))
+    head = best_head(measurements)
     curve = accuracy_by_length(loaded.model, loaded.task)
-    pictures = draw(history, curve, example, head)
-    failed = measured.sequences[~measured.sequences.is_exact]
+    figures = _draw_figures(history, curve, example, head)
+    failures = measurements.sequences[~measurements.sequences.is_exact]
+    summary = verdict(measurements)
     context = {
         "run": name,
-        "verdict": verdict(measured),
-        "findings": findings(measured, training),
+        "verdict": summary,
+        "findings": findings(measurements, training),
         "description": loaded.preset.description,
-        "facts": facts(subject),
-        "figures": figures(measured, subject),
-        "by_length": by_length(measured),
-        "beyond": beyond(curve),
+        "run_table": run_table(run),
+        "metrics": metrics_table(measurements, run),
+        "by_length": by_length_table(measurements),
+        "other_lengths": other_lengths_table(curve),
         "limit": curve.limit if curve else "",
-        "kinds": kinds(measured),
-        "examples": examples(measured.sequences.head(EXAMPLES)),
-        "failures": examples(failed.head(FAILURES)),
-        "heads": heads(measured),
+        "outcomes": outcomes_table(measurements),
+        "examples": examples(measurements.sequences.head(NUM_EXAMPLES)),
+        "failures": examples(failures.head(NUM_FAILURES)),
+        "heads": heads_table(measurements),
         "example": example,
         "head": head,
-        "answers": answers(measured),
-        "no_attention": _no_attention(measured),
-        "pictures": {picture.removesuffix(".png"): picture for picture in pictures},
+        "answers": answer_questions(measurements),
+        "no_attention": _why_no_attention(measurements),
+        "figures": {figure.removesuffix(".png"): figure for figure in figures},
     }
     markdown = as_markdown(context)
-    html = as_html(markdown, title=f"Report: {name}", pictures=pictures)
-    return Report(name, context["verdict"], markdown, html, pictures, _for_programs(subject, measured))
+    html = as_html(markdown, title=f"Report: {name}", figures=figures)
+    return Report(name, summary, markdown, html, figures, _metrics(run, measurements, summary))
 
 
-def _training(loaded: LoadedRun, runs: RunSource) -> Training:
+def _training_outcome(loaded: LoadedRun, runs: RunSource) -> TrainingOutcome:
     config, info = loaded.preset.training, runs.info(loaded.run)
     train_loss = None
     if config.training_sequences:
-        count = min(config.training_sequences, TRAINING_SEQUENCES)
+        count = min(config.training_sequences, MAX_TRAINING_SEQUENCES)
         train_loss = evaluate(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
-    return Training(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
+    return TrainingOutcome(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
 
 
-def _no_attention(measured: ReportMeasurements) -> str:
-    """Say why there is no head to show; needed only where there is none."""
-    if measured.steps.empty:
-        return "This model has no attention over its input to show."
+def _why_no_attention(measurements: ReportMeasurements) -> str:
+    """Return why the attention section has no head to show."""
+    if measurements.steps.empty:
+        return "This model has no attention over its input."
     return (
-        "Its task does not say which input token a token of the answer comes from: several have a share in each. So "
-        "there is nothing to judge the heads by; the page shows where they looked."
+        "This task has no gold alignment: several input tokens contribute to each output token. So the heads cannot "
+        "be scored; the page shows where they attended."
     )
 
 
-def _middling_input(measured: ReportMeasurements) -> list[str]:
-    """Return the first of the inputs whose length is in the middle."""
-    lengths = measured.sequences.length
-    middle = lengths.sort_values(ignore_index=True).iloc[len(lengths) // 2]
-    return measured.sequences[lengths == middle].input.iloc[0]
+def _median_length_input(measurements: ReportMeasurements) -> list[str]:
+    """Return the first of the inputs of median length."""
+    lengths = measurements.sequences.length
+    median = lengths.sort_values(ignore_index=True).iloc[len(lengths) // 2]
+    return measurements.sequences[lengths == median].input.iloc[0]
 
 
-def _for_programs(subject: ReportedRun, measured: ReportMeasurements) -> dict[str, Any]:
-    evaluation = measured.evaluation
+def _metrics(run: ReportedRun, measurements: ReportMeasurements, summary: str) -> dict[str, Any]:
+    evaluation = measurements.evaluation
     return {
-        "run": subject.loaded.run,
-        "preset": subject.loaded.preset.name,
-        "weights": subject.loaded.kind,
-        "step": subject.loaded.step,
+        "run": run.loaded.run,
+        "preset": run.loaded.preset.name,
+        "weights": run.loaded.kind,
+        "step": run.loaded.step,
         "sequences": evaluation.sequences,
         "exact_match": evaluation.exact_match,
-        "exact_match_unpadded": measured.exact_alone,
+        "exact_match_unpadded": measurements.exact_match_unpadded,
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
-        "ended_by_eos": measured.stopped,
-        "summary": verdict(measured),
+        "ended_by_eos": measurements.stopped,
+        "summary": summary,
     }
+
+
+def _draw_figures(
+    history: History, curve: AccuracyByLength | None, example: Inspection, head: HeadScore | None
+) -> dict[str, bytes]:
+    """Return PNG files by name; figures without data are left out.
+
+    Args:
+        example: the inspected example whose attention is drawn.
+        head: the head whose attention is drawn.
+    """
+    # Imported here because matplotlib takes half a second to import, which the page's start-up should not pay.
+    from core.reports.plotting import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
+
+    figures = {}
+    if curve is not None:
+        figures[LENGTHS] = as_png(
+            lengths_figure(
+                [point.length for point in curve.points],
+                [point.exact_match for point in curve.points],
+                [point.token_accuracy for point in curve.points],
+                trained=curve.trained,
+                unit=curve.unit,
+            )
+        )
+    evaluations = history.evaluations()
+    if evaluations["step"]:
+        figures[LOSS] = as_png(loss_figure(history.points(), evaluations))
+        figures[ACCURACY] = as_png(accuracy_figure(evaluations))
+    if head is not None and example.over_source is not None and example.expected is not None:
+        steps = example.steps[: len(example.expected) + 1 + MAX_EXTRA_STEPS]
+        heatmap = attention_figure(
+            example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].cpu().numpy(),
+            rows=[step.produced for step in steps],
+            columns=example.source_labels,
+            title=f"attention over the input, layer {head.layer}, head {head.head}",
+            marked=gold_cells(example.sources, steps=len(steps)),
+        )
+        figures[HEATMAP] = as_png(heatmap)
+    return figures

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.reports.comparison import groups_of, held_out_key
+from core.reports.comparison import group_runs, held_out_key
 from core.server import Runs
 from ui.components.component import component
 from ui.run_info import LISTED_RUNS, base_of, changes_in_words
@@ -45,7 +45,7 @@ def _task(runs: Runs, presets: dict[str, Preset]) -> dict[str, Any]:
                 _listed(runs, name, presets[name]) for _, name in sorted(zip(group.seeds, group.runs, strict=True))
             ],
         }
-        for group in groups_of(presets)
+        for group in group_runs(presets)
     ]
     return {"task": first.task.summary, "groups": groups}
 
