@@ -1,4 +1,4 @@
-"""Sums: the right ones, held out either way round, read as people type them."""
+"""Addition: correct sums held out in both orders, input as typed, uniform operands, carry chains."""
 
 import pytest
 import torch
@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from core.config import ConfigError, load_preset
 from core.storage.errors import InputError
-from core.tasks.addition import Addition
+from core.tasks.addition import Addition, longest_carry_chain
+from core.tasks.drawing import split_mask
 from core.text.vocab import EOS_ID
 
 TASK = Addition(max_digits=3)
@@ -31,13 +32,13 @@ def sums(task: Addition, count: int, split: str, seed: int = 0) -> list[tuple[in
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("digits", [2, 3, 9])
-def test_samples_hold_the_right_sums(split, digits):
+def test_samples_have_correct_sums(split, digits):
     for first, second, total in sums(Addition(max_digits=digits), 300, split):
         assert first + second == total
         assert max(first, second) < 10**digits
 
 
-def test_every_number_of_digits_is_about_as_likely_and_so_is_every_digit():
+def test_number_of_digits_is_uniform_and_so_are_digits():
     numbers = [number for pair in sums(TASK, 4_000, "train") for number in pair[:2]]
     for digits in (1, 2, 3):
         of_that_length = [number for number in numbers if len(str(number)) == digits]
@@ -48,19 +49,19 @@ def test_every_number_of_digits_is_about_as_likely_and_so_is_every_digit():
     assert {0, 9, 10, 99, 100, 999} & set(numbers) >= {0, 9, 10, 99}
 
 
-def test_no_sum_is_in_two_splits_not_even_the_other_way_round():
+def test_no_sum_is_in_two_splits_in_either_order():
     small = Addition(max_digits=2)
     seen = {split: {frozenset(pair[:2]) for pair in sums(small, 3_000, split)} for split in SPLITS}
     for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
         assert not seen[one] & seen[other]
 
 
-def test_the_same_generator_gives_the_same_sums():
+def test_equal_generators_draw_equal_sums():
     assert sums(TASK, 50, "test", seed=3) == sums(TASK, 50, "test", seed=3) != sums(TASK, 50, "test", seed=4)
 
 
 @given(first=st.integers(0, 10**12), second=st.integers(0, 10**12))
-def test_answers_are_those_of_python(first, second):
+def test_answers_equal_python_addition(first, second):
     symbols = TASK.tokenize(f"{first} + {second}")
     assert symbols == list(f"{first}+{second}")
     assert "".join(TASK.answer(symbols)) == str(first + second)
@@ -68,11 +69,11 @@ def test_answers_are_those_of_python(first, second):
 
 
 @pytest.mark.parametrize("text", ["27+58", "2 7 + 5 8", " 27 +58\n", "027 + 0058", "2,7+5,8"])
-def test_sums_may_be_typed_in_any_usual_way(text):
+def test_sums_may_be_typed_with_or_without_separators(text):
     assert TASK.tokenize(text) == ["2", "7", "+", "5", "8"]
 
 
-def test_zeros_that_lead_are_dropped_but_zero_stays():
+def test_leading_zeros_are_dropped():
     assert TASK.tokenize("000+0") == ["0", "+", "0"]
 
 
@@ -92,25 +93,86 @@ def test_zeros_that_lead_are_dropped_but_zero_stays():
     ],
     ids=lambda value: value[:12],
 )
-def test_what_is_no_sum_is_refused_and_named(text, message):
+def test_invalid_sums_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         TASK.tokenize(text)
 
 
 @given(text=st.text(max_size=20) | st.text("0123456789+ ", max_size=20))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_tokenized_or_refused(text):
     try:
         assert TASK.answer(TASK.tokenize(text))
     except InputError as error:
         assert str(error)  # noqa: PT017 - no error at all is as good
 
 
-def test_a_number_too_long_is_noted_though_the_sum_is_not():
+def test_note_reports_numbers_longer_than_in_training():
     assert TASK.note(TASK.tokenize("999 + 999")) == TASK.note(TASK.tokenize("0 + 0")) == ""
-    said = "a number of 4 digits is longer than any training input (1–3 digits)"
-    assert TASK.note(TASK.tokenize("1 + 1234")) == said
+    expected = "a number of 4 digits is longer than any training input (1–3 digits)"
+    assert TASK.note(TASK.tokenize("1 + 1234")) == expected
 
 
-def test_sums_too_long_for_the_model_are_refused():
+def test_sums_longer_than_max_seq_len_are_refused():
     with pytest.raises(ConfigError, match=r"task\.max_digits=7 with BOS and EOS needs 17 positions, more than"):
         load_preset("addition").with_changes({"task.max_digits": 7, "model.max_seq_len": 16})
+
+
+# --- breakdown: uniform operands, by carry chain
+
+
+def naive_carry_chain(first: int, second: int) -> int:
+    """The longest run of columns that carry, in written addition from the right."""
+    columns = zip(str(first).zfill(12)[::-1], str(second).zfill(12)[::-1], strict=True)
+    carry, marks = 0, ""
+    for one, other in columns:
+        carry = int(int(one) + int(other) + carry > 9)
+        marks += "c" if carry else " "
+    return max(map(len, marks.split()), default=0)
+
+
+@given(pairs=st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**9)), min_size=1, max_size=30))
+def test_carry_chains_equal_those_of_written_addition(pairs):
+    expected = [naive_carry_chain(first, second) for first, second in pairs]
+    assert longest_carry_chain(torch.tensor(pairs)).tolist() == expected
+
+
+def test_carry_chains_of_known_sums():
+    sums = {(0, 0): 0, (27, 58): 1, (27, 72): 0, (99, 1): 2, (999, 1): 3, (505, 505): 1, (95, 5): 2, (9_099, 901): 4}
+    sums |= {(909, 101): 1, (5, 5): 1}
+    assert longest_carry_chain(torch.tensor(list(sums))).tolist() == list(sums.values())
+
+
+def test_breakdown_has_uniform_held_out_operands_without_duplicates():
+    breakdown = TASK.breakdown(5_000, generator=torch.Generator().manual_seed(1))
+    operands = [
+        tuple(map(int, "".join(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])).split("+")))
+        for row in breakdown.pairs.src.tolist()
+    ]
+    assert len(set(operands)) == len(operands) == 5_000
+    assert split_mask(torch.tensor(operands).sort(dim=1).values + 1, "test").all()
+    numbers = torch.tensor(operands).flatten()
+    # Ten equal bins of 10,000 uniform numbers hold 1,000 each, with a standard deviation of 30.
+    assert all(abs(count - 1_000) < 150 for count in torch.bincount(numbers // 100, minlength=10).tolist())
+    assert (numbers > 99).float().mean().item() == pytest.approx(0.9, abs=0.015)
+    assert breakdown.sampling == "each operand uniform in 0–999"
+
+
+def test_breakdown_groups_every_pair_by_its_carry_chain():
+    breakdown = TASK.breakdown(2_000, generator=torch.Generator().manual_seed(2))
+    rows = torch.cat(list(breakdown.groups.values()))
+    assert sorted(rows.tolist()) == list(range(2_000))
+    assert list(breakdown.groups) == [f"longest carry chain {length}" for length in range(4)]
+    for length, group in enumerate(breakdown.groups.values()):
+        pairs = breakdown.pairs[group]
+        for src, tgt in zip(pairs.src.tolist(), pairs.tgt.tolist(), strict=True):
+            symbols = TASK.src_vocab.decode(src[1 : src.index(EOS_ID)])
+            assert naive_carry_chain(*map(int, "".join(symbols).split("+"))) == length
+            assert TASK.tgt_vocab.decode(tgt[1 : tgt.index(EOS_ID)]) == TASK.answer(symbols)
+
+
+def test_breakdown_is_smaller_where_the_test_split_is():
+    small = Addition(max_digits=2)
+    breakdown = small.breakdown(5_000, generator=torch.Generator().manual_seed(0))
+    operands = torch.cartesian_prod(torch.arange(100), torch.arange(100))
+    held_out = int(split_mask(operands.sort(dim=1).values + 1, "test").sum())
+    assert 0.99 * held_out <= len(breakdown.pairs) <= held_out

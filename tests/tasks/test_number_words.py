@@ -1,4 +1,4 @@
-"""Numbers in words: translated as num2words has them, put together again, read in digits and in words."""
+"""Numbers in words: translated as by num2words, joined to text, tokenized from digits and from words."""
 
 import sys
 
@@ -35,23 +35,23 @@ def drawn(task: NumberWords, count: int, split: str, seed: int = 0) -> list[tupl
     ]
 
 
-def number_said(words: list[str]) -> int:
-    """Find a number by its English words, the plain way."""
+def number_from_words(words: list[str]) -> int:
+    """Find a number by its English words, by search."""
     return next(number for number in range(10_000) if list(words_of(number, "english")) == words)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("split", SPLITS)
-def test_samples_hold_the_right_translations(language, split):
+def test_samples_have_correct_translations(language, split):
     task = task_of(language)
     for source, target in drawn(task, 60, split):
-        assert task.answer_text(target) == num2words(number_said(source), lang=CODES[language])
+        assert task.answer_text(target) == num2words(number_from_words(source), lang=CODES[language])
         assert task.answer(source) == target
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @given(number=st.integers(0, 999_999))
-def test_every_number_survives_its_tokens_and_its_words(language, number):
+def test_numbers_in_digits_and_words_give_the_same_tokens(language, number):
     task = task_of(language, 999_999)
     source = task.tokenize(str(number))
     assert source == task.tokenize(num2words(number)) == task.tokenize(" ".join(source))
@@ -63,7 +63,7 @@ def test_every_number_survives_its_tokens_and_its_words(language, number):
 
 
 @pytest.mark.parametrize("language", ["english", *LANGUAGES])
-def test_the_longest_numbers_are_as_long_as_the_settings_say(language):
+def test_longest_numbers_have_the_configured_length(language):
     longest = LONGEST_NUMBER_WORDS[language]
     for digits, numbers in enumerate((range(10), range(10, 100), range(100, 1_000)), start=1):
         assert max(len(words_of(number, language)) for number in numbers) == longest[digits - 1]
@@ -73,7 +73,7 @@ def test_the_longest_numbers_are_as_long_as_the_settings_say(language):
 
 
 @pytest.mark.parametrize("max_number", [999, 1_000, 9_999, 20_500, 999_999])
-def test_every_pair_fits_and_every_number_of_digits_is_about_as_likely(max_number):
+def test_pairs_fit_and_number_of_digits_is_uniform(max_number):
     task = task_of("german", max_number)
     batch = task.sample(600, split="train", generator=torch.Generator().manual_seed(0))
     section = NumberWordsConfig(language="german", max_number=max_number)
@@ -91,14 +91,14 @@ def test_no_number_is_in_two_splits():
         assert not seen[one] & seen[other]
 
 
-def test_the_presets_train_on_exactly_1000_pairs():
+def test_presets_train_on_1000_pairs():
     for language in ("french", "german"):
         preset = load_preset(f"number-words-{language}")
         assert preset.training.training_sequences == 1_000
         assert len(fixed_pairs(build_task(preset.task), 1_000, split="train")) == 1_000
 
 
-def test_the_same_generator_gives_the_same_pairs_and_both_sides_their_own_words():
+def test_equal_generators_draw_equal_pairs_with_separate_vocabularies():
     assert drawn(FRENCH, 20, "test", seed=3) == drawn(FRENCH, 20, "test", seed=3) != drawn(FRENCH, 20, "test", seed=4)
     assert FRENCH.src_vocab.symbols != FRENCH.tgt_vocab.symbols
     assert "hundred" in FRENCH.src_vocab.symbols
@@ -117,7 +117,7 @@ def test_the_same_generator_gives_the_same_pairs_and_both_sides_their_own_words(
         (GERMAN, [], ""),
     ],
 )
-def test_tokens_become_text_again(task, tokens, text):
+def test_answer_text_joins_tokens(task, tokens, text):
     assert task.answer_text(tokens) == text
 
 
@@ -132,7 +132,7 @@ def test_tokens_become_text_again(task, tokens, text):
         "four thousand and eight hundred twenty-nine",
     ],
 )
-def test_numbers_may_be_typed_in_any_usual_way(text):
+def test_numbers_may_be_typed_in_digits_or_words(text):
     words = ["four", "thousand", "eight", "hundred", "and", "twenty", "nine"]
     assert FRENCH.tokenize(text) == words
     assert FRENCH.answer_text(FRENCH.answer(words)) == "quatre mille huit cent vingt-neuf"
@@ -158,20 +158,20 @@ def test_numbers_may_be_typed_in_any_usual_way(text):
     ],
     ids=lambda value: value[:12],
 )
-def test_what_is_no_number_is_refused_and_named(text, message):
+def test_invalid_numbers_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         FRENCH.tokenize(text)
 
 
 @given(text=st.text(max_size=20) | st.lists(st.sampled_from([*FRENCH.src_vocab.symbols, "7"])).map(" ".join))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_tokenized_or_refused(text):
     try:
         assert FRENCH.answer(FRENCH.tokenize(text))
     except InputError as error:
         assert str(error)  # noqa: PT017 - no error at all is as good
 
 
-def test_settings_that_do_not_fit_are_refused():
+def test_invalid_settings_are_refused():
     preset = load_preset("number-words-french")
     with pytest.raises(ConfigError, match=r"task\.max_number=999999 with BOS and EOS needs 15 positions, more than"):
         preset.with_changes({"task.max_number": 999_999, "model.max_seq_len": 14})
@@ -179,7 +179,7 @@ def test_settings_that_do_not_fit_are_refused():
         preset.with_changes({"task.language": "latin"})
 
 
-def test_without_num2words_its_name_is_told(monkeypatch):
+def test_missing_num2words_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "num2words", None)
     words_of.cache_clear()
     with pytest.raises(LabError, match="translating numbers needs the package num2words: pip install num2words"):

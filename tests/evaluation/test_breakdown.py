@@ -1,0 +1,54 @@
+"""Exact match by group: addition on uniform operands by carry chain; other tasks have no breakdown."""
+
+import pytest
+import torch
+
+from core.config import Preset
+from core.evaluation import breakdown as module
+from core.evaluation.breakdown import measure_breakdown
+from core.generation import Strategy
+from core.models import Seq2Seq, build_model
+from core.tasks import Batch, Task, build_task
+
+
+@pytest.fixture(scope="module")
+def adding(tiny: Preset) -> Preset:
+    return tiny.with_changes({"task.family": "addition", "task.max_digits": 2})
+
+
+@pytest.fixture(scope="module")
+def task(adding: Preset) -> Task:
+    return build_task(adding.task)
+
+
+def test_groups_are_measured_one_by_one(adding, task, monkeypatch):
+    model = build_model(adding.model, task, torch.Generator().manual_seed(0))
+
+    def count_without_carry(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int) -> int:
+        """Stands for a model that adds digits without carrying."""
+        assert not model.training
+        rows = ["".join(task.src_vocab.decode(row)) for row in pairs.src.tolist()]
+        operands = [row.removeprefix("<BOS>").split("<EOS>")[0].split("+") for row in rows]
+        return sum(
+            all(int(one) + int(other) < 10 for one, other in zip(first.zfill(2), second.zfill(2), strict=True))
+            for first, second in operands
+        )
+
+    monkeypatch.setattr(module, "count_exact", count_without_carry)
+    result = measure_breakdown(model, task, sequences=300)
+    assert [group.exact_match for group in result.groups] == [1.0, 0.0, 0.0]
+    assert sum(group.sequences for group in result.groups) == result.sequences == 300
+    assert result.exact_match == pytest.approx(result.groups[0].sequences / 300)
+    assert model.training
+
+
+def test_real_models_are_decoded_and_equal_calls_agree(adding, task):
+    model = build_model(adding.model, task, torch.Generator().manual_seed(0)).eval()
+    first, second = (measure_breakdown(model, task, sequences=50) for _ in range(2))
+    assert first == second
+    assert 0 <= first.exact_match <= 1
+
+
+def test_tasks_without_a_breakdown_have_none(tiny):
+    model = build_model(tiny.model, build_task(tiny.task), torch.Generator().manual_seed(0))
+    assert measure_breakdown(model, build_task(tiny.task), sequences=50) is None
