@@ -1,4 +1,4 @@
-"""Runs go to a hub and come back, by way of a server on this machine that answers as the Hub does."""
+"""Push and pull of runs, against a local server with the API of the Hugging Face Hub."""
 
 import json
 
@@ -29,7 +29,7 @@ def hub(monkeypatch, tmp_path):
         yield hub
 
 
-def test_a_run_goes_there_and_comes_back_the_same(hub, trained, root, capsys):
+def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):
     assert main(["--checkpoints", str(trained), "push", "--run", "done", "me/reverse", "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said == {"run": "done", "repo": "me/reverse", "address": f"{hub.address}/me/reverse"}
@@ -44,7 +44,7 @@ def test_a_run_goes_there_and_comes_back_the_same(hub, trained, root, capsys):
     assert new.preset == old.preset
 
 
-def test_own_pairs_go_only_if_that_is_asked_for(hub, own, root, capsys):  # noqa: F811
+def test_own_pairs_are_uploaded_only_on_request(hub, own, root, capsys):  # noqa: F811
     command = ["--checkpoints", str(own.path.parent), "push", "--run", "own", "me/own"]
     assert main(command) == 2
     assert "was trained on your own pairs" in capsys.readouterr().err
@@ -54,7 +54,7 @@ def test_own_pairs_go_only_if_that_is_asked_for(hub, own, root, capsys):  # noqa
     assert pull(root, "me/own").preset().task.own_data == own.preset().task.own_data
 
 
-def test_what_is_there_is_checked_as_any_file_of_a_stranger(hub, trained, root):
+def test_a_pulled_package_is_checked_like_any_untrusted_file(hub, trained, root):
     push(RunFolder(trained, "done"), "me/x")
     damaged = bytearray(hub.files["me/x"][WEIGHTS])
     damaged[-5] ^= 1
@@ -68,19 +68,19 @@ def test_what_is_there_is_checked_as_any_file_of_a_stranger(hub, trained, root):
 
 
 @pytest.mark.parametrize("repo", ["", "alone", "../x/y", "a/b/c", "a b/c", "https://x/y"])
-def test_a_repository_is_named_by_somebody_and_a_name(trained, root, repo, capsys):
+def test_a_repository_name_must_be_user_slash_name(trained, root, repo, capsys):
     assert main(["--checkpoints", str(root), "pull", "--", repo]) == 2
     assert "must look like user/name" in capsys.readouterr().err
 
 
-def test_a_repository_that_is_not_there_is_said_in_a_line(hub, root, capsys):
+def test_a_missing_repository_is_reported_in_one_line(hub, root, capsys):
     assert main(["--checkpoints", str(root), "pull", "me/nothing"]) == 2
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1
     assert "repo='me/nothing'" in error
 
 
-def test_a_hub_that_does_not_answer_is_said_in_a_line(hub, trained, monkeypatch):
+def test_an_unreachable_hub_is_reported_in_one_line(hub, trained, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(HubError, match="repo='me/x'"):
         push(RunFolder(trained, "done"), "me/x")

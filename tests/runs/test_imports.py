@@ -1,4 +1,4 @@
-"""A run goes out as one file and comes in again; a file that is not one makes no run."""
+"""Export and import of a run as one weight file; untrusted files are refused without leaving a run."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def refused(root, data: bytes, message: str) -> None:
     assert not root.exists() or os.listdir(root) == []
 
 
-def test_what_was_exported_is_a_run_again_with_the_same_model(trained, root, tmp_path, capsys):
+def test_exported_weights_import_as_a_run_with_the_same_model(trained, root, tmp_path, capsys):
     out = tmp_path / "mine.safetensors"
     assert main(["--checkpoints", str(trained), "export", "--run", "done", "--out", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["bytes"] == out.stat().st_size
@@ -47,7 +47,7 @@ def test_what_was_exported_is_a_run_again_with_the_same_model(trained, root, tmp
     assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
 
 
-def test_the_best_file_of_a_run_is_one_as_it_is_and_the_new_run_is_finished(root, best):
+def test_best_weights_import_directly_as_a_finished_run(root, best):
     folder = import_weights(root, best)
     info = folder.info()
     assert (info.status, info.step, info.best_step) == ("finished", parts(best)[1]["step"], parts(best)[1]["step"])
@@ -58,7 +58,7 @@ def test_the_best_file_of_a_run_is_one_as_it_is_and_the_new_run_is_finished(root
     assert read_tensors(folder.best)[1] == parts(best)[1]
 
 
-def test_what_else_is_told_in_a_file_is_not_taken_over(root, best):
+def test_unknown_metadata_are_not_imported(root, best):
     tensors, facts = parts(best)
     folder = import_weights(root, bytes(serialize(tensors, facts | {"more": "<script>"})), name="a")
     assert b"<script>" not in folder.best.read_bytes()
@@ -78,7 +78,7 @@ def test_what_else_is_told_in_a_file_is_not_taken_over(root, best):
         ({"preset": "model: 1"}, "its preset is not valid"),
     ],
 )
-def test_facts_are_checked(root, best, change, message):
+def test_metadata_are_validated(root, best, change, message):
     tensors, facts = parts(best)
     refused(root, serialize(tensors, facts | change), message)
 
@@ -98,12 +98,12 @@ def test_tensors_must_be_those_of_the_model_and_finite(root, best, tiny):
     refused(root, serialize(tensors, facts | {"preset": huge}), "in the model of its preset it is")
 
 
-def test_a_state_to_continue_from_is_not_taken_in(root, trained):
+def test_a_training_state_is_refused(root, trained):
     refused(root, RunFolder(trained, "done").last.read_bytes(), "only weights can be imported")
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".safetensors", ""])
-def test_what_a_file_is_called_does_not_matter(root, tmp_path, best, suffix):
+def test_the_content_of_a_file_decides_not_its_name(root, tmp_path, best, suffix):
     path = tmp_path / f"file{suffix}"
     path.write_bytes(best)
     import_weights(root, path, name="good")
@@ -113,7 +113,7 @@ def test_what_a_file_is_called_does_not_matter(root, tmp_path, best, suffix):
     assert os.listdir(root) == ["good"]
 
 
-def test_a_large_file_is_refused_unread_and_a_missing_one_by_name(root, tmp_path, capsys):
+def test_large_and_missing_files_are_refused(root, tmp_path, capsys):
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(MAX_IMPORT_BYTES + 1)
@@ -124,7 +124,7 @@ def test_a_large_file_is_refused_unread_and_a_missing_one_by_name(root, tmp_path
     assert main(["--checkpoints", str(root), "import", str(tmp_path)]) == 2
 
 
-def test_a_name_that_is_taken_or_none_is_refused(root, best):
+def test_a_taken_or_invalid_name_is_refused(root, best):
     import_weights(root, best, name="a")
     for name in ("a", "../b"):
         with pytest.raises(RunError):
@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_no_run(root, best, monkeypatch):
     assert os.listdir(root) == []
 
 
-def test_export_does_not_overwrite_nor_export_nothing(trained, tmp_path, tiny, root, capsys):
+def test_export_refuses_existing_files_and_runs_without_weights(trained, tmp_path, tiny, root, capsys):
     (tmp_path / "x").write_text("mine")
     assert main(["--checkpoints", str(trained), "export", "--run", "done", "--out", str(tmp_path / "x")]) == 2
     assert (tmp_path / "x").read_text() == "mine"
@@ -154,5 +154,5 @@ def test_export_does_not_overwrite_nor_export_nothing(trained, tmp_path, tiny, r
     assert ["exists already" in said[0], "has no weights yet" in said[1], "cannot be written" in said[2]] == [True] * 3
 
 
-def test_the_format_is_told_in_the_file(best):
+def test_the_file_contains_its_format_version(best):
     assert FORMAT.encode() in best[:10_000]

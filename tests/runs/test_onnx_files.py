@@ -1,4 +1,4 @@
-"""A model as an ONNX file: the same logits, the same greedy answers, its vocabularies with it."""
+"""ONNX export: the same logits and greedy outputs as PyTorch, vocabularies included."""
 
 import json
 
@@ -36,7 +36,7 @@ def shipped():
     return Runs(DEFAULT_ROOT).loaded(SHIPPED)
 
 
-def test_a_thousand_inputs_are_answered_alike(session, shipped):
+def test_onnx_and_pytorch_decode_1000_inputs_identically(session, shipped):
     pairs = fixed_pairs(shipped.task, 1_000, split="test")
     ours = [until_eos(row) for row in generate(shipped.model, pairs.src, max_steps=12).tokens.tolist()]
     theirs = generate_with_onnx(session, pairs.src, max_steps=12)
@@ -56,7 +56,7 @@ def test_logits_are_the_same_at_every_size(session, shipped, rows, source, answe
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-4, rtol=0)
 
 
-def test_the_file_tells_its_tokens_and_its_preset(session, shipped):
+def test_the_onnx_file_contains_vocabularies_and_preset(session, shipped):
     said = session.get_modelmeta().custom_metadata_map
     facts = json.loads(said["attention-lab"])
     assert tuple(facts["source_tokens"]) == shipped.task.src_vocab.tokens
@@ -80,7 +80,7 @@ def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
     preset = tiny.with_changes(changes)
     folder = RunFolder.create(tmp_path, preset, name="kind")
     steps = preset.training.steps
-    train_recorded(folder, new_state(preset), History(steps), should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(preset), History(steps))
     export_onnx(folder, tmp_path / "m.onnx")
     loaded = Runs(tmp_path).loaded(folder.name)
     pairs = fixed_pairs(loaded.task, 1_000, split="test")

@@ -1,4 +1,4 @@
-"""A run goes out whole, as a zip or a folder, and comes in again; what is no sound package makes no run."""
+"""Export and import of packages (zip or folder); invalid packages leave no run."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def zipped(path, files: dict[str, bytes]):
 
 
 @pytest.mark.parametrize("out", ["whole.zip", "whole"])
-def test_what_went_out_whole_is_a_run_again_with_the_same_model(trained, root, tmp_path, out):
+def test_an_exported_package_imports_with_the_same_model(trained, root, tmp_path, out):
     export = ["--checkpoints", str(trained), "export", "--run", "done", "--whole", "--out", str(tmp_path / out)]
     assert main(export) == 0
     assert main(["--checkpoints", str(root), "import", str(tmp_path / out), "--run", "theirs"]) == 0
@@ -64,14 +64,14 @@ def test_what_went_out_whole_is_a_run_again_with_the_same_model(trained, root, t
     assert main(export) == 2
 
 
-def test_own_pairs_go_with_their_run(own: RunFolder, root, tmp_path):
+def test_own_pairs_are_part_of_the_package(own: RunFolder, root, tmp_path):
     package = zipped(tmp_path / "own.zip", package_files(own))
     folder = import_run(root, package, name="theirs")
     assert (folder.path / "pairs.tsv").read_bytes() == (own.path / "pairs.tsv").read_bytes()
     assert Runs(root).loaded("theirs").task.references(list("103")) == [["5", "x"]]
 
 
-def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, tmp_path):
+def test_a_package_with_missing_or_wrong_pairs_is_refused(own: RunFolder, root, tmp_path):
     files = package_files(own)
     for pairs, message in (
         (None, "the file with these pairs is missing"),
@@ -89,7 +89,7 @@ def test_own_pairs_that_are_missing_or_others_make_no_run(own: RunFolder, root, 
     assert not root.exists() or os.listdir(root) == []
 
 
-def test_a_package_says_what_it_is(files, trained):
+def test_the_model_card_and_vocabulary_describe_the_run(files, trained):
     card = files[CARD].decode()
     front, _, body = card.removeprefix("---\n").partition("\n---\n")
     assert yaml.safe_load(front) == {
@@ -104,19 +104,19 @@ def test_a_package_says_what_it_is(files, trained):
     assert (tokens["source"], tokens["target"]) == (list(task.src_vocab.tokens), list(task.tgt_vocab.tokens))
 
 
-def test_the_same_run_makes_the_same_zip(files, tmp_path):
+def test_zips_of_the_same_run_are_identical(files, tmp_path):
     one, other = (zipped(tmp_path / name, files).read_bytes() for name in ("one.zip", "other.zip"))
     assert one == other
 
 
-def test_a_file_that_swells_is_not_read_to_its_end(files, root, tmp_path):
+def test_a_zip_bomb_is_refused_at_the_size_limit(files, root, tmp_path):
     package = zipped(tmp_path / "bomb.zip", files | {WEIGHTS: b"\0" * 50_000_000})
     assert package.stat().st_size < 200_000
     with pytest.raises(CheckpointError, match=r"model.safetensors has more than 1,000,000 bytes"):
         import_run(root, package, max_bytes=1_000_000)
 
 
-def test_names_that_lead_out_of_the_package_are_never_looked_at(files, root, tmp_path):
+def test_paths_outside_the_package_are_ignored(files, root, tmp_path):
     package = zipped(tmp_path / "out.zip", files | {"../../evil": b"x", "/evil": b"x"})
     folder = import_run(root, package)
     assert sorted(os.listdir(folder.path)) == ["best.safetensors", "preset.yaml", "run.json"]
@@ -140,7 +140,7 @@ def test_other_zips_folders_and_damaged_packages_are_refused(files, root, tmp_pa
     assert not root.exists() or os.listdir(root) == []
 
 
-def test_the_page_takes_packages_in_within_its_limits(own: RunFolder, root, tmp_path):
+def test_imports_on_the_server_respect_its_limits(own: RunFolder, root, tmp_path):
     package = zipped(tmp_path / "own.zip", package_files(own))
     runs = Runs(root, limits=LAPTOP.model_copy(update={"max_pairs": 59}))
     with pytest.raises(LabError, match="the data has more than 59 pairs"):

@@ -1,4 +1,4 @@
-"""What is kept of a training, and that a stopped one goes on as if it had never stopped."""
+"""Recording of a training, and bit-exact resuming."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
     assert one.info().model_dump(exclude=ignored) == other.info().model_dump(exclude=ignored)
 
 
-def test_a_finished_run_has_all_its_figures_and_weights(folder):
+def test_a_finished_run_has_all_metrics_and_weights(folder):
     info = record(folder)
     assert info == folder.info()
     assert (info.status, info.step, info.message, info.sequences_seen) == ("finished", 8, "", 64)
@@ -102,7 +102,7 @@ def test_the_best_weights_are_those_of_the_best_evaluation(root, tiny):
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [4], [5], [8], [2, 4, 7]])
-def test_a_stopped_and_resumed_run_ends_as_one_that_never_stopped(folder, straight, stops):
+def test_a_resumed_run_equals_one_that_never_stopped(folder, straight, stops):
     for stop in stops:
         info = record(folder, stop_after=stop)
         assert (info.status, info.step) == ("stopped", stop)
@@ -110,7 +110,7 @@ def test_a_stopped_and_resumed_run_ends_as_one_that_never_stopped(folder, straig
     assert_ends_alike(folder, straight)
 
 
-def test_a_run_killed_between_saves_goes_on_without_gap_or_duplicate(folder, straight, monkeypatch):
+def test_a_run_killed_between_saves_resumes_without_gaps_or_duplicates(folder, straight, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
     state = new_state(folder.preset())
@@ -132,7 +132,7 @@ def lines_before_the_tear(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()[:-1]]
 
 
-def test_a_run_killed_before_its_first_save_starts_anew(folder, straight):
+def test_a_run_killed_before_its_first_save_starts_over(folder, straight):
     state = new_state(folder.preset())
     recorder = Recorder(folder, state, History(8))
     for event in train(state):
@@ -144,7 +144,7 @@ def test_a_run_killed_before_its_first_save_starts_anew(folder, straight):
     assert_ends_alike(folder, straight)
 
 
-def test_events_are_told_after_they_were_kept(folder):
+def test_callbacks_receive_events_after_they_are_recorded(folder):
     seen = []
     record(folder, on_event=seen.append)
     assert [type(event) for event in seen].count(StepEvent) == 8
@@ -165,7 +165,7 @@ def test_an_exception_leaves_the_run_marked_failed_and_is_raised(folder, at):
     assert record(folder).status == "finished"
 
 
-def test_a_diverged_run_is_failed_and_says_where(folder, monkeypatch):
+def test_a_diverged_run_fails_with_the_step_in_its_message(folder, monkeypatch):
     monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
     info = record(folder)
     assert info.status == "failed"
@@ -173,7 +173,7 @@ def test_a_diverged_run_is_failed_and_says_where(folder, monkeypatch):
     assert folder.last.exists()
 
 
-def test_figures_reach_the_file_while_training_goes_on(folder, monkeypatch):
+def test_metrics_are_flushed_during_training(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
     counts = []
     record(folder, on_event=lambda event: counts.append(len(lines(folder.metrics))))
@@ -181,7 +181,7 @@ def test_figures_reach_the_file_while_training_goes_on(folder, monkeypatch):
     assert folder.info().status == "finished"
 
 
-def test_status_says_training_meanwhile(folder):
+def test_status_is_training_until_the_end(folder):
     statuses = set()
     lock = folder.lock()
     record(folder, on_event=lambda event: statuses.add(folder.info().status) if event.step < 8 else None)
@@ -189,7 +189,7 @@ def test_status_says_training_meanwhile(folder):
     assert statuses == {"training"}
 
 
-def test_a_copy_of_weights_does_not_change_with_training(tiny):
+def test_cloned_weights_do_not_change_with_training(tiny):
     state = new_state(tiny)
     copy = clone_weights(state.model)
     again = clone_weights(state.model)

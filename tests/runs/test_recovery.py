@@ -1,4 +1,4 @@
-"""A run whose newest files are damaged, or whose disk is full, goes on, and says so."""
+"""Recovery from damaged files, a full disk and crashes."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def damage(path) -> None:
     path.write_bytes(data)
 
 
-def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_bit(root, tiny, folder):
+def test_a_damaged_state_is_replaced_by_the_previous_one_bit_exactly(root, tiny, folder):
     damage(folder.last)
     state = resume_state(folder)
     assert state.step == 3
@@ -59,7 +59,7 @@ def test_a_run_whose_last_state_is_damaged_goes_on_from_the_one_before_bit_for_b
     assert figures[0].evaluations() == figures[1].evaluations()
 
 
-def test_a_run_without_any_good_state_is_not_begun_anew(folder):
+def test_a_run_without_a_usable_state_does_not_start_over(folder):
     for path in (folder.last, previous_path(folder.last)):
         damage(path)
     with pytest.raises(
@@ -69,12 +69,12 @@ def test_a_run_without_any_good_state_is_not_begun_anew(folder):
         resume_state(folder)
 
 
-def test_a_run_whose_last_state_is_gone_goes_on_from_the_one_before(folder):
+def test_a_missing_state_is_replaced_by_the_previous_one(folder):
     folder.last.unlink()
     assert resume_state(folder).step == 3
 
 
-def test_answers_come_from_the_best_before_and_the_run_says_so(folder):
+def test_damaged_best_weights_are_replaced_by_the_previous_ones_with_a_note(folder):
     assert read_tensors(folder.best)[1]["step"] == 4
     damage(folder.best)
     loaded = Runs(folder.path.parent).loaded("a")
@@ -85,12 +85,12 @@ def test_answers_come_from_the_best_before_and_the_run_says_so(folder):
     assert folder.info().message == said  # once
 
 
-def test_the_best_weights_bring_their_preset(folder):
+def test_best_weights_contain_their_preset(folder):
     facts = read_tensors(folder.best)[1]
     assert read_preset(facts["preset"], name="x") == folder.preset()
 
 
-def test_a_deleted_preset_is_written_again_by_who_trains_the_run(folder, monkeypatch):
+def test_training_restores_a_deleted_preset(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
     preset = folder.preset()
     state = resume_state(folder)
@@ -101,7 +101,7 @@ def test_a_deleted_preset_is_written_again_by_who_trains_the_run(folder, monkeyp
     assert "preset.yaml was deleted during training and has been restored" in state.notice
 
 
-def test_a_deleted_preset_is_read_from_the_best_weights_written_again_and_told_once(folder):
+def test_a_deleted_preset_is_restored_from_the_best_weights_and_noted_once(folder):
     preset = folder.preset()
     (folder.path / "preset.yaml").unlink()
     assert folder.ensure_preset() == preset
@@ -120,7 +120,7 @@ def full(*_):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(root, tiny, monkeypatch):
+def test_training_survives_a_full_disk_and_saves_later(root, tiny, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, notices = new_state(tiny), []
@@ -138,7 +138,7 @@ def test_training_goes_on_while_the_disk_is_full_and_says_so_and_saves_later(roo
     assert load_state(folder.last, tiny).step == 8
 
 
-def test_a_run_that_cannot_be_saved_at_its_end_fails_by_name_and_keeps_what_there_was(folder, monkeypatch):
+def test_a_run_that_cannot_be_saved_at_its_end_fails_and_keeps_its_last_state(folder, monkeypatch):
     before = folder.last.read_bytes()
     with monkeypatch.context() as broken:
         broken.setattr("core.runs.recorder.save_state", full)
@@ -150,7 +150,7 @@ def test_a_run_that_cannot_be_saved_at_its_end_fails_by_name_and_keeps_what_ther
     assert go_on(folder).status == "finished"
 
 
-def test_figures_of_which_a_part_was_written_are_written_once(folder, monkeypatch):
+def test_partly_written_metrics_are_written_once(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 60.0)
     state, history = new_state(folder.preset()), History(8)
@@ -165,7 +165,7 @@ def test_figures_of_which_a_part_was_written_are_written_once(folder, monkeypatc
     assert "half" not in folder.metrics.read_text()
 
 
-def test_an_error_is_raised_even_where_it_cannot_be_written_down(folder, monkeypatch):
+def test_an_error_is_raised_even_if_it_cannot_be_recorded(folder, monkeypatch):
     def explode(event) -> None:
         monkeypatch.setattr("os.fsync", full)
         raise MemoryError("no room")
@@ -177,7 +177,7 @@ def test_an_error_is_raised_even_where_it_cannot_be_written_down(folder, monkeyp
 # --- what crashes leave ------------------------------------------------------------------------------------------
 
 
-def test_what_a_crash_left_is_swept_by_the_next_who_trains_the_run_and_nothing_else(folder):
+def test_locking_a_run_deletes_only_its_own_temporary_files(folder):
     for name in (".last.safetensors.0123abcd.tmp", ".run.json.0123abcd.tmp", ".best.previous.safetensors.00000000.tmp"):
         (folder.path / name).write_bytes(b"torn")
     others = [".ablate.json.0123abcd.tmp", ".last.safetensors.tmp", "notes.tmp"]  # of others, or of no one here
@@ -192,7 +192,7 @@ def test_what_a_crash_left_is_swept_by_the_next_who_trains_the_run_and_nothing_e
     }
 
 
-def test_a_sweep_takes_old_drafts_and_temporaries_and_leaves_young_ones(root, folder):
+def test_sweep_deletes_only_old_temporary_files(root, folder):
     for name in (".b.0123abcd.new", ".c.0123abcd.new", ".d.new"):
         (root / name).mkdir()
     for name in (".run.json.0123abcd.tmp", ".ablate.json.0123abcd.tmp", ".ablate.json.11111111.tmp"):
@@ -208,7 +208,7 @@ def test_a_sweep_takes_old_drafts_and_temporaries_and_leaves_young_ones(root, fo
     assert folder.info().status == "stopped"
 
 
-def test_two_who_make_a_run_of_one_name_do_not_take_each_other_s_draft(root, tiny, monkeypatch):
+def test_two_processes_creating_the_same_run_do_not_interfere(root, tiny, monkeypatch):
     from core.storage.atomic import write_atomically
 
     def write_and_let_the_other_finish(path, data):

@@ -1,4 +1,4 @@
-"""The snapshots of a run: bounded, rewound, on disk, and never in the way of the run."""
+"""Attention snapshots of a run: bounded, rewindable, saved; a damaged file never stops the run."""
 
 import json
 import logging
@@ -37,14 +37,14 @@ def path(tmp_path) -> Path:
     return tmp_path / "replay.safetensors"
 
 
-def test_weights_are_kept_to_within_half_a_step_of_a_byte():
+def test_packed_weights_are_rounded_to_the_nearest_byte():
     weights = torch.rand(2, 2, 5, 7)
     packed = PackedMaps.of(weights)
     assert (torch.from_numpy(packed.array().copy()) / 255 - weights).abs().max() <= 0.5 / 255 + 1e-6
     assert PackedMaps.of(torch.tensor([[[[float("nan"), 1.0]]]])).array().tolist() == [[[[0, 255]]]]
 
 
-def test_first_and_last_stay_and_there_are_never_too_many():
+def test_first_and_last_snapshot_stay_within_the_maximum_number():
     replay = Replay(10)
     for step in range(0, 20_000, 10):
         replay.add(snapshot(step))
@@ -53,14 +53,14 @@ def test_first_and_last_stay_and_there_are_never_too_many():
         assert (kept[0], kept[-1]) == (0, step)
 
 
-def test_a_last_step_off_the_beat_is_kept_until_the_next():
+def test_an_irregular_last_step_is_kept_until_the_next_snapshot():
     replay = replay_of(0, 10, 20, 25)
     assert steps_of(replay) == [0, 10, 20, 25]
     replay.add(snapshot(30))
     assert steps_of(replay) == [0, 10, 20, 30]
 
 
-def test_rewinding_forgets_what_came_after():
+def test_rewind_removes_later_snapshots():
     replay = replay_of(0, 10, 20, 30)
     replay.rewind(20)
     assert steps_of(replay) == [0, 10, 20]
@@ -68,7 +68,7 @@ def test_rewinding_forgets_what_came_after():
     assert steps_of(replay) == []
 
 
-def test_a_file_gives_back_what_was_saved(path):
+def test_a_saved_replay_loads_unchanged(path):
     replay = replay_of(0, 10, 20)
     replay.save(path)
     assert Replay.load(path, 10).snapshots() == replay.snapshots()
@@ -76,7 +76,7 @@ def test_a_file_gives_back_what_was_saved(path):
     assert Replay.load(path, 10).snapshots() == []
 
 
-def test_a_run_from_before_has_none_and_that_is_no_fault(path, caplog):
+def test_a_missing_replay_file_is_empty_without_a_warning(path, caplog):
     assert Replay.load(path, 10).snapshots() == []
     assert caplog.text == ""
 
@@ -133,7 +133,7 @@ DAMAGES += [with_weights_left_over, with_an_answer_missing, of_something_else]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_left_out_with_a_line_in_the_log(path, caplog, damage):
+def test_a_damaged_replay_is_ignored_with_a_warning(path, caplog, damage):
     replay_of(0, 10).save(path)
     damage(path)
     with caplog.at_level(logging.WARNING):

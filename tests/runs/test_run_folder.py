@@ -1,4 +1,4 @@
-"""A run's folder: safe names, whole or not at all, and a status that is true even after a crash."""
+"""A run's folder: safe names, atomic creation, and a correct status even after a crash."""
 
 import errno
 import os
@@ -15,25 +15,25 @@ BAD_NAMES = ["../x", "..", ".", "", "a/b", "/etc", "A", "a b", "a_b", "-a", "a" 
 
 
 @pytest.mark.parametrize("name", BAD_NAMES)
-def test_a_name_that_could_leave_the_folder_or_confuse_is_refused(root, name):
+def test_invalid_run_names_are_refused(root, name):
     with pytest.raises(RunError, match="is not a valid name: use a-z, 0-9 and -, at most 48 characters"):
         RunFolder(root, name)
 
 
-def test_a_huge_name_does_not_make_a_huge_message(root):
+def test_error_messages_truncate_long_names(root):
     with pytest.raises(RunError) as caught:
         RunFolder(root, "a" * 1_000_000)
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("name", ["a", "0", "a-b-3", "a" * 48])
-def test_good_names_make_a_folder_below_the_root(root, tiny, name):
+def test_valid_names_create_a_folder_below_the_root(root, tiny, name):
     folder = RunFolder.create(root, tiny, name=name)
     assert folder.path == root / name
     assert folder.exists()
 
 
-def test_a_new_run_has_its_preset_and_its_status(root, tiny):
+def test_a_new_run_has_preset_and_status(root, tiny):
     folder = RunFolder.create(root, tiny, name="new")
     assert folder.preset() == tiny
     info = folder.written_info()
@@ -42,14 +42,14 @@ def test_a_new_run_has_its_preset_and_its_status(root, tiny):
     assert os.listdir(root) == ["new"]
 
 
-def test_made_up_names_are_valid_and_free(root, tiny):
+def test_generated_names_are_valid_and_free(root, tiny):
     names = [RunFolder.create(root, tiny).name for _ in range(5)]
     assert len(set(names)) == 5
     for name in names:
         assert RunFolder(root, name).exists()
 
 
-def test_made_up_names_do_not_run_out(root, tiny, monkeypatch):
+def test_generated_names_do_not_run_out(root, tiny, monkeypatch):
     monkeypatch.setattr("core.runs.folder._ADJECTIVES", "calm")
     monkeypatch.setattr("core.runs.folder._NOUNS", "owl")
     names = {RunFolder.create(root, tiny).name for _ in range(12)}
@@ -57,7 +57,7 @@ def test_made_up_names_do_not_run_out(root, tiny, monkeypatch):
     assert "calm-owl" in names
 
 
-def test_an_existing_name_is_refused_and_the_run_left_alone(root, tiny):
+def test_an_existing_run_is_not_overwritten(root, tiny):
     folder = RunFolder.create(root, tiny, name="mine")
     with pytest.raises(RunError, match="run='mine' exists already"):
         RunFolder.create(root, tiny.with_changes({"training.seed": 1}), name="mine")
@@ -84,7 +84,7 @@ def test_info_comes_back_as_written(root, tiny):
     assert folder.info() == info
 
 
-def test_what_is_missing_or_damaged_is_named(root, tiny):
+def test_missing_and_damaged_runs_are_named(root, tiny):
     nowhere = RunFolder(root, "nowhere")
     for read in (nowhere.info, nowhere.preset, nowhere.written_info):
         with pytest.raises(RunError, match="run='nowhere': there is no such run"):
@@ -104,7 +104,7 @@ def test_what_is_missing_or_damaged_is_named(root, tiny):
 
 
 @pytest.mark.parametrize("status", ["queued", "training", "stopping"])
-def test_a_run_that_nobody_trains_any_more_was_interrupted(root, tiny, status):
+def test_an_active_status_without_a_lock_means_interrupted(root, tiny, status):
     folder = RunFolder.create(root, tiny, name="a", status=status)
     assert folder.info().status == "interrupted"
     lock = folder.lock()
@@ -114,11 +114,11 @@ def test_a_run_that_nobody_trains_any_more_was_interrupted(root, tiny, status):
 
 
 @pytest.mark.parametrize("status", ["stopped", "finished", "failed"])
-def test_a_run_that_has_ended_keeps_its_status(root, tiny, status):
+def test_an_ended_run_keeps_its_status(root, tiny, status):
     assert RunFolder.create(root, tiny, name="a", status=status).info().status == status
 
 
-def test_a_lock_is_held_once(root, tiny):
+def test_a_lock_is_exclusive(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
     lock = folder.lock()
     with pytest.raises(RunError, match="run='a' is already being trained"):
@@ -156,11 +156,11 @@ def test_a_dead_process_leaves_its_run_interrupted_and_free(root, tiny):
 
 
 @pytest.mark.parametrize("status", ["stopped", "failed", "interrupted"])
-def test_a_run_with_steps_left_may_be_resumed(root, tiny, status):
+def test_runs_with_steps_left_can_be_resumed(root, tiny, status):
     check_resumable(RunFolder.create(root, tiny, name="a", status=status))
 
 
-def test_a_finished_or_shipped_run_may_not_be_resumed(root, tiny):
+def test_finished_and_shipped_runs_cannot_be_resumed(root, tiny):
     folder = RunFolder.create(root, tiny, name="a", status="finished")
     with pytest.raises(RunError, match="run='a' has finished all its 8 steps"):
         check_resumable(folder)
@@ -172,7 +172,7 @@ def test_a_finished_or_shipped_run_may_not_be_resumed(root, tiny):
 # --- the list ---------------------------------------------------------------------------------------------------
 
 
-def test_runs_are_listed_newest_first_and_nothing_else_is(root, tiny):
+def test_list_runs_returns_only_runs_newest_first(root, tiny):
     assert list_runs(root) == []
     for age, name in enumerate(["newest", "middle", "oldest"]):
         folder = RunFolder.create(root, tiny, name=name)

@@ -1,4 +1,4 @@
-"""What one visitor may see and do with the runs of others: nothing, unless they are shared or shipped."""
+"""Access control: visitors see only their own, shared and shipped runs, and change only their own."""
 
 import inspect
 
@@ -53,7 +53,7 @@ def refusal(action, *arguments) -> str:
     return str(refused.value)
 
 
-def test_every_method_is_either_checked_here_or_not_for_visitors():
+def test_every_public_method_is_covered_or_internal():
     def public(of: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")}
 
@@ -62,7 +62,7 @@ def test_every_method_is_either_checked_here_or_not_for_visitors():
 
 
 @pytest.mark.parametrize("who", [BEN, STRANGER, Visitor(None, returning=False)], ids=str)
-def test_a_private_run_is_refused_in_the_words_of_one_that_does_not_exist(lab: Lab, annas: str, who: Visitor):
+def test_a_private_run_looks_like_a_missing_one_to_others(lab: Lab, annas: str, who: Visitor):
     runs = lab.by(who)
     for name, arguments in {**dict.fromkeys(LOOKING, ()), **DOING}.items():
         method = getattr(runs, name)
@@ -75,7 +75,7 @@ def test_a_private_run_is_refused_in_the_words_of_one_that_does_not_exist(lab: L
     assert RunFolder(lab.all.root, annas).exists()
 
 
-def test_a_shared_run_can_be_looked_at_by_all_and_changed_by_its_owner_only(lab: Lab, annas: str):
+def test_a_shared_run_is_visible_to_all_and_changed_only_by_its_owner(lab: Lab, annas: str):
     lab.by(ANNA).share(annas, True)
     runs = lab.by(BEN)
     assert runs.names() == []  # he has no link to it yet
@@ -90,7 +90,7 @@ def test_a_shared_run_can_be_looked_at_by_all_and_changed_by_its_owner_only(lab:
     assert "no such run" in refusal(runs.info, annas)
 
 
-def test_a_shipped_run_is_everybodys_to_look_at_and_nobodys_to_change(lab: Lab, tiny):
+def test_a_shipped_run_is_visible_to_all_and_changed_by_nobody(lab: Lab, tiny):
     folder = RunFolder.create(lab.all.root, tiny, name="gift", status="finished")
     folder.write_info(folder.info().model_copy(update={"shipped": True}))
     for who in (ANNA, STRANGER):
@@ -99,20 +99,20 @@ def test_a_shipped_run_is_everybodys_to_look_at_and_nobodys_to_change(lab: Lab, 
             assert "is not yours" in refusal(getattr(lab.runs, name), "gift", *arguments)
 
 
-def test_a_run_that_belongs_to_nobody_is_for_nobody(lab: Lab, tiny):
+def test_a_run_without_owner_is_hidden_from_visitors(lab: Lab, tiny):
     RunFolder.create(lab.all.root, tiny, name="from-the-command-line", status="stopped")
     for who in (ANNA, STRANGER, Visitor(None, returning=False)):
         assert lab.by(who).names() == []
         assert "no such run" in refusal(lab.runs.info, "from-the-command-line")
 
 
-def test_who_is_somebody_else_next_time_starts_nothing(lab: Lab, tiny):
+def test_visitors_without_cookie_cannot_start_runs(lab: Lab, tiny):
     for who in (STRANGER, Visitor(None, returning=False)):
         assert "sent no cookie" in refusal(lab.by(who).start, tiny)
     assert lab.all.names() == []
 
 
-def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab, annas: str, tmp_path):
+def test_an_imported_run_belongs_to_the_visitor_and_respects_limits(lab: Lab, annas: str, tmp_path):
     file = tmp_path / "run.safetensors"
     export_weights(lab.by(ANNA).folder(annas), file)
     name = lab.by(BEN).import_file(file)
@@ -130,14 +130,14 @@ def test_a_run_from_a_file_is_of_who_brings_it_and_may_not_be_too_large(lab: Lab
     assert set(lab.all.root.iterdir()) == before
 
 
-def test_names_cannot_be_guessed(lab: Lab, tiny):
+def test_run_names_of_visitors_cannot_be_guessed(lab: Lab, tiny):
     names = [lab.by(ANNA).start(tiny), lab.by(BEN).start(tiny)]
     secrets = [name.rpartition("-")[2] for name in names]
     assert secrets[0] != secrets[1]
     assert all(36 ** len(secret) > 2**120 for secret in secrets)
 
 
-def test_where_there_is_one_person_everything_is_theirs(make_runs, tiny):
+def test_a_single_user_has_all_rights(make_runs, tiny):
     runs = make_runs()
     mine = VisitorRuns(runs)
     name = mine.start(tiny)
@@ -155,7 +155,7 @@ def limited(make_runs, **limits: int | None) -> Lab:
     return Lab(make_runs(**PUBLIC.model_dump() | {"max_runs": 1} | limits))
 
 
-def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make_runs, tiny):
+def test_active_runs_are_limited_per_visitor(make_runs, tiny):
     lab, preset = limited(make_runs, max_active_per_visitor=2), tiny.with_changes(LONG_TRAINING)
     for _ in range(2):
         lab.by(ANNA).start(preset)
@@ -163,14 +163,14 @@ def test_a_visitor_has_so_many_runs_waiting_and_another_still_gets_in(make_runs,
     lab.by(BEN).start(preset)
 
 
-def test_the_queue_has_an_end(make_runs, tiny):
+def test_the_queue_is_limited(make_runs, tiny):
     lab, preset = limited(make_runs, max_queued=2), tiny.with_changes(LONG_TRAINING)
     for number in range(3):
         lab.by(Visitor(f"v{number}")).start(preset)
     assert "2 runs are queued, which is the limit" in refusal(lab.by(BEN).start, preset)
 
 
-def test_visitors_take_turns(make_runs, tiny):
+def test_the_queue_is_fair_between_visitors(make_runs, tiny):
     lab, preset = limited(make_runs), tiny.with_changes(LONG_TRAINING)
     _, second, third = (lab.by(ANNA).start(preset) for _ in range(3))
     bens = lab.by(BEN).start(preset)
@@ -178,7 +178,7 @@ def test_visitors_take_turns(make_runs, tiny):
     assert [lab.by(ANNA).progress(name).queue_position for name in (second, third)] == [2, 3]
 
 
-def test_so_many_runs_are_kept_and_then_one_must_go(make_runs, tiny, root):
+def test_stored_runs_are_limited_per_visitor(make_runs, tiny, root):
     lab = limited(make_runs, max_runs_per_visitor=2)
     for _ in range(2):
         name = lab.by(ANNA).start(tiny)
@@ -190,7 +190,7 @@ def test_so_many_runs_are_kept_and_then_one_must_go(make_runs, tiny, root):
 
 
 @pytest.mark.parametrize(("limit", "said"), [("max_disk_mb_per_visitor", "your runs"), ("max_disk_mb", "all runs")])
-def test_disk_is_bounded(make_runs, tiny, limit, said):
+def test_disk_space_is_limited(make_runs, tiny, limit, said):
     lab = limited(make_runs, **{limit: 1})
     name = lab.by(ANNA).start(tiny)
     wait_for_status(lab.all, name, "finished")
@@ -198,7 +198,7 @@ def test_disk_is_bounded(make_runs, tiny, limit, said):
     assert said in refusal(lab.runs.start, tiny)
 
 
-def test_what_is_too_large_is_refused_when_it_is_resumed_too(make_runs, tiny):
+def test_limits_also_apply_when_resuming(make_runs, tiny):
     lab = limited(make_runs, max_steps=10)
     folder = RunFolder.create(lab.all.root, tiny.with_changes({"training.steps": 11}), name="a", status="stopped")
     (folder.path / "access.json").write_text('{"owner": "anna", "shared": false}')
@@ -206,7 +206,7 @@ def test_what_is_too_large_is_refused_when_it_is_resumed_too(make_runs, tiny):
         lab.by(ANNA).resume("a")
 
 
-def test_own_data_is_for_who_brought_it_also_where_its_run_is_shared(lab: Lab, tiny, tmp_path):
+def test_own_pairs_are_only_for_their_owner_even_if_the_run_is_shared(lab: Lab, tiny, tmp_path):
     (tmp_path / "p.tsv").write_text("".join(f"{number}\t{number}\n" for number in range(100, 160)))
     found, preset = prepare_preset(
         PairFiles(tmp_path / "p.tsv"), tmp_path / "kept", kinds=("character", "symbol"), name="own"

@@ -1,4 +1,4 @@
-"""What nobody needs any more ends and goes, and nothing else."""
+"""Cleanup stops idle runs and deletes old ones, and nothing else."""
 
 import os
 import time
@@ -29,7 +29,7 @@ def kept(root: Path, preset, name: str, *, hours: float = 0.0, owner: str | None
     os.utime(folder.path / "run.json", (at, at))
 
 
-def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make_runs, tiny):
+def test_only_runs_of_absent_owners_are_stopped_with_a_reason(make_runs, tiny):
     runs = make_runs(idle_minutes=30)
     for owner in ("anna", "ben"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=owner, owner=owner)
@@ -45,7 +45,7 @@ def test_runs_of_who_left_are_stopped_with_the_reason_and_others_train_on(make_r
     wait_for(lambda: runs.info("anna").step > info.step)
 
 
-def test_a_run_is_stopped_when_it_has_trained_long_enough(make_runs, tiny, monkeypatch):
+def test_a_run_is_stopped_at_the_time_limit(make_runs, tiny, monkeypatch):
     runs = make_runs(max_minutes=1)
     runs.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: runs.info("a").step > 0)
@@ -57,7 +57,7 @@ def test_a_run_is_stopped_when_it_has_trained_long_enough(make_runs, tiny, monke
     wait_for(lambda: "stopped after 1 minutes" in runs.info("a").message)
 
 
-def test_old_runs_go_but_none_that_is_in_use_shared_shipped_or_nobodys(make_runs, tiny, root):
+def test_old_runs_are_deleted_unless_in_use_shared_shipped_or_without_owner(make_runs, tiny, root):
     runs = make_runs(keep_hours=24)
     kept(root, tiny, "old", hours=25)
     kept(root, tiny, "young", hours=23)
@@ -71,7 +71,7 @@ def test_old_runs_go_but_none_that_is_in_use_shared_shipped_or_nobodys(make_runs
     assert set(runs.names()) == {"young", "of-who-is-here", "shared", "gift", "nobodys", "trains"}
 
 
-def test_when_the_disk_is_full_the_oldest_go_and_no_more_than_needed(make_runs, tiny, root):
+def test_over_the_disk_limit_only_as_many_old_runs_as_needed_are_deleted(make_runs, tiny, root):
     runs = make_runs(max_disk_mb=1)
     for age in (1, 4, 2, 3):
         kept(root, tiny, f"{age}-hours", hours=age)
@@ -82,14 +82,14 @@ def test_when_the_disk_is_full_the_oldest_go_and_no_more_than_needed(make_runs, 
     assert set(runs.names()) == {"1-hours", "shared"}
 
 
-def test_without_limits_nothing_goes(make_runs, tiny, root):
+def test_without_limits_nothing_is_deleted(make_runs, tiny, root):
     kept(root, tiny, "old", hours=10_000)
     runs = make_runs()
     tidied(runs)
     assert runs.names() == ["old"]
 
 
-def test_a_run_that_cannot_be_deleted_keeps_no_other_from_going(make_runs, tiny, root, monkeypatch: pytest.MonkeyPatch):
+def test_one_failed_deletion_does_not_stop_the_cleanup(make_runs, tiny, root, monkeypatch: pytest.MonkeyPatch):
     runs, genuine = make_runs(keep_hours=24), Runs.delete
     for name in ("first", "second"):
         kept(root, tiny, name, hours=25)

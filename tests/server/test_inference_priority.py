@@ -1,4 +1,4 @@
-"""Answers go first, one by one, and trainings go on all the same."""
+"""Inference requests run one at a time and before training, which still advances."""
 
 import threading
 import time
@@ -20,17 +20,17 @@ def seconds_waited(right: InferencePriority) -> float:
     return time.monotonic() - begun
 
 
-def test_nobody_waits_where_no_answer_is_made(right):
+def test_training_does_not_wait_without_requests(right):
     assert min(seconds_waited(right) for _ in range(20)) < MAX_TRAINING_WAIT / 50
 
 
-def test_an_update_waits_for_the_longest_time_and_no_longer(right):
+def test_training_waits_at_most_the_maximum_time(right):
     with right.inference():
         assert seconds_waited(right) >= MAX_TRAINING_WAIT
         assert min(seconds_waited(right) for _ in range(3)) < 2 * MAX_TRAINING_WAIT
 
 
-def test_it_waits_for_all_answers_and_for_those_that_fail(right):
+def test_training_waits_for_nested_and_failed_requests(right):
     with right.inference():
         with pytest.raises(ZeroDivisionError), right.inference():
             raise ZeroDivisionError
@@ -38,7 +38,7 @@ def test_it_waits_for_all_answers_and_for_those_that_fail(right):
     assert min(seconds_waited(right) for _ in range(20)) < MAX_TRAINING_WAIT / 50
 
 
-def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
+def test_training_continues_when_the_last_request_ends(right, monkeypatch):
     monkeypatch.setattr("core.server.inference_priority.MAX_TRAINING_WAIT", 60.0)
     began, go = threading.Event(), threading.Event()
 
@@ -55,7 +55,7 @@ def test_it_goes_on_as_soon_as_the_last_answer_is_made(right, monkeypatch):
     thread.join()
 
 
-def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatch):
+def test_requests_run_one_at_a_time_unless_one_takes_too_long(right, monkeypatch):
     at_once, most, lock = 0, 0, threading.Lock()
 
     def answer(seconds: float) -> None:
@@ -83,7 +83,7 @@ def test_answers_are_made_one_by_one_but_nobody_waits_for_long(right, monkeypatc
     assert all_at_once(0.5) == 4
 
 
-def test_runs_wait_between_updates_and_still_come_to_their_end(runs, tiny):
+def test_runs_finish_even_during_a_long_request(runs, tiny):
     with runs.inference_priority.inference():
         begun = time.monotonic()
         name = runs.start(tiny)

@@ -1,4 +1,4 @@
-"""What may be asked for: strict in public, lax on a laptop, and changed by flags and variables."""
+"""Limits: strict in public, loose on a laptop, set by flags and variables."""
 
 import pytest
 from pydantic import ValidationError
@@ -8,7 +8,7 @@ from core.server.limits import LAPTOP, PUBLIC, Limits, limits_from
 from core.storage.errors import InputError
 
 
-def test_in_public_everything_has_a_limit_and_no_limit_is_laxer_than_on_a_laptop():
+def test_public_limits_are_complete_and_never_looser():
     for name in Limits.model_fields:
         lax, strict = getattr(LAPTOP, name), getattr(PUBLIC, name)
         assert strict is not None, name
@@ -16,12 +16,12 @@ def test_in_public_everything_has_a_limit_and_no_limit_is_laxer_than_on_a_laptop
 
 
 @pytest.mark.parametrize("name", preset_names())
-def test_a_laptop_trains_every_preset(name):
+def test_every_preset_is_allowed_on_a_laptop(name):
     LAPTOP.check(load_preset(name))
 
 
 @pytest.mark.parametrize("name", ["digits-reversal", "digits-reversal-gru", "words-reversal-gru", "addition"])
-def test_the_presets_that_people_begin_with_train_in_public(name):
+def test_beginner_presets_are_allowed_in_public(name):
     PUBLIC.check(load_preset(name))
 
 
@@ -38,20 +38,20 @@ def test_the_presets_that_people_begin_with_train_in_public(name):
         ({"model.d_model": 1024, "training.steps": 1_000_000}, "training.steps=1,000,000"),
     ],
 )
-def test_what_asks_for_too_much_is_refused_with_key_value_and_limit(changes, said):
+def test_exceeded_limits_are_reported_with_key_value_and_limit(changes, said):
     preset = load_preset("digits-reversal").with_changes(changes)
     LAPTOP.check(preset)
     with pytest.raises(ConfigError, match=said):
         PUBLIC.check(preset)
 
 
-def test_memory_is_estimated_before_anything_is_allocated():
+def test_estimated_memory_is_limited():
     preset = load_preset("digits-reversal").with_changes({"training.batch_size": 512})
     with pytest.raises(ConfigError, match=r"batch_size=512 takes about \d+ MB of memory .* at most 10 MB"):
         PUBLIC.model_copy(update={"max_memory_mb": 10}).check(preset)
 
 
-def test_a_flag_goes_before_a_variable_and_a_variable_before_what_is_usual():
+def test_flags_override_variables_and_variables_override_defaults():
     environment = {"ATTENTION_LAB_MAX_STEPS": "300", "ATTENTION_LAB_MAX_RUNS": "3", "ATTENTION_LAB_KEEP_HOURS": "none"}
     limits = limits_from({"max_steps": "500", "max_runs": None}, environment, public=True)
     assert (limits.max_steps, limits.max_runs, limits.keep_hours) == (500, 3, None)
@@ -61,24 +61,24 @@ def test_a_flag_goes_before_a_variable_and_a_variable_before_what_is_usual():
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", "nan", "1e3"])
-def test_a_value_that_is_no_limit_is_named(value):
+def test_invalid_limits_are_reported(value):
     with pytest.raises(ConfigError, match=rf'max_steps={value!r} is not a valid limit: .* or "none"'):
         limits_from({"max_steps": value}, {}, public=True)
     with pytest.raises(ConfigError, match="max_runs='none' is not a valid limit: use a whole number above 0"):
         limits_from({"max_runs": "none"}, {}, public=True)
 
 
-def test_a_limit_that_does_not_exist_is_an_error():
+def test_an_unknown_limit_is_an_error():
     with pytest.raises(ValidationError):
         Limits(max_stepz=3)
 
 
 @pytest.mark.parametrize("text", [None, 3, [], "x" * 501, "a\x00b", "\ud800", "\x1b[31m"], ids=repr)
-def test_a_typed_text_is_text_of_bounded_length(text):
+def test_text_input_must_be_valid_and_bounded(text):
     with pytest.raises(InputError, match=r"^input "):
         PUBLIC.check_text("input", text)
 
 
-def test_ordinary_text_is_left_as_it_is():
+def test_ordinary_text_is_unchanged():
     for text in ("", "4 8 2 9", "a\tb\nc", "ünïcødé 语言 🔬", "\u202eabc"):
         assert PUBLIC.check_text("input", text) == text

@@ -1,4 +1,4 @@
-"""Runs in threads: they start, wait, stop, resume and are watched, and none disturbs another."""
+"""Runs in worker threads: start, watch, stop and resume, each independent of the others."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ def trained_alone(root: Path, preset) -> RunFolder:
     """The same training without threads."""
     folder = RunFolder.create(root, preset, name="alone")
     history = History(preset.training.steps)
-    train_recorded(folder, new_state(preset), history, should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(preset), history)
     return folder
 
 
@@ -46,7 +46,7 @@ def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
     assert not loaded.model.training
 
 
-def test_a_run_of_a_gru_is_trained_published_and_looked_into_like_any_other(runs, tiny_gru):
+def test_a_gru_run_is_trained_and_inspected_like_any_other(runs, tiny_gru):
     runs.start(tiny_gru, name="recurrent")
     assert wait_for_status(runs, "recurrent", "finished", "failed").status == "finished"
     loaded = runs.loaded("recurrent")
@@ -56,20 +56,20 @@ def test_a_run_of_a_gru_is_trained_published_and_looked_into_like_any_other(runs
     assert [(score.layer, score.head) for score in seen.scores] == [(1, 1)]
 
 
-def test_the_thread_and_the_lock_go_with_the_run(runs, tiny, root):
+def test_thread_and_lock_end_with_the_run(runs, tiny, root):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
     wait_for(lambda: not any(thread.name == "train a" for thread in threading.enumerate()))
     RunFolder(root, "a").lock().release()
 
 
-def test_a_name_taken_is_refused(runs, tiny):
+def test_a_taken_name_is_refused(runs, tiny):
     runs.start(tiny, name="a")
     with pytest.raises(RunError, match="exists already"):
         runs.start(tiny, name="a")
 
 
-def test_a_run_that_does_not_exist_is_named(runs):
+def test_a_missing_run_is_named_in_the_error(runs):
     for call in (runs.info, runs.preset, runs.history, runs.progress, runs.loaded, runs.resume):
         with pytest.raises(RunError, match="run='nobody': there is no such run"):
             call("nobody")
@@ -101,7 +101,7 @@ def test_watching_a_run_changes_none_of_its_results(make_runs, root, tiny, monke
     assert read_rows(RunFolder(root, "watched").metrics) == read_rows(alone.metrics)
 
 
-def test_two_runs_side_by_side_give_what_each_gives_alone(make_runs, root, tiny):
+def test_two_concurrent_runs_equal_runs_trained_alone(make_runs, root, tiny):
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 40})
     alone = trained_alone(root, preset)
     runs = make_runs(max_runs=2)
@@ -115,7 +115,7 @@ def test_two_runs_side_by_side_give_what_each_gives_alone(make_runs, root, tiny)
 # --- watching ---------------------------------------------------------------------------------------------------
 
 
-def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
+def test_metrics_and_weights_of_a_live_run_advance(runs, tiny):
     runs.start(tiny.with_changes(LONG_TRAINING), name="live")
     wait_for(lambda: runs.history("live").evaluations()["step"][:1] == [0])
     wait_for(lambda: runs.info("live").step > 25)  # well behind its first evaluation, so there are weights
@@ -136,7 +136,7 @@ def test_a_live_run_shows_figures_and_weights_that_advance(runs, tiny):
     assert progress.seconds_left == pytest.approx(expected)
 
 
-def test_published_weights_are_those_of_the_step_they_name(make_runs, tiny, monkeypatch):
+def test_latest_weights_are_those_of_their_step(make_runs, tiny, monkeypatch):
     monkeypatch.setattr("core.server.live.SECONDS_BETWEEN_COPIES", 1e9)  # at evaluations only
     preset = tiny.with_changes(LONG_TRAINING | {"training.evaluate_every": 5, "training.batch_size": 2})
     runs = make_runs()
@@ -152,7 +152,7 @@ def test_published_weights_are_those_of_the_step_they_name(make_runs, tiny, monk
     assert_close(clone_weights(loaded.model), clone_weights(again.model), atol=0, rtol=0)
 
 
-def test_the_same_weights_are_built_into_a_model_once(runs, tiny):
+def test_loaded_models_are_cached(runs, tiny):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
     wait_for(lambda: runs.loaded("a") is runs.loaded("a"))
@@ -161,7 +161,7 @@ def test_the_same_weights_are_built_into_a_model_once(runs, tiny):
 # --- stop and resume --------------------------------------------------------------------------------------------
 
 
-def test_a_stopped_run_stops_within_seconds_and_keeps_its_work(runs, tiny, root):
+def test_a_stopped_run_stops_quickly_and_is_saved(runs, tiny, root):
     runs.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: runs.info("a").step > 5)
     started = time.monotonic()
@@ -176,7 +176,7 @@ def test_a_stopped_run_stops_within_seconds_and_keeps_its_work(runs, tiny, root)
         runs.stop("a")
 
 
-def test_a_resumed_run_ends_as_one_that_never_stopped(make_runs, root, tiny):
+def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tiny):
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 150, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
     runs = make_runs()

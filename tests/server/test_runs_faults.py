@@ -1,4 +1,4 @@
-"""What goes wrong under a run: its owner reads the cause and the cure, its work is kept, other runs go on."""
+"""Failures of runs: the owner reads cause and remedy, saved work is kept, other runs continue."""
 
 import errno
 import os
@@ -47,12 +47,12 @@ def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
         (RunError("run='a': last.safetensors is damaged"), "run='a': last.safetensors is damaged"),
     ],
 )
-def test_a_failure_is_told_with_its_cause_and_what_to_do(error, said):
+def test_failure_messages_state_cause_and_remedy(error, said):
     assert said in explain_error(error)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), MemoryError(), ZeroDivisionError("oops")])
-def test_a_run_that_fails_says_why_and_the_one_beside_it_goes_on(make_runs, tiny, bad, monkeypatch, error):
+def test_a_failed_run_has_a_reason_and_others_continue(make_runs, tiny, bad, monkeypatch, error):
     failing_with(error, monkeypatch)
     runs: Runs = make_runs(max_runs=2)
     runs.start(tiny.with_changes(LONG_TRAINING), name="good")
@@ -63,7 +63,7 @@ def test_a_run_that_fails_says_why_and_the_one_beside_it_goes_on(make_runs, tiny
     wait_for(lambda: runs.info("good").step > step)
 
 
-def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(make_runs, bad, root, monkeypatch):
+def test_a_failure_that_cannot_be_recorded_is_still_reported_and_resumable(make_runs, bad, root, monkeypatch):
     failing_with(MemoryError(), monkeypatch)
     genuine = RunFolder.write_info
 
@@ -85,7 +85,7 @@ def test_a_failure_that_cannot_be_written_down_is_told_all_the_same_and_resumed(
     wait_for(lambda: runs.info("bad").step > 0)
 
 
-def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is_deleted(make_runs, bad, root):
+def test_a_run_whose_folder_was_deleted_fails_and_stays_listed(make_runs, bad, root):
     runs: Runs = make_runs()
     runs.start(bad, name="bad")
     wait_for(lambda: runs.info("bad").step > 25)
@@ -105,14 +105,14 @@ def test_a_run_whose_folder_is_deleted_says_so_and_stays_in_the_list_until_it_is
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_run_in_a_folder_that_cannot_be_written_is_refused(make_runs, tiny, root):
+def test_a_read_only_folder_is_refused(make_runs, tiny, root):
     root.mkdir()
     root.chmod(0o500)
     with pytest.raises(RunError, match="cannot be written to"):
         make_runs().start(tiny, name="a")
 
 
-def test_a_run_on_a_full_disk_is_refused(make_runs, tiny, monkeypatch):
+def test_a_full_disk_is_refused(make_runs, tiny, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -149,7 +149,7 @@ def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
 # --- whose it is ------------------------------------------------------------------------------------------------
 
 
-def test_whose_a_run_is_stays_known_and_training_does_not_forget_that_it_is_shared(make_runs, tiny, root):
+def test_ownership_and_sharing_survive_training_and_restarts(make_runs, tiny, root):
     runs: Runs = make_runs()
     runs.start(tiny.with_changes({"training.steps": 200}), name="a", owner="anna")
     runs.start(tiny, name="b")
@@ -163,7 +163,7 @@ def test_whose_a_run_is_stays_known_and_training_does_not_forget_that_it_is_shar
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"owner": 3}', b'{"owner": "eve", "admin": true}'])
-def test_a_run_of_which_it_is_not_known_whose_it_is_is_nobodys(runs: Runs, tiny, root, damage):
+def test_a_damaged_access_file_means_no_owner(runs: Runs, tiny, root, damage):
     folder = RunFolder.create(root, tiny, name="a", status="stopped")
     (folder.path / "access.json").write_bytes(damage)
     assert runs.ownership("a").owner is None

@@ -1,4 +1,4 @@
-"""Runs that wait, fail, or belong to another process, and the list of them all."""
+"""Queued and failed runs, runs of other processes, and the list of all runs."""
 
 import os
 import threading
@@ -16,7 +16,7 @@ from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 # --- the queue --------------------------------------------------------------------------------------------------
 
 
-def test_runs_beyond_the_limit_wait_and_start_in_order(make_runs, tiny):
+def test_runs_beyond_the_limit_are_queued_and_start_in_order(make_runs, tiny):
     runs = make_runs(max_runs=1)
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
@@ -31,7 +31,7 @@ def test_runs_beyond_the_limit_wait_and_start_in_order(make_runs, tiny):
     assert runs.info("a").status == "stopped"
 
 
-def test_a_waiting_run_stops_at_once_and_the_others_move_up(make_runs, tiny, root):
+def test_a_queued_run_stops_immediately_and_others_move_up(make_runs, tiny, root):
     runs = make_runs(max_runs=1)
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
@@ -44,7 +44,7 @@ def test_a_waiting_run_stops_at_once_and_the_others_move_up(make_runs, tiny, roo
     assert runs.progress("b").queue_position == 2
 
 
-def test_no_more_runs_train_at_once_than_allowed(make_runs, tiny):
+def test_no_more_runs_train_concurrently_than_allowed(make_runs, tiny):
     runs = make_runs(max_runs=2)
     names = [runs.start(tiny.with_changes(LONG_TRAINING)) for _ in range(4)]
     wait_for(lambda: sum(runs.info(name).step > 0 for name in names) == 2)
@@ -54,7 +54,7 @@ def test_no_more_runs_train_at_once_than_allowed(make_runs, tiny):
 # --- failures ---------------------------------------------------------------------------------------------------
 
 
-def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make_runs, tiny, monkeypatch):
+def test_a_failed_worker_marks_its_run_and_is_freed(make_runs, tiny, monkeypatch):
     genuine = core.runs.recorder.train
 
     def failing(state):
@@ -74,7 +74,7 @@ def test_a_run_whose_thread_fails_is_marked_and_frees_its_place(make_runs, tiny,
     assert wait_for_status(runs, "bad", "finished").step == 8
 
 
-def test_a_run_whose_saved_state_is_damaged_fails_and_says_so(runs, tiny, root):
+def test_a_run_with_a_damaged_state_fails_with_the_reason(runs, tiny, root):
     folder = RunFolder.create(root, tiny, name="a", status="stopped")
     folder.last.write_bytes(b"damaged")
     runs.resume("a")
@@ -90,7 +90,7 @@ def test_damaged_best_weights_are_named(runs, tiny, root):
         runs.loaded("a")
 
 
-def test_a_torn_last_line_of_figures_is_left_out(runs, tiny, root):
+def test_a_torn_last_line_of_metrics_is_ignored(runs, tiny, root):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
     wait_for(lambda: runs.info("a").status == "finished")
@@ -99,7 +99,7 @@ def test_a_torn_last_line_of_figures_is_left_out(runs, tiny, root):
     assert runs.history("a").points()["step"] == list(range(1, 9))
 
 
-def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs, tiny, root, monkeypatch):
+def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, root, monkeypatch):
     folder = RunFolder.create(root, tiny, name="a")
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
     state = new_state(tiny)
@@ -119,7 +119,7 @@ def test_figures_beyond_the_saved_state_of_a_killed_run_are_made_anew_once(runs,
 # --- several processes ------------------------------------------------------------------------------------------
 
 
-def test_another_process_sees_a_run_train_and_cannot_take_it(make_runs, tiny, root):
+def test_another_process_sees_a_run_but_cannot_take_it_over(make_runs, tiny, root):
     first, second = make_runs(), make_runs()
     first.start(tiny.with_changes(LONG_TRAINING), name="a")
     wait_for(lambda: first.info("a").step > 0)
@@ -139,7 +139,7 @@ def test_another_process_sees_a_run_train_and_cannot_take_it(make_runs, tiny, ro
 # --- the list ---------------------------------------------------------------------------------------------------
 
 
-def test_runs_are_listed_newest_first_shipped_last_and_damaged_not_at_all(runs, tiny, root):
+def test_runs_are_listed_newest_first_shipped_last_without_damaged_ones(runs, tiny, root):
     for age, name in enumerate(["newest", "gift", "older", "torn", "odd", "robbed"]):
         folder = RunFolder.create(root, tiny, name=name, status="stopped")
         os.utime(folder.path / "preset.yaml", (1e9 - age, 1e9 - age))

@@ -37,15 +37,11 @@ def run_table(run: ReportedRun) -> Rows:
     seen = f"{info.sequences_seen:,}"
     if config.training_sequences:
         seen += f" ({info.sequences_seen / config.training_sequences:.1f} epochs of {config.training_sequences:,})"
-    rows = [
+    return [
         ["property", "value"],
         ["preset", preset.name],
         ["task", preset.task.summary],
-    ]
-    if drawn := getattr(loaded.task, "drawn", ""):
-        rows.append(["how items are drawn", drawn])
-    return [
-        *rows,
+        ["how items are drawn", loaded.task.sampling],
         ["model", preset.model.family],
         ["parameters", f"{count_parameters(loaded.model):,}"],
         ["weights", f"{loaded.kind}, after step {loaded.step:,} of {config.steps:,}"],
