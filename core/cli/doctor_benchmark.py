@@ -9,8 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.config import Preset, load_preset, preset_names
-from core.config.bugs import BUG_FAMILIES, BugName
+from core.config import BUG_FAMILIES, BugName, Preset, load_preset, preset_names
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.runs.training_state import resume_state

@@ -4,15 +4,15 @@ A preset has a name, a description and three sections: ``task``, ``model`` and `
 import torch, so listing presets is fast.
 """
 
+import hashlib
 import re
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from core.config.bugs import BUG_FAMILIES, BugName
 from core.config.sections import GRUConfig, ModelConfig, Section, TrainingConfig
 from core.config.tasks import TaskConfig
 from core.storage import bounded_yaml
@@ -22,6 +22,42 @@ PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
 NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
 SPECIAL_TOKENS = 2  # BOS and EOS of every sequence
 SECTIONS = ("task", "model", "training")
+
+BugName = Literal[
+    "no-causal-mask",
+    "targets-not-shifted",
+    "pad-attended-to",
+    "pad-in-the-loss",
+    "no-positions",
+    "no-score-scaling",
+    "no-embedding-scaling",
+    "softmax-over-queries",
+    "no-residual",
+    "no-eos-in-targets",
+    "encoder-over-pad",
+    "learning-rate-too-high",
+    "heads-alike",
+    "self-plotted-as-cross",
+]
+_ALL_FAMILIES = ("transformer", "decoder-only", "gru")
+_ATTENTION_FAMILIES = ("transformer", "decoder-only")
+BUG_FAMILIES: dict[BugName, tuple[str, ...]] = {
+    "no-causal-mask": _ATTENTION_FAMILIES,
+    "targets-not-shifted": _ALL_FAMILIES,
+    "pad-attended-to": ("transformer", "gru"),
+    "pad-in-the-loss": _ALL_FAMILIES,
+    "no-positions": ("transformer",),
+    "no-score-scaling": _ATTENTION_FAMILIES,
+    "no-embedding-scaling": _ATTENTION_FAMILIES,
+    "softmax-over-queries": ("transformer",),
+    "no-residual": _ATTENTION_FAMILIES,
+    "no-eos-in-targets": _ALL_FAMILIES,
+    "encoder-over-pad": ("gru",),
+    "learning-rate-too-high": _ALL_FAMILIES,
+    "heads-alike": _ATTENTION_FAMILIES,
+    "self-plotted-as-cross": ("transformer",),
+}
+"""The model families that each bug applies to; ``core.teaching.bugs`` implements and describes the bugs."""
 
 
 class ConfigError(LabError):
@@ -197,6 +233,31 @@ def load_preset_file(path: Path) -> Preset:
         return read_preset(path.read_bytes(), name=_name_from(path.stem))
     except OSError as error:
         raise ConfigError([("preset", f"preset={_short(str(path))} cannot be read: {error.strerror}")]) from error
+
+
+def pairs_beside(preset_file: Path) -> Path:
+    """Return the pairs file of a preset file: ``NAME.pairs.tsv`` beside ``NAME.yaml``."""
+    return preset_file.with_suffix(".pairs.tsv")
+
+
+def verified_pairs(task: TaskConfig, path: Path | None) -> Path:
+    """Return ``path`` after checking that it holds the pairs that ``task.data`` names.
+
+    Raises:
+        ConfigError: there is no such file, or its SHA-256 is another one.
+    """
+    label = f"task.data={task.own_data[:12]}…"
+    try:
+        if path is None:
+            raise FileNotFoundError
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        message = "the file with these pairs is missing; a run keeps it as pairs.tsv, a preset NAME.yaml needs it as "
+        raise ConfigError([("task.data", f"{label}: {message}NAME.pairs.tsv in the same folder")]) from error
+    if sha256 != task.own_data:
+        raise ConfigError([("task.data", f"{label}: {path.name} holds other pairs, with SHA-256 {sha256[:12]}…")])
+    return path
 
 
 def read_preset(text: str | bytes, *, name: str) -> Preset:

@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 import torch
 
-from core.config import ConfigError, Preset, parse_preset, preset_to_yaml, read_preset
-from core.config.bugs import BUG_FAMILIES, BugName
+from core.config import BUG_FAMILIES, BugName, ConfigError, Preset, parse_preset, preset_to_yaml, read_preset
 from core.interpret.inspection import inspect
 from core.models import AttentionMaps, Seq2Seq, forward_with_attention
 from core.models.attention import MultiHeadAttention

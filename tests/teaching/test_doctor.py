@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from core.__main__ import main
-from core.config import Preset, load_preset
-from core.config.bugs import BUG_FAMILIES, BugName
+from core.config import BUG_FAMILIES, BugName, Preset, load_preset
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import hook_names, hooks
 from core.runs import RunError

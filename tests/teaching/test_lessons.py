@@ -5,7 +5,7 @@ import json
 import pytest
 
 from core.__main__ import main
-from core.config.bugs import BUG_FAMILIES
+from core.config import BUG_FAMILIES
 from core.storage.errors import InputError
 from core.teaching.lessons import LESSON_FOLDER, RESULTS_FILE, SECTIONS, lesson_names, load_lesson
 from core.teaching.lessons.lesson import PRESET_FILE, TEXT_FILE

@@ -6,8 +6,7 @@ is built unchanged.
 
 from pathlib import Path
 
-from core.config import Preset
-from core.config.bugs import BugName
+from core.config import BugName, Preset
 from core.teaching.bugs.bug import Bug
 from core.teaching.bugs.data_bugs import LearningRateTooHigh, NoEosInTargets, PadInTheLoss, TargetsNotShifted
 from core.teaching.bugs.model_bugs import (

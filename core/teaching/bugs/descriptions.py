@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from core.config import Preset
-from core.config.bugs import BugName
+from core.config import BugName, Preset
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from core.config.bugs import BugName
+from core.config import BugName
 
 Light = Literal["green", "amber", "red"]
 
