@@ -9,10 +9,11 @@ import torch
 from core.__main__ import main
 from core.evaluation.bleu import corpus_bleu, measure_bleu
 from core.models import build_model
-from core.reports.report import write_report
+from core.reports.report import measure
+from core.reports.report.tables import ReportedRun, figures
 from core.runs import RunFolder
+from core.runs.load import SavedRuns, load_run
 from core.runs.recorder import train_recorded
-from core.server import Runs
 from core.storage.errors import LabError
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
@@ -25,7 +26,15 @@ pytest.importorskip("num2words")
 
 @pytest.fixture(scope="module")
 def translation_preset(tiny):
-    return tiny.with_changes({"task.family": "number-words", "training.training_sequences": 50})
+    return tiny.with_changes(
+        {
+            "task.family": "number-words",
+            "training.training_sequences": 50,
+            "training.steps": 1,
+            "training.warmup_steps": 1,
+            "training.evaluate_every": 1,
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +112,11 @@ def test_evaluate_decode_and_report_print_text_and_bleu(translation_runs, capsys
     assert json.loads(printed.strip().splitlines()[-1])["bleu"]["signature"].startswith("nrefs:1|")
     assert main([*arguments, "decode", "--run", "translation", "eighty-one"]) == 0
     assert "expected  quatre-vingt-un" in capsys.readouterr().out
-    report = write_report(Runs(translation_runs), "translation", sequences=40).markdown
-    assert "BLEU, each input by itself" in report
-    assert "translate 0–9,999 from English words to French" in report
+    loaded = load_run(translation_runs / "translation")
+    measured = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, 40, split="test"))
+    rows = figures(measured, ReportedRun(loaded, SavedRuns(translation_runs).info("translation"), train_loss=None))
+    assert any(row[0].startswith("BLEU") and "sacrebleu signature nrefs:1|" in row[1] for row in rows)
+    assert loaded.preset.task.summary == "translate 0–9,999 from English words to French"
 
 
 def test_until_eos_cuts_at_the_first_eos():
