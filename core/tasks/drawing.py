@@ -93,7 +93,6 @@ def sample_distinct(task: Task, count: int, *, split: Split, generator: torch.Ge
     Returns:
         ``count`` pairs in the order drawn, or fewer if the split does not seem to hold as many.
     """
-
     latest: list[Batch] = []
 
     def draw(number: int) -> tuple[torch.Tensor, ...]:

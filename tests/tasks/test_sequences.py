@@ -239,7 +239,7 @@ def test_words_ignore_case_and_punctuation():
 @pytest.mark.parametrize(
     ("task", "text", "message"),
     [
-        (digits(), "", "input is empty; type something like: 4 8 2 9"),
+        (digits(), "", "input is empty; an example is: 4 8 2 9"),
         (digits(), " , ,\n", "input is empty"),
         (digits(), "48x9", "'x' at position 3 is not one of 0 1 2"),
         (digits(), "4-8", "'-' at position 2"),
@@ -248,7 +248,7 @@ def test_words_ignore_case_and_punctuation():
         (digits(), "4２", "'２' at position 2"),  # a full-width digit
         (digits(), "²", "'²' at position 1"),
         (digits(), "1" * (MAX_INPUT_CHARACTERS + 1), f"input has {MAX_INPUT_CHARACTERS + 1} characters"),
-        (NUMBERS, "", "input is empty; type something like: 5 12 7 3 9 11"),
+        (NUMBERS, "", "input is empty; an example is: 5 12 7 3 9 11"),
         (NUMBERS, "5 18", "'18' at position 2 is not one of 1 2 3"),
         (NUMBERS, "0", "'0' at position 1"),
         (NUMBERS, "05", "'05' at position 1"),
