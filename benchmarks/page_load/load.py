@@ -42,7 +42,7 @@ class ResponseTimes:
         """Summarize measured times; all zero if there are none."""
         if len(seconds) < 2:
             return cls(len(seconds), *[max(seconds, default=0.0)] * 3)
-        return cls(len(seconds), median(seconds), quantiles(seconds, n=20)[-1], max(seconds))
+        return cls(len(seconds), median(seconds), quantiles(seconds, n=20, method="inclusive")[-1], max(seconds))
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def preset_of(tiny, tiny_gru):
         "transformer": tiny,
         "transformer, alibi": tiny.with_changes(others | {"model.positions": "alibi"}),
         "transformer, tied": tiny.with_changes(others | {"model.positions": "learned", "model.tie_embeddings": "all"}),
-        "decoder-only": tiny.with_changes({"model.family": "decoder-only", "model.max_seq_len": 32}),
+        "decoder-only": tiny.with_changes({"model.family": "decoder-only", "model.max_seq_len": 18}),
         "gru": tiny_gru.with_changes({"model.dropout": 0.0}),
     }.__getitem__
 
@@ -156,7 +156,7 @@ def test_scores_and_reports_are_the_same_from_another_device(preset_of, family, 
         state.model.eval()
         masses = [score.attention_mass for score in inspect(state.model, state.task, "4 8 2").scores]
         return masses, measure(
-            state.model, state.task, fixed_pairs(state.task, 12, split="test", device=str(state.generator.device))
+            state.model, state.task, fixed_pairs(state.task, 6, split="test", device=str(state.generator.device))
         )
 
     masses, report = measured_on("cpu")

@@ -106,9 +106,9 @@ def test_bfloat16_is_close_and_keeps_loss_weights_and_gradients_in_float32(prese
 @pytest.mark.parametrize(("family", "teacher_forcing_ratio"), [("transformer", 1.0), ("gru", 0.5)])
 def test_training_in_bfloat16_learns_like_float32(preset_of, family, teacher_forcing_ratio):
     changes = {
-        "training.steps": 60,
-        "training.evaluate_every": 60,
-        "training.batch_size": 32,
+        "training.steps": 24,
+        "training.evaluate_every": 24,
+        "training.batch_size": 16,
         "training.teacher_forcing_ratio": teacher_forcing_ratio,
     }
     last = {}
@@ -116,7 +116,7 @@ def test_training_in_bfloat16_learns_like_float32(preset_of, family, teacher_for
         state = new_state(preset_of(family).with_changes(changes | {"training.precision": precision}))
         events = list(train(state))
         steps = [event for event in events if isinstance(event, StepEvent)]
-        assert len(steps) == 60
+        assert len(steps) == 24
         assert all(math.isfinite(event.loss) and math.isfinite(event.gradient_norm) for event in steps)
         first, last[precision] = (event.evaluation.loss for event in events if isinstance(event, EvaluationEvent))
         assert last[precision] < first - 0.15
