@@ -19,6 +19,7 @@ from tests.support.scripted_models import ScriptedModel
 
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
+torch.set_num_threads(1)  # fixtures of modules and sessions run before `seeded` does
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

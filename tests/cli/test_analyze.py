@@ -1,7 +1,10 @@
-"""The command that tells where every head of a run looks."""
+"""``analyze``: scores and ablation of every head."""
 
+import contextlib
+import io
 import json
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,48 +13,58 @@ from core.__main__ import main
 from core.interpret.ablation import ablation_grid
 from core.interpret.head_table import measure_heads
 from core.runs import DEFAULT_ROOT
-from core.server import Runs
+from core.runs.load import load_run
 from core.tasks import fixed_pairs
 
-RUN = "digits-reversal-shipped"  # a trained one, so that there is something to see
+RUN = "digits-reversal-shipped"  # trained, so that heads differ
 TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer")]
 
 
-@pytest.fixture
-def analyze(capsys, tmp_path):
-    """Run the command on a copy of the run: (exit code, standard output, standard error)."""
-    shutil.copytree(DEFAULT_ROOT / RUN, tmp_path / RUN, ignore=shutil.ignore_patterns("ablate.json"))
+def analyze(root: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run the command: (exit code, standard output, standard error)."""
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = main(["--checkpoints", str(root), "analyze", "--run", RUN, *arguments])
+    return code, output.getvalue(), errors.getvalue()
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["--checkpoints", str(tmp_path), "analyze", "--run", RUN, *arguments])
-        return code, *capsys.readouterr()
 
-    return run
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    """A folder with a copy of the shipped run."""
+    root = tmp_path_factory.mktemp("analyzed")
+    shutil.copytree(DEFAULT_ROOT / RUN, root / RUN, ignore=shutil.ignore_patterns("ablate.json"))
+    return root
+
+
+@pytest.fixture(scope="module")
+def analyzed(root) -> tuple[int, str, str]:
+    """The command's first run on 30 sequences, with JSON."""
+    return analyze(root, "--sequences", "30", "--json")
 
 
 @pytest.fixture(scope="module")
 def measured() -> tuple[pd.DataFrame, dict[tuple[str, int, int], float]]:
     """The scores of 30 sequences, and exact match without each head, or (head 0) each layer."""
-    loaded = Runs(DEFAULT_ROOT).loaded(RUN)
+    loaded = load_run(DEFAULT_ROOT / RUN)
     pairs = fixed_pairs(loaded.task, 30, split="test")
     cells = ablation_grid(loaded.model, pairs)
-    worths = {(cell.block, cell.layer, cell.head): cell.exact_match for cell in cells}
-    return measure_heads(loaded.model, loaded.task, pairs), worths
+    exact_match = {(cell.block, cell.layer, cell.head): cell.exact_match for cell in cells}
+    return measure_heads(loaded.model, loaded.task, pairs), exact_match
 
 
-def test_its_last_line_has_every_head_with_every_score(analyze, measured):
-    table, worths = measured
-    code, output, _ = analyze("--sequences", "30", "--json")
+def test_json_has_every_head_with_every_score(analyzed, measured):
+    table, exact_match = measured
+    code, output, _ = analyzed
     assert code == 0
-    said = json.loads(output.splitlines()[-1])
-    assert (said["run"], said["preset"], said["sequences"]) == (RUN, "digits-reversal", 30)
-    assert [(head["block"], head["layer"], head["head"]) for head in said["heads"]] == [
+    result = json.loads(output.splitlines()[-1])
+    assert (result["run"], result["preset"], result["sequences"]) == (RUN, "digits-reversal", 30)
+    assert [(head["block"], head["layer"], head["head"]) for head in result["heads"]] == [
         (block, layer, head) for block in ("encoder", "decoder", "cross") for layer in (1, 2) for head in (1, 2, 3, 4)
     ]
-    for head, expected in zip(said["heads"], table.to_dict("records"), strict=True):
+    for head, expected in zip(result["heads"], table.to_dict("records"), strict=True):
         assert list(head) == [*table.columns, "exact_match_without"]
         assert head.pop("exact_match_without") == pytest.approx(
-            worths[head["block"], head["layer"], head["head"]], abs=1e-6
+            exact_match[head["block"], head["layer"], head["head"]], abs=1e-6
         )
         for name, value in head.items():
             if head["block"] != "cross" and name in TRUTH:
@@ -59,26 +72,25 @@ def test_its_last_line_has_every_head_with_every_score(analyze, measured):
             else:
                 assert value == pytest.approx(expected[name], abs=1e-5), name
         assert isinstance(head["nearest_head"], int)
-    assert said["exact_match"] == 1.0
-    assert [tuple(layer.values()) for layer in said["layers"]] == [
-        (block, layer, pytest.approx(worths[block, layer, 0], abs=1e-6))
+    assert result["exact_match"] == 1.0
+    assert [tuple(layer.values()) for layer in result["layers"]] == [
+        (block, layer, pytest.approx(exact_match[block, layer, 0], abs=1e-6))
         for block in ("encoder", "decoder", "cross")
         for layer in (1, 2)
     ]
-    assert min(worths.values()) < 0.2 < max(worths.values())
+    assert min(exact_match.values()) < 0.2 < max(exact_match.values())
 
 
-def test_exact_match_without_a_head_is_measured_once(analyze, monkeypatch):
-    _, first, errors = analyze("--sequences", "30")
+def test_the_ablation_is_cached_in_the_runs_folder(root, analyzed, monkeypatch):
+    _, output, errors = analyzed
     assert "ablating" in errors
     monkeypatch.setattr("core.interpret.ablation.ablation_grid", None)
-    assert analyze("--sequences", "30")[1] == first
+    assert analyze(root, "--sequences", "30", "--json")[1] == output
 
 
-def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(analyze, measured):
-    table, worths = measured
-    code, output, _ = analyze("--sequences", "30")
-    assert code == 0
+def test_the_table_has_one_line_per_head_and_marks_the_best(analyzed, measured):
+    table, exact_match = measured
+    output = analyzed[1].rpartition("\n{")[0]  # the JSON object is the last line
     assert output.splitlines()[1] == "attention while decoding 30 held-out sequences, free-running"
     assert "not why the model produced its output" in output
     assert "{" not in output
@@ -87,9 +99,9 @@ def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(anal
     assert list(heads) == [f"{head.block}.{head.layer}.{head.head}" for head in table.itertuples()]
     assert heads["encoder.1.1"][:6] == ["–"] * 6
     assert {name: cells[-1] for name, cells in heads.items()} == {
-        f"{block}.{layer}.{head}": f"{worth:.1%}" for (block, layer, head), worth in worths.items() if head
+        f"{block}.{layer}.{head}": f"{share:.1%}" for (block, layer, head), share in exact_match.items() if head
     }
-    assert f"without all heads of a layer: encoder.1 {worths['encoder', 1, 0]:.1%}, encoder.2" in output
+    assert f"without all heads of a layer: encoder.1 {exact_match['encoder', 1, 0]:.1%}, encoder.2" in output
     for column, name in enumerate(TRUTH):
         best = {"mass": table[name].max(), "aer": table[name].min()}.get(name.split("_")[0])
         for cells, value in zip(heads.values(), table[name], strict=True):
@@ -97,14 +109,14 @@ def test_its_table_has_a_line_a_head_stars_the_best_and_says_how_to_read_it(anal
             assert cells[column] == written
 
 
-@pytest.mark.parametrize("count", ["0", "1000001", "-5"])
-def test_a_number_of_sequences_that_is_none_is_refused(analyze, count):
-    code, output, errors = analyze("--sequences", count)
-    assert (code, output) == (2, "")
-    assert errors == f"error: --sequences={count} must be from 1 to 1000000\n"
+def test_an_invalid_number_of_sequences_is_refused(root):
+    for count in ("0", "1000001", "-5"):
+        code, output, errors = analyze(root, "--sequences", count)
+        assert (code, output) == (2, "")
+        assert errors == f"error: --sequences={count} must be from 1 to 1000000\n"
 
 
-def test_a_run_that_writes_one_token_has_dashes_for_what_it_never_did(trained, capsys):
+def test_scores_without_any_row_are_dashes_and_null(trained, capsys):
     assert main(["--checkpoints", str(trained), "analyze", "--run", "done", "--sequences", "30", "--json"]) == 0
     output = capsys.readouterr().out
     heads = json.loads(output.splitlines()[-1])["heads"]

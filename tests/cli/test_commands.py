@@ -1,4 +1,4 @@
-"""The command line: its last line is JSON, its mistakes are one line, and nothing is left half-done."""
+"""Training, evaluating and reporting on the command line; invalid input is refused in one line."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from core.__main__ import main
 from core.config import load_preset, preset_names, preset_to_yaml
 from core.evaluation.accuracy import evaluate
 from core.runs import RunFolder, RunInfo
-from core.server import Runs
+from core.runs.load import load_run
 from core.tasks import fixed_pairs
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -41,16 +41,16 @@ def last_json(output: str) -> dict:
 # --- train and resume -------------------------------------------------------------------------------------------
 
 
-def test_train_keeps_a_run_and_ends_with_one_line_of_json(lab, root):
+def test_train_saves_a_run_and_prints_json_last(lab, root):
     code, output, _ = lab("train", "--preset", "tiny", "--run", "mine", "--seed", "5", *QUICK, *SMALL, "--json")
     assert code == 0
-    said = last_json(output)
-    assert set(said) >= FIGURES
-    assert (said["run"], said["preset"], said["status"]) == ("mine", "tiny", "finished")
-    assert (said["steps"], said["sequences_seen"], said["sequences"]) == (6, 48, 8)
-    assert said["parameters"] > 0
-    assert said["seconds"] > 0
-    assert 0 <= said["exact_match"] <= said["token_accuracy"] <= 1
+    result = last_json(output)
+    assert set(result) >= FIGURES
+    assert (result["run"], result["preset"], result["status"]) == ("mine", "tiny", "finished")
+    assert (result["steps"], result["sequences_seen"], result["sequences"]) == (6, 48, 8)
+    assert result["parameters"] > 0
+    assert result["seconds"] > 0
+    assert 0 <= result["exact_match"] <= result["token_accuracy"] <= 1
     folder = RunFolder(root, "mine")
     assert folder.info().status == "finished"
     assert folder.preset().training.seed == 5
@@ -58,7 +58,7 @@ def test_train_keeps_a_run_and_ends_with_one_line_of_json(lab, root):
     folder.lock().release()
 
 
-def test_train_makes_up_a_name_and_speaks_plainly_without_json(lab, root):
+def test_train_generates_a_name_and_prints_no_json_unless_asked(lab, root):
     code, output, errors = lab("train", "--preset", "tiny", *QUICK, *SMALL)
     assert code == 0
     (name,) = os.listdir(root)
@@ -67,7 +67,7 @@ def test_train_makes_up_a_name_and_speaks_plainly_without_json(lab, root):
     assert name in errors  # the progress bar
 
 
-def test_train_takes_a_file(lab, tiny, tmp_path):
+def test_train_reads_a_preset_file(lab, tiny, tmp_path):
     path = tmp_path / "own.yaml"
     path.write_text(preset_to_yaml(tiny))
     code, output, _ = lab("train", "--preset", str(path), "--json")
@@ -75,13 +75,15 @@ def test_train_takes_a_file(lab, tiny, tmp_path):
     assert last_json(output)["steps"] == 8
 
 
-def test_the_same_seed_gives_the_same_figures_and_another_others(lab):
-    said = [last_json(lab("train", "--preset", "tiny", "--seed", seed, *QUICK, *SMALL, "--json")[1]) for seed in "334"]
-    losses = [figures["loss"] for figures in said]
+def test_equal_seeds_give_equal_losses(lab):
+    result = [
+        last_json(lab("train", "--preset", "tiny", "--seed", seed, *QUICK, *SMALL, "--json")[1]) for seed in "334"
+    ]
+    losses = [figures["loss"] for figures in result]
     assert losses[0] == losses[1] != losses[2]
 
 
-def test_a_diverged_training_is_exit_code_one(lab, monkeypatch):
+def test_a_diverged_training_ends_with_exit_code_one(lab, monkeypatch):
     monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
     code, output, errors = lab("train", "--preset", "tiny", "--run", "a", *QUICK, *SMALL, "--json")
     assert code == 1
@@ -89,7 +91,7 @@ def test_a_diverged_training_is_exit_code_one(lab, monkeypatch):
     assert "step 1: loss=" in errors
 
 
-def test_ctrl_c_saves_the_run_and_resume_finishes_it_as_if_uninterrupted(lab, root, monkeypatch):
+def test_ctrl_c_saves_the_run_and_resume_is_bit_exact(lab, root, monkeypatch):
     import core.cli.train as command
 
     genuine = command._show
@@ -105,8 +107,8 @@ def test_ctrl_c_saves_the_run_and_resume_finishes_it_as_if_uninterrupted(lab, ro
         pressing.setattr(command, "_show", interrupted)
         code, output, _ = lab("train", *arguments, "--run", "a")
     assert code == 0
-    said = last_json(output)
-    assert (said["status"], said["steps"]) == ("stopped", 4)
+    result = last_json(output)
+    assert (result["status"], result["steps"]) == ("stopped", 4)
     assert signal.getsignal(signal.SIGINT) is before
     code, output, _ = lab("resume", "--run", "a", "--json")
     assert code == 0
@@ -136,57 +138,45 @@ def test_evaluate_measures_held_out_sequences(trained, capsys):
     arguments = ["--checkpoints", str(trained), "evaluate", "--run", "done", "--sequences", "50", "--json"]
     assert main(arguments) == 0
     output = capsys.readouterr().out
-    said = last_json(output)
-    assert FIGURES | {"parameters", "seconds", "cross_attention"} <= set(said)
-    assert (said["run"], said["sequences"]) == ("done", 50)
-    assert [(head["layer"], head["head"]) for head in said["cross_attention"]] == [(1, 1), (1, 2)]
-    for head in said["cross_attention"]:
+    result = last_json(output)
+    assert FIGURES | {"parameters", "seconds", "cross_attention"} <= set(result)
+    assert (result["run"], result["sequences"]) == ("done", 50)
+    assert [(head["layer"], head["head"]) for head in result["cross_attention"]] == [(1, 1), (1, 2)]
+    for head in result["cross_attention"]:
         assert {"attention_mass", "argmax_accuracy", "uniform_mass"} <= set(head)
     assert "exact match" in output
-    loaded = Runs(trained).loaded("done")
+    loaded = load_run(trained / "done")
     measured = evaluate(loaded.model, fixed_pairs(loaded.task, 50, split="test"))
-    assert said["loss"] == pytest.approx(measured.loss, abs=1e-6)
+    assert result["loss"] == pytest.approx(measured.loss, abs=1e-6)
     assert main(arguments) == 0
     again = last_json(capsys.readouterr().out)
-    assert all(again[key] == said[key] for key in said if key != "seconds")
+    assert all(again[key] == result[key] for key in result if key != "seconds")
 
 
-def test_decode_shows_the_answer_the_expected_one_and_every_step(trained, capsys):
+def test_decode_prints_output_expected_output_and_steps(trained, capsys):
     assert main(["--checkpoints", str(trained), "decode", "--run", "done", "4829", "--json"]) == 0
     output = capsys.readouterr().out
-    said = last_json(output)
-    assert said["input"] == "4 8 2 9"
-    assert said["expected"] == "9 2 8 4"
-    assert said["correct"] is (said["output"] == "9 2 8 4" and said["stopped"])
-    for step in said["steps"]:
+    result = last_json(output)
+    assert result["input"] == "4 8 2 9"
+    assert result["expected"] == "9 2 8 4"
+    assert result["correct"] is (result["output"] == "9 2 8 4" and result["stopped"])
+    for step in result["steps"]:
         assert step["token"] == step["candidates"][0]["token"]
         assert 0 < step["probability"] <= 1
     assert "expected  9 2 8 4" in output
 
 
-def test_presets_lists_them_all(lab):
+def test_presets_lists_all_presets(lab):
     code, output, _ = lab("presets", "--json")
     assert code == 0
-    said = last_json(output)["presets"]
-    assert sorted(said) == preset_names()
+    result = last_json(output)["presets"]
+    assert sorted(result) == preset_names()
     for name in preset_names():
-        assert said[name]["training"]["steps"] == load_preset(name).training.steps
+        assert result[name]["training"]["steps"] == load_preset(name).training.steps
         assert f"{name} " in output
 
 
-def test_presets_does_not_wait_for_torch():
-    script = (
-        "import sys; from core.__main__ import main\n"
-        "code = main(['presets'])\n"
-        "print(code, sorted({'torch', 'numpy', 'matplotlib', 'gradio'} & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert done.stdout.splitlines()[-1] == "0 []"
-
-
-def test_the_module_runs_from_a_shell_and_returns_its_code(tmp_path):
+def test_the_module_returns_its_exit_code_to_the_shell(tmp_path):
     command = [sys.executable, "-m", "core", "train", "--preset", "nothing"]
     environment = os.environ | {"ATTENTION_LAB_CHECKPOINTS": str(tmp_path)}
     done = subprocess.run(
@@ -222,7 +212,7 @@ def test_the_module_runs_from_a_shell_and_returns_its_code(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input_is_exit_code_two_and_one_line_and_leaves_nothing(lab, root, arguments, message):
+def test_invalid_input_is_one_line_and_leaves_nothing_behind(lab, root, arguments, message):
     code, output, errors = lab(*arguments)
     assert code == 2
     assert errors.startswith("error: ")
@@ -235,14 +225,14 @@ def test_bad_input_is_exit_code_two_and_one_line_and_leaves_nothing(lab, root, a
 @pytest.mark.parametrize(
     ("text", "message"), [("48x9", "'x' at position 3"), ("", "is empty"), ("1" * 15, "15 tokens")]
 )
-def test_bad_input_for_a_model_is_named(trained, capsys, text, message):
+def test_invalid_model_input_is_named(trained, capsys, text, message):
     assert main(["--checkpoints", str(trained), "decode", "--run", "done", text]) == 2
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
 
 
-def test_a_name_taken_is_refused_and_the_run_left_alone(trained, capsys):
+def test_an_existing_run_is_never_overwritten(trained, capsys):
     before = (trained / "done/run.json").read_bytes()
     assert main(["--checkpoints", str(trained), "train", "--preset", "tiny", "--run", "done"]) == 2
     assert "run='done' exists already" in capsys.readouterr().err
@@ -250,7 +240,7 @@ def test_a_name_taken_is_refused_and_the_run_left_alone(trained, capsys):
 
 
 @pytest.mark.parametrize("arguments", [[], ["paint"], ["train"], ["decode", "--run", "a"]])
-def test_a_command_line_that_makes_no_sense_is_exit_code_two(arguments, capsys):
+def test_an_invalid_command_line_prints_the_usage(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
@@ -260,24 +250,24 @@ def test_a_command_line_that_makes_no_sense_is_exit_code_two(arguments, capsys):
 # --- report -----------------------------------------------------------------------------------------------------
 
 
-def test_a_report_is_written_into_the_runs_folder_or_where_asked_to(trained, tmp_path, capsys):
+def test_report_writes_to_the_runs_folder_or_to_out(trained, tmp_path, capsys):
     for options, folder in (([], trained / "done" / "report"), (["--out", str(tmp_path / "out")], tmp_path / "out")):
         code = main(["--checkpoints", str(trained), "report", "--run", "done", "--sequences", "40", *options, "--json"])
         output = capsys.readouterr().out
         assert code == 0
-        said = last_json(output)
-        assert output.startswith(said["summary"])
-        assert said["folder"] == str(folder)
-        assert sorted(path.name for path in folder.iterdir()) == sorted(said["files"])
+        result = last_json(output)
+        assert output.startswith(result["summary"])
+        assert result["folder"] == str(folder)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(result["files"])
 
 
-@pytest.mark.parametrize("sequences", ["0", "-1", "1000001"])
-def test_a_report_on_no_sequences_is_refused(trained, capsys, sequences):
-    assert main(["--checkpoints", str(trained), "report", "--run", "done", "--sequences", sequences]) == 2
-    assert f"--sequences={sequences} must be from 1 to" in capsys.readouterr().err
+def test_a_report_on_an_invalid_number_of_sequences_is_refused(trained, capsys):
+    for sequences in ("0", "-1", "1000001"):
+        assert main(["--checkpoints", str(trained), "report", "--run", "done", "--sequences", sequences]) == 2
+        assert f"--sequences={sequences} must be from 1 to" in capsys.readouterr().err
 
 
-def test_each_epoch_of_a_fixed_set_is_told_with_its_losses(lab):
+def test_a_fixed_training_set_prints_epochs_and_both_losses(lab):
     settings = ["training.training_sequences=16", "training.evaluate_every=2", "training.steps=6"]
     sets = [part for setting in settings for part in ("--set", setting)]
     code, output, _ = lab("train", "--preset", "tiny", *QUICK, *SMALL, *sets)

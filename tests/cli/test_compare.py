@@ -1,4 +1,4 @@
-"""``compare`` on the command line: tables to read, one line of JSON to use, one line of error."""
+"""``compare``: tables, JSON, and refusals in one line."""
 
 import json
 
@@ -38,7 +38,7 @@ def compared(shelf, capsys):
     return run
 
 
-def test_two_runs_side_by_side(compared):
+def test_two_runs_are_compared_in_a_sentence(compared):
     code, output, _ = compared("--runs", "rev-seed-1,gru")
     assert code == 0
     assert "reverse 2–5 digits: 40 held-out inputs, the same for all" in output
@@ -50,29 +50,29 @@ def test_two_runs_side_by_side(compared):
     assert "{" not in output
 
 
-def test_json_has_every_figure_and_the_lengths(compared):
+def test_json_has_all_figures_and_lengths(compared):
     code, output, errors = compared("--runs", "rev,gru", "--lengths", "--json")
     assert code == 0
     assert "gru" in errors  # the progress bar
     assert "over seeds, mean ± standard deviation" in output
     assert "is not evaluated on longer inputs" not in output  # 16 are enough for twice 5 digits
-    said = json.loads(output.strip().splitlines()[-1])
-    assert [run["run"] for run in said["runs"]] == ["rev-seed-0", "rev-seed-1", "gru"]
-    assert [(group["label"], group["n"], group["seeds"]) for group in said["groups"]] == [
+    result = json.loads(output.strip().splitlines()[-1])
+    assert [run["run"] for run in result["runs"]] == ["rev-seed-0", "rev-seed-1", "gru"]
+    assert [(group["label"], group["n"], group["seeds"]) for group in result["groups"]] == [
         ("rev", 2, [0, 1]),
         ("gru", 1, [0]),
     ]
-    assert len(said["pairs"]) == 3
-    for pair in said["pairs"]:
-        assert pair["wins"] + pair["losses"] + pair["ties"] == said["sequences"] == 40
+    assert len(result["pairs"]) == 3
+    for pair in result["pairs"]:
+        assert pair["wins"] + pair["losses"] + pair["ties"] == result["sequences"] == 40
         assert 0 <= pair["p_value"] <= 1
-    assert said["groups"][0]["by_step"]["validation_loss"]["at"] == [0, 4, 8]
-    assert said["lengths"]["at"] == list(range(1, 11))
-    assert max(said["lengths"]["inputs"]) == 100
+    assert result["groups"][0]["by_step"]["validation_loss"]["at"] == [0, 4, 8]
+    assert result["lengths"]["at"] == list(range(1, 11))
+    assert max(result["lengths"]["inputs"]) == 100
     assert "exact match by symbols in the input; trained on 2 to 5, means over seeds" in output
 
 
-def test_lengths_may_be_named_and_those_not_trained_on_get_a_mean(compared):
+def test_a_range_of_lengths_gives_means_beyond_the_training_lengths(compared):
     code, output, _ = compared("--runs", "rev,gru", "--lengths", "4-12", "--per-length", "7", "--json")
     assert code == 0
     lengths = json.loads(output.strip().splitlines()[-1])["lengths"]
@@ -88,13 +88,13 @@ def test_lengths_may_be_named_and_those_not_trained_on_get_a_mean(compared):
 
 
 @pytest.mark.parametrize("text", ["41", "9-3", "0-4", "a-b", "4-12-", "1-99999"])
-def test_lengths_that_are_none_are_refused(compared, text):
+def test_an_invalid_range_of_lengths_is_refused(compared, text):
     code, _, errors = compared("--runs", "rev,gru", "--lengths", text)
     assert code == 2
     assert f"--lengths={text} must be two lengths" in errors
 
 
-def test_many_pairs_are_a_table_and_seeds_alone_differ_in_nothing(compared, shelf, tiny):
+def test_runs_that_differ_in_their_seed_differ_in_no_setting(compared, shelf, tiny):
     RunFolder.create(shelf, tiny, name="rev-seed-x", status="stopped")  # no seed, so not one of them
     code, output, _ = compared("--runs", "rev")
     assert code == 0
@@ -116,7 +116,7 @@ def test_many_pairs_are_a_table_and_seeds_alone_differ_in_nothing(compared, shel
         (["--runs", "gru,rev", "--sequences", "0"], "--sequences=0 must be from 1 to"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(compared, arguments, reason):
+def test_runs_that_cannot_be_compared_are_refused(compared, arguments, reason):
     code, output, errors = compared(*arguments)
     assert code == 2
     assert output == ""

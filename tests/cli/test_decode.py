@@ -1,4 +1,4 @@
-"""Strategies on the command line: what they print, what they refuse, and how fast they are."""
+"""``decode`` and ``evaluate`` with decoding strategies, prefixes and interventions."""
 
 import json
 
@@ -10,7 +10,7 @@ from core.cli.strategy import OPTIONS, option
 from core.evaluation.accuracy import evaluate, exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
 from core.interpret.interventions import Interventions
-from core.server import Runs
+from core.runs.load import load_run
 from core.tasks import fixed_pairs
 
 
@@ -29,67 +29,67 @@ def last_json(output: str) -> dict:
     return json.loads(output.strip().splitlines()[-1])
 
 
-def test_a_beam_search_prints_its_best_with_scores(lab, trained):
+def test_beam_search_prints_ranked_hypotheses_with_scores(lab, trained):
     options = ("--strategy", "beam", "--beam-size", "4", "--length-penalty", "0.5", "--n-best", "3")
     code, output, _ = lab("decode", "4829", *options, "--json")
     assert code == 0
-    said = last_json(output)
-    assert said["strategy"] == {
+    result = last_json(output)
+    assert result["strategy"] == {
         "kind": "beam",
         "beam_size": 4,
         "length_penalty": 0.5,
         "n_best": 3,
         "repetition_penalty": 1.0,
     }
-    assert len(said["n_best"]) == 3
-    assert said["n_best"][0]["output"] == said["output"]
-    scores = [answer["score"] for answer in said["n_best"]]
+    assert len(result["n_best"]) == 3
+    assert result["n_best"][0]["output"] == result["output"]
+    scores = [answer["score"] for answer in result["n_best"]]
     assert scores == sorted(scores, reverse=True)
-    for place, answer in enumerate(said["n_best"], start=1):
-        line = f"best    {place}  {answer['output']}  score {answer['score']:.4f}, log P {answer['log_prob']:.4f}"
+    for rank, answer in enumerate(result["n_best"], start=1):
+        line = f"best    {rank}  {answer['output']}  score {answer['score']:.4f}, log P {answer['log_prob']:.4f}"
         assert line in output
-    loaded = Runs(trained).loaded("done")
+    loaded = load_run(trained / "done")
     src = torch.tensor([[1, 7, 11, 5, 12, 2]])
     strategy = Beam(length_penalty=0.5, n_best=3)
     search = generate(loaded.model, src, max_steps=loaded.model.max_seq_len, strategy=strategy).search
     assert scores == pytest.approx([each.score for each in search.hypotheses(0)], abs=1e-5)
 
 
-def test_sampling_takes_its_settings_and_repeats_with_its_seed(lab):
+def test_sampling_is_reproducible_by_its_seed(lab):
     settings = ("--temperature", "2.5", "--top-k", "9", "--top-p", "0.95", "--repetition-penalty", "1.2")
     outputs = []
     for seed in ("1", "1", "2", "3"):
         code, output, _ = lab("decode", "4829", "--strategy", "sample", *settings, "--seed", seed, "--json")
         assert code == 0
-        said = last_json(output)
-        outputs.append(said["steps"])
-        assert said["n_best"] == []
-        assert said["strategy"]["temperature"] == 2.5
-        assert all(0 < step["probability"] <= 1 for step in said["steps"])
+        result = last_json(output)
+        outputs.append(result["steps"])
+        assert result["n_best"] == []
+        assert result["strategy"]["temperature"] == 2.5
+        assert all(0 < step["probability"] <= 1 for step in result["steps"])
     assert outputs[0] == outputs[1]
     assert outputs[0] not in outputs[2:]
     assert "strategy  sample, repetition penalty 1.2, temperature 2.5, top k 9, top p 0.95, seed 3" in output
 
 
-def test_a_prefix_is_written_first_and_marked(lab):
+def test_a_prefix_starts_the_output_and_is_marked_forced(lab):
     code, output, _ = lab("decode", "4829", "--prefix", "7 7", "--json")
     assert code == 0
-    said = last_json(output)
-    assert said["output"].startswith("7 7")
-    assert [step["forced"] for step in said["steps"][:3]] == [True, True, False]
+    result = last_json(output)
+    assert result["output"].startswith("7 7")
+    assert [step["forced"] for step in result["steps"][:3]] == [True, True, False]
     assert output.count("% forced  of  ") == 2
 
 
-def test_evaluate_measures_the_strategy_asked_for(lab, trained):
-    loaded = Runs(trained).loaded("done")
+def test_evaluate_uses_the_decoding_strategy(lab, trained):
+    loaded = load_run(trained / "done")
     pairs = fixed_pairs(loaded.task, 40, split="test")
     code, output, _ = lab("evaluate", "--sequences", "40", "--strategy", "sample", "--temperature", "0.5", "--json")
     assert code == 0
-    said = last_json(output)
+    result = last_json(output)
     strategy = Sample(temperature=0.5)
-    assert said["strategy"] == strategy.model_dump()
-    assert said["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
-    assert said["exact_match_unpadded"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
+    assert result["strategy"] == strategy.model_dump()
+    assert result["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
+    assert result["exact_match_unpadded"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
     assert "strategy        sample" in output
     assert "strategy  " not in lab("evaluate", "--sequences", "40")[1]
 
@@ -123,13 +123,12 @@ def test_evaluate_measures_the_strategy_asked_for(lab, trained):
     ],
     ids=lambda value: value[:40],
 )
-@pytest.mark.parametrize("command", [["decode", "4829"], ["evaluate", "--sequences", "10"]], ids=lambda given: given[0])
-def test_options_that_do_not_fit_are_refused_in_one_line(lab, command, options, message):
-    code, output, errors = lab(*command, *options.split())
-    assert code == 2
-    assert errors.startswith(f"error: {message}")
-    assert len(errors.splitlines()) == 1
-    assert output == ""
+def test_invalid_strategy_options_are_refused_in_one_line(lab, options, message):
+    for command in (["decode", "4829"], ["evaluate", "--sequences", "10"]):
+        code, output, errors = lab(*command, *options.split())
+        assert (code, output) == (2, "")
+        assert errors.startswith(f"error: {message}")
+        assert len(errors.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -140,7 +139,7 @@ def test_options_that_do_not_fit_are_refused_in_one_line(lab, command, options, 
         ("1" * 16, "prefix has 16 tokens, 17 with EOS; this model writes 16"),
     ],
 )
-def test_a_prefix_that_is_no_answer_is_refused(lab, prefix, message):
+def test_an_invalid_prefix_is_refused(lab, prefix, message):
     code, output, errors = lab("decode", "4829", "--prefix", prefix)
     assert (code, output) == (2, "")
     assert errors.startswith(f"error: {message}")
@@ -150,34 +149,34 @@ def test_a_prefix_that_is_no_answer_is_refused(lab, prefix, message):
 # --- heads ------------------------------------------------------------------------------------------------------
 
 
-def test_heads_are_knocked_out_and_forced_and_the_answer_says_so(lab, trained):
+def test_ablations_and_patterns_change_the_decode(lab, trained):
     options = ("--ablate", "encoder.1", "--ablate", "cross.1.1", "--pattern", "cross.1.2=position 3")
     code, output, _ = lab("decode", "4829", *options, "--json")
     assert code == 0
-    said = last_json(output)
-    assert said["ablate"] == ["encoder.1.1", "encoder.1.2", "cross.1.1"]
-    assert (said["ablate_with"], said["pattern"]) == ("zero", {"cross.1.2": "position 3"})
+    result = last_json(output)
+    assert result["ablate"] == ["encoder.1.1", "encoder.1.2", "cross.1.1"]
+    assert (result["ablate_with"], result["pattern"]) == ("zero", {"cross.1.2": "position 3"})
     words = "encoder.1.1, encoder.1.2, cross.1.1 ablated (zero); cross.1.2 follows position 3"
     assert f"heads     {words}\n" in output
-    model = Runs(trained).loaded("done").model
+    model = load_run(trained / "done").model
     interventions = Interventions.parse(model.heads, ablate=options[1:4:2], patterns=options[5:])
     src = torch.tensor([[1, 7, 11, 5, 12, 2]])
     with interventions.applied_to(model):
         decoded = generate(model, src, max_steps=model.max_seq_len)
-    assert [step["probability"] for step in said["steps"]] == pytest.approx(decoded.log_probs[0].exp().tolist())
+    assert [step["probability"] for step in result["steps"]] == pytest.approx(decoded.log_probs[0].exp().tolist())
 
 
-def test_a_mean_may_stand_in_for_a_head(lab):
+def test_a_head_can_be_replaced_by_its_mean(lab):
     steps = []
     for ablation in ("zero", "mean"):
         code, output, _ = lab("decode", "4829", "--ablate", "cross.1.1", "--ablate-with", ablation, "--json")
         assert code == 0
-        assert f"heads     cross.1.1 knocked out ({ablation})\n" in output
+        assert f"heads     cross.1.1 ablated ({ablation})\n" in output
         steps.append([step["probability"] for step in last_json(output)["steps"]])
     assert steps[0] != steps[1]
 
 
-def test_nothing_is_said_of_heads_that_nothing_is_done_to(lab):
+def test_a_plain_decode_prints_no_interventions(lab):
     _, output, _ = lab("decode", "4829", "--json")
     assert "heads     " not in output
     assert [last_json(output)[name] for name in ("ablate", "ablate_with", "pattern")] == [[], None, {}]
@@ -192,19 +191,25 @@ def test_nothing_is_said_of_heads_that_nothing_is_done_to(lab):
         ),
         ("--ablate head", "ablate='head' is not a head (cross.2.1), a layer (cross.2) or a block"),
         ("--pattern cross.1.1=up", "pattern='up' is not one of diagonal, anti-diagonal, position K"),
-        ("--pattern encoder.1.1=diagonal", "head=encoder.1.1 cannot be forced; only heads of cross-attention can"),
-        ("--ablate cross --pattern cross.1.1=diagonal", "head=cross.1.1 is to do two things; it can be knocked out"),
+        (
+            "--pattern encoder.1.1=diagonal",
+            "head=encoder.1.1 cannot follow a pattern; only heads of cross-attention can",
+        ),
+        (
+            "--ablate cross --pattern cross.1.1=diagonal",
+            "head=cross.1.1 is named twice; it can be ablated, or follow one pattern",
+        ),
         ("--ablate-with mean", "--ablate-with=mean needs --ablate"),
     ],
 )
-def test_what_cannot_be_done_to_heads_is_refused_in_one_line(lab, options, message):
+def test_invalid_interventions_are_refused_in_one_line(lab, options, message):
     code, output, errors = lab("decode", "4829", *options.split())
     assert (code, output) == (2, "")
     assert errors.startswith(f"error: {message}")
     assert len(errors.splitlines()) == 1
 
 
-def test_there_is_an_option_for_every_setting(lab, capsys):
+def test_every_strategy_setting_has_an_option(lab, capsys):
     known = {name for kind in ("greedy", "beam", "sample") for name in strategy_class(kind).model_fields} - {"kind"}
     assert known == set(OPTIONS)
     with pytest.raises(SystemExit):

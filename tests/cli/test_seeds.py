@@ -1,4 +1,4 @@
-"""Several seeds at once: one run each, mean and standard deviation of those that finished, and nothing half-begun."""
+"""``train --seeds``: one run per seed, and mean and standard deviation of those that finished."""
 
 import json
 import signal
@@ -25,20 +25,20 @@ def seeds(root, capsys):
     return run
 
 
-def test_a_run_a_seed_and_what_they_have_in_common_at_the_end(seeds, root):
+def test_seeds_train_one_run_each_and_print_mean_and_deviation(seeds, root):
     code, output, _ = seeds("--seeds", "3", "--run", "mine", "--seed", "4", "--json")
     assert code == 0
     assert sorted(folder.name for folder in root.iterdir()) == ["mine-seed-4", "mine-seed-5", "mine-seed-6"]
     assert RunFolder(root, "mine-seed-6").preset().training.seed == 6
-    said = json.loads(output.strip().splitlines()[-1])
-    assert (said["group"], said["status"], [run["run"] for run in said["runs"]]) == (
+    result = json.loads(output.strip().splitlines()[-1])
+    assert (result["group"], result["status"], [run["run"] for run in result["runs"]]) == (
         "mine",
         "finished",
         ["mine-seed-4", "mine-seed-5", "mine-seed-6"],
     )
-    losses = [run["loss"] for run in said["runs"]]
+    losses = [run["loss"] for run in result["runs"]]
     assert len(set(losses)) == 3
-    assert said["loss"] == {
+    assert result["loss"] == {
         "n": 3,
         "mean": pytest.approx(sum(losses) / 3),
         "sd": pytest.approx(Spread.of(losses).sd),
@@ -46,7 +46,7 @@ def test_a_run_a_seed_and_what_they_have_in_common_at_the_end(seeds, root):
     assert "(mean ± standard deviation, 3 seeds)" in output
 
 
-def test_a_seed_gives_what_it_gives_alone(seeds):
+def test_a_seed_trains_as_it_does_alone(seeds):
     together = json.loads(seeds("--seeds", "2", "--json")[1].strip().splitlines()[-1])
     assert [run["run"] for run in together["runs"]] == ["tiny-seed-0", "tiny-seed-1"]  # named after the preset
     alone = json.loads(seeds("--seed", "1", "--json")[1].strip().splitlines()[-1])
@@ -62,7 +62,7 @@ def test_a_seed_gives_what_it_gives_alone(seeds):
         (["--seeds", "2", "--run", "mine"], "run='mine-seed-1' exists already; choose another name with --run"),
     ],
 )
-def test_what_cannot_be_trained_to_the_end_is_not_begun(seeds, root, tiny, arguments, reason):
+def test_invalid_or_existing_names_stop_all_seeds_before_the_first(seeds, root, tiny, arguments, reason):
     RunFolder.create(root, tiny, name="mine-seed-1")
     code, _, errors = seeds(*arguments)
     assert code == 2
@@ -70,7 +70,7 @@ def test_what_cannot_be_trained_to_the_end_is_not_begun(seeds, root, tiny, argum
     assert [folder.name for folder in root.iterdir()] == ["mine-seed-1"]
 
 
-def test_ctrl_c_ends_the_run_in_training_and_begins_no_other(seeds, root, monkeypatch):
+def test_ctrl_c_stops_the_current_seed_and_starts_no_other(seeds, root, monkeypatch):
     import core.cli.train as command
 
     genuine = command._show
@@ -83,14 +83,14 @@ def test_ctrl_c_ends_the_run_in_training_and_begins_no_other(seeds, root, monkey
     monkeypatch.setattr(command, "_show", interrupted)
     code, output, errors = seeds("--seeds", "3", "--run", "mine", "--json")
     assert code == 0
-    said = json.loads(output.strip().splitlines()[-1])
-    assert (said["status"], len(said["runs"])) == ("stopped", 1)
-    assert "loss" not in said  # no run finished, so there is no mean
+    result = json.loads(output.strip().splitlines()[-1])
+    assert (result["status"], len(result["runs"])) == ("stopped", 1)
+    assert "loss" not in result  # no run finished, so there is no mean
     assert "stopped: 2 of 3 seeds not started" in errors
     assert [folder.name for folder in root.iterdir()] == ["mine-seed-0"]
 
 
-def test_a_seed_that_fails_is_left_out_of_the_mean_and_said_so(seeds, monkeypatch):
+def test_a_failed_seed_is_left_out_of_the_mean(seeds, monkeypatch):
     genuine, calls = training.clip_gradients, []
 
     def once_broken(parameters, max_norm):
@@ -100,6 +100,6 @@ def test_a_seed_that_fails_is_left_out_of_the_mean_and_said_so(seeds, monkeypatc
     monkeypatch.setattr("core.training.loop.clip_gradients", once_broken)
     code, output, _ = seeds("--seeds", "3", "--json")
     assert code == 1
-    said = json.loads(output.strip().splitlines()[-1])
-    assert [run["status"] for run in said["runs"]] == ["failed", "finished", "finished"]
-    assert (said["status"], said["loss"]["n"]) == ("failed", 2)
+    result = json.loads(output.strip().splitlines()[-1])
+    assert [run["status"] for run in result["runs"]] == ["failed", "finished", "finished"]
+    assert (result["status"], result["loss"]["n"]) == ("failed", 2)

@@ -1,4 +1,4 @@
-"""``train`` and ``resume`` in two processes: one speaks and writes, a signal stops both, and a killed one ends both."""
+"""``train`` and ``resume`` in two processes: one writes, a signal stops both, and a killed process ends both."""
 
 import json
 import os
@@ -72,7 +72,7 @@ def workers_of(launcher: subprocess.Popen) -> dict[int, int]:
 
 
 @pytest.mark.slow
-def test_a_killed_process_ends_the_run_which_then_goes_on_alone(root, capsys):
+def test_a_run_resumes_alone_after_another_process_was_killed(root, capsys):
     first, second = start_two_processes(lambda _: training(root))
     wait_until(lambda: is_training(root))
     second.kill()
@@ -98,7 +98,7 @@ def test_a_killed_process_ends_the_run_which_then_goes_on_alone(root, capsys):
     ],
 )
 @pytest.mark.parametrize("rank", [0, 1])
-def test_what_several_processes_cannot_do_is_refused_and_told_once(root, capsys, monkeypatch, arguments, message, rank):
+def test_invalid_distributed_options_are_reported_by_one_process(root, capsys, monkeypatch, arguments, message, rank):
     for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2}.items():
         monkeypatch.setenv(name, str(value))
     assert main(["--checkpoints", str(root), *arguments]) == 2
@@ -109,7 +109,7 @@ def test_what_several_processes_cannot_do_is_refused_and_told_once(root, capsys,
 
 
 @pytest.mark.slow
-def test_processes_with_different_settings_are_refused_before_anything_is_written(root):
+def test_processes_with_different_settings_are_refused(root):
     processes = start_two_processes(lambda rank: training(root, "--seed", str(rank)))
     errors = [process.communicate(timeout=300)[1] for process in processes]
     assert errors[0].startswith("error: the processes were started with different --preset, --seed or --set")
@@ -121,7 +121,7 @@ def test_processes_with_different_settings_are_refused_before_anything_is_writte
 
 
 @pytest.mark.slow
-def test_torchrun_trains_a_run_that_one_process_tells_of(root):
+def test_torchrun_trains_one_run_and_prints_once(root):
     output, _ = torchrun(*training(root, "--set", "training.steps=200")).communicate(timeout=300)
     lines = output.splitlines()
     assert [line.split()[1] for line in lines[:3]] == ["0", "100", "200"]
@@ -133,7 +133,7 @@ def test_torchrun_trains_a_run_that_one_process_tells_of(root):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_torchrun_stops_all_after_one_step_and_torchrun_resumes(root, how):
+def test_a_signal_stops_all_processes_after_the_same_step(root, how):
     launcher = torchrun(*training(root))
     wait_until(lambda: is_training(root))
     launcher.send_signal(how)
@@ -150,7 +150,7 @@ def test_a_signal_to_torchrun_stops_all_after_one_step_and_torchrun_resumes(root
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_torchrun_ends_when_either_process_is_killed_and_the_run_goes_on_alone(root, rank):
+def test_torchrun_ends_when_a_process_is_killed(root, rank):
     launcher = torchrun(*training(root))
     wait_until(lambda: is_training(root))
     os.kill(workers_of(launcher)[rank], signal.SIGKILL)
