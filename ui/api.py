@@ -1,4 +1,4 @@
-"""What a program may ask of the lab: the same actions as on the page, with plain data, under clean names."""
+"""The HTTP API: the page's actions as named endpoints with plain data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,46 +11,46 @@ from core.interpret.ablation import parse_ablation
 from core.interpret.inspection import inspect
 from core.reports.comparison import as_data
 from core.reports.report import write_report
-from core.server import Runs
+from core.server.access import VisitorRuns
 from core.storage.errors import InputError
+from ui import run_info
 from ui.attention_blocks import BLOCK_NAMES, Block
 from ui.components.answer import answer_value
-from ui.components.head_importance import ablated
-from ui.components.head_thumbnails import viewer_value
-from ui.current_decode import Seen
+from ui.components.head_importance import measure_heads
+from ui.components.head_thumbnails import layer_value
+from ui.current_decode import CurrentDecode
 from ui.events import CPU
-from ui.interventions import ALL_HEADS, RequestedInterventions, from_text
-from ui.run_info import progress_since, run_list
-from ui.serving.argument_validation import checked
+from ui.interventions import NO_INTERVENTIONS, InterventionSpec, from_text
+from ui.serving.argument_validation import validate_arguments
 from ui.serving.errors import show_errors
-from ui.tabs.compare import events_of
+from ui.tabs.compare import compare_events
 from ui.tabs.report import SEQUENCES
 
 
-def expose(runs: Runs) -> None:
-    """Add the endpoints to the page being built."""
+def expose(runs: VisitorRuns) -> None:
+    """Add the endpoints to the page that is being built."""
 
     def list_runs() -> dict[str, Any]:
-        """List all runs: name, preset, status, step, exact match."""
-        return run_list(runs)
+        """List all runs with preset, status, step and exact match."""
+        return run_info.list_runs(runs)
 
     def train(preset: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """Start a run from a preset's name, with values changed by key such as training.steps."""
+        """Start a run from a preset's name, with changed settings such as {"training.steps": 500}."""
         return {"run": runs.start(load_preset(preset).with_changes(changes or {}))}
 
     def stop(run: str) -> dict[str, Any]:
-        """Stop a run after its present step."""
+        """Stop a run after its current step."""
         runs.stop(run)
         return {"run": run}
 
     def resume(run: str) -> dict[str, Any]:
-        """Continue a stopped or interrupted run."""
+        """Resume a stopped, failed or interrupted run."""
         runs.resume(run)
         return {"run": run}
 
     def progress(run: str, since_step: int = -1) -> dict[str, Any]:
-        """Return where a run stands, and its figures after a step."""
-        return progress_since(runs, run, since_step=since_step, since_evaluation=since_step)
+        """Return the state of a run, and its metrics after a step."""
+        return run_info.progress_since(runs, run, since_step=since_step, since_evaluation=since_step)
 
     def decode(
         run: str,
@@ -58,72 +58,78 @@ def expose(runs: Runs) -> None:
         strategy: dict[str, Any] | None = None,
         prefix: str = "",
         ablate: str = "",
-        force: str = "",
-        ablation: str = "zero",
+        pattern: str = "",
+        ablate_with: str = "zero",
     ) -> dict[str, Any]:
-        """Let a run answer an input: output, expected, correct, the likeliest tokens of each step, and n-best.
+        """Decode an input: output, expected output, correctness, the most probable tokens of each step, and n-best.
 
-        A strategy looks like {"kind": "beam", "beam_size": 4} or {"kind": "sample", "temperature": 0.8, "seed": 1}.
-        Heads are knocked out as in "cross.2.1, cross.1", with their mean in place of their output if ablation is
-        "mean", and forced as in "cross.2.1=anti-diagonal, cross.1.2=position 3".
+        Args:
+            strategy: for example {"kind": "beam", "beam_size": 4} or {"kind": "sample", "temperature": 0.8, "seed": 1}.
+            prefix: tokens that the output starts with.
+            ablate: heads and layers to ablate, such as "cross.2.1, cross.1".
+            pattern: pattern interventions, such as "cross.2.1=anti-diagonal, cross.1.2=position 3".
+            ablate_with: "zero", or "mean" for the head's mean output.
         """
-        asked = from_text(run, ablate, force, parse_ablation(ablation))
+        spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
         with runs.inference_priority.inference():
-            return answer_value(_see(runs, run, input, parse_strategy(strategy or {}), prefix, asked))
+            return answer_value(_decoded(runs, run, input, parse_strategy(strategy or {}), prefix, spec))
 
     def attention(
-        run: str, input: str, block: Block, layer: int, ablate: str = "", force: str = "", ablation: str = "zero"
+        run: str,
+        input: str,
+        block: Block,
+        layer: int,
+        ablate: str = "",
+        pattern: str = "",
+        ablate_with: str = "zero",
     ) -> dict[str, Any]:
-        """Decode an input and return every head of one layer: encoder, decoder or cross; layers from 1.
+        """Decode an input and return the attention maps of one layer: encoder, decoder or cross; layers from 1.
 
-        Heads are knocked out and forced as for decode; where a knocked-out head looked is told all the same.
+        Interventions are given as for decode. The maps of ablated heads are returned too.
         """
-        asked = from_text(run, ablate, force, parse_ablation(ablation))
+        spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
         with runs.inference_priority.inference():
-            seen = _see(runs, run, input, asked=asked)
-            if block not in BLOCK_NAMES or not 1 <= layer <= seen.layers(block):
-                raise InputError(f"block={block!r}, layer={layer}: this run has {_layers(seen)}")
-            return viewer_value(seen, block, layer)
+            current = _decoded(runs, run, input, spec=spec)
+            if block not in BLOCK_NAMES or not 1 <= layer <= current.num_layers(block):
+                layers = ", ".join(f"{current.num_layers(each)} {each} layers" for each in BLOCK_NAMES)
+                raise InputError(f"block={block!r}, layer={layer}: this run has {layers}")
+            return layer_value(current, block, layer)
 
     def report(run: str) -> dict[str, Any]:
-        """Measure a run on held-out inputs and return the report as Markdown, with its first sentence apart."""
+        """Measure a run on held-out inputs; return the report as Markdown, and its summary."""
         written = write_report(runs, run, sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
     def compare(names: list[str]) -> dict[str, Any]:
-        """Compare runs of one task on the same held-out inputs: figures, wins and losses of every two, by length."""
-        *_, found = events_of(runs, names)
-        return as_data(found)
+        """Compare runs of one task on the same held-out inputs: metrics, paired wins and losses, accuracy by length."""
+        *_, result = compare_events(runs, names)
+        return as_data(result)
 
-    def ablate(run: str, ablation: str = "zero") -> dict[str, Any]:
-        """Measure exact match on held-out inputs without each head, and without each layer: head 0.
+    def head_importance(run: str, ablate_with: str = "zero") -> dict[str, Any]:
+        """Measure exact match on held-out inputs with each head ablated, and with each layer ablated (head 0).
 
-        The first call takes seconds or more; its result is kept with the run.
+        The first call takes seconds or more; the result is saved with the run.
         """
-        return ablated(runs, run, parse_ablation(ablation))
+        return measure_heads(runs, run, parse_ablation(ablate_with))
 
     def public(function: Callable) -> Callable:
-        return show_errors(checked(function, max_input=runs.limits.max_input))
+        return show_errors(validate_arguments(function, max_input=runs.limits.max_input))
 
     for function in (list_runs, train, stop, resume, progress, decode, attention):
         gr.api(public(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
-    for function in (report, compare, ablate):
+    for function in (report, compare, head_importance):
         gr.api(public(function), api_name=function.__name__, **CPU)
 
 
-def _layers(seen: Seen) -> str:
-    return ", ".join(f"{seen.layers(block)} {block} layers" for block in BLOCK_NAMES)
-
-
-def _see(
-    runs: Runs,
+def _decoded(
+    runs: VisitorRuns,
     run: str,
     text: str,
     strategy: Strategy = GREEDY,
     prefix: str = "",
-    asked: RequestedInterventions = ALL_HEADS,
-) -> Seen:
+    spec: InterventionSpec = NO_INTERVENTIONS,
+) -> CurrentDecode:
     loaded = runs.loaded(run)
-    interventions = asked.on(loaded)
+    interventions = spec.resolve(loaded)
     inspection = inspect(loaded.model, loaded.task, text, strategy=strategy, prefix=prefix, interventions=interventions)
-    return Seen(run, loaded.step, inspection)
+    return CurrentDecode(run, loaded.step, inspection, spec)

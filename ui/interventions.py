@@ -1,11 +1,10 @@
-"""What a visitor has done to the heads of the current run: part of the current decode, as the strategy is."""
+"""Interventions on attention heads as the page and the API name them, before a model is loaded."""
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import get_args
 
 from core.config.sections import ModelConfig
 from core.config.tasks import TaskConfig
@@ -17,115 +16,114 @@ from core.runs.load import LoadedRun
 from core.server.access import VisitorRuns
 from core.tasks import build_task
 
-MAX_LETTERS = 2_000  # of a value in an address
+MAX_LENGTH = 2_000  # characters of a value in an address
 
 
 @dataclass(frozen=True)
-class RequestedInterventions:
-    """Heads that are knocked out or forced, by name; they belong to one run and are forgotten with it.
+class InterventionSpec:
+    """Heads to ablate and pattern interventions, by name. They belong to one run.
 
     Attributes:
-        run: whose heads.
-        without: knocked-out heads (``cross.2.1``) and layers (``cross.2``).
-        force: ``cross.2.1=anti-diagonal``.
-        ablation: what stands in for a head's output, here and where all heads are measured.
+        run: the run whose heads are named.
+        ablate: heads (``cross.2.1``) and layers (``cross.2``) to ablate.
+        patterns: pattern interventions such as ``cross.2.1=anti-diagonal``.
+        ablate_with: replacement for the output of an ablated head, also where all heads are measured.
     """
 
     run: str | None = None
-    without: tuple[str, ...] = ()
-    force: tuple[str, ...] = ()
-    ablation: Ablation = "zero"
+    ablate: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    ablate_with: Ablation = "zero"
 
     def __bool__(self) -> bool:
-        """Whether anything is done to a head."""
-        return bool(self.without or self.force)
+        """Whether there is any intervention."""
+        return bool(self.ablate or self.patterns)
 
     def __str__(self) -> str:
-        out = [f"without {', '.join(self.without)} ({self.ablation})"] if self.without else []
-        return "; ".join(out + [f"with {each.replace('=', ' forced to ')}" for each in self.force])
+        ablated = [f"without {', '.join(self.ablate)} ({self.ablate_with})"] if self.ablate else []
+        return "; ".join(ablated + [f"with {each.replace('=', ' set to ')}" for each in self.patterns])
 
-    def on(self, loaded: LoadedRun) -> Interventions:
-        """Return what is to be done to a model; InputError if it cannot be done."""
+    def resolve(self, loaded: LoadedRun) -> Interventions:
+        """Return the interventions for a loaded model; InputError if they do not fit it."""
         return parse_interventions(
-            loaded.model, loaded.task, ablate=self.without, patterns=self.force, ablation=self.ablation
+            loaded.model, loaded.task, ablate=self.ablate, patterns=self.patterns, ablation=self.ablate_with
         )
 
-    def checked(self, heads: Sequence[Head]) -> "RequestedInterventions":
-        """Return this with names as short as can be, if it can be done to these heads; InputError if not."""
-        interventions = Interventions.parse(heads, ablate=self.without, patterns=self.force)
-        return replace(self, without=_short(set(interventions.ablated), heads))
+    def validated(self, heads: Sequence[Head]) -> "InterventionSpec":
+        """Return the spec with the shortest names for these heads; InputError if it does not fit them."""
+        interventions = Interventions.parse(heads, ablate=self.ablate, patterns=self.patterns)
+        return replace(self, ablate=_shortest_names(set(interventions.ablated), heads))
 
-    def of_run(self, run: str | None) -> "RequestedInterventions":
-        """Return what of this goes for a run: all if it is its own, else only what stands in for a head's output."""
-        return self if run == self.run else RequestedInterventions(run, ablation=self.ablation)
+    def for_run(self, run: str | None) -> "InterventionSpec":
+        """Return the spec for a run: unchanged for its own run, else empty with the same ``ablate_with``."""
+        return self if run == self.run else InterventionSpec(run, ablate_with=self.ablate_with)
 
-    def toggled(self, name: str, heads: Sequence[Head]) -> "RequestedInterventions":
-        """Knock out a head or a layer, or put it back if all of it is out.
+    def toggled(self, name: str, heads: Sequence[Head]) -> "InterventionSpec":
+        """Ablate a head or a layer, or restore it if all of it is ablated.
 
         Raises:
-            InputError: there is no such head, or it is forced.
+            InputError: the head does not exist or has a pattern intervention.
         """
         named = set(Interventions.parse(heads, ablate=[name]).ablated)
-        out = set(Interventions.parse(heads, ablate=self.without).ablated)
-        left = out - named if named <= out else out | named
-        return replace(self, without=tuple(map(str, left))).checked(heads)
+        ablated = set(Interventions.parse(heads, ablate=self.ablate).ablated)
+        remaining = ablated - named if named <= ablated else ablated | named
+        return replace(self, ablate=tuple(map(str, remaining))).validated(heads)
 
-    def forced(self, head: str, pattern: str | None, heads: Sequence[Head]) -> "RequestedInterventions":
-        """Make a head look where a pattern says; None lets it look as it learned to.
+    def with_pattern(self, head: str, pattern: str | None, heads: Sequence[Head]) -> "InterventionSpec":
+        """Replace the attention pattern of a head; None removes the intervention.
 
         Raises:
-            InputError: there is no such cross-attention head or pattern, or the head is knocked out.
+            InputError: the cross-attention head or the pattern does not exist, or the head is ablated.
         """
-        others = [each for each in self.force if each.partition("=")[0] != head]
-        return replace(self, force=(*others, *([f"{head}={pattern}"] if pattern else []))).checked(heads)
+        others = [each for each in self.patterns if each.partition("=")[0] != head]
+        return replace(self, patterns=(*others, *([f"{head}={pattern}"] if pattern else []))).validated(heads)
 
-    def restored(self) -> "RequestedInterventions":
-        """Put all heads back."""
-        return RequestedInterventions(self.run, ablation=self.ablation)
+    def cleared(self) -> "InterventionSpec":
+        """Return the spec without interventions."""
+        return InterventionSpec(self.run, ablate_with=self.ablate_with)
 
     def as_query(self) -> dict[str, str]:
-        """Return what an address tells of it."""
-        ablation = "" if self.ablation == "zero" else self.ablation
-        return {"without": ",".join(self.without), "ablation": ablation, "force": ",".join(self.force)}
+        """Return the spec as parameters of the page's address; empty values stand for the defaults."""
+        ablate_with = "" if self.ablate_with == "zero" else self.ablate_with
+        return {"ablate": ",".join(self.ablate), "ablate_with": ablate_with, "pattern": ",".join(self.patterns)}
 
 
-ALL_HEADS = RequestedInterventions()
+NO_INTERVENTIONS = InterventionSpec()
 
 
-def from_query(asked: dict[str, str], run: str | None) -> RequestedInterventions:
-    """Return what an address tells of, for the run that it opens; nothing if it means another one."""
-    ablation = asked["ablation"] if asked.get("ablation") in get_args(Ablation) else "zero"
-    if asked.get("run", run) != run:
-        return RequestedInterventions(run, ablation=ablation)
-    return from_text(run, asked.get("without", ""), asked.get("force", ""), ablation)
+def from_query(query: dict[str, str], run: str | None) -> InterventionSpec:
+    """Return the spec in the page's address, for the run that it opens; empty if the address names another run."""
+    ablate_with: Ablation = "mean" if query.get("ablate_with") == "mean" else "zero"
+    if query.get("run", run) != run:
+        return InterventionSpec(run, ablate_with=ablate_with)
+    return from_text(run, query.get("ablate", ""), query.get("pattern", ""), ablate_with)
 
 
-def from_text(run: str | None, without: str, force: str, ablation: Ablation) -> RequestedInterventions:
-    """Read names of heads and forced heads, each with commas between them."""
-    return RequestedInterventions(run, _listed(without), _listed(force), ablation)
+def from_text(run: str | None, ablate: str, pattern: str, ablate_with: Ablation) -> InterventionSpec:
+    """Parse comma-separated names of heads and comma-separated pattern interventions."""
+    return InterventionSpec(run, _items(ablate), _items(pattern), ablate_with)
 
 
-def heads_in(runs: VisitorRuns, run: str) -> tuple[Head, ...]:
-    """Name the heads of a run's model, which need not have weights yet."""
+def heads_of_run(runs: VisitorRuns, run: str) -> tuple[Head, ...]:
+    """Return the heads of a run's model without allocating its weights; the run need not have any yet."""
     preset = runs.preset(run)
-    return _heads_of(preset.model, preset.task, runs.folder(run).pairs)
+    return _heads(preset.model, preset.task, runs.folder(run).pairs)
 
 
 @lru_cache(maxsize=64)
-def _heads_of(model: ModelConfig, task: TaskConfig, pairs: Path) -> tuple[Head, ...]:
+def _heads(model: ModelConfig, task: TaskConfig, pairs: Path) -> tuple[Head, ...]:
     return outline_model(model, build_task(task, pairs=pairs)).heads
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text[:MAX_LETTERS].split(",") if name.strip())
+def _items(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text[:MAX_LENGTH].split(",") if name.strip())
 
 
-def _short(out: Set[Head], heads: Sequence[Head]) -> tuple[str, ...]:
-    """Name heads, those of a layer that is out altogether by the layer's name."""
+def _shortest_names(ablated: Set[Head], heads: Sequence[Head]) -> tuple[str, ...]:
+    """Name heads; a layer whose heads are all ablated goes by the layer's name."""
     names: list[str] = []
     for (block, layer), members in groupby(heads, key=lambda head: (head.block, head.layer)):
-        all_of_layer = list(members)
-        gone = [head for head in all_of_layer if head in out]
-        whole = len(gone) == len(all_of_layer) > 1
-        names += [f"{block}.{layer}"] if whole else [str(head) for head in gone]
+        in_layer = list(members)
+        out = [head for head in in_layer if head in ablated]
+        names += [f"{block}.{layer}"] if len(out) == len(in_layer) > 1 else [str(head) for head in out]
     return tuple(names)

@@ -1,20 +1,20 @@
-"""What the page's components are given: plain data made from runs, decodes and maps."""
+"""Summaries of runs that several tabs show: the list of runs, training progress and changed settings."""
 
 from typing import Any
 
 from core.config import ConfigError, Preset, load_preset
 from core.runs import RunError
-from core.server import RunProgress, Runs
-from core.server.access import display_name
+from core.server import RunProgress
+from core.server.access import VisitorRuns, display_name
 from core.teaching.bugs.descriptions import bug_notice
 
-LISTED_RUNS = 50
+MAX_LISTED_RUNS = 50
 
 
-def run_list(runs: Runs) -> dict[str, Any]:
-    """Return the runs for the bar at the top of the page."""
+def list_runs(runs: VisitorRuns) -> dict[str, Any]:
+    """Return name, preset, status, step and exact match of the runs, the latest first."""
     listed = []
-    for name in runs.names()[:LISTED_RUNS]:
+    for name in runs.names()[:MAX_LISTED_RUNS]:
         progress = runs.progress(name)
         listed.append(
             {
@@ -25,14 +25,14 @@ def run_list(runs: Runs) -> dict[str, Any]:
                 "step": progress.info.step,
                 "steps": progress.steps,
                 "exact_match": progress.info.exact_match,
-                "place": progress.queue_position,
+                "queue_position": progress.queue_position,
             }
         )
     return {"runs": listed}
 
 
-def can_open(runs: Runs, name: str) -> bool:
-    """Tell whether there is a run to be opened of a name that somebody's link gives."""
+def can_open(runs: VisitorRuns, name: str) -> bool:
+    """Return whether a run of this name, which may come from a link, exists and is visible to the visitor."""
     try:
         runs.info(name)
         runs.preset(name)
@@ -41,8 +41,8 @@ def can_open(runs: Runs, name: str) -> bool:
     return True
 
 
-def progress_since(runs: Runs, name: str, *, since_step: int, since_evaluation: int) -> dict[str, Any]:
-    """Return where a run stands and its figures after the steps a chart already has."""
+def progress_since(runs: VisitorRuns, name: str, *, since_step: int, since_evaluation: int) -> dict[str, Any]:
+    """Return the state of a run, and its training and evaluation metrics after the given steps."""
     progress, history = runs.progress(name), runs.history(name)
     evaluations = history.evaluations(since=since_evaluation)
     evaluations["loss"] = evaluations.pop("validation_loss")
@@ -57,33 +57,33 @@ def progress_since(runs: Runs, name: str, *, since_step: int, since_evaluation: 
         "best_step": progress.info.best_step,
         "points": history.points(since=since_step),
         "evaluations": evaluations,
-        "restart": progress.info.step < since_step,  # it was rewound to its last saved state
+        "restart": progress.info.step < since_step,  # the run resumed from an earlier checkpoint
     }
 
 
-def settings_line(runs: Runs, name: str) -> str:
-    """Describe a run's settings: its preset and what was changed in it."""
+def settings_line(runs: VisitorRuns, name: str) -> str:
+    """Return a run's preset, changed settings and seed as one line."""
     preset = runs.preset(name)
-    changes = changes_in_words(preset, base_of(preset))
+    changes = describe_changes(preset, shipped_preset(preset))
     line = f"{display_name(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line
 
 
-def base_of(preset: Preset) -> Preset:
-    """Return the shipped preset that one was made from, or itself where there is none of its name."""
+def shipped_preset(preset: Preset) -> Preset:
+    """Return the shipped preset of the same name, or the preset itself if there is none."""
     try:
         return load_preset(preset.name)
     except ConfigError:
         return preset
 
 
-def changes_in_words(preset: Preset, base: Preset) -> str:
-    """List what a preset changes, as ``training.steps 1000 → 500, …``; without the old value where there is none."""
+def describe_changes(preset: Preset, base: Preset) -> str:
+    """List changed settings as ``training.steps 1000 → 500, …``; without the old value where there is none."""
     changes = preset.changed_from(base).items()
     return ", ".join(f"{key} {new}" if old is None else f"{key} {old} → {new}" for key, (old, new) in changes)
 
 
 def _message(progress: RunProgress) -> str:
     if progress.queue_position is not None:
-        return f"waiting for a free place: number {progress.queue_position} in the queue"
+        return f"waiting for a free training slot: position {progress.queue_position} in the queue"
     return progress.info.message

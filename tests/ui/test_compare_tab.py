@@ -45,7 +45,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
 def comparer(shelf: Runs, monkeypatch) -> Comparer:
     monkeypatch.setattr(compare, "SEQUENCES", 60)
     monkeypatch.setattr(compare, "INPUTS_PER_LENGTH", 5)
-    monkeypatch.setattr(compare, "SECONDS_BETWEEN_NEWS", 0.0)
+    monkeypatch.setattr(compare, "UPDATE_INTERVAL", 0.0)
     return Comparer(shelf)
 
 
@@ -62,7 +62,7 @@ def test_runs_stand_by_task_and_seeds_of_the_same_settings_together(shelf: Runs)
 
 
 def test_progress_comes_before_a_result_that_a_browser_can_read(comparer: Comparer):
-    *before, last = comparer.compared(ticks("rev-seed-0", "rev-seed-1", "fast"))
+    *before, last = comparer.compare(ticks("rev-seed-0", "rev-seed-1", "fast"))
     assert before
     for ticket, _, view, button, cancel in before:
         assert ticket
@@ -77,17 +77,17 @@ def test_progress_comes_before_a_result_that_a_browser_can_read(comparer: Compar
 
 
 def test_the_same_runs_again_are_answered_at_once(comparer: Comparer):
-    first = list(comparer.compared(ticks("rev-seed-0", "fast")))[-1]
-    (again,) = comparer.compared(ticks("rev-seed-0", "fast"))
+    first = list(comparer.compare(ticks("rev-seed-0", "fast")))[-1]
+    (again,) = comparer.compare(ticks("rev-seed-0", "fast"))
     assert again[2]["pairs"] == first[2]["pairs"]
 
 
 def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
-    work = comparer.compared(ticks("rev-seed-0", "fast"))
+    work = comparer.compare(ticks("rev-seed-0", "fast"))
     ticket, *_ = next(work)
-    comparer.cancelling.cancel("somebody else's")
+    comparer.cancellation.cancel("somebody else's")
     assert next(work)[0] == ticket
-    comparer.cancelling.cancel(ticket)
+    comparer.cancellation.cancel(ticket)
     (last,) = work
     assert (last[1]["text"], last[2]) == ("Cancelled.", None)
     assert last[3]["interactive"] is True
@@ -96,9 +96,9 @@ def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
 @pytest.mark.parametrize(
     ("chosen", "reason"),
     [
-        ([], "pick from 2 to 10 runs of one task"),
-        (["fast"], "these are 1"),
-        ([f"run-{number}" for number in range(11)], "these are 11"),
+        ([], "select 2 to 10 runs of one task"),
+        (["fast"], "1 selected"),
+        ([f"run-{number}" for number in range(11)], "11 selected"),
         (["fast", SHIPPED], "of different tasks"),
         (["fast", "empty"], "no weights yet"),
         (["fast", "../../etc"], "is not a valid name"),
@@ -108,7 +108,7 @@ def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
     ids=lambda each: str(each)[:30],
 )
 def test_what_cannot_be_compared_gets_a_reason(comparer: Comparer, chosen, reason):
-    (last,) = comparer.compared(ticks(*chosen))
+    (last,) = comparer.compare(ticks(*chosen))
     assert last[1]["problem"]
     assert reason in last[1]["text"]
     assert last[3]["interactive"] is True
@@ -117,28 +117,28 @@ def test_what_cannot_be_compared_gets_a_reason(comparer: Comparer, chosen, reaso
 def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(shelf: Runs):
     asked = {"compare": f"fast,gone,rev-seed-0,fast,<script>,{'x' * 5000}"}
     two = ["fast", "rev-seed-0"]
-    assert compare.ticks_of(shelf, asked) == {"chosen": two, "at_once": False}
-    assert compare.ticks_of(shelf, asked | {"tab": "compare"}) == {"chosen": two, "at_once": True}
+    assert compare.picker_value(shelf, asked) == {"chosen": two, "start": False}
+    assert compare.picker_value(shelf, asked | {"tab": "compare"}) == {"chosen": two, "start": True}
     one = {"tab": "compare", "compare": "fast"}
-    assert compare.ticks_of(shelf, one) == {"chosen": ["fast"], "at_once": False}
-    assert compare.ticks_of(shelf, {}) == {"chosen": [], "at_once": False}
+    assert compare.picker_value(shelf, one) == {"chosen": ["fast"], "start": False}
+    assert compare.picker_value(shelf, {}) == {"chosen": [], "start": False}
 
 
 @pytest.mark.parametrize(
     "value", [None, [], {}, {"chosen": "fast"}, {"chosen": [1, None]}, {"chosen": ["x" * 9999] * 99}]
 )
 def test_whatever_a_browser_says_is_ticked_is_refused_with_a_reason(comparer: Comparer, value):
-    (last,) = comparer.compared(value)
+    (last,) = comparer.compare(value)
     assert last[1]["problem"]
     assert len(last[1]["text"]) < 500
 
 
 def test_programs_have_the_same_limits(shelf: Runs, monkeypatch):
     monkeypatch.setattr(compare, "SEQUENCES", 20)
-    *_, last = compare.events_of(shelf, ["fast", "rev-seed-0"])
+    *_, last = compare.compare_events(shelf, ["fast", "rev-seed-0"])
     assert isinstance(last, Comparison)
-    with pytest.raises(InputError, match="these are 1"):
-        next(compare.events_of(shelf, ["fast"]))
+    with pytest.raises(InputError, match="1 selected"):
+        next(compare.compare_events(shelf, ["fast"]))
 
 
 def test_a_loaded_preset_without_a_shipped_one_is_described_by_its_name_alone():

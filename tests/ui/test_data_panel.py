@@ -10,10 +10,10 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks import pronunciations
 from core.tasks.ingest import StagingArea
-from ui.forms.own_data import MAX_PASTED, looked_at, opened_draft
+from ui.forms.own_data import MAX_PASTED, check_pairs, draft_for
 from ui.forms.preset_form import Draft, timed
 from ui.forms.setting_controls import all_settings
-from ui.tabs.train import family_draft, preset_choice, presets_of_families
+from ui.tabs.train import family_draft, preset_choice, presets_by_family
 
 PASTED = "".join(f"{number} => {'x ' * (number % 4 + 1)}\n" for number in range(100, 160))
 KINDS = ("character", "symbol")
@@ -23,7 +23,7 @@ NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
 
 
 def look(desk: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
-    return looked_at(runs, desk, pairs, targets, test, pasted, *KINDS)
+    return check_pairs(runs, desk, pairs, targets, test, pasted, *KINDS)
 
 
 def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
@@ -46,11 +46,11 @@ def test_a_file_and_its_answers_apart(tmp_path):
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({}, "no data yet: bring a file, or paste pairs"),
+        ({}, "no data yet: upload a file or paste pairs"),
         ({"pasted": "  \n"}, "no data yet"),
         ({"pasted": "a => b"}, "at least 10 are needed"),
         ({"pasted": "x" * (MAX_PASTED + 1)}, "the pasted pairs have 200,001 characters"),
-        ({"pasted": PASTED, "pairs": "somewhere.tsv"}, "there are a file and pasted pairs"),
+        ({"pasted": PASTED, "pairs": "somewhere.tsv"}, "there are both a file and pasted pairs"),
         ({"pairs": "/nowhere/pairs.tsv"}, "cannot be read"),
     ],
 )
@@ -59,7 +59,7 @@ def test_what_cannot_be_learned_is_said_and_leaves_the_form_alone(given, problem
     assert problem in shown["problem"]
     assert "facts" not in shown
     assert preset is None
-    assert opened_draft(None, Draft(load_preset("tiny"), load_preset("tiny"))) is None
+    assert draft_for(None, Draft(load_preset("tiny"), load_preset("tiny"))) is None
 
 
 def test_more_pairs_than_the_host_takes_are_refused():
@@ -70,12 +70,12 @@ def test_more_pairs_than_the_host_takes_are_refused():
 def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
     first = load_preset("tiny")
     _, preset = look(StagingArea(), pasted=PASTED)
-    draft = opened_draft(preset, Draft(first, first, edition=4))
+    draft = draft_for(preset, Draft(first, first, edition=4))
     assert (draft.base, draft.start, draft.edition) == (preset, preset, 5)
-    families, names = preset_choice(presets_of_families(), draft)
+    families, names = preset_choice(presets_by_family(), draft)
     assert families["choices"][-1] == ("own pairs", "own-pairs")
     assert (families["value"], names["choices"], names["value"]) == ("own-pairs", ["own-data"], "own-data")
-    assert family_draft(presets_of_families(), "own-pairs", draft).start == preset
+    assert family_draft(presets_by_family(), "own-pairs", draft).start == preset
     assert not {"data", "num_sources"} & {setting.field for setting in all_settings()}
 
 

@@ -11,15 +11,16 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from tests.serving import SHIPPED
+from tests.ui.server_functions import call
 from ui import api, page
 from ui.attention_blocks import BLOCK_NAMES
-from ui.components.attention_viewer import picture
-from ui.components.head_thumbnails import viewer_value
-from ui.components.training_charts import progress
+from ui.components.attention_viewer import attention_viewer
+from ui.components.head_thumbnails import layer_value
+from ui.components.training_charts import training_charts
 from ui.forms import preset_form
 from ui.forms.preset_form import Draft
 from ui.forms.setting_controls import all_settings, value_in
-from ui.run_info import run_list
+from ui.run_info import list_runs
 from ui.serving.errors import show_errors
 from ui.tabs import decode, train
 
@@ -80,7 +81,7 @@ def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed:
 def test_every_block_and_layer_has_its_heads_with_labelled_rows_and_columns(seen):
     for block in BLOCK_NAMES:
         for layer in (1, 2):
-            value = viewer_value(seen, block, layer)
+            value = layer_value(seen, block, layer)
             assert len(value["heads"]) == 4
             for head in value["heads"]:
                 assert len(head["weights"]) == len(value["rows"])
@@ -91,19 +92,25 @@ def test_every_block_and_layer_has_its_heads_with_labelled_rows_and_columns(seen
 
 
 def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
-    value = viewer_value(seen, "cross", 2)
+    value = layer_value(seen, "cross", 2)
     best = value["heads"][value["selected"] - 1]
-    assert value["marked"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
+    assert value["gold_cells"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
     assert best["score"] == max(head["score"] for head in value["heads"])
     assert best["score"] == pytest.approx(
-        sum(best["weights"][row][column] for row, column in value["marked"]) / 4, abs=1e-3
+        sum(best["weights"][row][column] for row, column in value["gold_cells"]) / 4, abs=1e-3
     )
     assert best["score"] > 0.7 > 4 * value["uniform_mass"]
 
 
-def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
-    good = {"title": "a $ title", "rows": ["$x$", "b"], "columns": ["c"], "weights": [[0.5], [1]], "marked": [[0, 0]]}
-    assert picture(good)["png"].startswith("iVBOR")
+def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason(runs: Runs):
+    good = {
+        "title": "a $ title",
+        "rows": ["$x$", "b"],
+        "columns": ["c"],
+        "weights": [[0.5], [1]],
+        "marked": [[0, 0]],
+    }
+    assert call(attention_viewer(runs), "picture", good)["png"].startswith("iVBOR")
     for change in (
         {"weights": [[0.5]]},
         {"weights": [[math.nan], [1]]},
@@ -111,8 +118,8 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason():
         {"extra": 1},
         {"title": 3},
     ):
-        assert "error" in picture(good | change)
-    assert "error" in picture(None)
+        assert "error" in call(attention_viewer(runs), "picture", good | change)
+    assert "error" in call(attention_viewer(runs), "picture", None)
 
 
 def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs):
@@ -121,7 +128,7 @@ def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs)
     radios = [each for each in built.blocks.values() if each.elem_id in ("family", "preset")]
     # Else the form, opening late, would take the place of what was picked.
     assert [radio.interactive for radio in radios] == [False, False]
-    choices = train.preset_choice(train.presets_of_families(), Draft(*[load_preset("tiny")] * 2))
+    choices = train.preset_choice(train.presets_by_family(), Draft(*[load_preset("tiny")] * 2))
     assert [choice["interactive"] for choice in choices] == [True, True]
 
 
@@ -133,7 +140,7 @@ def test_the_form_gives_back_the_preset_it_opened_with():
 
 def test_a_form_read_while_a_new_draft_is_on_its_way_is_refused():
     settings, (draft, _, *values) = form_of("tiny")
-    with pytest.raises(ConfigError, match="just being changed"):
+    with pytest.raises(ConfigError, match="still loading"):
         preset_form.preset_in(settings, draft, 2, *values)
 
 
@@ -175,12 +182,12 @@ def test_the_form_tells_what_was_changed():
     assert "training.steps 2000 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
     hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}
-    assert hints["training.steps"].startswith("changed; the preset says 2000")
+    assert hints["training.steps"].startswith("changed, preset value 2000")
     assert not hints["training.seed"].startswith("changed")
 
 
 def test_presets_are_offered_by_what_is_learned():
-    of_families = train.presets_of_families()
+    of_families = train.presets_by_family()
     assert next(iter(of_families)) == "digits"
     assert of_families["digits"][0] == "digits-reversal"
     assert sorted(name for names in of_families.values() for name in names) == preset_names()
@@ -194,7 +201,7 @@ def test_presets_are_offered_by_what_is_learned():
 
 
 def test_a_loaded_preset_stands_beside_those_of_its_family():
-    of_families = train.presets_of_families()
+    of_families = train.presets_by_family()
     draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
     family, choice = train.preset_choice(of_families, draft)
     assert (family["value"], choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
@@ -217,12 +224,12 @@ def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
 
 
 def test_progress_answers_anybody_and_breaks_for_nobody(runs: Runs):
-    good = progress(runs, {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
+    good = call(training_charts(runs), "progress", {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
     assert good["points"]["step"] == list(range(991, 1001))
     assert good["evaluations"]["step"] == [975, 1000]
     assert good["status"] == "finished"
     for request in (None, [], {"run": 3}, {"run": "../x"}, {"run": SHIPPED, "since_step": "1"}, {"run": "x" * 1000}):
-        assert "error" in progress(runs, request)
+        assert "error" in call(training_charts(runs), "progress", request)
 
 
 def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
@@ -230,7 +237,7 @@ def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
     damaged.mkdir()
     (damaged / "preset.yaml").write_text("[")
     (damaged / "run.json").write_text("{")
-    listed = [each["id"] for each in run_list(runs)["runs"]]
+    listed = [each["id"] for each in list_runs(runs)["runs"]]
     assert SHIPPED in listed
     assert damaged.name not in listed
 

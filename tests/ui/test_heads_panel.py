@@ -16,8 +16,8 @@ from core.storage.errors import InputError
 from tests.serving import SHIPPED
 from ui import interventions, page
 from ui.components import head_importance
-from ui.current_decode import Seen
-from ui.interventions import ALL_HEADS, RequestedInterventions
+from ui.current_decode import CurrentDecode
+from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.tabs import attention, decode
 
 HEADS = tuple(Head(block, layer, head) for block in ("encoder", "cross") for layer in (1, 2) for head in (1, 2))
@@ -36,10 +36,10 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
 
 
 def pressed(*names: str, heads: tuple[Head, ...] = HEADS) -> tuple[str, ...]:
-    asked = RequestedInterventions("some")
+    asked = InterventionSpec("some")
     for name in names:
         asked = asked.toggled(name, heads)
-    return asked.without
+    return asked.ablate
 
 
 def figures(value: dict) -> list[float | None]:
@@ -72,11 +72,11 @@ def test_a_lone_head_is_named_itself():
 
 
 def test_a_forced_head_is_let_go_and_forced_anew():
-    asked = RequestedInterventions("some", without=("cross.1.1",)).forced("cross.2.1", "diagonal", HEADS)
-    assert str(asked) == "without cross.1.1 (zero); with cross.2.1 forced to diagonal"
-    assert asked.forced("cross.2.1", "position 3", HEADS).force == ("cross.2.1=position 3",)
-    assert asked.forced("cross.2.1", None, HEADS).force == ()
-    assert asked.restored() == RequestedInterventions("some")
+    asked = InterventionSpec("some", ablate=("cross.1.1",)).with_pattern("cross.2.1", "diagonal", HEADS)
+    assert str(asked) == "without cross.1.1 (zero); with cross.2.1 set to diagonal"
+    assert asked.with_pattern("cross.2.1", "position 3", HEADS).patterns == ("cross.2.1=position 3",)
+    assert asked.with_pattern("cross.2.1", None, HEADS).patterns == ()
+    assert asked.cleared() == InterventionSpec("some")
 
 
 @pytest.mark.parametrize(
@@ -84,30 +84,32 @@ def test_a_forced_head_is_let_go_and_forced_anew():
     [
         (lambda asked: asked.toggled("cross.9", HEADS), "ablate=cross.9 is not in this model"),
         (lambda asked: asked.toggled("<b>", HEADS), "is not a head"),
-        (lambda asked: asked.toggled("cross.2.2", HEADS), "head=cross.2.2 is to do two things"),
-        (lambda asked: asked.toggled("cross", HEADS), "head=cross.2.2 is to do two things"),
-        (lambda asked: asked.forced("cross.1.1", "diagonal", HEADS), "head=cross.1.1 is to do two things"),
-        (lambda asked: asked.forced("encoder.1.1", "diagonal", HEADS), "only heads of cross-attention"),
-        (lambda asked: asked.forced("cross.1.2", "spiral", HEADS), "pattern='spiral'"),
-        (lambda asked: asked.forced("", "diagonal", HEADS), "is not a head"),
+        (lambda asked: asked.toggled("cross.2.2", HEADS), "head=cross.2.2 is named twice"),
+        (lambda asked: asked.toggled("cross", HEADS), "head=cross.2.2 is named twice"),
+        (lambda asked: asked.with_pattern("cross.1.1", "diagonal", HEADS), "head=cross.1.1 is named twice"),
+        (lambda asked: asked.with_pattern("encoder.1.1", "diagonal", HEADS), "only heads of cross-attention"),
+        (lambda asked: asked.with_pattern("cross.1.2", "spiral", HEADS), "pattern='spiral'"),
+        (lambda asked: asked.with_pattern("", "diagonal", HEADS), "is not a head"),
     ],
 )
 def test_what_cannot_be_done_is_refused(change, part: str):
     with pytest.raises(InputError, match=part):
-        change(RequestedInterventions("some", without=("cross.1.1",), force=("cross.2.2=diagonal",)))
+        change(InterventionSpec("some", ablate=("cross.1.1",), patterns=("cross.2.2=diagonal",)))
 
 
 def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
-    asked, said = attention.toggle(runs, SHIPPED, ALL_HEADS, "cross.1.2")
-    assert (asked.run, asked.without, said) == (SHIPPED, ("cross.1.2",), {"text": ""})
-    same, said = attention.force(runs, SHIPPED, asked, "cross.1.2", "diagonal", 1)
+    asked, said = attention.toggle(runs, SHIPPED, NO_INTERVENTIONS, "cross.1.2")
+    assert (asked.run, asked.ablate, said) == (SHIPPED, ("cross.1.2",), {"text": ""})
+    same, said = attention.set_pattern(runs, SHIPPED, asked, "cross.1.2", "diagonal", 1)
     assert said["problem"]
-    assert "head=cross.1.2 is to do two things" in said["text"]
-    assert not isinstance(same, RequestedInterventions)
-    assert attention.force(runs, SHIPPED, asked, "cross.2.1", "position", 3.0)[0].force == ("cross.2.1=position 3",)
+    assert "head=cross.1.2 is named twice" in said["text"]
+    assert not isinstance(same, InterventionSpec)
+    assert attention.set_pattern(runs, SHIPPED, asked, "cross.2.1", "position", 3.0)[0].patterns == (
+        "cross.2.1=position 3",
+    )
     for position in (None, -1, 1.5):
-        assert attention.force(runs, SHIPPED, asked, "cross.2.1", "position", position)[1]["problem"]
-    assert attention.toggle(runs, None, ALL_HEADS, "cross.1.2")[1] == attention.NO_RUN
+        assert attention.set_pattern(runs, SHIPPED, asked, "cross.2.1", "position", position)[1]["problem"]
+    assert attention.toggle(runs, None, NO_INTERVENTIONS, "cross.1.2")[1] == attention.NO_RUN
 
 
 # --- the decode -------------------------------------------------------------------------------------------------
@@ -115,43 +117,43 @@ def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
 
 @pytest.mark.parametrize("ablation", ["zero", "mean"])
 def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs: Runs, ablation: str):
-    asked = RequestedInterventions(SHIPPED, without=("cross.1.2",), force=("cross.2.1=diagonal",), ablation=ablation)
-    shown = page._answer(runs, SHIPPED, "4829", asked)
-    seen: Seen = shown[0]
+    asked = InterventionSpec(SHIPPED, ablate=("cross.1.2",), patterns=("cross.2.1=diagonal",), ablate_with=ablation)
+    shown = page._decode(runs, SHIPPED, "4829", asked)
+    seen: CurrentDecode = shown[0]
     loaded = runs.loaded(SHIPPED)
     interventions = parse_interventions(
-        loaded.model, loaded.task, ablate=asked.without, patterns=asked.force, ablation=ablation
+        loaded.model, loaded.task, ablate=asked.ablate, patterns=asked.patterns, ablation=ablation
     )
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert seen.inspection.output == expected.output
     assert seen.inspection.steps == expected.steps
-    _, edited, line, _ = attention.decode_shown(seen, asked)
+    _, edited, line, _ = attention.decode_updates(seen, asked)
     assert shown.count(line) == 2  # in both tabs
-    assert edited["interventions"] == {"out": ["cross.1.2"], "forced": {"cross.2.1": "diagonal"}}
+    assert edited["interventions"] == {"ablated": ["cross.1.2"], "patterns": {"cross.2.1": "diagonal"}}
     intact, without = line["rows"]
-    assert (intact["label"], intact["output"], intact["correct"]) == ("with all heads", list("9284"), True)
-    assert without["label"] == f"without cross.1.2 ({ablation}); with cross.2.1 forced to diagonal"
+    assert (intact["label"], intact["output"], intact["correct"]) == ("all heads as trained", list("9284"), True)
+    assert without["label"] == f"without cross.1.2 ({ablation}); with cross.2.1 set to diagonal"
     assert without["output"] == expected.output != intact["output"]
     assert line["button"] == "Restore all heads"
 
 
 def test_a_decode_with_all_heads_has_nothing_to_be_compared_with(runs: Runs):
-    seen: Seen = page._answer(runs, SHIPPED, "4829")[0]
-    _, edited, *lines = attention.decode_shown(seen, seen.asked)
-    assert (edited["interventions"], lines) == ({"out": [], "forced": {}}, [None, None])
+    seen: CurrentDecode = page._decode(runs, SHIPPED, "4829")[0]
+    _, edited, *lines = attention.decode_updates(seen, seen.interventions)
+    assert (edited["interventions"], lines) == ({"ablated": [], "patterns": {}}, [None, None])
 
 
 def test_edits_do_not_outlive_their_run(runs: Runs):
-    asked = RequestedInterventions("another", without=("cross.1.2",), ablation="mean")
-    kept, problem = attention.possible(runs, SHIPPED, asked)
-    assert (kept, problem) == (RequestedInterventions(SHIPPED, ablation="mean"), "")
-    assert attention.possible(runs, None, asked) == (RequestedInterventions(None, ablation="mean"), "")
+    asked = InterventionSpec("another", ablate=("cross.1.2",), ablate_with="mean")
+    kept, problem = attention.applicable(runs, SHIPPED, asked)
+    assert (kept, problem) == (InterventionSpec(SHIPPED, ablate_with="mean"), "")
+    assert attention.applicable(runs, None, asked) == (InterventionSpec(None, ablate_with="mean"), "")
 
 
 def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
-    asked = RequestedInterventions(SHIPPED, without=("cross.1.2",))
-    _, shown = decode.compare(runs, SHIPPED, asked, "4829", "", *decode._defaults())
-    assert shown["heading"] == "Side by side: 4 8 2 9, without cross.1.2 (zero)"
+    asked = InterventionSpec(SHIPPED, ablate=("cross.1.2",))
+    _, shown = decode.compare(runs, SHIPPED, asked, "4829", "", *decode._default_values())
+    assert shown["heading"] == "All strategies: 4 8 2 9, without cross.1.2 (zero)"
     assert not shown["rows"][0]["correct"]
 
 
@@ -161,14 +163,14 @@ def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
 @pytest.mark.parametrize(
     "asked",
     [
-        RequestedInterventions(SHIPPED),
-        RequestedInterventions(SHIPPED, without=("cross.1.2", "cross.2"), ablation="mean"),
-        RequestedInterventions(SHIPPED, force=("cross.2.1=anti-diagonal", "cross.2.2=position 3")),
+        InterventionSpec(SHIPPED),
+        InterventionSpec(SHIPPED, ablate=("cross.1.2", "cross.2"), ablate_with="mean"),
+        InterventionSpec(SHIPPED, patterns=("cross.2.1=anti-diagonal", "cross.2.2=position 3")),
     ],
     ids=str,
 )
-def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: RequestedInterventions):
-    address = page._answer(runs, SHIPPED, "4829", asked)[-1]
+def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: InterventionSpec):
+    address = page._decode(runs, SHIPPED, "4829", asked)[-1]
     query = {name: value[0] for name, value in parse_qs(address).items()}
     assert page._open(runs, query)[3] == asked
 
@@ -176,24 +178,24 @@ def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: Reque
 @pytest.mark.parametrize(
     ("query", "part"),
     [
-        ({"without": "cross.9.1"}, "ablate=cross.9.1 is not in this model"),
-        ({"without": "<img src=x>"}, "is not a head"),
-        ({"without": "cross," * 5000 + "x"}, "is not a head"),  # it is cut off
-        ({"force": "cross.1.1"}, "must be HEAD=PATTERN"),
-        ({"force": "==,="}, "is not a head"),
-        ({"without": "cross", "force": "cross.1.1=diagonal"}, "two things"),
-        ({"ablation": "median"}, ""),
-        ({"without": "cross.1.2", "run": "no-such-run"}, ""),
+        ({"ablate": "cross.9.1"}, "ablate=cross.9.1 is not in this model"),
+        ({"ablate": "<img src=x>"}, "is not a head"),
+        ({"ablate": "cross," * 5000 + "x"}, "is not a head"),  # it is cut off
+        ({"pattern": "cross.1.1"}, "must be HEAD=PATTERN"),
+        ({"pattern": "==,="}, "is not a head"),
+        ({"ablate": "cross", "pattern": "cross.1.1=diagonal"}, "is named twice"),
+        ({"ablate_with": "median"}, ""),
+        ({"ablate": "cross.1.2", "run": "no-such-run"}, ""),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(runs: Runs, query: dict, part: str):
     asked = interventions.from_query(query, SHIPPED)
-    _, problem = attention.possible(runs, SHIPPED, asked)
+    _, problem = attention.applicable(runs, SHIPPED, asked)
     assert part in problem
     assert bool(problem) == bool(part)
-    answer = page._answer(runs, SHIPPED, "4829", asked)[2]
-    if part or "cross" not in asked.without:
+    answer = page._decode(runs, SHIPPED, "4829", asked)[2]
+    if part or "cross" not in asked.ablate:
         assert answer["correct"]
 
 
@@ -201,57 +203,57 @@ def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(
 
 
 def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh: Runs):
-    heads = interventions.heads_in(fresh, SHIPPED)
-    before = head_importance.remembered(fresh, SHIPPED, "zero")
+    heads = interventions.heads_of_run(fresh, SHIPPED)
+    before = head_importance.saved_value(fresh, SHIPPED, "zero")
     assert figures(before) == [None] * 30
-    values = [value for value, _ in attention.measure(fresh, SHIPPED, ALL_HEADS)]
+    values = [value for value, _ in attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)]
     assert [value["measured"] for value in values] == list(range(31))
     for value in values:
         known = figures(value)
         assert None not in known[: value["measured"]]
         assert set(known[value["measured"] :]) <= {None}
-    grid, *_ = attention.run_shown(fresh, SHIPPED, ALL_HEADS)
+    grid, *_ = attention.run_updates(fresh, SHIPPED, NO_INTERVENTIONS)
     assert figures(grid["value"]) == figures(values[-1])
     step = fresh.loaded(SHIPPED).step
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
     assert grid["value"]["note"] == ""
     names = [cell["name"] for row in grid["value"]["rows"] for cell in row["cells"]]
     assert names == [f"{b}.{layer}.{head}" if head else f"{b}.{layer}" for b, layer, head in grid_cells(heads)]
-    assert figures(head_importance.remembered(fresh, SHIPPED, "mean")) == [None] * 30
+    assert figures(head_importance.saved_value(fresh, SHIPPED, "mean")) == [None] * 30
 
 
 def test_measuring_may_be_broken_off_between_heads_and_then_keeps_nothing(fresh: Runs):
-    measuring = attention.measure(fresh, SHIPPED, ALL_HEADS)
+    measuring = attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)
     assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
     assert not RunFolder(fresh.root, SHIPPED).ablate.exists()
-    assert figures(head_importance.remembered(fresh, SHIPPED, "zero")) == [None] * 30
+    assert figures(head_importance.saved_value(fresh, SHIPPED, "zero")) == [None] * 30
 
 
 def test_figures_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
-    list(attention.measure(fresh, SHIPPED, ALL_HEADS))
-    monkeypatch.setattr(head_importance, "_step_now", lambda runs, run: 1200)
-    value = head_importance.remembered(fresh, SHIPPED, "zero")
+    list(attention.measure(fresh, SHIPPED, NO_INTERVENTIONS))
+    monkeypatch.setattr(head_importance, "_current_step", lambda runs, run: 1200)
+    value = head_importance.saved_value(fresh, SHIPPED, "zero")
     assert value["step"] == fresh.loaded(SHIPPED).step
-    assert "after step 1200 now; measure again" in value["note"]
+    assert "after step 1200; measure again" in value["note"]
 
 
 def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
-    [(_, said)] = attention.measure(fresh, None, ALL_HEADS)
+    [(_, said)] = attention.measure(fresh, None, NO_INTERVENTIONS)
     assert said == attention.NO_RUN
-    assert attention.run_shown(fresh, None, ALL_HEADS)[-1] == attention.NO_RUN
+    assert attention.run_updates(fresh, None, NO_INTERVENTIONS)[-1] == attention.NO_RUN
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
-    [(_, said)] = attention.measure(fresh, "empty", ALL_HEADS)
+    [(_, said)] = attention.measure(fresh, "empty", NO_INTERVENTIONS)
     assert said["problem"]
     assert "no weights yet" in said["text"]
-    assert len(figures(attention.run_shown(fresh, "empty", ALL_HEADS)[0]["value"])) == 9  # 3 blocks of 2 heads
+    assert len(figures(attention.run_updates(fresh, "empty", NO_INTERVENTIONS)[0]["value"])) == 9  # 3 blocks of 2 heads
 
 
 @pytest.mark.parametrize(("family", "cells", "forced"), [("gru", 1, ["cross.1.1"]), ("decoder-only", 6, [])])
 def test_other_models_show_the_heads_they_have(fresh: Runs, tiny, tiny_gru, family: str, cells: int, forced: list):
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family})
     RunFolder.create(fresh.root, preset, name=family, status="stopped")
-    grid, _, _, _, choices, controls, missing = attention.run_shown(fresh, family, ALL_HEADS)
+    grid, _, _, _, choices, controls, missing = attention.run_updates(fresh, family, NO_INTERVENTIONS)
     assert len(figures(grid["value"])) == cells
     assert choices["choices"] == forced
     assert controls["visible"] == bool(forced)

@@ -34,7 +34,7 @@ def test_a_program_can_do_what_the_page_does(client: Client):
     answer = client.predict(run, "1 2 3", api_name="/decode")
     assert answer["expected"] == ["3", "2", "1"]
     best = client.predict(run, "1 2 3", {"kind": "beam", "beam_size": 3, "n_best": 2}, "3", api_name="/decode")
-    assert len(best["ranked"]) == 2
+    assert len(best["n_best"]) == 2
     assert best["steps"][0]["forced"]
     heads = client.predict(SHIPPED, "4 8 2 9", "encoder", 1, api_name="/attention")["heads"]
     assert len(heads) == 4
@@ -43,8 +43,8 @@ def test_a_program_can_do_what_the_page_does(client: Client):
     assert without["output"] != without["expected"]
     forced = client.predict(SHIPPED, "4 8 2 9", "cross", 1, "", "cross.1.2=position 0", api_name="/attention")["heads"]
     assert [row[0] for row in forced[1]["weights"]] == [1] * len(forced[1]["weights"])
-    worth = client.predict(run, api_name="/ablate")
-    assert (worth["sequences"], worth["ablation"], len(worth["without"])) == (500, "zero", 9)
+    worth = client.predict(run, api_name="/head_importance")
+    assert (worth["sequences"], worth["ablate_with"], len(worth["heads"])) == (500, "zero", 9)
     report = client.predict(run, api_name="/report")
     assert report["markdown"].startswith(f"# Report: {run}\n\n**{report['summary']}**")
 
@@ -74,11 +74,11 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/attention", (SHIPPED, "1 2 3", "cross", 7), "layer=7"),
         ("/decode", (SHIPPED, "1", {}, "", "cross.9"), "ablate=cross.9 is not in this model"),
         ("/attention", (SHIPPED, "1", "cross", 1, "", "cross.1.1"), "must be HEAD=PATTERN"),
-        ("/ablate", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
+        ("/head_importance", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
         ("/stop", (SHIPPED,), "is not training"),
         ("/resume", (SHIPPED,), "finished"),
         ("/report", ("../../x",), "is not a valid name"),
-        ("/compare", ([SHIPPED],), "pick from 2 to 10 runs of one task to compare here; these are 1"),
+        ("/compare", ([SHIPPED],), "select 2 to 10 runs of one task to compare; 1 selected"),
         ("/compare", ([SHIPPED, "../../x"],), "is not a valid name"),
     ],
 )
@@ -90,5 +90,5 @@ def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tup
 
 def test_only_the_actions_are_public(client: Client):
     named = client.view_api(return_format="dict")["named_endpoints"]
-    actions = "list_runs train stop resume progress decode attention report compare ablate"
+    actions = "list_runs train stop resume progress decode attention report compare head_importance"
     assert set(named) == {f"/{name}" for name in actions.split()}

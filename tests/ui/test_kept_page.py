@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from ui.serving.page_cache import MOST_KEPT, KeptPage
+from ui.serving.page_cache import MAX_CACHED, PageCache
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def client() -> TestClient:
         return PlainTextResponse(f"{next(numbers)} of {request.url.path} " + 1000 * "x", status_code=status)
 
     routes = [Route(path, made, methods=["GET", "POST"]) for path in ("/", "/config", "/other")]
-    return TestClient(Starlette(routes=routes, middleware=[Middleware(KeptPage)]))
+    return TestClient(Starlette(routes=routes, middleware=[Middleware(PageCache)]))
 
 
 def test_the_page_and_its_configuration_are_made_once(client):
@@ -66,6 +66,6 @@ def test_it_is_packed_for_those_who_unpack(client):
 
 def test_addresses_made_up_do_not_fill_the_memory(client):
     first = client.get("/", headers={"host": "0.example"}).text
-    for number in range(1, MOST_KEPT + 1):
+    for number in range(1, MAX_CACHED + 1):
         client.get("/", headers={"host": f"{number}.example"})
     assert client.get("/", headers={"host": "0.example"}).text != first

@@ -6,17 +6,19 @@ import pytest
 
 from core.server import Runs
 from core.server.access import VisitorRuns
+from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.teaching.doctor import Examination
 from core.teaching.lessons import lesson_names
-from ui.components.doctor import Doctor
-from ui.components.lesson import lesson
-from ui.tabs.lessons import begin_pair
+from tests.ui.server_functions import call
+from ui.components.doctor import doctor
+from ui.components.lesson import lesson_view
+from ui.tabs.lessons import train_pair
 
 
 @pytest.mark.parametrize("name", lesson_names())
 def test_a_lesson_comes_with_text_sides_and_titles(name):
-    value = lesson({"name": name})
+    value = call(lesson_view(), "lesson", {"name": name})
     assert value["name"] == name
     assert all(value["text"].values())
     assert value["sides"]["broken"]["titles"] == [value["title"]]
@@ -25,44 +27,44 @@ def test_a_lesson_comes_with_text_sides_and_titles(name):
 
 
 def test_code_in_a_text_is_every_second_piece():
-    pieces = lesson({"name": "no-eos-in-targets"})["text"]["The fix"][0]
+    pieces = call(lesson_view(), "lesson", {"name": "no-eos-in-targets"})["text"]["The fix"][0]
     assert len(pieces) % 2 == 1
-    code = lesson({"name": "softmax-over-queries"})["text"]["The fix"][0][1]
+    code = call(lesson_view(), "lesson", {"name": "softmax-over-queries"})["text"]["The fix"][0][1]
     assert code == "softmax(dim=-1)"
 
 
 @pytest.mark.parametrize("request_", [{"name": "../x"}, {}, {"name": "a" * 500}, {"name": 3}])
 def test_what_is_no_lesson_is_told(request_):
-    assert set(lesson(request_)) == {"error"}
+    assert set(call(lesson_view(), "lesson", request_)) == {"error"}
 
 
 def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
     monkeypatch.setattr("core.server.workers.WorkerPool._start_workers", lambda slots: None)  # they wait in the queue
     runs = VisitorRuns(Runs(root))
-    message, current = begin_pair(runs, "no-residual")
+    message, current = train_pair(runs, "no-residual")
     assert current == "no-residual-broken"
     assert "no-residual-right" in message["text"]
-    assert begin_pair(runs, "no-residual")[1] == "no-residual-broken-2"
+    assert train_pair(runs, "no-residual")[1] == "no-residual-broken-2"
     assert runs.preset("no-residual-broken").bug == "no-residual"
     assert runs.preset("no-residual-right").bug is None
-    assert begin_pair(runs, "nothing")[0]["problem"]
+    assert train_pair(runs, "nothing")[0]["problem"]
 
 
 def test_the_doctor_s_panel_examines_a_run_once_for_the_same_weights(runs, monkeypatch):
     name = next(iter(runs.names()))
-    doctor, calls = Doctor(runs), []
+    doctor_component, calls = doctor(runs), []
     import ui.components.doctor as panel
 
     examined = panel.examine_state
     monkeypatch.setattr(panel, "examine_state", lambda *given: calls.append(given[0]) or examined(*given))
-    first = doctor.examine({"run": name})
+    first = call(doctor_component, "examine", {"run": name})
     assert first["titles"] == []
     assert not first["training"]
     assert {each["light"] for each in first["findings"]} == {"green"}
-    assert doctor.examine({"run": name}) == first
+    assert call(doctor_component, "examine", {"run": name}) == first
     assert calls == [name]
-    assert set(doctor.examine({"run": "nobody"})) == {"error"}
-    assert set(doctor.examine({"who": name})) == {"error"}
+    assert set(call(doctor_component, "examine", {"run": "nobody"})) == {"error"}
+    assert set(call(doctor_component, "examine", {"who": name})) == {"error"}
 
 
 def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch):
@@ -70,7 +72,10 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
     runs = SimpleNamespace(
         info=lambda name: SimpleNamespace(status=run.status),
         preset=lambda name: tiny,
-        loaded=lambda name: SimpleNamespace(kind="latest", step=run.step, model=run.model, preset=tiny),
+        folder=lambda name: SimpleNamespace(pairs=None),
+        loaded=lambda name: SimpleNamespace(
+            kind="latest", step=run.step, model=run.model, preset=tiny, task=build_task(tiny.task)
+        ),
         history=lambda name: None,
     )
 
@@ -80,7 +85,7 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
 
     monkeypatch.setattr("ui.components.doctor.examine_state", examined)
     monkeypatch.setattr("ui.components.doctor.time", SimpleNamespace(monotonic=lambda: run.now))
-    doctor, steps = Doctor(runs), []
+    doctor_component, steps = doctor(runs), []
     for run.now, run.step, run.status in (
         (100, 5, "training"),
         (120, 6, "training"),  # twenty times the second that it took are not over
@@ -88,10 +93,10 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
         (124, 8, "training"),
         (125, 9, "finished"),  # what is over is examined at once
     ):
-        steps.append(doctor.examine({"run": "it"})["step"])
+        steps.append(call(doctor_component, "examine", {"run": "it"})["step"])
     assert steps == [5, 5, 7, 7, 9]
 
 
 def test_a_large_model_is_not_examined_on_the_page(runs, monkeypatch):
     monkeypatch.setattr("ui.components.doctor.MAX_PARAMETERS", 1_000)
-    assert "too large" in Doctor(runs).examine({"run": next(iter(runs.names()))})["error"]
+    assert "too large" in call(doctor(runs), "examine", {"run": next(iter(runs.names()))})["error"]

@@ -3,7 +3,7 @@
 import pytest
 
 from core.config import load_preset, preset_names
-from ui.components.model_diagram import diagram_of, model_shown
+from ui.components.model_diagram import diagram_of, model_diagram_value
 
 
 def parts_of(name: str) -> list[dict]:
@@ -13,10 +13,10 @@ def parts_of(name: str) -> list[dict]:
 def test_a_transformer_s_parts_have_names_sizes_and_links():
     parts = parts_of("tiny")
     assert [part["label"] for part in parts] == [
-        "source ids",
+        "encoder input (source ids)",
         "source embedding",
         "encoder layer 1",
-        "ids read of the target",
+        "decoder input (shifted right)",
         "target embedding",
         "decoder layer 1",
         "output projection",
@@ -31,7 +31,13 @@ def test_a_transformer_s_parts_have_names_sizes_and_links():
 
 def test_layers_that_read_source_and_target_stand_behind_the_embedding_of_both():
     labels = [part["label"] for part in parts_of("digits-reversal-decoder-only")]
-    assert labels[:5] == ["source ids", "source embedding", "ids read of the target", "target embedding", "layer 1"]
+    assert labels[:5] == [
+        "encoder input (source ids)",
+        "source embedding",
+        "decoder input (shifted right)",
+        "target embedding",
+        "layer 1",
+    ]
 
 
 def test_a_recurrent_model_s_attention_is_its_one_link():
@@ -46,5 +52,5 @@ def test_the_parts_of_every_preset_hold_all_its_parameters(name):
 
 
 def test_without_a_run_there_is_no_diagram(runs):
-    assert model_shown(runs, None) == {"columns": []}
-    assert model_shown(runs, "digits-reversal-shipped")["parameters"] == 169_933
+    assert model_diagram_value(runs, None) == {"columns": []}
+    assert model_diagram_value(runs, "digits-reversal-shipped")["parameters"] == 169_933

@@ -13,15 +13,16 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
+from tests.ui.server_functions import call
 from ui import page
 from ui.attention_blocks import BLOCK_NAMES
-from ui.components.attention_viewer import replay
-from ui.current_decode import Seen
+from ui.components.attention_viewer import attention_value, attention_viewer
+from ui.current_decode import CurrentDecode
 from ui.forms import preset_form
 from ui.forms.preset_form import Draft, form_base
 from ui.forms.setting_controls import all_settings, control, value_in
 from ui.run_info import settings_line
-from ui.tabs import attention, train
+from ui.tabs import train
 
 RUN = "recurrent"
 
@@ -40,15 +41,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny_gru: Preset) -> Iterator[
 @pytest.fixture(scope="module")
 def answered(lab: Runs) -> list:
     """What the page shows of a decode."""
-    return page._answer(lab, RUN, "4829")
+    return page._decode(lab, RUN, "4829")
 
 
 def test_only_cross_attention_is_offered_and_shown(answered):
-    seen: Seen = answered[0]
-    assert [seen.layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
+    seen: CurrentDecode = answered[0]
+    assert [seen.num_layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
     told = answered[-2]["decode"]
     assert [each["block"] for each in told["blocks"]] == ["cross"]
-    assert "token by token" in told["blocks"][0]["caption"]
+    assert "encoder is recurrent" in told["blocks"][0]["caption"]
     weights = unpacked(told["maps"]["cross"])
     assert weights.shape == (1, 1, len(told["tokens"]), 6)
     assert np.allclose(weights.sum(axis=-1), 1, atol=1e-3)
@@ -59,10 +60,10 @@ def test_the_address_tells_what_was_decoded(answered):
 
 
 def test_its_training_can_be_replayed(lab):
-    told = replay(lab, {"run": RUN})
-    assert told["kept"] == [each["step"] for each in told["snapshots"]] == [0, 4, 8]
+    told = call(attention_viewer(lab), "replay", {"run": RUN})
+    assert told["saved_steps"] == [each["step"] for each in told["snapshots"]] == [0, 4, 8]
     assert [each["block"] for each in told["blocks"]] == ["cross"]
-    assert told["scored"] == "cross"
+    assert told["scored_block"] == "cross"
 
 
 def test_the_decode_shows_the_map_at_a_glance(answered):
@@ -107,4 +108,4 @@ def test_the_settings_of_a_run_tell_that_its_family_was_changed(lab):
 
 
 def test_nothing_decoded_yet_shows_nothing():
-    assert attention.attention_of(None, run=RUN) == [{"run": RUN, "decode": None, "open": {}}]
+    assert attention_value(None, run=RUN) == {"run": RUN, "decode": None, "selection": {}}

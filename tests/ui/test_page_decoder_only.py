@@ -10,10 +10,11 @@ from core.config import Preset
 from core.server import Runs
 from tests.support.run_helpers import wait_for_status
 from tests.ui.packed import unpacked
+from tests.ui.server_functions import call
 from ui import page
 from ui.attention_blocks import BLOCK_NAMES
-from ui.components.attention_viewer import replay
-from ui.current_decode import Seen
+from ui.components.attention_viewer import attention_viewer
+from ui.current_decode import CurrentDecode
 
 RUN = "causal"
 
@@ -30,10 +31,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
 
 
 def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
-    shown = page._answer(lab, RUN, "4829")
-    seen: Seen = shown[0]
+    shown = page._decode(lab, RUN, "4829")
+    seen: CurrentDecode = shown[0]
     glance, viewer = shown[4], shown[-2]
-    assert [seen.layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
+    assert [seen.num_layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
     told = viewer["decode"]
     assert [(each["block"], each["columns"]) for each in told["blocks"]] == [("decoder", "source and read")]
     weights = unpacked(told["maps"]["decoder"])
@@ -42,15 +43,15 @@ def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
     assert np.allclose(weights.sum(axis=-1), 1, atol=1e-3)
     for row in range(steps):  # a step does not see what is yet to come
         assert not weights[:, :, row, 6 + row + 1 :].any()
-    assert told["scored"] == "decoder"
+    assert told["scored_block"] == "decoder"
     assert all(0 <= share <= 1 for layer in told["attention_mass"] for share in layer)
-    assert told["marked"][0] == [0, 4]  # the first digit of the answer is the last of the input
-    assert "reads its input as the beginning" in told["blocks"][0]["caption"]
+    assert told["gold_cells"][0] == [0, 4]  # the first digit of the answer is the last of the input
+    assert "reads its input as a prefix" in told["blocks"][0]["caption"]
     assert glance["block"] == "decoder"
 
 
 def test_its_training_can_be_replayed(lab):
-    told = replay(lab, {"run": RUN})
+    told = call(attention_viewer(lab), "replay", {"run": RUN})
     shape = told["snapshots"][-1]["outputs"][0]["maps"]["decoder"]["shape"]
     steps = len(told["snapshots"][-1]["outputs"][0]["tokens"])
     assert shape == (2, 2, steps, 6 + steps)

@@ -12,7 +12,8 @@ from core.reports.report import REPORT_FILES
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
 from tests.serving import SHIPPED
-from ui.components import report_view
+from tests.ui.server_functions import call
+from ui.components.report_view import report_view
 from ui.tabs import report
 
 
@@ -26,28 +27,28 @@ def fresh(tmp_path: Path) -> Runs:
 
 def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(report, "SEQUENCES", 200)
-    message, view, _ = report.run_shown(fresh, SHIPPED)
+    message, view, _ = report.run_updates(fresh, SHIPPED)
     assert f"No report on {SHIPPED} yet" in message["text"]
     assert view == {"run": SHIPPED, "written": None}
-    assert report_view.saved(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
-    assert report_view.bundle(fresh, {"run": SHIPPED}) == {"error": "this run has no report yet"}
+    assert call(report_view(fresh), "saved", {"run": SHIPPED}) == {"error": "this run has no report yet"}
+    assert call(report_view(fresh), "bundle", {"run": SHIPPED}) == {"error": "this run has no report yet"}
 
     assert "200 of 200 held-out inputs" in report.write(fresh, SHIPPED)["text"]
     button, _ = report._written(fresh, SHIPPED)
     assert button["interactive"] is True
-    message, view, _ = report.run_shown(fresh, SHIPPED)
+    message, view, _ = report.run_updates(fresh, SHIPPED)
     assert message["text"] == ""
     assert view["written"] > 0
-    assert "<h1>Report: digits-reversal-shipped</h1>" in report_view.saved(fresh, {"run": SHIPPED})["html"]
-    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(report_view.bundle(fresh, {"run": SHIPPED})["zip"])))
+    assert "<h1>Report: digits-reversal-shipped</h1>" in call(report_view(fresh), "saved", {"run": SHIPPED})["html"]
+    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(call(report_view(fresh), "bundle", {"run": SHIPPED})["zip"])))
     assert sorted(archive.namelist()) == sorted(f"{SHIPPED}-report/{name}" for name in REPORT_FILES)
 
     folder = RunFolder(fresh.root, SHIPPED)
     folder.write_info(folder.info().model_copy(update={"best_step": 7}))
-    message, _, _ = report.run_shown(fresh, SHIPPED)
-    assert "of other weights" in message["text"]
+    message, _, _ = report.run_updates(fresh, SHIPPED)
+    assert "earlier checkpoint" in message["text"]
     (folder.report / "report.json").write_text("{")
-    assert "of other weights" in report.run_shown(fresh, SHIPPED)[0]["text"]
+    assert "earlier checkpoint" in report.run_updates(fresh, SHIPPED)[0]["text"]
 
 
 def test_a_report_that_cannot_be_written_is_said_so_and_the_button_comes_back(fresh: Runs, monkeypatch):
@@ -60,8 +61,8 @@ def test_a_report_that_cannot_be_written_is_said_so_and_the_button_comes_back(fr
 
 
 def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
-    assert "train one first" in report.write(fresh, None)["text"]
-    assert report.run_shown(fresh, None)[1] == report.EMPTY
+    assert "No run yet" in report.write(fresh, None)["text"]
+    assert report.run_updates(fresh, None)[1] == report.NO_REPORT
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
     message = report.write(fresh, "empty")
     assert message["problem"]
@@ -84,7 +85,7 @@ def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny)
     ids=str,
 )
 def test_strangers_get_a_reason_and_nothing_else(fresh: Runs, request_, reason: str):
-    for ask in (report_view.saved, report_view.bundle):
-        answer = ask(fresh, request_)
+    for name in ("saved", "bundle"):
+        answer = call(report_view(fresh), name, request_)
         assert list(answer) == ["error"]
         assert reason in answer["error"]

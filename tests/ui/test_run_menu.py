@@ -11,7 +11,7 @@ from core.server.limits import PUBLIC
 from tests.serving import SHIPPED
 from ui.components import run_menu
 from ui.components.component import FOLDER
-from ui.components.run_bar import run_bar_value
+from ui.components.run_bar import labeled_runs
 from ui.components.run_menu import run_menu_value
 from ui.tabs import train
 
@@ -53,7 +53,7 @@ def test_a_visitor_shares_their_run_and_no_other(runs: Runs, tiny):
     with_weights(runs, tiny, name)
     (runs.root / name / "access.json").write_text('{"owner": "anna", "shared": false}')
     assert run_menu_value(visiting, name)["label"] == "bold-owl"
-    assert run_menu.share(visiting, run_menu.MenuRequest(run=name, shared=True))["shared"] is True
+    assert run_menu.share(visiting, run_menu.ShareRequest(run=name, shared=True))["shared"] is True
     asks = Visitor("ben")
     shown = run_menu_value(visiting, name)
     assert (shown["shared"], shown["deletable"], shown["file"]) == (None, False, f"download/{name}")
@@ -64,7 +64,7 @@ def test_short_names_in_the_bar_tell_two_runs_apart(runs: Runs, tiny):
     for name in (f"bold-owl-{SUFFIX}", f"bold-owl-{SUFFIX[::-1]}", f"calm-fox-{SUFFIX}"):
         with_weights(runs, tiny, name)
         (runs.root / name / "access.json").write_text('{"owner": "anna", "shared": false}')
-    listed = run_bar_value(VisitorRuns(runs, lambda: asks))["runs"]
+    listed = labeled_runs(VisitorRuns(runs, lambda: asks))["runs"]
     assert {each["label"] for each in listed} == {"bold-owl-a1b2", "bold-owl-6f5e", "calm-fox", SHIPPED}
 
 
@@ -78,17 +78,18 @@ def test_a_menu_is_asked_for_nothing_that_makes_no_sense(runs: Runs, question):
 def test_a_run_that_is_not_there_is_told_in_words(runs: Runs):
     menu = run_menu.run_menu(VisitorRuns(runs))
     for function in menu.server_fns:
-        assert function({"run": "nobody"}) == {"error": "run='nobody': there is no such run"}
+        question = {"run": "nobody"} | ({"shared": True} if function.__name__ == "share" else {})
+        assert function(question) == {"error": "run='nobody': there is no such run"}
 
 
 def test_a_file_that_is_no_run_is_refused_and_deleted(runs: Runs, tmp_path):
     for content in (b"", b"not a run"):
         file = tmp_path / "upload.safetensors"
         file.write_bytes(content)
-        _, said = train.brought(VisitorRuns(runs), str(file))
+        _, said = train.import_run(VisitorRuns(runs), str(file))
         assert said["problem"]
         assert not file.exists()
-    assert train.brought(VisitorRuns(runs), None)[1]["problem"]
+    assert train.import_run(VisitorRuns(runs), None)[1]["problem"]
 
 
 def test_the_script_puts_names_on_the_page_as_text_only():

@@ -10,7 +10,7 @@ from core.server import Runs
 from tests.serving import SHIPPED
 from ui import page
 from ui.forms import strategy_form
-from ui.interventions import ALL_HEADS
+from ui.interventions import NO_INTERVENTIONS
 from ui.tabs import decode
 
 
@@ -31,7 +31,7 @@ def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
     assert query["prefix"] == "9 2"
     assert strategy_form.from_query(query) == strategy
     shown = [update["visible"] for update in strategy_form.controls_for(strategy)]
-    assert shown == [update["visible"] for update in strategy_form.shown_for(strategy.kind)]
+    assert shown == [update["visible"] for update in strategy_form.visible_settings(strategy.kind)]
     names = [each.field for each, visible in zip(strategy_form.settings(), shown, strict=True) if visible]
     assert sorted(names) == sorted(strategy.model_dump(exclude={"kind"}))
 
@@ -79,9 +79,9 @@ def test_a_setting_that_does_not_fit_is_named_where_the_answer_would_be(runs: Ru
 
 def test_a_beam_shows_its_best_answers_and_its_tree(runs: Runs):
     _, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
-    assert answer["ranked"][0]["output"] == answer["output"] == list("9284")
-    assert len(answer["ranked"]) == 3
-    scores = [ranked["score"] for ranked in answer["ranked"]]
+    assert answer["n_best"][0]["output"] == answer["output"] == list("9284")
+    assert len(answer["n_best"]) == 3
+    scores = [ranked["score"] for ranked in answer["n_best"]]
     assert scores == sorted(scores, reverse=True)
     won = [node for node in tree["nodes"] if node["winning"]]
     assert [node["token"] for node in won] == [*"9284", "<EOS>"]
@@ -100,20 +100,20 @@ def test_a_forced_beginning_is_marked_and_what_follows_is_the_models(runs: Runs)
 
 def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
     values = filled(Sample(temperature=5.0, seed=3))
-    _, shown = decode.compare(runs, SHIPPED, ALL_HEADS, "4829", "", *values)
+    _, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "4829", "", *values)
     assert [row["label"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
     assert shown["rows"][2]["label"] == "sample, temperature 5, seed 3"
     assert shown["rows"][0]["output"] == list("9284")
     assert shown["rows"][2]["output"] != list("9284")
     assert shown["rows"][2]["log_prob"] < shown["rows"][0]["log_prob"]
-    said, shown = decode.compare(runs, SHIPPED, ALL_HEADS, "x", "", *values)
+    said, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "x", "", *values)
     assert said["problem"]
     assert shown is None
 
 
 def test_the_address_of_a_decode_opens_it_again(runs: Runs):
     values = filled(Beam(beam_size=2))
-    address = page._answer(runs, SHIPPED, "4829", ALL_HEADS, "beam", "9", *values)[-1]
+    address = page._decode(runs, SHIPPED, "4829", NO_INTERVENTIONS, "beam", "9", *values)[-1]
     asked = {name: value[0] for name, value in parse_qs(address).items()}
     opened = page._open(runs, asked)
     kind, prefix, *controls, _ = opened[4:]  # last, the runs to compare

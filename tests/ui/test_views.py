@@ -5,19 +5,19 @@ import torch
 from core.interpret.inspection import inspect
 from core.models import build_model
 from core.tasks import build_task
-from ui.components.head_thumbnails import viewer_value
-from ui.current_decode import Seen
+from ui.components.head_thumbnails import layer_value
+from ui.current_decode import CurrentDecode
 
 
 def viewed(preset, text: str) -> dict:
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
-    return viewer_value(Seen("run", 0, inspect(model, task, text)), "cross", 1)
+    return layer_value(CurrentDecode("run", 0, inspect(model, task, text)), "cross", 1)
 
 
 def test_nothing_is_marked_or_scored_where_no_token_has_a_source(tiny):
     shown = viewed(tiny.with_changes({"task.family": "addition", "task.max_digits": 2}), "27 + 58")
-    assert shown["marked"] == []
+    assert shown["gold_cells"] == []
     assert shown["uniform_mass"] is shown["selected"] is None
     assert {head["label"] for head in shown["heads"]} == {""}
 
@@ -25,5 +25,5 @@ def test_nothing_is_marked_or_scored_where_no_token_has_a_source(tiny):
 def test_the_true_sources_are_marked_where_there_are_some(tiny):
     shown = viewed(tiny, "4 8 2")
     steps = len(shown["rows"])
-    assert shown["marked"] == [[0, 3], [1, 2], [2, 1]][:steps]
+    assert shown["gold_cells"] == [[0, 3], [1, 2], [2, 1]][:steps]
     assert shown["uniform_mass"] is not None

@@ -1,16 +1,16 @@
-"""Makes the page's components: each is a ``gr.HTML`` with the template, style and script from its own folder.
+"""The factory of the page's components: ``gr.HTML`` with the template, style and script from the component's folder.
 
-Templates are static. A value reaches the browser as data, and the script shows it as text; nothing is interpolated,
+Templates are static. A value reaches the browser as JSON and the script shows it as text; nothing is interpolated,
 because tokens and run names come from visitors.
 """
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.storage.errors import LabError
 from ui.serving.guarded_page import message_for
@@ -19,8 +19,32 @@ from ui.web import WEB
 FOLDER = Path(__file__).parent
 _log = logging.getLogger(__name__)
 
-ServerFunction = Callable[[dict[str, Any]], dict[str, Any]]
-"""Called from the browser with one JSON object; returns one. Public, so it must validate its argument."""
+ServerFunction = Callable[[Any], dict[str, Any]]
+"""Called by a component's script with one JSON value; returns a JSON object. Anyone can call it with anything."""
+
+
+class Request(BaseModel):
+    """Base class of the arguments of server functions: unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class RunRequest(Request):
+    """A request about one run."""
+
+    run: str = Field(max_length=100)
+
+
+R = TypeVar("R", bound=Request)
+
+
+def validated(request: type[R], function: Callable[[R], dict[str, Any]]) -> ServerFunction:
+    """Return a server function that validates its argument and calls ``function`` with it."""
+
+    def call(argument: Any) -> dict[str, Any]:
+        return function(request.model_validate(argument))
+
+    return call
 
 
 def component(
@@ -39,10 +63,11 @@ def component(
         name: the folder's name.
         elem_id: the element's id on the page.
         value: the initial value; each component documents its keys.
-        server_functions: functions that the script calls as ``server.<key>(…)``.
+        server_functions: functions that the script calls as ``server.<key>(argument)``. A failed call returns
+            ``{"error": message}``.
         scripts: files loaded before ``<name>.js``, from the component's folder or from ``ui/web/``.
         styles: files loaded before ``<name>.css``, from the same places.
-        props: further values that the script reads as ``props.<key>``.
+        props: further values, which the script reads as ``props.<key>``.
     """
     colors = f"const COLORS = {_read(name, 'colors.json').strip()};\n"
     return gr.HTML(
@@ -50,7 +75,7 @@ def component(
         html_template=_read(name, f"{name}.html"),
         css_template="".join(_read(name, file) for file in ("shared.css", *styles, f"{name}.css")),
         js_on_load=colors + "\n".join(_read(name, file) for file in ("shared.js", *scripts, f"{name}.js")),
-        server_functions=[_callable_from_browser(function, key) for key, function in (server_functions or {}).items()],
+        server_functions=[_callable_from_browser(key, function) for key, function in (server_functions or {}).items()],
         apply_default_css=False,
         elem_id=elem_id,
         elem_classes="lab-component",
@@ -58,13 +83,14 @@ def component(
     )
 
 
-def _callable_from_browser(function: ServerFunction, name: str) -> ServerFunction:
-    """Name a server function as the script calls it, and return ``{"error": message}`` when it raises."""
+def _callable_from_browser(name: str, function: ServerFunction) -> ServerFunction:
+    """Name a server function as the script calls it, and turn exceptions into ``{"error": message}``."""
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    def call(argument: Any) -> dict[str, Any]:
         try:
-            return function(*args, **kwargs)
+            return function(argument)
+        except ValidationError as error:
+            return {"error": f"invalid request: {error.errors()[0]['msg']}"}
         except LabError as error:
             return {"error": str(error)}
         except Exception as error:  # noqa: BLE001 - called with arbitrary JSON

@@ -1,4 +1,4 @@
-"""Your own pairs, on the Train tab: bring a file or paste lines, see what is in them, and learn them."""
+"""The "Your own pairs" form on the Train tab: upload or paste pairs, check them, and open a preset that trains on them."""
 
 import tempfile
 from functools import partial
@@ -12,33 +12,33 @@ from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import PairFiles, StagingArea
 from core.text.tokenizers import TOKEN_KINDS
-from ui.components.data_preview import data_preview, preview_of
+from ui.components.data_preview import data_preview, preview_value
 from ui.events import CPU, QUIET
 from ui.forms.preset_form import Draft, Form
 
-MAX_PASTED = 200_000  # characters; more is a file
-_ENDINGS = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson"]
-_HOW = (
-    "A line a pair: *source*, a tab, *answer* (.tsv, .txt), two columns (.csv), or an object with `source` and "
-    "`target` (.jsonl); or two files, of which line answers line. Text is UTF-8. A source may have several answers. "
-    "A tenth of the sources is kept for the test, a tenth to choose the best weights; no source stands in two parts. "
-    "The pairs are kept with the runs that you train on them, and nowhere else."
+MAX_PASTED = 200_000  # characters
+_SUFFIXES = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson"]
+_INSTRUCTIONS = (
+    "One pair per line: *source*, a tab, *target* (.tsv, .txt), two columns (.csv), or an object with `source` and "
+    "`target` (.jsonl); or two files with one line per pair each. Text is UTF-8. A source may have several targets. "
+    "A tenth of the sources is held out for testing and a tenth for validation; no source is in two splits. "
+    "The pairs are saved only with the runs that you train on them."
 )
 
 
 def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
-    """Build the panel; what it makes of the data opens in the form."""
-    desk = StagingArea(max_pairs=runs.limits.max_pairs)
+    """Build the form; the preset made for the pairs opens in the preset form."""
+    staging = StagingArea(max_pairs=runs.limits.max_pairs)
     with gr.Accordion("Your own pairs", open=False, elem_id="own-pairs") as panel:
-        gr.Markdown(_HOW)
-        file: dict[str, Any] = {"file_types": _ENDINGS, "type": "filepath", "height": 140, "min_width": 240}
+        gr.Markdown(_INSTRUCTIONS)
+        file: dict[str, Any] = {"file_types": _SUFFIXES, "type": "filepath", "height": 140, "min_width": 240}
         with gr.Row():
-            pairs = gr.File(label="Pairs, or sources", elem_id="own-file", **file)
-            targets = gr.File(label="Answers, if apart", elem_id="own-targets", **file)
-            test = gr.File(label="Test pairs, if apart", elem_id="own-test", **file)
+            pairs = gr.File(label="Pairs, or source file", elem_id="own-file", **file)
+            targets = gr.File(label="Target file (optional)", elem_id="own-targets", **file)
+            test = gr.File(label="Test pairs (optional)", elem_id="own-test", **file)
         pasted = gr.Textbox(
             label="Or paste pairs",
-            info="a line each: source, a tab or =>, answer",
+            info="one per line: source, a tab or =>, target",
             lines=4,
             max_lines=8,
             elem_id="own-pasted",
@@ -47,63 +47,63 @@ def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
             kinds = [
                 gr.Radio(list(TOKEN_KINDS), value="character", label=label, info=info, elem_id=elem_id, min_width=280)
                 for label, info, elem_id in (
-                    ("A source's tokens are", "a symbol is what stands between spaces", "own-source-kind"),
-                    ("An answer's tokens are", "so that P1 P2 P3 are three", "own-answer-kind"),
+                    ("Source tokens", "symbol: split at spaces", "own-source-kind"),
+                    ("Target tokens", "symbol: P1 P2 P3 are three tokens", "own-answer-kind"),
                 )
             ]
         with gr.Row(elem_classes="actions"):
-            look = gr.Button("Look at the data", variant="secondary", elem_id="own-look", min_width=160)
-        preview, made = data_preview(), gr.State(None)
-    given = [pairs, targets, test, pasted, *kinds]
-    looked = look.click(partial(looked_at, runs, desk), given, [preview, made], **QUIET, **CPU)
-    form.opens(looked.then, opened_draft, [made, form.draft])
+            check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
+        preview, preset = data_preview(), gr.State(None)
+    inputs = [pairs, targets, test, pasted, *kinds]
+    checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CPU)
+    form.open_on(checked.then, draft_for, [preset, form.draft])
     return panel
 
 
-def looked_at(
+def check_pairs(
     runs: VisitorRuns,
-    desk: StagingArea,
+    staging: StagingArea,
     pairs: str | None,
     targets: str | None,
     test: str | None,
     pasted: str | None,
     source_kind: str,
-    answer_kind: str,
+    target_kind: str,
 ) -> tuple[dict[str, Any], Preset | None]:
-    """Take what was brought in; return what is shown of it, and the preset that learns it, or nothing."""
+    """Ingest pairs; return their preview and a preset that trains on them, or an error and None."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            brought = _brought(Path(folder), pairs, targets, test, pasted or "")
-            found, preset, held = desk.stage(brought, kinds=(source_kind, answer_kind))
+            files = _files(Path(folder), pairs, targets, test, pasted or "")
+            found, preset, held = staging.stage(files, kinds=(source_kind, target_kind))
             runs.register_upload(found.sha256, held)
     except LabError as error:
         return {"problem": str(error)}, None
-    return preview_of(found), preset
+    return preview_value(found), preset
 
 
-def opened_draft(preset: Preset | None, draft: Draft) -> Draft | None:
-    """Return a draft that opens with the preset of the data, if there is one."""
+def draft_for(preset: Preset | None, draft: Draft) -> Draft | None:
+    """Return a draft that opens with the preset of the pairs, if there is one."""
     return None if preset is None else draft.next(preset, base=preset)
 
 
-def _brought(folder: Path, pairs: str | None, targets: str | None, test: str | None, pasted: str) -> PairFiles:
-    """Return the files that were brought, what was pasted among them; InputError if that is nothing, or both."""
+def _files(folder: Path, pairs: str | None, targets: str | None, test: str | None, pasted: str) -> PairFiles:
+    """Return the uploaded files, with pasted pairs written to one; InputError if there is no data or both."""
     if pairs and pasted.strip():
-        raise InputError("there are a file and pasted pairs; take one of them away")
+        raise InputError("there are both a file and pasted pairs; remove one of them")
     if len(pasted) > MAX_PASTED:
-        raise InputError(f"the pasted pairs have {len(pasted):,} characters, more than {MAX_PASTED:,}; bring a file")
+        raise InputError(f"the pasted pairs have {len(pasted):,} characters, more than {MAX_PASTED:,}; upload a file")
     if pasted.strip():
         path = folder / "pasted.tsv"
         path.write_text("\n".join(_with_tab(line) for line in pasted.splitlines()) + "\n", encoding="utf-8")
         return PairFiles(path, test=_path(test))
     if not pairs:
-        raise InputError("no data yet: bring a file, or paste pairs")
+        raise InputError("no data yet: upload a file or paste pairs")
     return PairFiles(Path(pairs), _path(targets), _path(test))
 
 
 def _with_tab(line: str) -> str:
-    source, arrow, answer = line.partition("=>")
-    return f"{source.strip()}\t{answer.strip()}" if arrow and "\t" not in line else line
+    source, arrow, target = line.partition("=>")
+    return f"{source.strip()}\t{target.strip()}" if arrow and "\t" not in line else line
 
 
 def _path(text: str | None) -> Path | None:

@@ -1,4 +1,4 @@
-"""The settings of a preset as controls, made from the types and bounds that validate it."""
+"""Controls for the settings of presets and decoding strategies, generated from their pydantic models."""
 
 import re
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 import annotated_types
 import gradio as gr
 from gradio.components import Component
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from core.config import SECTIONS, ConfigError, Preset, section_classes
@@ -16,13 +17,13 @@ from core.config.sections import FIXED
 
 @dataclass(frozen=True)
 class Setting:
-    """One control of the form.
+    """One setting, shown as one control.
 
     Attributes:
-        key: of the value it sets, such as ``training.steps``.
-        family: of the section it belongs to, such as ``transformer``; "" where a section has only one kind.
+        key: section and field, such as ``training.steps``.
+        family: the family its section belongs to, such as ``transformer``; "" for sections with a single kind.
         annotation: the type of the value.
-        hint: a sentence on it, with its bounds.
+        hint: description with bounds.
     """
 
     key: str
@@ -32,23 +33,23 @@ class Setting:
 
     @property
     def section(self) -> str:
-        """The section it belongs to, such as ``training``."""
+        """The section, such as ``training``."""
         return self.key.split(".")[0]
 
     @property
     def field(self) -> str:
-        """The field's own name, such as ``steps``."""
+        """The field's name, such as ``steps``."""
         return self.key.split(".")[1]
 
     def applies_to(self, preset: Preset) -> bool:
-        """Whether the preset has this setting: its section may be of another family."""
+        """Return whether the preset has this setting; its section may be of another family."""
         return getattr(getattr(preset, self.section), "family", "") == self.family
 
 
 def all_settings() -> list[Setting]:
-    """Return everything that can be changed in any preset, section by section.
+    """Return every setting that can be changed in some preset, section by section.
 
-    A choice of one is no choice, and what a preset brings with its data is none.
+    Literals with a single value, and values that belong to a preset's data, are left out.
     """
     return [
         Setting(f"{section}.{name}", _family(kind), info.annotation, hint_of_field(info))
@@ -64,18 +65,18 @@ def value_in(preset: Preset, setting: Setting) -> Any:
     return getattr(getattr(preset, setting.section), setting.field)
 
 
-def control(setting: Setting, **given: Any) -> Component:
-    """Make the control of a setting: radios for a choice, a checkbox for yes or no, a field for a number.
+def control(setting: Setting, **options: Any) -> Component:
+    """Build the control of a setting: radio buttons for a Literal, a checkbox for a bool, else a number field.
 
     Args:
-        given: what else the component is given, such as its value.
+        options: further options of the component, such as ``value``.
     """
     common: dict[str, Any] = {
         "label": setting.field,
         "info": setting.hint,
         "interactive": True,
         "elem_id": f"set-{setting.family or setting.section}-{setting.field}",
-        **given,
+        **options,
     }
     if get_origin(setting.annotation) is Literal:
         return gr.Radio(list(get_args(setting.annotation)), **common)
@@ -83,10 +84,10 @@ def control(setting: Setting, **given: Any) -> Component:
 
 
 def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) -> Preset:
-    """Return the preset a filled form describes.
+    """Return the preset that the controls describe.
 
     Raises:
-        ConfigError: naming every field that does not fit.
+        ConfigError: some values are missing or invalid; it names every such setting.
     """
     filled = [(setting, value) for setting, value in zip(settings, values, strict=True) if setting.applies_to(base)]
     empty = [(setting.key, f"{setting.key} is empty") for setting, value in filled if value is None]
@@ -97,32 +98,22 @@ def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) ->
 
 
 def hints_with_problems(base: Preset, settings: list[Setting], values: Sequence[Any], problems: list) -> list[str]:
-    """Return the line under each control: what is wrong with it, else what it was, else its hint."""
+    """Return the text under each control: its error, or its hint with the preset's value if it was changed."""
     lines = []
     for setting, value in zip(settings, values, strict=True):
         if not setting.applies_to(base):
             lines.append(setting.hint)
             continue
-        wrong = [message for field, message in problems if field == setting.key or setting.key + "=" in message]
+        errors = [message for field, message in problems if field == setting.key or setting.key + "=" in message]
         lines.append(
-            f"✗ {_in_section(setting, wrong[0])}" if wrong else hint_of(setting, value, value_in(base, setting))
+            f"✗ {_without_section(setting, errors[0])}" if errors else hint_of(setting, value, value_in(base, setting))
         )
     return lines
 
 
-def _in_section(setting: Setting, message: str) -> str:
-    """Leave the section out of a message that stands within it: the lines under controls are narrow."""
-    return re.sub(rf"\b{setting.section}\.(?=[a-z])", "", message)
-
-
-def hint_of(setting: Setting, value: Any, before: Any) -> str:
-    """Return the line under a control that is in order: its hint, and what the preset says if that was changed."""
-    return setting.hint if value == before else f"changed; the preset says {before}. {setting.hint}"
-
-
-def _family(kind: type) -> str:
-    field = kind.model_fields.get("family")
-    return field.default if field else ""
+def hint_of(setting: Setting, value: Any, default: Any) -> str:
+    """Return the text under a valid control: its hint, with the preset's value if it was changed."""
+    return setting.hint if value == default else f"changed, preset value {default}. {setting.hint}"
 
 
 def hint_of_field(info: FieldInfo) -> str:
@@ -136,10 +127,21 @@ def hint_of_field(info: FieldInfo) -> str:
             low, above = bound.gt, "above "
         elif isinstance(bound, annotated_types.Le):
             high = bound.le
-    return info.description if high is None else f"{info.description} ({above}{low:,} to {high:,})"
+    description = info.description or ""
+    return description if high is None else f"{description} ({above}{low:,} to {high:,})"
 
 
 def typed(setting: Setting, value: Any) -> Any:
-    """Return a control's value as the setting's type: a number field gives 64.0 for 64."""
+    """Return a control's value with the setting's type: a number field returns 64.0 for 64."""
     is_whole = isinstance(value, float) and value.is_integer()
     return int(value) if setting.annotation is int and is_whole else value
+
+
+def _without_section(setting: Setting, message: str) -> str:
+    """Remove the section from the names in a message, since the text under a control is narrow."""
+    return re.sub(rf"\b{setting.section}\.(?=[a-z])", "", message)
+
+
+def _family(kind: type[BaseModel]) -> str:
+    field = kind.model_fields.get("family")
+    return field.default if field else ""

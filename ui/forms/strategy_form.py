@@ -1,4 +1,4 @@
-"""How the next token is chosen, as controls: the kind of strategy, and the settings that it has."""
+"""Controls of the decoding strategy: its kind, its settings, and an optional prefix of the output."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +10,16 @@ from gradio.components import Component
 from core.config import ConfigError
 from core.generation import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy
 from core.storage import bounded_yaml
+from ui.events import LATEST, QUIET
 from ui.forms.setting_controls import Setting, control, hint_of_field, typed
 
-KINDS: dict[str, type[Strategy]] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
-_OF_ALL = "repetition_penalty"
+KINDS: dict[str, type[Greedy | Beam | Sample]] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
+_COMMON_FIELD = "repetition_penalty"
 
 
 @dataclass(frozen=True)
 class StrategyForm:
-    """The controls of a strategy, and what the answer must begin with."""
+    """The controls of the strategy and of the output prefix."""
 
     kind: gr.Radio
     prefix: gr.Textbox
@@ -26,54 +27,52 @@ class StrategyForm:
 
     @property
     def all(self) -> list:
-        """The inputs of a function that reads the form: see ``strategy_in``."""
+        """The inputs of a handler that reads the form: see ``strategy_in``."""
         return [self.kind, self.prefix, *self.controls]
 
 
 def settings() -> list[Setting]:
-    """Return every setting of every strategy; what all have, once."""
-    of_kinds = [
+    """Return the settings of all strategies; the one they share comes once, at the end."""
+    own = [
         Setting(f"strategy.{name}", kind, info.annotation, hint_of_field(info))
-        for kind, each in KINDS.items()
-        for name, info in each.model_fields.items()
-        if name not in ("kind", _OF_ALL)
+        for kind, strategy in KINDS.items()
+        for name, info in strategy.model_fields.items()
+        if name not in ("kind", _COMMON_FIELD)
     ]
-    info = Greedy.model_fields[_OF_ALL]
-    return [*of_kinds, Setting(f"strategy.{_OF_ALL}", "", info.annotation, hint_of_field(info))]
+    info = Greedy.model_fields[_COMMON_FIELD]
+    return [*own, Setting(f"strategy.{_COMMON_FIELD}", "", info.annotation, hint_of_field(info))]
 
 
 def build() -> StrategyForm:
-    """Build the controls; those of other kinds than the chosen one are hidden."""
-    kind = gr.Radio(list(KINDS), value="greedy", label="How tokens are chosen", elem_id="strategy", interactive=True)
-    made = [
-        (each, control(each, value=first["value"], visible=first["visible"], render=False))
-        for each, first in zip(settings(), controls_for(GREEDY), strict=True)
+    """Build the controls; those of other kinds than the selected one are hidden."""
+    kind = gr.Radio(list(KINDS), value="greedy", label="Decoding strategy", elem_id="strategy", interactive=True)
+    pairs = [
+        (setting, control(setting, value=first["value"], visible=first["visible"], render=False))
+        for setting, first in zip(settings(), controls_for(GREEDY), strict=True)
     ]
     with gr.Row(elem_classes="grid", elem_id="strategy-settings"):
-        for setting, component in made:
+        for setting, component in pairs:
             if setting.family:
                 component.render()
-    with gr.Accordion("More on choosing", open=False), gr.Row(elem_classes="grid"):
-        for setting, component in made:
+    with gr.Accordion("More options", open=False), gr.Row(elem_classes="grid"):
+        for setting, component in pairs:
             if not setting.family:
                 component.render()
         prefix = gr.Textbox(
-            label="begins with", info="tokens that the answer must begin with", max_lines=1, elem_id="prefix"
+            label="output prefix", info="tokens that the output starts with", max_lines=1, elem_id="prefix"
         )
-    controls = [component for _, component in made]
-    form = StrategyForm(kind, prefix, controls)
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    kind.input(shown_for, kind, controls, trigger_mode="always_last", **quiet)
-    return form
+    controls = [component for _, component in pairs]
+    kind.input(visible_settings, kind, controls, **LATEST, **QUIET)
+    return StrategyForm(kind, prefix, controls)
 
 
-def shown_for(kind: str) -> list[Any]:
-    """Show the settings that a kind of strategy has."""
+def visible_settings(kind: str) -> list[Any]:
+    """Return the updates that show the settings of one kind of strategy and hide the others."""
     return [gr.update(visible=setting.family in ("", kind)) for setting in settings()]
 
 
 def controls_for(strategy: Strategy) -> list[dict[str, Any]]:
-    """Return what the controls become to hold a strategy; those of other kinds, their defaults."""
+    """Return the updates that show a strategy; controls of other kinds get their defaults."""
     own = strategy.model_dump()
     defaults = {kind: each().model_dump() for kind, each in KINDS.items()}
     updates = []
@@ -85,10 +84,10 @@ def controls_for(strategy: Strategy) -> list[dict[str, Any]]:
 
 
 def strategy_in(kind: Any, values: Sequence[Any]) -> Strategy:
-    """Return the strategy that the filled controls describe.
+    """Return the strategy that the controls describe.
 
     Raises:
-        ConfigError: naming every setting that does not fit.
+        ConfigError: some values are missing or invalid; it names every such setting.
     """
     filled = [(s, v) for s, v in zip(settings(), values, strict=True) if s.family in ("", kind)]
     empty = [(setting.field, f"{setting.field} is empty") for setting, value in filled if value is None]
@@ -98,7 +97,7 @@ def strategy_in(kind: Any, values: Sequence[Any]) -> Strategy:
 
 
 def as_query(kind: str, prefix: str | None, values: Sequence[Any]) -> dict[str, str]:
-    """Return what an address tells of filled controls: what differs from greedy decoding; {} if they do not fit."""
+    """Return what differs from greedy decoding as parameters of the page's address; {} for invalid controls."""
     try:
         strategy = strategy_in(kind, values)
     except ConfigError:
@@ -107,12 +106,12 @@ def as_query(kind: str, prefix: str | None, values: Sequence[Any]) -> dict[str, 
     return ({} if strategy.kind == "greedy" else {"strategy": strategy.kind}) | changed | {"prefix": prefix or ""}
 
 
-def from_query(asked: dict[str, str]) -> Strategy:
-    """Return the strategy that an address tells of, or greedy decoding if it makes no sense."""
-    kind = asked.get("strategy", "greedy")
+def from_query(query: dict[str, str]) -> Strategy:
+    """Return the strategy in the page's address; greedy decoding if it is invalid."""
+    kind = query.get("strategy", "greedy")
     try:
         fields = KINDS[kind].model_fields.keys() - {"kind"}
-        given = {name: bounded_yaml.load(asked[name]) for name in fields if name in asked}
+        given = {name: bounded_yaml.load(query[name]) for name in fields if name in query}
         return parse_strategy({"kind": kind} | given)
     except (KeyError, ConfigError, bounded_yaml.BoundedYamlError):
         return GREEDY

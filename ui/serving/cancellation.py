@@ -1,32 +1,32 @@
-"""Breaking off work that a handler does in parts.
+"""Cooperative cancellation of handlers that yield progress.
 
-Gradio can cancel an event itself, but then shows everything that the event was to set as failed.
+Gradio can cancel an event itself, but then marks all of its outputs as failed.
 """
 
 import secrets
 from collections import deque
 
-REMEMBERED = 1_000
+MAX_CANCELLED = 1_000  # tickets
 
 
-class Cancelling:
-    """Tickets of work in progress, and which of it a visitor wants no more.
+class Cancellation:
+    """Tickets of running handlers and which of them were cancelled.
 
-    A ticket goes to the visitor's session with the first part of the work, and comes back with the press of Cancel.
+    A handler yields its ticket to the visitor's session with its first output; the Cancel button sends it back.
     """
 
     def __init__(self) -> None:
-        self._cancelled: deque[str] = deque(maxlen=REMEMBERED)
+        self._cancelled: deque[str] = deque(maxlen=MAX_CANCELLED)
 
     def ticket(self) -> str:
-        """Return a new ticket, which nobody can guess."""
+        """Return a new unguessable ticket."""
         return secrets.token_hex(8)
 
     def cancel(self, ticket: str | None) -> None:
-        """Note that the work of a ticket is not wanted any more; nothing happens if it has ended."""
+        """Cancel the handler with this ticket; no effect after it has ended."""
         if ticket:
             self._cancelled.append(ticket)
 
     def is_cancelled(self, ticket: str) -> bool:
-        """Tell whether to break off."""
+        """Return whether the handler with this ticket should stop."""
         return ticket in self._cancelled

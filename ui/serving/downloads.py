@@ -1,4 +1,4 @@
-"""Runs to take away, each as one file, for those who may see them."""
+"""The download route: a run's weights or its whole package as one file."""
 
 import tempfile
 import threading
@@ -15,25 +15,26 @@ from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 
 PATH = "download"
-_AT_ONCE = threading.BoundedSemaphore(2)  # each holds a whole model
+_EXPORTS = threading.BoundedSemaphore(2)  # each export holds a whole model in memory
 
 
 def download_route(runs: VisitorRuns) -> Route:
-    """Return the route under which a run's best weights, with its preset, are handed out, or with .zip all there is."""
+    """Return the route ``/download/<run>``: the best weights with the preset; ``<run>.zip`` adds the model card."""
 
     def download(request: Request) -> Response:
-        LocalContext.request.set(request)  # in this call's own context: who asks
-        asked = request.path_params["name"]
-        name, ending = (asked.removesuffix(".zip"), "zip") if asked.endswith(".zip") else (asked, "safetensors")
+        LocalContext.request.set(request)  # identifies the visitor in this thread
+        requested = request.path_params["name"]
+        is_package = requested.endswith(".zip")
+        name, suffix = (requested.removesuffix(".zip"), "zip") if is_package else (requested, "safetensors")
         try:
-            with _AT_ONCE, tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / f"run.{ending}"
+            with _EXPORTS, tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / f"run.{suffix}"
                 _write(runs, name, file)
                 content = file.read_bytes()
         except LabError as error:
             return PlainTextResponse(str(error), status_code=404)
         headers = {
-            "content-disposition": f'attachment; filename="{name}.{ending}"',
+            "content-disposition": f'attachment; filename="{name}.{suffix}"',
             "cache-control": "no-store",
             "x-content-type-options": "nosniff",
         }
@@ -43,11 +44,11 @@ def download_route(runs: VisitorRuns) -> Route:
 
 
 def _write(runs: VisitorRuns, name: str, file: Path) -> None:
-    """Write a run's file; RunError where the pairs in it are somebody else's."""
+    """Write a run's file; RunError if it contains another visitor's pairs."""
     folder = runs.folder(name)
     if file.suffix != ".zip":
         export_weights(folder, file)
         return
     if folder.preset().task.own_data and not runs.is_mine(name):
-        raise RunError(f"run={name!r} learned pairs that only who brought them may take away")
+        raise RunError(f"run={name!r} contains uploaded pairs, which only its owner may download")
     export_package(folder, file)

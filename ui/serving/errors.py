@@ -1,4 +1,4 @@
-"""Show what a person asked for wrongly; let every other error surface as the bug it is."""
+"""Messages for users' errors: a ``LabError`` becomes a Gradio message, other exceptions stay visible as bugs."""
 
 import functools
 import html
@@ -10,19 +10,19 @@ import gradio as gr
 from core.storage.errors import LabError
 
 
-def in_words(error: LabError | str) -> str:
-    """Return a message for Gradio, which shows messages as HTML: a stranger's markup stays text."""
+def escaped(error: LabError | str) -> str:
+    """Return a message for Gradio, which renders messages as HTML; markup in it stays text."""
     return html.escape(str(error), quote=False)
 
 
 def show_errors(function: Callable) -> Callable:
-    """Turn a ``LabError`` into the message Gradio shows on the page and hands to API clients."""
+    """Turn a ``LabError`` into the error that Gradio shows on the page and returns to API clients."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except LabError as error:
-            raise gr.Error(in_words(error), print_exception=False) from error
+            raise gr.Error(escaped(error), print_exception=False) from error
 
     return call

@@ -9,8 +9,8 @@ from core.server.access import VisitorRuns
 from core.server.cleanup import Cleanup
 from ui.page import build_page
 from ui.serving.downloads import download_route
-from ui.serving.middleware import around
-from ui.serving.sessions import keep_sessions_light
+from ui.serving.middleware import server_options
+from ui.serving.sessions import use_light_sessions
 from ui.serving.visitors import Presence, current_visitor
 from ui.theme import LAUNCH
 
@@ -30,9 +30,9 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
     page = build_page(visitor_runs)
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
-    server = around(runs, presence, [download_route(visitor_runs)])
+    server = server_options(runs, presence, [download_route(visitor_runs)])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
-    keep_sessions_light(page)
+    use_light_sessions(page)
     if presence is not None:
         Cleanup(runs, presence.seconds_away).start()
     return page, address

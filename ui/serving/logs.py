@@ -1,45 +1,49 @@
-"""What the server has to say, on standard error: one JSON object a line for machines, or plain lines for people."""
+"""Logging to standard error: one JSON object per line for machines, or plain lines for people."""
 
 import json
 import logging
 from datetime import UTC, datetime
 
-_OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
-class JsonLines(logging.Formatter):
-    """A record as one JSON object: time, level, logger, message, and whatever else was given with it."""
+class JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object: time, level, logger, message and the ``extra`` fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
+        """Return the record as one line."""
         line = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: value for name, value in record.__dict__.items() if name not in _OWN}
+        line |= _extra_fields(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
-class PlainLines(logging.Formatter):
-    """A record as a line: time, level, message, and whatever else was given with it."""
+class TextFormatter(logging.Formatter):
+    """Formats a record as one line: time, level, message and the ``extra`` fields."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        """Write a record without its exception."""
-        extras = {name: value for name, value in record.__dict__.items() if name not in _OWN}
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of the base class
+        """Return the line without the exception."""
+        extras = _extra_fields(record)
         return super().formatMessage(record) + "".join(f" {name}={value!r}" for name, value in extras.items())
 
 
 def log_to_stderr(*, as_json: bool) -> None:
-    """Send everything that is logged to standard error; of libraries, only what is a warning at least."""
+    """Log to standard error: the lab's own messages, and warnings and errors of libraries."""
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLines() if as_json else PlainLines())
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for own in ("core", "ui", "app"):
-        logging.getLogger(own).setLevel(logging.INFO if as_json else logging.WARNING)
+    for package in ("core", "ui", "app"):
+        logging.getLogger(package).setLevel(logging.INFO if as_json else logging.WARNING)
+
+
+def _extra_fields(record: logging.LogRecord) -> dict[str, object]:
+    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD_FIELDS}

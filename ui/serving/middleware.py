@@ -1,4 +1,4 @@
-"""What surrounds the page on the server: who asks, how much is read, how it is, and a line for what fails."""
+"""The server around the page: its middleware, and the ``/health`` route."""
 
 import logging
 import time
@@ -13,30 +13,30 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core import __version__
 from core.server import Runs
-from ui.serving.page_cache import KeptPage
+from ui.serving.page_cache import PageCache
 from ui.serving.request_limits import RequestLimits
-from ui.serving.visitors import Presence, Visitors
+from ui.serving.visitors import Presence, VisitorCookies
 
 _log = logging.getLogger(__name__)
 
 
-class FailuresNoted:
-    """Middleware that logs requests which are refused or fail, without what stands behind the ``?``.
+class ErrorLog:
+    """Middleware that logs requests with an error status, without their query strings.
 
-    An exception that Gradio lets through, from a request that makes no sense to it, becomes an answer in words.
+    An exception that Gradio raises for a malformed request becomes a response with status 400.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Pass a request on, and log it if it fails."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, began = 0, time.perf_counter()
+        status, started = 0, time.perf_counter()
 
-        async def send_noting(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -44,32 +44,33 @@ class FailuresNoted:
 
         error: Exception | None = None
         try:
-            await self.app(scope, receive, send_noting)
-        except Exception as raised:  # noqa: BLE001 - it is logged, and answered
+            await self.app(scope, receive, send_and_note)
+        except Exception as raised:  # noqa: BLE001 - logged and answered below
             error = raised
             if not status:
-                answer = PlainTextResponse("This request cannot be answered.", status_code=400)
-                await answer(scope, receive, send_noting)
+                response = PlainTextResponse("Malformed request.", status_code=400)
+                await response(scope, receive, send_and_note)
         if status >= 400 or error:
-            said = {"method": scope["method"], "path": scope["path"][:200], "status": status}
-            milliseconds = round(1000 * (time.perf_counter() - began), 1)
+            fields = {"method": scope["method"], "path": scope["path"][:200], "status": status}
+            milliseconds = round(1000 * (time.perf_counter() - started), 1)
             level = logging.ERROR if status >= 500 else logging.INFO
-            _log.log(level, "request failed", extra=said | {"ms": milliseconds}, exc_info=error)
+            _log.log(level, "request failed", extra=fields | {"ms": milliseconds}, exc_info=error)
 
 
-def around(runs: Runs, presence: Presence | None, routes: Sequence[Route] = ()) -> dict[str, Any]:
-    """Return what the server is made with besides the page: its other routes, and its middleware, outermost first.
+def server_options(runs: Runs, presence: Presence | None, routes: Sequence[Route] = ()) -> dict[str, Any]:
+    """Return the options of the FastAPI app: routes besides the page, and middleware, outermost first.
 
     Args:
-        routes: besides ``/health``.
-        presence: to note who is here; None where there are no visitors to tell apart.
+        presence: records which visitors are connected; None on a server without separate visitors.
+        routes: routes besides ``/health``.
     """
-    began = time.monotonic()
+    started = time.monotonic()
 
-    async def health(request: Request) -> JSONResponse:  # in the event loop, so that no busy thread delays it
-        uptime = round(time.monotonic() - began, 1)
+    async def health(request: Request) -> JSONResponse:  # async: runs in the event loop, not behind busy threads
+        uptime = round(time.monotonic() - started, 1)
         return JSONResponse({"ok": True, "version": __version__, "runs": runs.counts(), "uptime_seconds": uptime})
 
-    who = [Middleware(Visitors, presence=presence)] if presence is not None else []
-    middleware = [Middleware(FailuresNoted), *who, Middleware(RequestLimits, limits=runs.limits), Middleware(KeptPage)]
+    visitors = [Middleware(VisitorCookies, presence=presence)] if presence is not None else []
+    limits = Middleware(RequestLimits, limits=runs.limits)
+    middleware = [Middleware(ErrorLog), *visitors, limits, Middleware(PageCache)]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}

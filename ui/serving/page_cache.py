@@ -1,4 +1,4 @@
-"""The page as it is sent is made once, not for everybody who comes: it is the same for all who ask at one address."""
+"""A cache of the page and its configuration, which are the same for all visitors of one address."""
 
 import gzip
 from collections import OrderedDict
@@ -8,68 +8,69 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-PATHS = ("/", "/config")  # 0.9 MB each, which Gradio would copy and write as JSON every time
-ADDRESS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-gradio-server")
-SELECTED_BY = {"all_endpoints", "deep_link", "page"}  # arguments by which Gradio would send another page
-MOST_KEPT = 8
+PATHS = ("/", "/config")  # 0.9 MB each, which Gradio copies and serializes for every request
+KEY_HEADERS = ("host", "x-forwarded-host", "x-forwarded-proto", "x-forwarded-port", "x-gradio-server")
+UNCACHED_QUERIES = {"all_endpoints", "deep_link", "page"}  # parameters that change Gradio's response
+MAX_CACHED = 8  # responses
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Cached:
     plain: bytes
-    packed: bytes
+    gzipped: bytes
     media_type: str
 
 
-class KeptPage:
-    """Middleware that keeps the page and its configuration, also packed, which makes them a sixth of the size."""
+class PageCache:
+    """Middleware that caches the page and its configuration, plain and compressed to a sixth of the size."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._kept: OrderedDict[tuple[str, ...], _Kept] = OrderedDict()  # used by the event loop alone
+        self._cache: OrderedDict[tuple[str, ...], _Cached] = OrderedDict()  # used by the event loop only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-        if scope["type"] != "http" or not _is_kept(scope):
+        """Answer a request from the cache, or pass it on."""
+        if scope["type"] != "http" or not _is_cacheable(scope):
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        asked_at = (scope["path"], scope["scheme"], scope.get("root_path", ""))
-        address = (*asked_at, *(headers.get(each, "") for each in ADDRESS))
-        if address in self._kept:
-            self._kept.move_to_end(address)
-            await _answer(self._kept[address], headers)(scope, receive, send)
+        target = (scope["path"], scope["scheme"], scope.get("root_path", ""))
+        key = (*target, *(headers.get(each, "") for each in KEY_HEADERS))
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            await _response(self._cache[key], headers)(scope, receive, send)
         else:
-            await self.app(scope, receive, self._keeping(address, send))
+            await self.app(scope, receive, self._storing(key, send))
 
-    def _keeping(self, address: tuple[str, ...], send: Send) -> Send:
-        """Pass an answer on, and keep it if it is a good one."""
+    def _storing(self, key: tuple[str, ...], send: Send) -> Send:
+        """Return a ``send`` that passes a response on and stores it if its status is 200."""
         start: Message = {}
         parts: list[bytes] = []
 
-        async def send_keeping(message: Message) -> None:
+        async def send_and_store(message: Message) -> None:
             if message["type"] == "http.response.start":
                 start.update(message)
             else:
                 parts.append(message.get("body", b""))
             await send(message)
             if start["status"] == 200 and message["type"] == "http.response.body" and not message.get("more_body"):
-                self._keep(address, b"".join(parts), Headers(raw=start["headers"])["content-type"])
+                self._store(key, b"".join(parts), Headers(raw=start["headers"])["content-type"])
 
-        return send_keeping
+        return send_and_store
 
-    def _keep(self, address: tuple[str, ...], plain: bytes, media_type: str) -> None:
-        self._kept[address] = _Kept(plain, gzip.compress(plain, compresslevel=6), media_type)
-        while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
-
-
-def _is_kept(scope: Scope) -> bool:
-    asked = set(QueryParams(scope["query_string"]))
-    return scope["method"] == "GET" and scope["path"] in PATHS and not asked & SELECTED_BY
+    def _store(self, key: tuple[str, ...], plain: bytes, media_type: str) -> None:
+        self._cache[key] = _Cached(plain, gzip.compress(plain, compresslevel=6), media_type)
+        while len(self._cache) > MAX_CACHED:
+            self._cache.popitem(last=False)
 
 
-def _answer(kept: _Kept, headers: Headers) -> Response:
-    is_packed = "gzip" in headers.get("accept-encoding", "")
-    said = {"vary": "accept-encoding"} | ({"content-encoding": "gzip"} if is_packed else {})
-    return Response(kept.packed if is_packed else kept.plain, media_type=kept.media_type, headers=said)
+def _is_cacheable(scope: Scope) -> bool:
+    query = set(QueryParams(scope["query_string"]))
+    return scope["method"] == "GET" and scope["path"] in PATHS and not query & UNCACHED_QUERIES
+
+
+def _response(cached: _Cached, headers: Headers) -> Response:
+    is_gzipped = "gzip" in headers.get("accept-encoding", "")
+    encoding = {"vary": "accept-encoding"} | ({"content-encoding": "gzip"} if is_gzipped else {})
+    content = cached.gzipped if is_gzipped else cached.plain
+    return Response(content, media_type=cached.media_type, headers=encoding)

@@ -1,4 +1,4 @@
-"""Who asks: a visitor is known by a random cookie, which their browser keeps and no script can read."""
+"""Identification of visitors by a random cookie that scripts cannot read."""
 
 import re
 import secrets
@@ -17,34 +17,34 @@ from core.server.ownership import owner_of
 
 COOKIE = "attention-lab-visitor"
 TOKEN_BYTES = 32
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # what ``secrets.token_urlsafe(TOKEN_BYTES)`` gives
-_SECONDS_KEPT = 400 * 24 * 3600  # the longest that browsers keep a cookie
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # the format of ``secrets.token_urlsafe(TOKEN_BYTES)``
+_COOKIE_SECONDS = 400 * 24 * 3600  # the maximum that browsers allow
 _SCOPE = "attention_lab.visitor"
-MOST_SEEN = 10_000
+MAX_VISITORS = 10_000
 NOBODY = Visitor(owner=None, returning=False)
 
 
 def current_visitor() -> Visitor:
-    """Return who asks for what Gradio does in this thread now; nobody where nobody asks."""
+    """Return the visitor whose request Gradio is handling in this thread; ``NOBODY`` outside of requests."""
     request = LocalContext.request.get(None)
-    request = getattr(request, "request", request)  # Gradio wraps the request of an event, not that of a component
+    request = getattr(request, "request", request)  # Gradio wraps the requests of events only
     return NOBODY if request is None else visitor_of(request.scope)
 
 
 def visitor_of(scope: Scope) -> Visitor:
-    """Return who sent a request."""
+    """Return the visitor who sent a request."""
     return scope.get(_SCOPE, NOBODY)
 
 
 class Sessions:
-    """Whose each of Gradio's sessions is: one tab, which holds what its visitor looks at."""
+    """The owner of each Gradio session, so that visitors cannot use each other's sessions."""
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
     def admits(self, session: str | None, visitor: Visitor) -> bool:
-        """Tell whether a session is for a visitor; who first uses one has it, if they can be told from others."""
+        """Return whether a visitor may use a session. The first returning visitor to use it becomes its owner."""
         if not session:
             return True
         with self._lock:
@@ -52,7 +52,7 @@ class Sessions:
                 return self._owners[session] == visitor.owner
             if visitor.returning and visitor.owner is not None:
                 self._owners[session] = visitor.owner
-                while len(self._owners) > MOST_SEEN:
+                while len(self._owners) > MAX_VISITORS:
                     self._owners.popitem(last=False)
         return True
 
@@ -61,84 +61,84 @@ SESSIONS = Sessions()
 
 
 class Presence:
-    """When visitors were last here; who has the page open holds a connection, which counts for as long as it lasts."""
+    """Which visitors are connected and when the others last were; an open page holds a connection."""
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
-        self._seen: dict[str, float] = {}
+        self._last_seen: dict[str, float] = {}
         self._lock = threading.Lock()
-        self._began = time.monotonic()
+        self._started = time.monotonic()
 
-    def came(self, owner: str) -> None:
-        """Note that a request of a visitor began."""
+    def connected(self, owner: str) -> None:
+        """Record the start of a visitor's request."""
         with self._lock:
-            if len(self._seen) >= MOST_SEEN and owner not in self._seen:
-                self._forget_some()
+            if len(self._last_seen) >= MAX_VISITORS and owner not in self._last_seen:
+                self._forget_oldest()
             self._connections[owner] += 1
-            self._seen[owner] = time.monotonic()
+            self._last_seen[owner] = time.monotonic()
 
-    def left(self, owner: str) -> None:
-        """Note that a request of a visitor ended."""
+    def disconnected(self, owner: str) -> None:
+        """Record the end of a visitor's request."""
         with self._lock:
             self._connections[owner] -= 1
             if not self._connections[owner]:
                 del self._connections[owner]
-            self._seen[owner] = time.monotonic()
+            self._last_seen[owner] = time.monotonic()
 
     def seconds_away(self, owner: str | None) -> float:
-        """Return for how long a visitor has not been here; at most for as long as the server runs."""
+        """Return the seconds since a visitor was last connected, at most the server's uptime."""
         with self._lock:
             if owner in self._connections:
                 return 0.0
-            return time.monotonic() - self._seen.get(owner, self._began)
+            return time.monotonic() - self._last_seen.get(owner, self._started)
 
-    def _forget_some(self) -> None:
-        """Forget who was here longest ago, so that the list does not grow for ever."""
-        gone = sorted((at, owner) for owner, at in self._seen.items() if owner not in self._connections)
-        for _, owner in gone[: MOST_SEEN // 2]:
-            del self._seen[owner]
+    def _forget_oldest(self) -> None:
+        """Forget the visitors who were connected longest ago, which bounds the memory."""
+        absent = sorted((at, owner) for owner, at in self._last_seen.items() if owner not in self._connections)
+        for _, owner in absent[: MAX_VISITORS // 2]:
+            del self._last_seen[owner]
 
 
-class Visitors:
-    """Middleware that finds out who asks, gives those who are new a cookie, and turns foreign pages away."""
+class VisitorCookies:
+    """Middleware that identifies visitors, sets their cookies, and refuses cross-site requests."""
 
     def __init__(self, app: ASGIApp, presence: Presence) -> None:
         self.app, self.presence = app, presence
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Identify the visitor and pass the request on."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD", "OPTIONS") and headers.get("sec-fetch-site") == "cross-site":
-            await PlainTextResponse("This page answers to itself only.", status_code=403)(scope, receive, send)
+            await PlainTextResponse("Cross-site requests are not allowed.", status_code=403)(scope, receive, send)
             return
-        known = _token_in(headers)
+        known = _token(headers)
         token = known or secrets.token_urlsafe(TOKEN_BYTES)
         scope[_SCOPE] = visitor = Visitor(owner_of(token), returning=known is not None)
         session = QueryParams(scope["query_string"]).get("session_hash")
         if not SESSIONS.admits(session, visitor):
             await PlainTextResponse("This is not your session.", status_code=403)(scope, receive, send)
             return
-        give = known is None or scope["path"] == "/"  # anew with every visit, so that it is kept from then on
+        set_cookie = known is None or scope["path"] == "/"  # every visit renews the cookie
 
         async def send_with_cookie(message: Message) -> None:
-            if message["type"] == "http.response.start" and give:
+            if message["type"] == "http.response.start" and set_cookie:
                 MutableHeaders(scope=message).append("set-cookie", _cookie(token, secure=_is_secure(scope, headers)))
             await send(message)
 
         if not visitor.returning:
             await self.app(scope, receive, send_with_cookie)
             return
-        self.presence.came(visitor.owner)
+        self.presence.connected(visitor.owner)
         try:
             await self.app(scope, receive, send_with_cookie)
         finally:
-            self.presence.left(visitor.owner)
+            self.presence.disconnected(visitor.owner)
 
 
-def _token_in(headers: Headers) -> str | None:
+def _token(headers: Headers) -> str | None:
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
@@ -151,6 +151,6 @@ def _is_secure(scope: Scope, headers: Headers) -> bool:
 
 
 def _cookie(token: str, *, secure: bool) -> str:
-    """Write the cookie; over https it is also kept where the page is shown inside another one, as on Spaces."""
-    where = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
-    return f"{COOKIE}={token}; Path=/; Max-Age={_SECONDS_KEPT}; HttpOnly; {where}"
+    """Return the Set-Cookie header; over https it also works inside an iframe, as on Spaces."""
+    policy = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
+    return f"{COOKIE}={token}; Path=/; Max-Age={_COOKIE_SECONDS}; HttpOnly; {policy}"

@@ -1,6 +1,5 @@
-"""What the heads are worth: knocked out of the current decode, measured one by one, made to look elsewhere."""
+"""The Attention tab: all attention heads, their importance, and interventions on them."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,60 +10,61 @@ from gradio.events import Dependency
 
 from core.interpret.interventions import Ablation
 from core.models.heads import Head
-from core.server import Runs
+from core.server.access import VisitorRuns
 from core.storage.errors import LabError
-from ui.attention_blocks import Block
-from ui.components.answer_comparison import edited_value
-from ui.components.attention_viewer import attention_value
-from ui.components.head_importance import Measuring, head_importance, remembered
-from ui.components.notice import notice
-from ui.current_decode import Seen
-from ui.events import CPU, QUIET
-from ui.interventions import RequestedInterventions, heads_in
+from ui.components.answer_comparison import answer_comparison, interventions_value
+from ui.components.attention_viewer import attention_viewer
+from ui.components.head_importance import Measurement, head_importance, saved_value
+from ui.components.notice import NO_RUN, notice, problem
+from ui.current_decode import CurrentDecode
+from ui.events import CPU, LATEST, QUIET
+from ui.interventions import InterventionSpec, heads_of_run
 
-AS_LEARNED = "as learned"
-NO_RUN = {"text": "No run yet: train one first."}
-NO_CROSS = {"text": "This model has no cross-attention, so none of its heads can be forced."}
-CANCELLED = {"text": "Cancelled. What was measured until then is not kept."}
-_WHAT_IT_IS = """
-### What the heads are worth
-Attention is not by itself an explanation of an answer: knocking a head out tests it. Press a head, or *all* of a layer,
-and the answer is written again without it; measure them all to see how many answers need each.
+AS_TRAINED = "as trained"
+NO_CROSS = {"text": "Pattern interventions need cross-attention, which this model does not have."}
+CANCELLED = {"text": "Cancelled. The measured cells were not saved."}
+_INTRODUCTION = """
+### Head importance (ablation)
+An attention map alone does not explain an answer; ablation tests what a head contributes. Press a head, or *all* heads
+of a layer, to decode the current input without it. Measure all heads to see how many held-out inputs need each.
 """
 
 
 @dataclass(frozen=True)
-class HeadsPanel:
-    """What of the panel the page sets, and what it must answer to.
+class AttentionTab:
+    """The components that the page updates, and the events that it answers with a new decode.
 
     Attributes:
-        of_run: what follows the current run, in the order of ``run_shown``.
-        of_decode: what a decode changes, in the order of ``decode_shown``.
-        changed: events after which the current decode is with other heads.
+        run_outputs: the outputs of ``run_updates``, in order.
+        decode_outputs: the outputs of ``decode_updates``, in order.
+        interventions_changed: events after which the current input must be decoded again.
     """
 
-    of_run: list
-    of_decode: list
-    changed: list[Dependency]
+    viewer: gr.HTML
+    run_outputs: list
+    decode_outputs: list
+    interventions_changed: list[Dependency]
 
 
 def build(
-    runs: Runs, run: gr.State, asked: gr.State, lines: Sequence[gr.HTML], *, ends: Sequence[Callable]
-) -> HeadsPanel:
-    """Build the panel and wire its own events.
+    runs: VisitorRuns, run: gr.State, interventions: gr.State, decode_comparison: gr.HTML, *, ends: Sequence[Callable]
+) -> AttentionTab:
+    """Build the tab and connect its own events.
 
     Args:
         run: holds the current run's name.
-        asked: holds what is done to its heads.
-        lines: show a decode with and without that; their button puts all heads back.
-        ends: events after which the panel shows something else than is being measured.
+        interventions: holds the current ``InterventionSpec``.
+        decode_comparison: the Decode tab's comparison with and without interventions.
+        ends: events that cancel a measurement in progress.
     """
-    gr.Markdown(_WHAT_IT_IS)
+    own_comparison = answer_comparison(elem_id="attention-edited")
+    viewer = attention_viewer(runs)
+    gr.Markdown(_INTRODUCTION)
     with gr.Row(elem_classes="actions"):
-        ablation = gr.Radio(
+        ablate_with = gr.Radio(
             [("zero", "zero"), ("its mean", "mean")],
             value="zero",
-            label="In place of a head's output",
+            label="Replace the head's output with",
             elem_id="ablation",
             interactive=True,
             scale=0,
@@ -74,42 +74,56 @@ def build(
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-heads", min_width=90)
     message = notice(elem_id="heads-message")
     grid = head_importance()
-    of_force, forcing = _build_force(runs, run, asked, message)
+    pattern_outputs, pattern_applied = _build_patterns(runs, run, interventions, message)
 
     state = [grid, start, cancel]
     measuring = start.click(lambda: [{"text": ""}, *_state(measuring=True)], None, [message, *state], **QUIET).then(
-        partial(measure, runs), [run, asked], [grid, message], **QUIET, **CPU
+        partial(measure, runs), [run, interventions], [grid, message], **QUIET, **CPU
     )
     measuring.then(lambda: _state(measuring=False), None, state, **QUIET)
-    for ending in (cancel.click, ablation.input, *ends):
+    for ending in (cancel.click, ablate_with.input, *ends):
         ending(None, None, None, cancels=[measuring], api_visibility="private")
     cancel.click(lambda: [CANCELLED, *_state(measuring=False)], None, [message, *state], **QUIET)
+
+    def toggle_cell(run: str | None, spec: InterventionSpec, event: gr.EventData) -> Any:
+        return toggle(runs, run, spec, str(event.name))
+
+    comparisons = [decode_comparison, own_comparison]
     changed = [
-        ablation.input(
-            partial(with_ablation, runs), [run, asked, ablation], [asked, *state], trigger_mode="always_last", **QUIET
+        ablate_with.input(
+            partial(set_ablate_with, runs),
+            [run, interventions, ablate_with],
+            [interventions, *state],
+            **LATEST,
+            **QUIET,
         ),
-        grid.toggle(_toggle(runs), [run, asked], [asked, message], trigger_mode="always_last", **QUIET),
-        forcing,
-        *(line.press(lambda now: [now.restored(), {"text": ""}], asked, [asked, message], **QUIET) for line in lines),
+        grid.toggle(toggle_cell, [run, interventions], [interventions, message], **LATEST, **QUIET),
+        pattern_applied,
+        *(
+            each.press(lambda spec: [spec.cleared(), {"text": ""}], interventions, [interventions, message], **QUIET)
+            for each in comparisons
+        ),
     ]
-    return HeadsPanel([*state, ablation, *of_force], [message, grid, *lines], changed)
+    return AttentionTab(viewer, [*state, ablate_with, *pattern_outputs], [message, grid, *comparisons], changed)
 
 
-def _build_force(runs: Runs, run: gr.State, asked: gr.State, message: gr.HTML) -> tuple[list, Dependency]:
-    """Build the controls that make a head look elsewhere; return what follows the run, and what applies them."""
-    with gr.Accordion("Force a head of cross-attention to look elsewhere", open=False, elem_id="force"):
+def _build_patterns(
+    runs: VisitorRuns, run: gr.State, interventions: gr.State, message: gr.HTML
+) -> tuple[list, Dependency]:
+    """Build the pattern interventions; return the components that depend on the run, and the event of Apply."""
+    with gr.Accordion("Replace the attention pattern of a cross-attention head", open=False, elem_id="force"):
         missing = notice(elem_id="force-missing")
         with gr.Column(visible=False) as controls:
             head = gr.Radio([], label="Head", elem_id="force-head", interactive=True)
             pattern = gr.Radio(
                 [
-                    ("along the diagonal, token by token", "diagonal"),
-                    ("along the anti-diagonal, from the end", "anti-diagonal"),
-                    ("always at one position", "position"),
-                    ("where it learned to", AS_LEARNED),
+                    ("diagonal: step t attends to token t", "diagonal"),
+                    ("anti-diagonal: from the last token to the first", "anti-diagonal"),
+                    ("one fixed position", "position"),
+                    ("as trained", AS_TRAINED),
                 ],
                 value="diagonal",
-                label="Looks",
+                label="Attention pattern",
                 elem_id="force-pattern",
                 interactive=True,
             )
@@ -117,136 +131,110 @@ def _build_force(runs: Runs, run: gr.State, asked: gr.State, message: gr.HTML) -
                 1,
                 precision=0,
                 label="Position",
-                info="column of the map, 0 is <BOS>",
+                info="column of the map; 0 is <BOS>",
                 visible=False,
                 elem_id="position",
             )
             with gr.Row(elem_classes="actions"):
                 button = gr.Button("Apply", elem_id="force-apply", min_width=90)
-    pattern.input(
-        lambda kind: gr.update(visible=kind == "position"), pattern, position, trigger_mode="always_last", **QUIET
-    )
-    applied = button.click(partial(force, runs), [run, asked, head, pattern, position], [asked, message], **QUIET)
+    pattern.input(lambda kind: gr.update(visible=kind == "position"), pattern, position, **LATEST, **QUIET)
+    inputs = [run, interventions, head, pattern, position]
+    applied = button.click(partial(set_pattern, runs), inputs, [interventions, message], **QUIET)
     return [head, controls, missing], applied
 
 
-def run_shown(runs: Runs, run: str | None, asked: RequestedInterventions) -> list[Any]:
-    """Return what the panel shows of the current run: what was measured of it, and which heads can be forced."""
+def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> list[Any]:
+    """Return the updates for the current run: its saved head importance, and the heads for pattern interventions."""
     _, start, cancel = _state(measuring=False)
     if run is None:
         return [gr.update(value=None, measuring=False), start, cancel, gr.skip(), gr.skip(), gr.skip(), NO_RUN]
-    cross = [str(head) for head in heads_in(runs, run) if head.block == "cross"]
+    cross = [str(head) for head in heads_of_run(runs, run) if head.block == "cross"]
     return [
-        gr.update(value=remembered(runs, run, asked.ablation), measuring=False),
+        gr.update(value=saved_value(runs, run, interventions.ablate_with), measuring=False),
         start,
         cancel,
-        asked.ablation,
+        interventions.ablate_with,
         gr.update(choices=cross, value=cross[0] if cross else None),
         gr.update(visible=bool(cross)),
         {"text": ""} if cross else NO_CROSS,
     ]
 
 
-def decode_shown(seen: Seen | None, asked: RequestedInterventions, problem: str = "") -> list[Any]:
-    """Return what a decode changes: what was wrong with what is done to heads, the pressed cells, and both lines."""
-    line = edited_value(seen)
-    interventions = {"out": list(asked.without), "forced": dict(each.split("=") for each in asked.force)}
-    return [_problem(problem) if problem else gr.skip(), gr.update(interventions=interventions), line, line]
+def decode_updates(decode: CurrentDecode | None, interventions: InterventionSpec, error: str = "") -> list[Any]:
+    """Return the updates after a decode: an error about the interventions, the marked cells, and both comparisons."""
+    comparison = interventions_value(decode)
+    marked = {
+        "ablated": list(interventions.ablate),
+        "patterns": dict(each.split("=") for each in interventions.patterns),
+    }
+    return [problem(error) if error else gr.skip(), gr.update(interventions=marked), comparison, comparison]
 
 
-def possible(runs: Runs, run: str | None, asked: RequestedInterventions) -> tuple[RequestedInterventions, str]:
-    """Return what of the asked interventions can be done to the current run, and what is wrong with them, or ""."""
-    asked = asked.of_run(run)
-    if not asked or run is None:
-        return asked, ""
+def applicable(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> tuple[InterventionSpec, str]:
+    """Return the interventions if they fit the current run, else none; and the error, or ""."""
+    interventions = interventions.for_run(run)
+    if not interventions or run is None:
+        return interventions, ""
     try:
-        return asked.checked(heads_in(runs, run)), ""
+        return interventions.validated(heads_of_run(runs, run)), ""
     except LabError as error:
-        return asked.restored(), f"All heads are as they were: {error}"
+        return interventions.cleared(), f"Decoded without interventions: {error}"
 
 
-def with_ablation(runs: Runs, run: str | None, asked: RequestedInterventions, ablation: Ablation) -> list[Any]:
-    """Put something else in place of knocked-out heads' outputs, and show what was measured so."""
-    value = remembered(runs, run, ablation) if run else None
+def set_ablate_with(
+    runs: VisitorRuns, run: str | None, interventions: InterventionSpec, ablate_with: Ablation
+) -> list[Any]:
+    """Change the replacement for ablated heads' outputs, and show the head importance saved for it."""
+    value = saved_value(runs, run, ablate_with) if run else None
     _, start, cancel = _state(measuring=False)
-    return [replace(asked.of_run(run), ablation=ablation), gr.update(value=value, measuring=False), start, cancel]
+    spec = replace(interventions.for_run(run), ablate_with=ablate_with)
+    return [spec, gr.update(value=value, measuring=False), start, cancel]
 
 
-def toggle(runs: Runs, run: str | None, asked: RequestedInterventions, name: str) -> tuple[Any, dict[str, Any]]:
-    """Knock out a head or a layer, or put it back; return the interventions, and what is wrong."""
-    return _changed(runs, run, lambda heads: asked.of_run(run).toggled(name, heads))
-
-
-def force(
-    runs: Runs, run: str | None, asked: RequestedInterventions, head: str | None, pattern: str, position: float | None
+def toggle(
+    runs: VisitorRuns, run: str | None, interventions: InterventionSpec, name: str
 ) -> tuple[Any, dict[str, Any]]:
-    """Make a head look where a pattern says, or as it learned to; return the interventions, and what is wrong."""
-    at = "" if position is None else f"{position:g}"
-    said = {AS_LEARNED: None, "position": f"position {at}"}.get(pattern, pattern)
-    return _changed(runs, run, lambda heads: asked.of_run(run).forced(head or "", said, heads))
+    """Ablate a head or a layer, or restore it; return the interventions and the message."""
+    return _changed(runs, run, lambda heads: interventions.for_run(run).toggled(name, heads))
 
 
-def measure(runs: Runs, run: str | None, asked: RequestedInterventions) -> Iterator[tuple[Any, Any]]:
-    """Measure a run without each head and each layer, showing each as it comes; or tell why not."""
+def set_pattern(
+    runs: VisitorRuns,
+    run: str | None,
+    interventions: InterventionSpec,
+    head: str | None,
+    pattern: str,
+    position: float | None,
+) -> tuple[Any, dict[str, Any]]:
+    """Replace a head's attention pattern, or restore it; return the interventions and the message."""
+    column = "" if position is None else f"{position:g}"
+    name = {AS_TRAINED: None, "position": f"position {column}"}.get(pattern, pattern)
+    return _changed(runs, run, lambda heads: interventions.for_run(run).with_pattern(head or "", name, heads))
+
+
+def measure(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> Iterator[tuple[Any, Any]]:
+    """Measure a run's head importance; yield the value of the grid and the message after each cell."""
     if run is None:
         yield gr.skip(), NO_RUN
         return
     try:
-        for value in Measuring.of(runs, run, asked.ablation).shown():
+        for value in Measurement.of(runs, run, interventions.ablate_with).values():
             yield value, gr.skip()
     except LabError as error:
-        yield gr.skip(), _problem(str(error))
+        yield gr.skip(), problem(error)
 
 
 def _state(*, measuring: bool) -> list[dict[str, Any]]:
-    """Return the grid and both buttons while something is measured, or while nothing is."""
+    """Return the updates of the grid and of the buttons Measure and Cancel."""
     return [gr.update(measuring=measuring), gr.update(interactive=not measuring), gr.update(interactive=measuring)]
 
 
-def _toggle(runs: Runs) -> Callable:
-    def toggle_cell(
-        run: str | None, asked: RequestedInterventions, event: gr.EventData
-    ) -> Any:  # what Gradio hands an event to
-        return toggle(runs, run, asked, str(event.name))
-
-    return toggle_cell
-
-
 def _changed(
-    runs: Runs, run: str | None, change: Callable[[tuple[Head, ...]], RequestedInterventions]
+    runs: VisitorRuns, run: str | None, change: Callable[[tuple[Head, ...]], InterventionSpec]
 ) -> tuple[Any, dict[str, Any]]:
     if run is None:
         return gr.skip(), NO_RUN
     try:
-        return change(heads_in(runs, run)), {"text": ""}
+        return change(heads_of_run(runs, run)), {"text": ""}
     except LabError as error:
-        return gr.skip(), _problem(str(error))
-
-
-def _problem(text: str) -> dict[str, Any]:
-    return {"text": text, "problem": True}
-
-
-def attention_of(
-    seen: Seen | None,
-    block: Block | None = None,
-    layer: int | None = None,
-    *,
-    run: str | None = None,
-    head: int | None = None,
-    row: int | None = None,
-) -> list[Any]:
-    """Return what the tab is given of a decode.
-
-    Args:
-        block, layer, head, row: what of it to show, layer and head numbered from 1, rows from 0; what is left out
-            stays as the visitor chose it, and what this model does not have gives way to what it has.
-        run: the current run, where there is no decode.
-    """
-    if seen is None:
-        return [{"run": run, "decode": None, "open": {}}]
-    asked = {"block": block, "layer": layer, "head": head, "row": row}
-    opened = {name: value for name, value in asked.items() if value is not None}
-    if opened:
-        opened["at"] = time.time_ns() // 1_000_000  # to look at the same place again is something new
-    return [attention_value(seen, opened)]
+        return gr.skip(), problem(error)

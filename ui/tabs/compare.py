@@ -1,4 +1,4 @@
-"""The Compare tab: tick runs of one task, and see them side by side on the same held-out inputs."""
+"""The Compare tab: select runs of one task and compare them on the same held-out inputs."""
 
 import time
 from collections.abc import Iterator
@@ -8,52 +8,52 @@ import gradio as gr
 
 from core.evaluation.by_length import INPUTS_PER_LENGTH
 from core.reports.comparison import Comparison, ComparisonProgress, MeasurementCache, as_data, compare
-from core.server import Runs
+from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
-from ui.components.notice import notice
+from ui.components.notice import notice, problem
 from ui.components.run_comparison import run_comparison
 from ui.components.run_picker import run_picker
 from ui.events import CPU, QUIET
-from ui.run_info import LISTED_RUNS, can_open
-from ui.serving.cancellation import Cancelling
+from ui.run_info import MAX_LISTED_RUNS, can_open
+from ui.serving.cancellation import Cancellation
 
-SEQUENCES = 2_000  # a second a run on two cores; the command line takes more
-MOST_RUNS = 10  # at once, on a page that others use too
-SECONDS_BETWEEN_NEWS = 0.2
-Shown = list[Any]  # ticket, message, view, and the buttons Compare and Cancel
+SEQUENCES = 2_000  # a second per run on two cores; the command line uses more
+MAX_RUNS = 10  # compared together, on a page that others use too
+UPDATE_INTERVAL = 0.2  # seconds between progress updates
+Outputs = list[Any]  # ticket, message, comparison, and the buttons Compare and Cancel
 
 
 class Comparer:
-    """What the tab's handlers share: the runs, what was measured of them, and what was cancelled."""
+    """The shared state of the tab's handlers: the runs, cached measurements and cancelled tickets."""
 
-    def __init__(self, runs: Runs) -> None:
-        self.runs, self.measurements, self.cancelling = runs, MeasurementCache(), Cancelling()
+    def __init__(self, runs: VisitorRuns) -> None:
+        self.runs, self.measurements, self.cancellation = runs, MeasurementCache(), Cancellation()
 
-    def compared(self, ticks: Any) -> Iterator[Shown]:
-        """Measure the ticked runs; yield what the tab shows, again and again until there is a result.
+    def compare(self, selection: Any) -> Iterator[Outputs]:
+        """Measure the selected runs; yield the tab's outputs with the progress, and finally the result.
 
         Args:
-            ticks: the picker's value, which comes from a browser.
+            selection: the picker's value, as a browser sent it.
         """
-        chosen = ticks.get("chosen") if isinstance(ticks, dict) else None
-        chosen = [str(name) for name in chosen[:LISTED_RUNS]] if isinstance(chosen, list) else []
-        ticket, told = self.cancelling.ticket(), 0.0
+        chosen = selection.get("chosen") if isinstance(selection, dict) else None
+        names = [str(name) for name in chosen[:MAX_LISTED_RUNS]] if isinstance(chosen, list) else []
+        ticket, updated = self.cancellation.ticket(), 0.0
         try:
-            for event in events_of(self.runs, chosen, self.measurements):
-                if self.cancelling.is_cancelled(ticket):
+            for event in compare_events(self.runs, names, self.measurements):
+                if self.cancellation.is_cancelled(ticket):
                     yield _done({"text": "Cancelled."}, None)
                     return
                 if not isinstance(event, ComparisonProgress):
                     yield _done({"text": ""}, as_data(event))
-                elif time.monotonic() - told > SECONDS_BETWEEN_NEWS:
-                    told = time.monotonic()
+                elif time.monotonic() - updated > UPDATE_INTERVAL:
+                    updated = time.monotonic()
                     yield _working(ticket, {"progress": {"done": event.done, "run": event.run}})
         except LabError as error:
-            yield _done({"text": str(error), "problem": True}, gr.skip())
+            yield _done(problem(error), gr.skip())
 
 
-def build(runs: Runs) -> gr.HTML:
-    """Build the tab and wire its own events; return the picker, which the page ticks when it opens."""
+def build(runs: VisitorRuns) -> gr.HTML:
+    """Build the tab and connect its own events; return the picker, which the page fills when it opens."""
     comparer = Comparer(runs)
     ticket = gr.State(None)
     picker = run_picker(runs)
@@ -61,32 +61,32 @@ def build(runs: Runs) -> gr.HTML:
         button = gr.Button("Compare", variant="primary", elem_id="compare", min_width=110)
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-compare", min_width=100)
     message = notice(elem_id="compare-message")
-    shown = [ticket, message, run_comparison(), button, cancel]
+    outputs = [ticket, message, run_comparison(), button, cancel]
     for listen in (button.click, picker.begin):
-        listen(comparer.compared, picker, shown, **QUIET, **CPU)
-    cancel.click(comparer.cancelling.cancel, ticket, None, **QUIET)
+        listen(comparer.compare, picker, outputs, **QUIET, **CPU)
+    cancel.click(comparer.cancellation.cancel, ticket, None, **QUIET)
     return picker
 
 
-def ticks_of(runs: Runs, asked: dict[str, str]) -> dict[str, Any]:
-    """Return the picker's value for an address: the runs it names, compared at once if it opens this tab."""
-    named = dict.fromkeys(asked.get("compare", "")[:1_000].split(","))
-    chosen = [name for name in named if can_open(runs, name)]
-    return {"chosen": chosen, "at_once": asked.get("tab") == "compare" and len(chosen) > 1}
+def picker_value(runs: VisitorRuns, query: dict[str, str]) -> dict[str, Any]:
+    """Return the picker's value for an address: the runs it names, compared immediately if it opens this tab."""
+    names = dict.fromkeys(query.get("compare", "")[:1_000].split(","))
+    chosen = [name for name in names if can_open(runs, name)]
+    return {"chosen": chosen, "start": query.get("tab") == "compare" and len(chosen) > 1}
 
 
-def events_of(
-    runs: Runs, names: list[str], measurements: MeasurementCache | None = None
+def compare_events(
+    runs: VisitorRuns, names: list[str], measurements: MeasurementCache | None = None
 ) -> Iterator[ComparisonProgress | Comparison]:
-    """Compare runs on as many inputs as a page can; see ``core.reports.comparison.compare``."""
-    if not 2 <= len(names) <= MOST_RUNS:
-        raise InputError(f"pick from 2 to {MOST_RUNS} runs of one task to compare here; these are {len(names)}")
+    """Compare runs on ``SEQUENCES`` inputs; see ``core.reports.comparison.compare``."""
+    if not 2 <= len(names) <= MAX_RUNS:
+        raise InputError(f"select 2 to {MAX_RUNS} runs of one task to compare; {len(names)} selected")
     yield from compare(runs, names, sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, cache=measurements)
 
 
-def _working(ticket: str, view: dict[str, Any]) -> Shown:
-    return [ticket, {"text": ""}, view, gr.update(interactive=False), gr.update(interactive=True)]
+def _working(ticket: str, value: dict[str, Any]) -> Outputs:
+    return [ticket, {"text": ""}, value, gr.update(interactive=False), gr.update(interactive=True)]
 
 
-def _done(message: dict[str, Any], view: Any) -> Shown:
-    return [None, message, view, gr.update(interactive=True), gr.update(interactive=False)]
+def _done(message: dict[str, Any], value: Any) -> Outputs:
+    return [None, message, value, gr.update(interactive=True), gr.update(interactive=False)]

@@ -1,7 +1,6 @@
-"""The Lessons tab: pick a bug, predict what it does, see it beside the right run, and train the pair oneself."""
+"""The Lessons tab: pick a bug, predict its effect, and train the correct and the broken run yourself."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -10,41 +9,39 @@ from core.server.access import VisitorRuns, display_name
 from core.storage.errors import LabError
 from core.teaching.lessons import load_lesson
 from ui.components.lesson import lesson_view
-from ui.components.notice import notice
+from ui.components.notice import notice, problem
 from ui.events import QUIET
 
 
 @dataclass(frozen=True)
 class LessonsTab:
-    """The parts of the tab."""
+    """The components of the tab."""
 
     view: gr.HTML
     message: gr.HTML
 
 
 def build(runs: VisitorRuns, run: gr.State) -> LessonsTab:
-    """Build the tab and wire its own events; a pair that is begun makes its broken run the current one."""
-    view = lesson_view()
-    tab = LessonsTab(view, notice(elem_id="lesson-message"))
-    start = partial(begin_pair, runs)
+    """Build the tab and connect its own events; training a pair makes its broken run the current one."""
+    tab = LessonsTab(lesson_view(), notice(elem_id="lesson-message"))
 
-    def begin(event: gr.EventData) -> list[Any]:  # Gradio hands an event only to what declares one
-        return start(str(event.lesson))
+    def train(event: gr.EventData) -> list[Any]:  # Gradio passes an event only to a parameter of this type
+        return train_pair(runs, str(event.lesson))
 
-    view.train(begin, None, [tab.message, run], **QUIET)
+    tab.view.train(train, None, [tab.message, run], **QUIET)
     return tab
 
 
-def begin_pair(runs: VisitorRuns, name: str) -> list[Any]:
-    """Start the two runs of a lesson; return the message to show and the run to follow."""
+def train_pair(runs: VisitorRuns, name: str) -> list[Any]:
+    """Start the two runs of a lesson; return the message and the new current run."""
     try:
-        found = load_lesson(name)
+        lesson = load_lesson(name)
         started = [
             runs.start(preset, like=f"{name}-{side}")
-            for side, preset in (("right", found.right), ("broken", found.broken))
+            for side, preset in (("right", lesson.right), ("broken", lesson.broken))
         ]
     except LabError as error:
-        return [{"text": str(error), "problem": True}, gr.skip()]
+        return [problem(error), gr.skip()]
     right, broken = map(display_name, started)
-    text = f"{right} and {broken} train now: watch them on the Train tab, and compare them when they are done."
+    text = f"{right} and {broken} are training: watch them on the Train tab, and compare them when they have finished."
     return [{"text": text}, started[1]]

@@ -1,10 +1,10 @@
-// Drawing attention maps on canvases. A map is weights[row][column], each 0–1.
+// Draws attention maps on canvases. A map is weights[row][column], each 0–1.
 
 const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
 
-/** Fill a canvas with the bare map, one colour a cell, at most `side` pixels long. */
+/** Draw a map without labels, at most `side` pixels wide and high. */
 function drawThumbnail(canvas, weights, side) {
   const rows = weights.length;
   const columns = weights[0]?.length ?? 0;
@@ -22,7 +22,7 @@ function drawThumbnail(canvas, weights, side) {
   context.drawImage(small, 0, 0, width, height);
 }
 
-/** The colour scale from 0 to 1. */
+/** Draw the color scale from 0 to 1. */
 function drawScale(canvas) {
   const context = prepareCanvas(canvas, 120, 10);
   for (let x = 0; x < 120; x += 1) {
@@ -31,20 +31,21 @@ function drawScale(canvas) {
   }
 }
 
-/** What a row stands for: in a decode the token it produced and the one it read, else one token. */
+/** Labels of a row: the produced and the read token of a decoding step, or one token. */
 function rowParts(row) {
   const decoded = row.produced !== undefined;
   return { decoded, main: visibleToken(decoded ? row.produced : row.token), read: decoded ? visibleToken(row.read) : "" };
 }
 
-/** The row as one text, for files and tables. */
+/** The row as one text, for downloads and tables. */
 function rowText(row) {
   return row.produced === undefined ? String(row.token) : row.produced + " ← " + row.read;
 }
 
 /**
- * Where everything goes, for the room there is: `names` beside the map, `head` above it. Maps that are shown one after
- * another in the same place say in `value.reserve` { tokens, rows, columns } what the largest of them needs.
+ * Layout of a map in `room` pixels: `names` is the width of the row labels, `head` the height of the column labels.
+ * Maps shown one after another in the same place have the same layout if `value.reserve` { tokens, rows, columns }
+ * describes the largest of them.
  */
 function layoutMap(context, value, room) {
   context.font = LABEL_FONT;
@@ -63,22 +64,22 @@ function layoutMap(context, value, room) {
   const columns = value.columns.map(visibleToken);
   const most = Math.max(columns.length, value.reserve?.columns ?? 0);
   const cell = Math.floor(Math.max(CELL.least, Math.min(CELL.most, (room - names - 4) / most)));
-  const upright = widest(columns, 1000) <= cell - 4; // labels that fit lie flat, others stand
+  const upright = widest(columns, 1000) <= cell - 4; // labels that do not fit are rotated
   const head = upright ? 22 : Math.max(22, widest(columns, 110) + 10);
   return {
     parts, decoded, columns, cell, upright, mainWidth, names, head,
     width: columns.length * cell + 2, height: head + parts.length * cell + 2,
-    reserved: head + Math.max(parts.length, value.reserve?.rows ?? 0) * cell + 2, // height, whatever comes
+    reserved: head + Math.max(parts.length, value.reserve?.rows ?? 0) * cell + 2, // height of the largest map
   };
 }
 
-/** The row labels, of the rows that are `revealed`: what was produced, and smaller what was read. */
+/** Draw the labels of the first `revealed` rows: the produced token and, smaller, the read one. */
 function drawRowNames(canvas, layout, value, revealed, theme) {
   const context = prepareCanvas(canvas, layout.names, layout.height);
   context.textBaseline = "middle";
   if (layout.decoded) {
     context.font = SMALL_FONT;
-    context.fillStyle = theme.quiet;
+    context.fillStyle = theme.muted;
     context.textAlign = "right";
     context.fillText("produced", layout.mainWidth, layout.head - 8);
     context.textAlign = "left";
@@ -93,7 +94,7 @@ function drawRowNames(canvas, layout, value, revealed, theme) {
     context.fillText(fitText(context, each.main, layout.mainWidth), layout.mainWidth, y);
     if (!each.decoded) return;
     context.font = SMALL_FONT;
-    context.fillStyle = theme.quiet;
+    context.fillStyle = theme.muted;
     context.textAlign = "left";
     context.fillText(fitText(context, "← " + each.read, layout.names - layout.mainWidth - 10), layout.mainWidth + 6, y);
   });
@@ -113,9 +114,9 @@ function drawColumnNames(context, layout, theme) {
   });
 }
 
-/** Outline one cell or, with `span` columns, a stretch of a row. */
-function outline(context, layout, row, column, span, colour, width, dash = []) {
-  context.strokeStyle = colour;
+/** Outline `span` cells of a row. */
+function outline(context, layout, row, column, span, color, width, dash = []) {
+  context.strokeStyle = color;
   context.setLineDash(dash);
   context.lineWidth = width;
   const inset = width / 2;
@@ -123,8 +124,8 @@ function outline(context, layout, row, column, span, colour, width, dash = []) {
     span * layout.cell - width, layout.cell - width);
 }
 
-/** The large map with its column labels, values where there is room, and outlines; `revealed` rows of it. */
-function drawMap(canvas, layout, value, weights, { showMarked, cursor, revealed }, theme) {
+/** Draw the first `revealed` rows of a map with column labels, values if they fit, and outlines. */
+function drawMap(canvas, layout, value, weights, { showGold, cursor, revealed }, theme) {
   const context = prepareCanvas(canvas, layout.width, layout.height);
   const { cell, head } = layout;
   drawColumnNames(context, layout, theme);
@@ -141,8 +142,8 @@ function drawMap(canvas, layout, value, weights, { showMarked, cursor, revealed 
     context.fillStyle = weight > 0.5 ? "#ffffff" : "#18181b";
     context.fillText(weight.toFixed(2), (c + 0.5) * cell, head + (r + 0.5) * cell);
   }));
-  if (showMarked) {
-    for (const [row, column] of value.marked) {
+  if (showGold) {
+    for (const [row, column] of value.goldCells) {
       if (row < revealed) outline(context, layout, row, column, 1, COLORS.alignment, 1.5, cell < 20 ? [] : [5, 3]);
     }
   }

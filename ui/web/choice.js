@@ -1,16 +1,16 @@
-// A row of radio buttons with a legend, made and kept up to date by script.
+// Radio buttons in a fieldset, created and updated by script.
 
-/** Show options [[value, text]] in the fieldset of a class; `pick(value)` is called when the visitor chooses. */
+/** Show options [[value, text]] in the fieldset with a class; `pick(value)` is called with the visitor's choice. */
 function showChoice(name, options, chosen, pick) {
-  const place = part(name).querySelector(".options");
-  const told = JSON.stringify(options);
-  if (place.told !== told) { // else the one with the focus would lose it
-    place.told = told;
+  const box = part(name).querySelector(".options");
+  const key = JSON.stringify(options);
+  if (box.key !== key) { // rebuilding would lose the keyboard focus
+    box.key = key;
     const group = uniqueName(name);
-    place.replaceChildren(...options.map(([value, text]) => {
+    box.replaceChildren(...options.map(([value, text]) => {
       const radio = make("input", { type: "radio", name: group, value, onchange: () => pick(value) });
       return make("label", { class: "option" }, radio, make("span", {}, text));
     }));
   }
-  for (const radio of place.querySelectorAll("input")) radio.checked = radio.value === String(chosen);
+  for (const radio of box.querySelectorAll("input")) radio.checked = radio.value === String(chosen);
 }

@@ -1,6 +1,6 @@
-// The numbers of one run as the charts hold them: columns of equal length, ordered by step.
+// The metrics of one run for the charts: columns of equal length, ordered by step.
 
-/** An empty history. `points` has one row a training step, `evaluations` one a validation. */
+/** An empty history. `points` has one row per training step, `evaluations` one per evaluation. */
 function emptyHistory() {
   return {
     points: { step: [], loss: [], learning_rate: [], gradient_norm: [] },
@@ -8,10 +8,10 @@ function emptyHistory() {
   };
 }
 
-/** The last step held, or -1. */
+/** The last step, or -1. */
 const lastStep = (columns) => columns.step.at(-1) ?? -1;
 
-/** Append the rows that are new; returns how many. Rows already held (an answer that came twice) are skipped. */
+/** Append new rows; returns how many. Rows that are already there (a response that came twice) are skipped. */
 function appendRows(columns, rows) {
   if (!rows?.step) return 0;
   const before = columns.step.length;
@@ -22,8 +22,8 @@ function appendRows(columns, rows) {
   return columns.step.length - before;
 }
 
-/** Place of the last step that is not after `step`; -1 if all are. */
-function placeAtOrBefore(steps, step) {
+/** Index of the last step that is not after `step`; -1 if all are. */
+function indexAtOrBefore(steps, step) {
   let low = 0;
   let high = steps.length;
   while (low < high) {
@@ -34,31 +34,31 @@ function placeAtOrBefore(steps, step) {
   return low - 1;
 }
 
-/** Place of the step nearest to `step`; -1 if there is none. */
-function placeNearest(steps, step) {
-  const below = placeAtOrBefore(steps, step);
+/** Index of the step nearest to `step`; -1 for an empty list. */
+function nearestIndex(steps, step) {
+  const below = indexAtOrBefore(steps, step);
   const above = below + 1;
   if (below < 0) return steps.length ? 0 : -1;
   if (above >= steps.length) return below;
   return steps[above] - step < step - steps[below] ? above : below;
 }
 
-/** Exponential moving average, corrected for its start, so that the first values are not too small. */
+/** Exponential moving average with bias correction. */
 function smooth(values, weight) {
   let sum = 0;
-  let share = 0;
+  let total = 0;
   return values.map((value) => {
     if (value == null) return null;
     sum = weight * sum + (1 - weight) * value;
-    share = weight * share + (1 - weight);
-    return sum / share;
+    total = weight * total + (1 - weight);
+    return sum / total;
   });
 }
 
-/** One row an evaluation: all that the charts show there; of what is known of each step, the nearest one's. */
+/** One row per evaluation with all metrics; per-step metrics are those of the nearest step. */
 function evaluationRows({ points, evaluations }) {
   return evaluations.step.map((step, row) => {
-    const near = placeNearest(points.step, step);
+    const near = nearestIndex(points.step, step);
     return [
       step,
       points.loss[near] ?? null,
@@ -71,7 +71,7 @@ function evaluationRows({ points, evaluations }) {
   });
 }
 
-/** Everything held, as rows for a CSV file; one row a step, empty cells where a step has no such number. */
+/** All metrics as rows of a CSV file, one per step; cells without a value are empty. */
 function historyRows({ points, evaluations }) {
   const rowOfStep = new Map();
   const rowAt = (step) => rowOfStep.get(step) ?? rowOfStep.set(step, Array(7).fill(null)).get(step);

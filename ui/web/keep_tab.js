@@ -1,5 +1,5 @@
 () => {
-  // The open tab stands in the address too, so that a reload comes back to it.
+  // Keep the open tab in the address, so that a reload restores it.
   const keep = () => {
     const open = document.querySelector("#tabs [role=tab][aria-selected=true]");
     if (!open) return;

@@ -1,18 +1,18 @@
-// Drawing one line chart on a canvas: a plain function of its data, so that screen and PNG are the same.
+// Draws one line chart on a canvas. A pure function of its data: screen and PNG are the same.
 //
-// A plot is { lines, from, to, log, fixed, format, across, marks, cursor, selection, note, behind, above, margin }:
-//   lines      [{ label, steps, values, colour, width, alpha, dash, dots, marker }]; without a label, not in the legend;
-//              marker(context, x, y, colour) draws a line's dots in a shape of its own
-//   from, to   the steps at the left and right edge
-//   fixed      [low, high] of the vertical axis, or null: fitted to what is seen
-//   format     how a value is written at the vertical axis;  across: what the horizontal axis counts, written under it
-//   marks      [{ step, label }] short labelled ticks;  cursor: a step or null
-//   selection  [step, step] while the visitor drags;  note: text in an empty chart
-//   behind, above  draw(context, area, toX, toY, theme) before the lines and after them;  margin: room on the right
+// A plot is { lines, from, to, log, fixed, format, xTitle, marks, cursor, selection, note, drawBelow, drawAbove, margin }:
+//   lines      [{ label, steps, values, color, width, alpha, dash, dots, marker }]; lines without a label are not in the legend;
+//              marker(context, x, y, color) draws the line's points in a shape of its own
+//   from, to   the x values at the left and right edge
+//   fixed      [low, high] of the y axis, or null to fit the visible values
+//   format     formats a tick of the y axis;  xTitle: title of the x axis
+//   marks      [{ step, label }] labeled ticks;  cursor: a step or null
+//   selection  [step, step] while dragging;  note: text of an empty chart
+//   drawBelow, drawAbove  draw(context, area, toX, toY, theme) before and after the lines;  margin: pixels on the right
 
 // ---- axes ----
 
-const ACROSS = 16; // pixels for the name of the horizontal axis
+const X_TITLE_HEIGHT = 16; // pixels
 
 /** Round values between low and high, about `count` of them. */
 function linearTicks(low, high, count) {
@@ -24,7 +24,7 @@ function linearTicks(low, high, count) {
   return ticks;
 }
 
-/** Powers of ten between low and high; with 2s and 5s if that leaves fewer than three. */
+/** Powers of ten between low and high; also twice and five times them if there are fewer than three. */
 function logTicks(low, high) {
   const inside = (factors) => {
     const ticks = [];
@@ -39,7 +39,7 @@ function logTicks(low, high) {
   return finer.length >= 2 ? finer : linearTicks(low, high, 4).filter((tick) => tick > 0);
 }
 
-/** A tick's text, without digits that say nothing. */
+/** A tick's label, without trailing zeros. */
 function tickText(value) {
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -48,13 +48,13 @@ function tickText(value) {
   return String(+value.toPrecision(4));
 }
 
-/** The part of a line inside the view, with one neighbour on each side so that it runs to the edge. */
+/** Indices of the visible part of a line, with one neighbor on each side so that it reaches the edge. */
 function visiblePart(line, from, to) {
-  const first = Math.max(0, placeAtOrBefore(line.steps, from));
-  return [first, Math.min(line.steps.length - 1, placeAtOrBefore(line.steps, to) + 1)];
+  const first = Math.max(0, indexAtOrBefore(line.steps, from));
+  return [first, Math.min(line.steps.length - 1, indexAtOrBefore(line.steps, to) + 1)];
 }
 
-/** Lowest and highest value of the vertical axis. */
+/** Lowest and highest value of the y axis. */
 function valueRange(plot) {
   if (plot.fixed) return plot.fixed;
   let low = Infinity;
@@ -71,13 +71,13 @@ function valueRange(plot) {
   if (low > high) return plot.log ? [0.1, 1] : [0, 1];
   if (plot.log) return high / low < 1.5 ? [low / 1.3, high * 1.3] : [low / 1.1, high * 1.1];
   if (!plot.zoomed) low = Math.min(0, low);
-  const room = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
-  return [low === 0 ? 0 : low - room, high + room];
+  const padding = (high - low) * 0.05 || Math.abs(high) * 0.1 || 1;
+  return [low === 0 ? 0 : low - padding, high + padding];
 }
 
-// ---- parts of the picture ----
+// ---- drawing ----
 
-/** The legend: a sample of each line's stroke beside its name. Returns the height it took. */
+/** Draw the legend; returns its height. */
 function drawLegend(context, lines, left, right, theme) {
   const sample = 26;
   let x = left;
@@ -88,12 +88,12 @@ function drawLegend(context, lines, left, right, theme) {
       x = left;
       y += 18;
     }
-    strokeAs(context, { ...line, alpha: line.alpha && 0.75 }); // a faint sample could not be seen
+    strokeAs(context, { ...line, alpha: line.alpha && 0.75 }); // fainter samples would be invisible
     context.beginPath();
     context.moveTo(x, y);
     context.lineTo(x + sample, y);
     context.stroke();
-    if (line.dots) (line.marker ?? dot)(context, x + sample / 2, y, line.colour);
+    if (line.dots) (line.marker ?? dot)(context, x + sample / 2, y, line.color);
     unstroke(context);
     context.fillStyle = theme.text;
     context.fillText(line.label, x + sample + 6, y);
@@ -103,7 +103,7 @@ function drawLegend(context, lines, left, right, theme) {
 }
 
 function strokeAs(context, line) {
-  context.strokeStyle = line.colour;
+  context.strokeStyle = line.color;
   context.lineWidth = line.width;
   context.globalAlpha = line.alpha ?? 1;
   context.lineJoin = "round";
@@ -115,18 +115,18 @@ function unstroke(context) {
   context.setLineDash([]);
 }
 
-function dot(context, x, y, colour) {
-  context.fillStyle = colour;
+function dot(context, x, y, color) {
+  context.fillStyle = color;
   context.beginPath();
   context.arc(x, y, 2.5, 0, 2 * Math.PI);
   context.fill();
 }
 
-/** Draw one line. Where many points share a pixel column, its first, lowest, highest and last stand for all. */
+/** Draw one line. Of many points in one pixel column, only the first, lowest, highest and last are drawn. */
 function drawLine(context, line, plot, toX, toY, columns) {
   const [first, last] = visiblePart(line, plot.from, plot.to);
   const dense = last - first > 3 * columns;
-  let column = null; // { x, first, low, high, last } of the points in the present pixel column
+  let column = null; // { x, first, low, high, last } of the current pixel column
   let drawn = 0;
   const put = (x, y) => (drawn++ ? context.lineTo(x, y) : context.moveTo(x, y));
   const flush = () => {
@@ -154,7 +154,7 @@ function drawLine(context, line, plot, toX, toY, columns) {
   flush();
   context.stroke();
   unstroke(context);
-  if (lone) (line.marker ?? dot)(context, ...lone, line.colour); // a line of one point has no length to see
+  if (lone) (line.marker ?? dot)(context, ...lone, line.color); // a single point has no line
   if (line.dots && last - first < columns / 6) drawDots(context, line, plot, first, last, toX, toY);
 }
 
@@ -162,7 +162,7 @@ function drawDots(context, line, plot, first, last, toX, toY) {
   for (let at = first; at <= last; at += 1) {
     const value = line.values[at];
     if (value == null || (plot.log && value <= 0)) continue;
-    (line.marker ?? dot)(context, toX(line.steps[at]), toY(value), line.colour);
+    (line.marker ?? dot)(context, toX(line.steps[at]), toY(value), line.color);
   }
 }
 
@@ -183,7 +183,7 @@ function drawMark(context, mark, x, area, theme) {
 
 function drawAxes(context, plot, area, toX, toY, ticks, theme) {
   context.strokeStyle = theme.line;
-  context.fillStyle = theme.quiet;
+  context.fillStyle = theme.muted;
   context.lineWidth = 1;
   context.textAlign = "right";
   for (const tick of ticks) {
@@ -197,13 +197,13 @@ function drawAxes(context, plot, area, toX, toY, ticks, theme) {
   context.textAlign = "center";
   const steps = linearTicks(plot.from, plot.to, Math.max(2, (area.right - area.left) / 90));
   for (const tick of steps) context.fillText(tickText(tick), toX(tick), area.bottom + 12);
-  if (plot.across) context.fillText(plot.across, (area.left + area.right) / 2, area.bottom + 12 + ACROSS);
+  if (plot.xTitle) context.fillText(plot.xTitle, (area.left + area.right) / 2, area.bottom + 12 + X_TITLE_HEIGHT);
   context.textAlign = "left";
 }
 
-// ---- the whole ----
+// ---- plot ----
 
-/** Draw a plot; returns its area with `toStep(x)`, which the pointer needs. */
+/** Draw a plot; returns its area, with `toStep(x)` for the pointer. */
 function drawPlot(context, width, height, plot, theme) {
   context.clearRect(0, 0, width, height);
   context.font = "12px " + theme.font;
@@ -213,9 +213,9 @@ function drawPlot(context, width, height, plot, theme) {
   const ticks = plot.log ? logTicks(low, high) : linearTicks(low, high, 5);
   const labels = Math.max(...ticks.map((tick) => context.measureText(plot.format(tick)).width), 20);
   const top = drawLegend(context, plot.lines, 0, width, theme);
-  const overhang = context.measureText(tickText(plot.to)).width / 2 + 2; // the last step's label is centred on the edge
+  const overhang = context.measureText(tickText(plot.to)).width / 2 + 2; // the last label is centered on the edge
   const right = width - Math.max(12, overhang, plot.margin ?? 0);
-  const area = { left: labels + 10, right, top: top + 6, bottom: height - 22 - (plot.across ? ACROSS : 0) };
+  const area = { left: labels + 10, right, top: top + 6, bottom: height - 22 - (plot.xTitle ? X_TITLE_HEIGHT : 0) };
   const perStep = (area.right - area.left) / (plot.to - plot.from);
   const perValue = (area.bottom - area.top) / (scale(high) - scale(low));
   const toX = (step) => area.left + (step - plot.from) * perStep;
@@ -226,11 +226,11 @@ function drawPlot(context, width, height, plot, theme) {
   context.beginPath();
   context.rect(area.left, area.top - 4, area.right - area.left + 4, area.bottom - area.top + 8);
   context.clip();
-  plot.behind?.(context, area, toX, toY, theme);
+  plot.drawBelow?.(context, area, toX, toY, theme);
   for (const line of plot.lines) drawLine(context, line, plot, toX, toY, area.right - area.left);
   for (const mark of plot.marks ?? []) drawMark(context, mark, toX(mark.step), area, theme);
   if (plot.cursor != null) {
-    context.strokeStyle = theme.quiet;
+    context.strokeStyle = theme.muted;
     context.lineWidth = 1;
     context.strokeRect(Math.round(toX(plot.cursor)) + 0.5, area.top, 0, area.bottom - area.top);
   }
@@ -242,9 +242,9 @@ function drawPlot(context, width, height, plot, theme) {
     context.globalAlpha = 1;
   }
   context.restore();
-  plot.above?.(context, area, toX, toY, theme);
+  plot.drawAbove?.(context, area, toX, toY, theme);
   if (plot.note) {
-    context.fillStyle = theme.quiet;
+    context.fillStyle = theme.muted;
     context.textAlign = "center";
     context.fillText(plot.note, (area.left + area.right) / 2, (area.top + area.bottom) / 2);
     context.textAlign = "left";

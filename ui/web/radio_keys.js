@@ -1,6 +1,6 @@
 () => {
-  // Gradio gives each radio button a name of its own, so that the arrow keys would not lead from one to the next. Named
-  // alike when a key is about to move the focus, those of a group are one stop of Tab, however often they are made anew.
+  // Gradio gives each radio button its own name, which breaks the arrow keys. Before a key moves the focus, give the
+  // buttons of a group one name, so that they are one tab stop even after Gradio has created them again.
   const group = (event) => {
     if (event.key !== "Tab" && !event.key.startsWith("Arrow")) return;
     for (const block of document.querySelectorAll("fieldset.block")) {

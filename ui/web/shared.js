@@ -1,10 +1,10 @@
-// What every component needs. Python puts this file, after `const COLORS = …`, in front of each
-// component's script; Gradio runs the whole as one function of (element, trigger, props, server, watch).
-// Tokens and run names are strangers' text: they enter the page only as text nodes and attributes.
+// Helpers for all components. Python prepends this file, after `const COLORS = …`, to each component's
+// script; Gradio runs the whole as one function of (element, trigger, props, server, watch).
+// Tokens and run names come from visitors: show them only as text nodes and attributes.
 
 // ---- elements ----
 
-/** The first element of this component with that class. */
+/** The first element of this component with a class. */
 const part = (name) => element.querySelector("." + name);
 
 /** Make an element; string children become text, `on…` attributes become listeners. */
@@ -19,40 +19,40 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Change a text only if it differs, so that nothing flickers and nothing is announced twice. */
+/** Set a text only if it differs, so that nothing flickers and screen readers announce it once. */
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** A number that no other component on the page has: radio groups and ids need one. */
+/** A name that is unique on the page, for radio groups and ids. */
 function uniqueName(prefix) {
   return prefix + "-" + Math.random().toString(36).slice(2, 10);
 }
 
 // ---- server ----
 
-/** Call a server function; null means that no answer came (server gone, error, or over ten seconds). */
-async function askServer(name, question) {
-  const tooLong = new Promise((resolve) => setTimeout(resolve, 10000, null));
+/** Call a server function; null without an answer (no connection, error, or more than ten seconds). */
+async function callServer(name, argument) {
+  const timeout = new Promise((resolve) => setTimeout(resolve, 10000, null));
   try {
-    return (await Promise.race([server[name](question), tooLong])) ?? null;
+    return (await Promise.race([server[name](argument), timeout])) ?? null;
   } catch {
     return null;
   }
 }
 
 /**
- * Call `ask` for as long as the component is on the page and can be seen. `ask` returns the
- * milliseconds until its next turn. Returns a function that asks at once.
+ * Call `poll` repeatedly while the component is on the page and visible. `poll` returns the
+ * milliseconds until the next call. Returns a function that polls immediately.
  */
-function keepAsking(ask) {
+function pollWhileVisible(poll) {
   const whileHidden = 300;
   let timer = 0;
-  let round = 0; // an answer of an earlier round must not start a second chain of timers
+  let round = 0; // a response of an earlier round must not start a second chain of timers
   async function turn(mine) {
     if (!element.isConnected) return;
-    const seen = document.visibilityState === "visible" && element.offsetParent !== null;
-    const wait = seen ? await ask() : whileHidden;
+    const isVisible = document.visibilityState === "visible" && element.offsetParent !== null;
+    const wait = isVisible ? await poll() : whileHidden;
     if (mine === round) timer = setTimeout(turn, wait, mine);
   }
   function now() {
@@ -64,9 +64,9 @@ function keepAsking(ask) {
   return now;
 }
 
-// ---- numbers and words ----
+// ---- formatting ----
 
-/** A plain number with three digits that matter: 12.3, 0.0213, 2.1e-5. */
+/** A number with three significant digits: 12.3, 0.0213, 2.1e-5. */
 function formatNumber(value) {
   if (value == null || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -75,17 +75,17 @@ function formatNumber(value) {
   return size >= 0.001 ? value.toPrecision(3) : value.toExponential(1);
 }
 
-/** A share as a percentage that never claims all or nothing unless it is. */
-function formatPercent(share, digits = 1) {
-  if (share == null || !Number.isFinite(share)) return "–";
+/** A fraction as a percentage; 0 % and 100 % only if exact. */
+function formatPercent(fraction, digits = 1) {
+  if (fraction == null || !Number.isFinite(fraction)) return "–";
   const least = 10 ** -digits;
-  const percent = share * 100;
+  const percent = fraction * 100;
   if (percent > 0 && percent < least) return "<" + least.toFixed(digits) + " %";
   if (percent < 100 && percent > 100 - least) return ">" + (100 - least).toFixed(digits) + " %";
   return (percent === 0 || percent === 100 ? String(percent) : percent.toFixed(digits)) + " %";
 }
 
-/** A duration in the one or two units that matter. */
+/** A duration in one or two units. */
 function formatSeconds(seconds) {
   if (seconds < 1) return "<1 s";
   if (seconds < 90) return Math.round(seconds) + " s";
@@ -93,7 +93,7 @@ function formatSeconds(seconds) {
   return minutes < 90 ? minutes + " min" : Math.floor(minutes / 60) + " h " + (minutes % 60) + " min";
 }
 
-/** A token as people can see it: a space and an empty text get a sign. */
+/** A token with visible signs for spaces and the empty string. */
 function visibleToken(token) {
   const text = String(token);
   if (text === "") return "∅";
@@ -102,20 +102,20 @@ function visibleToken(token) {
 
 // ---- files ----
 
-/** Hand a blob to the visitor as a file. */
+/** Download a blob as a file. */
 function download(blob, name) {
   const address = URL.createObjectURL(blob);
   make("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10000);
 }
 
-/** Letters, digits and dashes only: safe as a file name everywhere. */
-function fileName(text, ending) {
+/** A file name of letters, digits and dashes. */
+function fileName(text, extension) {
   const stem = String(text).toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "");
-  return (stem.slice(0, 80) || "attention-lab") + "." + ending;
+  return (stem.slice(0, 80) || "attention-lab") + "." + extension;
 }
 
-/** One CSV cell. A spreadsheet runs text that begins with = + - @ as a formula, so that is defused. */
+/** One CSV cell. Text that starts with = + - @ is quoted, because spreadsheets run it as a formula. */
 function csvCell(value) {
   if (value == null) return "";
   if (typeof value === "number") return String(value);
@@ -125,47 +125,47 @@ function csvCell(value) {
   return '"' + safe.replaceAll('"', '""') + '"';
 }
 
-/** Rows of cells as a CSV file (with a byte-order mark, which Excel needs for anything but ASCII). */
+/** Download rows as a CSV file, with the byte-order mark that Excel needs for non-ASCII text. */
 function downloadCsv(rows, name) {
   const text = rows.map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
   download(new Blob(["\ufeff", text], { type: "text/csv;charset=utf-8" }), name);
 }
 
-// ---- colours and canvas ----
+// ---- colors and canvas ----
 
 const ATTENTION_STOPS = COLORS.attention.map((hex) =>
   [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
 
-/** [red, green, blue] of an attention weight; the scale is 0–1 for every map. */
+/** [red, green, blue] of an attention weight; the scale is 0–1 for all maps. */
 function attentionColor(weight) {
-  const place = Math.min(1, Math.max(0, weight || 0)) * (ATTENTION_STOPS.length - 1);
-  const below = Math.min(Math.floor(place), ATTENTION_STOPS.length - 2);
-  const share = place - below;
+  const position = Math.min(1, Math.max(0, weight || 0)) * (ATTENTION_STOPS.length - 1);
+  const below = Math.min(Math.floor(position), ATTENTION_STOPS.length - 2);
+  const fraction = position - below;
   return ATTENTION_STOPS[below].map((from, channel) =>
-    Math.round(from + (ATTENTION_STOPS[below + 1][channel] - from) * share));
+    Math.round(from + (ATTENTION_STOPS[below + 1][channel] - from) * fraction));
 }
 
-/** The theme's colours and font as a canvas can use them; read for each drawing, so a theme switch shows. */
-function themeLook() {
-  const probe = make("span", { hidden: true });
-  element.append(probe);
+/** The theme's colors and font for a canvas; read before each drawing, because the theme can change. */
+function themeColors() {
+  const sample = make("span", { hidden: true });
+  element.append(sample);
   const read = (name) => {
-    probe.style.color = "var(" + name + ")";
-    return getComputedStyle(probe).color;
+    sample.style.color = "var(" + name + ")";
+    return getComputedStyle(sample).color;
   };
-  const look = {
+  const colors = {
     font: getComputedStyle(element).fontFamily,
     text: read("--body-text-color"),
-    quiet: read("--quiet"),
+    muted: read("--muted"),
     line: read("--border-color-primary"),
     background: read("--background-fill-primary"),
     accent: read("--color-accent"),
   };
-  probe.remove();
-  return look;
+  sample.remove();
+  return colors;
 }
 
-/** Size a canvas in CSS pixels, sharp on any screen; returns its cleared context. */
+/** Set a canvas's size in CSS pixels at the screen's resolution; returns its cleared context. */
 function prepareCanvas(canvas, width, height) {
   const density = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * density);
@@ -177,23 +177,23 @@ function prepareCanvas(canvas, width, height) {
   return context;
 }
 
-/** Draw in the next frame, however often it is asked for before. */
+/** A function that draws in the next frame, once for any number of calls. */
 function inNextFrame(draw) {
-  let asked = 0;
+  let pending = 0;
   return () => {
-    asked ||= requestAnimationFrame(() => {
-      asked = 0;
+    pending ||= requestAnimationFrame(() => {
+      pending = 0;
       if (element.isConnected) draw();
     });
   };
 }
 
 /** Call `redraw` when the component's width or the theme changes. */
-function onLookChange(redraw) {
+function onAppearanceChange(redraw) {
   const size = new ResizeObserver(redraw);
   const theme = new MutationObserver(() => {
     if (element.isConnected) return redraw();
-    theme.disconnect(); // the component is gone; its observers go too
+    theme.disconnect(); // the component was removed
     size.disconnect();
   });
   size.observe(element);

@@ -1,6 +1,6 @@
-// One head's map small, with its name and its score under it: what stands in a button or beside a radio.
+// A thumbnail of one head: its map, name and score.
 
-/** { nodes, show }: the elements, and a function that puts another head's map and score into them. */
+/** { nodes, show }: the elements, and a function that shows a head in them. */
 function makeThumbnail(side) {
   const canvas = make("canvas", { "aria-hidden": "true" });
   const label = make("span", { class: "head-label" });
@@ -16,7 +16,7 @@ function makeThumbnail(side) {
   };
 }
 
-/** What a score is to be compared with. */
+/** The score of uniform attention, for comparison. */
 function uniformSentence(uniform) {
-  return uniform == null ? "" : "Looking everywhere equally would score " + uniform.toFixed(2) + ".";
+  return uniform == null ? "" : "Uniform attention would score " + uniform.toFixed(2) + ".";
 }

@@ -1,69 +1,69 @@
-// What the visitor looks at, and its copy in the page's address, so that a link opens the same view.
+// The selected view, and its copy in the page's address, so that a link opens the same view.
 
-const looked = {
-  mode: "decode", // or "replay": the training
-  block: null, // kind of attention; null: the one that looks at the input
-  heads: {}, // { layer, head } locked for each kind of attention
-  row: null, // the step of writing that is marked, from 0
-  probe: 0, // number of the fixed input, from 0
-  step: null, // training step; null: the last there is
+const selected = {
+  mode: "decode", // or "replay"
+  block: null, // attention block; null: the one that attends to the source
+  heads: {}, // { layer, head } locked for each block
+  row: null, // the marked decoding step, from 0
+  input: 0, // index of the fixed input
+  step: null, // training step; null: the latest
 };
-const ADDRESS_NAMES = ["view", "block", "layer", "head", "row", "probe", "step"];
+const ADDRESS_KEYS = ["view", "block", "layer", "head", "row", "fixed_input", "step"];
 
-/** A whole number that the address gives, or null. */
-function numberIn(query, name) {
+/** A whole number in the address, or null. */
+function integerParameter(query, name) {
   const text = query.get(name) ?? "";
   return /^[0-9]{1,9}$/.test(text) ? Number(text) : null;
 }
 
-/** Look at what the address says; what makes no sense there is as if it were not there. */
-function lookWhereAddressSays() {
+/** Select the view in the address; invalid values are ignored. */
+function readSelectionFromAddress() {
   const query = new URLSearchParams(window.location.search);
-  const fromOne = (name) => Math.max(0, (numberIn(query, name) ?? 0) - 1);
-  if (query.get("view") === "replay") looked.mode = "replay";
-  looked.block = query.get("block");
-  const [layer, head] = ["layer", "head"].map((name) => numberIn(query, name));
-  if (looked.block && layer && head) looked.heads[looked.block] = { layer, head };
-  if (query.has("row")) looked.row = fromOne("row");
-  looked.probe = fromOne("probe");
-  looked.step = numberIn(query, "step");
+  const fromOne = (name) => Math.max(0, (integerParameter(query, name) ?? 0) - 1);
+  if (query.get("view") === "replay") selected.mode = "replay";
+  selected.block = query.get("block");
+  const [layer, head] = ["layer", "head"].map((name) => integerParameter(query, name));
+  if (selected.block && layer && head) selected.heads[selected.block] = { layer, head };
+  if (query.has("row")) selected.row = fromOne("row");
+  selected.input = fromOne("fixed_input");
+  selected.step = integerParameter(query, "step");
 }
 
-/** The names and values that tell of the view on show; `view` is what is drawn, or null. */
-function addressOfView(view) {
-  const replaying = looked.mode === "replay";
+/** The address parameters of a view, which may be null. */
+function addressParameters(view) {
+  const replaying = selected.mode === "replay";
   const head = view && lockedHead(view);
   return {
     view: replaying ? "replay" : null,
     block: view?.block,
     layer: head?.layer,
     head: head?.head,
-    row: looked.row === null ? null : looked.row + 1,
-    probe: replaying ? looked.probe + 1 : null,
-    step: replaying ? looked.step : null,
+    row: selected.row === null ? null : selected.row + 1,
+    fixed_input: replaying ? selected.input + 1 : null,
+    step: replaying ? selected.step : null,
   };
 }
 
 let addressTimer = 0;
 
-/** Put the view into the address soon: a browser takes only so many changes a second. */
-function keepAddressSoon() {
+/** Put the view into the address after a moment: browsers limit the changes per second. */
+function updateAddressSoon() {
   clearTimeout(addressTimer);
-  addressTimer = setTimeout(keepAddress, 250);
+  addressTimer = setTimeout(updateAddress, 250);
 }
 
-function keepAddress() {
+function updateAddress() {
   clearTimeout(addressTimer);
-  if (!settled) return; // nothing was shown yet, so the address still says what to show
+  if (!isAddressRead) return; // the address is still to be read
   const query = new URLSearchParams(window.location.search);
-  for (const name of ADDRESS_NAMES) query.delete(name);
-  for (const [name, value] of Object.entries(addressOfView(drawn))) if (value != null) query.set(name, value);
+  for (const name of ADDRESS_KEYS) query.delete(name);
+  for (const [name, value] of Object.entries(addressParameters(shownView))) if (value != null) query.set(name, value);
   window.history.replaceState(window.history.state, "", "?" + query);
 }
 
-/** Copy the address; where the browser does not let us, show it, to be copied by hand. */
+/** Copy the address; if the browser forbids it, show it for copying by hand. */
 async function copyLink() {
-  keepAddress();
+  updateAddress();
   const link = part("link");
   link.value = window.location.href;
   try {

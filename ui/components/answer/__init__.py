@@ -1,29 +1,24 @@
-"""The page's browser components, each a `gr.HTML` with its own script.
-
-Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
-browser as data and is put on the page as text by the script, never interpolated, because tokens and
-run names are strangers' text.
-"""
+"""The answer component: the model's output, whether it is correct, and the most probable tokens at each step."""
 
 from typing import Any
 
 import gradio as gr
 
 from ui.components.component import component
-from ui.current_decode import Seen
+from ui.current_decode import CurrentDecode
 
 
 def answer(*, elem_id: str = "answer") -> gr.HTML:
-    """The model's output, whether it is correct, and the most probable tokens at each step. Value: ``answer_value``.
+    """Build the component. Value: ``answer_value``.
 
-    Event: ``.look(fn)`` with ``evt.step``, counted from 0.
+    Event: ``.inspect(fn)`` with ``evt.step``, counted from 0, when the visitor asks for the attention of a step.
     """
     return component("answer", elem_id=elem_id)
 
 
-def answer_value(seen: Seen) -> dict[str, Any]:
-    """Return a decode for the answer component."""
-    inspection = seen.inspection
+def answer_value(decode: CurrentDecode) -> dict[str, Any]:
+    """Return a decode as the component's value."""
+    inspection = decode.inspection
     return {
         "input": inspection.symbols,
         "output": inspection.output,
@@ -33,7 +28,7 @@ def answer_value(seen: Seen) -> dict[str, Any]:
         "note": inspection.note,
         "milliseconds": inspection.seconds * 1000,
         "log_prob": inspection.log_prob,
-        "ranked": [
+        "n_best": [
             {"output": each.output, "log_prob": each.log_prob, "score": each.score, "stopped": each.stopped}
             for each in inspection.hypotheses
         ],
@@ -43,7 +38,7 @@ def answer_value(seen: Seen) -> dict[str, Any]:
                 "read": step.read,
                 "probability": step.probability,
                 "forced": step.forced,
-                "candidates": [{"token": token, "probability": share} for token, share in step.candidates],
+                "candidates": [{"token": token, "probability": probability} for token, probability in step.candidates],
             }
             for step in inspection.steps
         ],

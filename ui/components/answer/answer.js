@@ -1,22 +1,22 @@
-// What the model wrote: the answer as tiles, whether it is right, and how sure it was at each step.
-// Event: 'look' {step}, counted from 0, when the visitor wants to see a step's attention.
+// The output as tiles, whether it is correct, and the most probable tokens of each step.
+// Event: 'inspect' {step}, counted from 0, to see the attention of a step.
 
-// ---- the answer ----
+// ---- output ----
 
-/** One token; `fault` ("wrong", "missing" or "") says what is not right about it, in words too. */
+/** One token; `fault` is "wrong", "missing" or "". */
 function makeTile(text, fault) {
-  const look = { "": "tile", wrong: "tile wrong", missing: "tile wrong missing" }[fault];
-  return make("span", { class: look, role: "listitem" },
-    text, fault ? make("span", { class: "unseen" }, " (" + fault + ")") : null);
+  const classes = { "": "tile", wrong: "tile wrong", missing: "tile wrong missing" }[fault];
+  return make("span", { class: classes, role: "listitem" },
+    text, fault ? make("span", { class: "visually-hidden" }, " (" + fault + ")") : null);
 }
 
-/** Tiles of the tokens; where they should have been others, the faults, and a gap for each that is missing. */
-function showTiles(place, tokens, expected) {
+/** Show tokens as tiles; wrong and missing ones are marked if the expected output is known. */
+function showTiles(box, tokens, expected) {
   const fault = (token, at) => (expected && token !== expected[at] ? "wrong" : "");
-  place.replaceChildren(
+  box.replaceChildren(
     ...tokens.map((token, at) => makeTile(visibleToken(token), fault(token, at))),
     ...(expected ?? []).slice(tokens.length).map(() => makeTile("–", "missing")));
-  if (!tokens.length) place.append(make("span", { class: "quiet" }, "nothing: it stopped at once"));
+  if (!tokens.length) box.append(make("span", { class: "muted" }, "empty output: the first token was <EOS>"));
 }
 
 function showVerdict(value) {
@@ -26,31 +26,31 @@ function showVerdict(value) {
   setText(verdict, known ? (value.correct ? "✓ correct" : "✗ wrong") : "");
 }
 
-/** What else there is to say: remarks from Python, that it never stopped, how long it took. */
+/** Show the note from Python, whether EOS is missing, and the decoding time. */
 function showNote(value) {
   const remarks = [
     value.note,
-    value.stopped === false ? "did not stop by itself" : "",
+    value.stopped === false ? "stopped at the length limit, without <EOS>" : "",
     value.milliseconds == null ? "" : "decoded in " + (value.milliseconds < 1 ? "<1" : Math.round(value.milliseconds)) + " ms",
   ];
   setText(part("note"), remarks.filter(Boolean).join(" · "));
 }
 
-/** The best answers of a beam search, with what they are ranked by. */
-function makeRanked(answer) {
-  const figures = "score " + answer.score.toFixed(3) + ", log P " + answer.log_prob.toFixed(3) + (answer.stopped ? "" : ", did not stop");
+/** One of the n best hypotheses of a beam search, with its score. */
+function makeHypothesis(answer) {
+  const scores = "score " + answer.score.toFixed(3) + ", log P " + answer.log_prob.toFixed(3) + (answer.stopped ? "" : ", no <EOS>");
   return make("li", {},
-    make("span", { class: "token" }, answer.output.map(visibleToken).join(" ") || "(nothing)"),
-    make("span", { class: "quiet" }, " · " + figures));
+    make("span", { class: "token" }, answer.output.map(visibleToken).join(" ") || "(empty)"),
+    make("span", { class: "muted" }, " · " + scores));
 }
 
-// ---- step by step ----
+// ---- steps ----
 
-/** A token that was not the likeliest one, or was not chosen at all: why it stands there, and how likely it was. */
+/** The probability of a token that was not the most probable one, or was forced by the prefix. */
 function makeRemark(step) {
-  const likeliest = step.candidates?.[0]?.token === step.token;
-  if (step.probability == null || (likeliest && !step.forced)) return null;
-  return make("span", { class: "quiet" }, " " + (step.forced ? "forced, " : "") + formatPercent(step.probability));
+  const isMostProbable = step.candidates?.[0]?.token === step.token;
+  if (step.probability == null || (isMostProbable && !step.forced)) return null;
+  return make("span", { class: "muted" }, " " + (step.forced ? "prefix, " : "") + formatPercent(step.probability));
 }
 
 function makeCandidate({ token, probability }) {
@@ -58,21 +58,21 @@ function makeCandidate({ token, probability }) {
   fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
   return make("span", { class: "candidate" },
     make("span", { class: "token" }, visibleToken(token)),
-    make("span", { class: "share" }, formatPercent(probability)),
+    make("span", { class: "probability" }, formatPercent(probability)),
     make("span", { class: "bar", "aria-hidden": "true" }, fill));
 }
 
 function makeStep(step, at) {
   const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
-  const look = make("button", {
-    type: "button", class: "look", "aria-label": "look at step " + (at + 1), onclick: () => trigger("look", { step: at }),
+  const inspect = make("button", {
+    type: "button", class: "inspect", "aria-label": "attention of step " + (at + 1), onclick: () => trigger("inspect", { step: at }),
   }, "attention");
   return make("tr", { role: "row" },
     cell({ "data-head": "step" }, String(at + 1)),
     cell({ class: "token", "data-head": "read" }, visibleToken(step.read)),
     cell({ class: "token produced", "data-head": "produced" }, visibleToken(step.token), makeRemark(step)),
-    cell({ class: "wide" }, make("div", { class: "likely" }, ...(step.candidates ?? []).map(makeCandidate))),
-    cell({}, look));
+    cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map(makeCandidate))),
+    cell({}, inspect));
 }
 
 function show() {
@@ -86,9 +86,9 @@ function show() {
   part("expected-line").hidden = !expected;
   if (expected) showTiles(part("expected"), expected, null);
   showNote(value);
-  const ranked = value.ranked ?? [];
-  part("ranked").hidden = ranked.length < 2;
-  part("ranked").replaceChildren(...ranked.map(makeRanked));
+  const hypotheses = value.n_best ?? [];
+  part("n-best").hidden = hypotheses.length < 2;
+  part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));
   const steps = value.steps ?? [];
   part("steps").hidden = steps.length === 0;
   element.querySelector("tbody").replaceChildren(...steps.map(makeStep));

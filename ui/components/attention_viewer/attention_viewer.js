@@ -1,39 +1,39 @@
-// The Attention tab: every head of a decode or, step by step, of the training; one of them large with its numbers.
+// All heads of the current decode or of a training replay; the selected one large, with its weights.
 
-let value = null; // what Python gave
-let settled = false; // whether the address has been read
-let drawn = null; // the view on show: a kind of attention of what is told, see viewOf
-let preview = null; // { layer, head } pointed at
+let value = null; // the value from Python
+let isAddressRead = false;
+let shownView = null; // the displayed attention block, see viewOf
+let preview = null; // { layer, head } under the pointer
 
-const toldNow = () => (looked.mode === "replay" ? toldAt(place) : value?.decode ?? null);
+const currentRecord = () => (selected.mode === "replay" ? recordAt(shown) : value?.decode ?? null);
 
-/** The head that is open while none is pointed at: the one locked or, if there is none like it, the best. */
+/** The selected head; the best one if the model does not have it. */
 function lockedHead(view) {
-  const wanted = looked.heads[view.block];
-  const found = wanted && view.heads.find((each) => each.layer === wanted.layer && each.head === wanted.head);
-  return found ?? bestHead(view);
+  const wanted = selected.heads[view.block];
+  const match = wanted && view.heads.find((each) => each.layer === wanted.layer && each.head === wanted.head);
+  return match ?? bestHead(view);
 }
 
 function lockHead({ layer, head }) {
   preview = null;
-  looked.heads[drawn.block] = { layer, head };
+  selected.heads[shownView.block] = { layer, head };
   showView();
 }
 
 function previewHead(head) {
-  if (!drawn || (head === null && preview === null)) return;
+  if (!shownView || (head === null && preview === null)) return;
   preview = head;
   showLarge();
-  if (looked.mode === "replay") showFigures();
+  if (selected.mode === "replay") showFigures();
 }
 
-/** Look at something else; what is told of changes, so nothing of the old picture is carried over. */
-function lookAt(change) {
-  Object.assign(looked, change);
-  stopPlaying();
+/** Change the selection; previews and marked rows of the old one are dropped. */
+function select(change) {
+  Object.assign(selected, change);
+  stopReplay();
   preview = null;
-  written = null;
-  looked.row = change.row ?? null;
+  revealedSteps = null;
+  selected.row = change.row ?? null;
   showView();
   refreshNow();
 }
@@ -42,81 +42,81 @@ function lookAt(change) {
 
 const tokensText = (tokens) => tokens.map(visibleToken).join(" ");
 
-/** "Attention of 4 8 2 9 → 9 2 8 4, by brisk-otter after 400 steps". */
-function headingOf(told) {
-  const output = told.tokens.filter((token, step) => step < told.tokens.length - 1 || token !== told.source.at(-1));
-  const by = looked.mode === "replay" ? run + " after " + told.step + " of " + latest.steps + " steps of its training" : told.by;
-  return "Attention of " + tokensText(told.source.slice(1, -1)) + " → " + tokensText(output) + ", by " + by;
+/** "4 8 2 9 → 9 2 8 4, decoded by brisk-otter after 400 steps". */
+function headingOf(record) {
+  const output = record.tokens.filter((token, step) => step < record.tokens.length - 1 || token !== record.source.at(-1));
+  const model = selected.mode === "replay" ? run + " after " + record.step + " of " + latest.steps + " training steps" : record.model;
+  return tokensText(record.source.slice(1, -1)) + " → " + tokensText(output) + ", decoded by " + model;
 }
 
-/** The view of what is told: a kind of attention that the model has, the one asked for if it can be. */
-function viewNow(told) {
-  const blocks = told.blocks.map((each) => each.block);
-  const block = blocks.includes(looked.block) ? looked.block : blocks[0];
-  const view = viewOf(told, block);
-  view.row = block !== "encoder" && looked.row !== null && looked.row < view.rows.length ? looked.row : null;
-  if (looked.mode === "replay") {
-    view.when = "training step " + told.step;
+/** The view of a record: the selected attention block, or the first if the model does not have it. */
+function viewNow(record) {
+  const blocks = record.blocks.map((each) => each.block);
+  const block = blocks.includes(selected.block) ? selected.block : blocks[0];
+  const view = viewOf(record, block);
+  view.row = block !== "encoder" && selected.row !== null && selected.row < view.rows.length ? selected.row : null;
+  if (selected.mode === "replay") {
+    view.when = "training step " + record.step;
     view.reserve = reserveFor(block);
-    looked.heads[block] ??= bestHead(viewOf(toldAt(snapshots.length - 1), block)); // or it would change with the step
+    selected.heads[block] ??= bestHead(viewOf(recordAt(snapshots.length - 1), block)); // or the best head would change from step to step
   }
   return view;
 }
 
 function showView() {
-  findPlace();
-  const told = toldNow();
-  const modes = [["decode", "this decode"], ["replay", "training replay"]];
-  showChoice("modes", modes, looked.mode, (mode) => lookAt({ mode }));
-  part("blocks").hidden = part("shown").hidden = !told;
-  part("empty").hidden = Boolean(told);
-  const nothing = looked.mode === "replay" ? whyNoReplay() : "Nothing decoded yet. Type a sequence under Decode.";
-  setText(part("empty"), nothing);
-  setText(part("heading"), told ? headingOf(told) : "");
-  drawn = told && viewNow(told);
-  if (drawn) {
-    showChoice("blocks", told.blocks.map(({ block, name }) => [block, name]), drawn.block, (block) => lookAt({ block }));
-    showGrid(drawn);
-    setText(part("uniform"), drawn.uniformMass === null ? "" : "Under each head: its attention on the true token, "
-      + drawn.scoredOn + ". " + uniformSentence(drawn.uniformMass));
-    showWriting(drawn, told);
+  findSnapshot();
+  const record = currentRecord();
+  const modes = [["decode", "current decode"], ["replay", "training replay"]];
+  showChoice("modes", modes, selected.mode, (mode) => select({ mode }));
+  part("blocks").hidden = part("shown").hidden = !record;
+  part("empty").hidden = Boolean(record);
+  const emptyText = selected.mode === "replay" ? replayEmptyText() : "Nothing decoded yet. Enter an input on the Decode tab.";
+  setText(part("empty"), emptyText);
+  setText(part("heading"), record ? headingOf(record) : "");
+  shownView = record && viewNow(record);
+  if (shownView) {
+    showChoice("blocks", record.blocks.map(({ block, name }) => [block, name]), shownView.block, (block) => select({ block }));
+    showGrid(shownView);
+    setText(part("uniform"), shownView.uniformMass === null ? "" : "Under each head: attention on the correct source token, "
+      + shownView.scoredOn + ". " + uniformSentence(shownView.uniformMass));
+    showPlayback(shownView, record);
     showLarge();
   }
   showReplay();
-  keepAddressSoon();
+  updateAddressSoon();
 }
 
-// ---- taking a value ----
+// ---- values ----
 
-/** What tells one decode from another. */
-const decodeKey = (given) => JSON.stringify([given?.run, given?.decode?.by, given?.decode?.source, given?.decode?.tokens]);
+/** A key that identifies a decode. */
+const decodeKey = (given) => JSON.stringify([given?.run, given?.decode?.model, given?.decode?.source, given?.decode?.tokens]);
 
-function takeValue() {
+function applyValue() {
   const before = value;
   value = props.value ?? null;
   if (!value?.run) return showView();
-  if (!settled) lookWhereAddressSays();
-  else if (value.run !== before?.run) looked.heads = {};
-  const opened = value.open ?? {};
-  if (opened.at && opened.at !== before?.open?.at) {
-    const head = opened.head ? { layer: opened.layer, head: opened.head } : null;
-    Object.assign(looked, { mode: "decode", block: opened.block, row: opened.row ?? null });
-    looked.heads[opened.block] = head;
-    written = preview = null;
-  } else if (settled && looked.mode === "decode" && decodeKey(value) !== decodeKey(before)) {
-    written = preview = looked.row = null;
+  if (!isAddressRead) readSelectionFromAddress();
+  else if (value.run !== before?.run) selected.heads = {};
+  const selection = value.selection ?? {};
+  if (selection.at && selection.at !== before?.selection?.at) {
+    const head = selection.head ? { layer: selection.layer, head: selection.head } : null;
+    Object.assign(selected, { mode: "decode", block: selection.block, row: selection.row ?? null });
+    selected.heads[selection.block] = head;
+    revealedSteps = preview = null;
+  } else if (isAddressRead && selected.mode === "decode" && decodeKey(value) !== decodeKey(before)) {
+    revealedSteps = preview = selected.row = null;
   }
-  settled = true;
+  isAddressRead = true;
   followRun(value.run);
   showView();
   refreshNow();
 }
 
 part("link-button").addEventListener("click", copyLink);
-onLookChange(() => {
+onAppearanceChange(() => {
   redrawLarge();
   redrawCharts();
 });
-const refreshNow = keepAsking(refresh);
-takeValue();
-watch("value", takeValue);
+const refreshNow = pollWhileVisible(refresh);
+applyValue();
+watch("value", applyValue);

@@ -1,7 +1,7 @@
-// All heads of a kind of attention, a row a layer. Pointing at one shows it large for the moment, clicking locks it.
+// All heads of an attention block, one row per layer. Pointing at a head previews it, clicking selects it.
 
-const GRID_SIDES = [72, 60, 48, 40]; // pixels of a thumbnail: the more heads a layer has, the smaller
-let grid = { told: "", cells: [] };
+const GRID_SIDES = [72, 60, 48, 40]; // pixels of a thumbnail; smaller with more heads per layer
+let grid = { key: "", cells: [] };
 
 function makeGrid(view) {
   const group = uniqueName("head");
@@ -24,13 +24,13 @@ function makeGrid(view) {
   return cells;
 }
 
-/** Draw all heads; made anew only where there are others than before. */
+/** Draw all heads; rebuild the grid only if there are other heads than before. */
 function showGrid(view) {
-  const told = view.block + " " + view.layers + " " + view.heads.length;
-  if (grid.told !== told) grid = { told, cells: makeGrid(view) };
+  const key = view.block + " " + view.layers + " " + view.heads.length;
+  if (grid.key !== key) grid = { key, cells: makeGrid(view) };
   const locked = lockedHead(view);
-  grid.cells.forEach((cell, place) => {
-    cell.thumbnail.show(view.heads[place]);
+  grid.cells.forEach((cell, index) => {
+    cell.thumbnail.show(view.heads[index]);
     cell.radio.checked = cell.layer === locked.layer && cell.head === locked.head;
   });
 }

@@ -1,151 +1,151 @@
-// The training, step by step: asks the server for what is new of a run's replay, and plays it.
+// The training replay: fetches a run's attention snapshots and plays them in order.
 
 const ENDED = ["finished", "failed", "stopped", "interrupted"];
-const PLAYING_MS = [120, 400]; // a snapshot: as fast, as slow
-const PLAYED_IN_MS = 10000; // all of them, about
+const SNAPSHOT_MS = [120, 400]; // per snapshot: shortest, longest
+const REPLAY_MS = 10000; // for all snapshots, about
 const slider = part("step");
 
-let run = null; // whose training it is
-let held = emptyHistory(); // its figures
+let run = null; // the replayed run
+let metrics = emptyHistory(); // its metrics
 let snapshots = []; // oldest first
-let facts = {}; // what holds for all of them: inputs, blocks, scored, uniform_mass
-let latest = null; // the server's last answer about the run: status, step, steps
-let place = -1; // of the snapshot on show
-let playTimer = 0;
+let facts = {}; // common to all snapshots: inputs, blocks, scored_block, uniform_mass
+let latest = null; // status, step and steps of the run
+let shown = -1; // index of the displayed snapshot
+let replayTimer = 0;
 
 function followRun(name) {
   if (name === run) return;
   run = name;
-  held = emptyHistory();
+  metrics = emptyHistory();
   snapshots = [];
   facts = {};
   latest = null;
-  stopPlaying();
+  stopReplay();
 }
 
-// ---- asking the server ----
+// ---- polling ----
 
 async function refresh() {
-  if (looked.mode !== "replay" || run === null) return 300;
-  const asked = run;
-  const news = await askServer("replay", {
+  if (selected.mode !== "replay" || run === null) return 300;
+  const requested = run;
+  const update = await callServer("replay", {
     run,
     since: snapshots.at(-1)?.step ?? -1,
-    since_step: lastStep(held.points),
-    since_evaluation: lastStep(held.evaluations),
+    since_step: lastStep(metrics.points),
+    since_evaluation: lastStep(metrics.evaluations),
   });
-  if (asked !== run) return 0; // the visitor went to another run meanwhile
-  setText(part("replay-message"), news?.run === run ? "" : news?.error ?? "connection lost, retrying");
-  if (news?.run !== run) return 1000;
+  if (requested !== run) return 0; // another run was selected meanwhile
+  setText(part("replay-message"), update?.run === run ? "" : update?.error ?? "connection lost, retrying");
+  if (update?.run !== run) return 1000;
   const { status, steps } = latest ?? {};
-  if (takeNews(news) || status !== news.status || steps !== news.steps) showView();
-  return ENDED.includes(news.status) ? 2000 : 1000;
+  if (applyUpdate(update) || status !== update.status || steps !== update.steps) showView();
+  return ENDED.includes(update.status) ? 2000 : 1000;
 }
 
-/** Add what is new and drop what is not kept any more; tells whether anything changed. */
-function takeNews(news) {
+/** Add new snapshots and drop deleted ones; returns whether anything changed. */
+function applyUpdate(update) {
   const before = snapshots.length;
-  if (news.restart) held = emptyHistory();
-  const added = appendRows(held.points, news.points) + appendRows(held.evaluations, news.evaluations);
-  const kept = new Set(news.kept);
-  snapshots = snapshots.filter((each) => kept.has(each.step));
+  if (update.restart) metrics = emptyHistory();
+  const added = appendRows(metrics.points, update.points) + appendRows(metrics.evaluations, update.evaluations);
+  const saved = new Set(update.saved_steps);
+  snapshots = snapshots.filter((each) => saved.has(each.step));
   const dropped = before - snapshots.length;
-  snapshots.push(...news.snapshots.filter((each) => each.step > (snapshots.at(-1)?.step ?? -1)));
-  const { inputs, blocks, scored, scored_on, uniform_mass } = news;
-  facts = { inputs, blocks, scored, scored_on, uniform_mass };
-  latest = { status: news.status, step: news.step, steps: news.steps };
+  snapshots.push(...update.snapshots.filter((each) => each.step > (snapshots.at(-1)?.step ?? -1)));
+  const { inputs, blocks, scored_block, scored_on, uniform_mass } = update;
+  facts = { inputs, blocks, scored_block, scored_on, uniform_mass };
+  latest = { status: update.status, step: update.step, steps: update.steps };
   return added > 0 || dropped > 0 || snapshots.length !== before;
 }
 
-// ---- what is on show ----
+// ---- display ----
 
-/** The place of the step that is looked at: the last, or the nearest there is. */
-function findPlace() {
-  place = looked.step === null ? snapshots.length - 1 : placeNearest(snapshots.map((each) => each.step), looked.step);
+/** Find the snapshot of the selected step: the latest, or the nearest one. */
+function findSnapshot() {
+  shown = selected.step === null ? snapshots.length - 1 : nearestIndex(snapshots.map((each) => each.step), selected.step);
 }
 
-/** What is told of one fixed input at one place of the replay; null where there is nothing. */
-function toldAt(at) {
-  const probe = Math.min(looked.probe, (facts.inputs?.length ?? 0) - 1);
-  const input = facts.inputs?.[probe];
+/** The record of the selected fixed input in a snapshot; null without one. */
+function recordAt(at) {
+  const index = Math.min(selected.input, (facts.inputs?.length ?? 0) - 1);
+  const input = facts.inputs?.[index];
   const snapshot = snapshots[at];
   if (!input || !snapshot) return null;
-  return { ...facts, ...input, ...snapshot.outputs[probe], attention_mass: snapshot.attention_mass, step: snapshot.step };
+  return { ...facts, ...input, ...snapshot.outputs[index], attention_mass: snapshot.attention_mass, step: snapshot.step };
 }
 
-/** What the largest map of the input on show needs: its tokens, rows and columns. */
+/** Tokens, rows and columns of the largest map of the selected input. */
 function reserveFor(block) {
-  const told = snapshots.map((_, at) => toldAt(at));
-  const rows = Math.max(...told.map((each) => (block === "encoder" ? each.source : each.tokens).length));
-  const columns = Math.max(...told.map((each) => each.maps[block].shape[3]));
-  return { tokens: block === "encoder" ? [] : [...new Set(told.flatMap((each) => each.tokens))], rows, columns };
+  const record = snapshots.map((_, at) => recordAt(at));
+  const rows = Math.max(...record.map((each) => (block === "encoder" ? each.source : each.tokens).length));
+  const columns = Math.max(...record.map((each) => each.maps[block].shape[3]));
+  return { tokens: block === "encoder" ? [] : [...new Set(record.flatMap((each) => each.tokens))], rows, columns };
 }
 
-/** Why there is no map to show. */
-function whyNoReplay() {
-  if (!latest) return "Fetching the replay.";
-  if (snapshots.length) return "The maps of this model are too large to be kept at every evaluation. Its curves are here.";
-  if (!ENDED.includes(latest.status)) return "The replay begins with the first evaluation.";
-  return "This run kept no replay: it was trained before there were any, or was stopped too soon. Train it again to have one.";
+/** Why there is no map. */
+function replayEmptyText() {
+  if (!latest) return "Loading the replay.";
+  if (snapshots.length) return "The attention maps of this model are too large to save at every evaluation. The charts above are complete.";
+  if (!ENDED.includes(latest.status)) return "The replay starts with the first evaluation.";
+  return "This run has no replay, because it was stopped before the first evaluation.";
 }
 
 function showReplay() {
-  part("replay").hidden = looked.mode !== "replay" || snapshots.length === 0;
+  part("replay").hidden = selected.mode !== "replay" || snapshots.length === 0;
   if (part("replay").hidden) return;
   const inputs = facts.inputs.map(({ source }, number) => [number, source.slice(1, -1).map(visibleToken).join(" ")]);
-  part("probes").hidden = inputs.length < 2;
-  showChoice("probes", inputs, Math.min(looked.probe, inputs.length - 1), (number) => lookAt({ probe: Number(number) }));
-  const { step } = snapshots[place];
+  part("inputs").hidden = inputs.length < 2;
+  showChoice("inputs", inputs, Math.min(selected.input, inputs.length - 1), (number) => select({ input: Number(number) }));
+  const { step } = snapshots[shown];
   const when = "step " + step + " of " + latest.steps;
   slider.max = snapshots.length - 1;
-  slider.value = place;
+  slider.value = shown;
   slider.setAttribute("aria-valuetext", when);
   setText(part("when"), when);
-  const follows = looked.step === null ? "Following the training." : "The training goes on; the last step follows it.";
-  setText(part("follows"), ENDED.includes(latest.status) ? "" : follows);
-  setText(part("play"), playTimer ? "❚❚ Pause" : "▶ Play");
+  const follows = selected.step === null ? "Showing the latest step." : "Training continues. Select the last step to follow it.";
+  setText(part("follow-note"), ENDED.includes(latest.status) ? "" : follows);
+  setText(part("play"), replayTimer ? "❚❚ Pause" : "▶ Play");
   showFigures();
 }
 
-// ---- moving through it ----
+// ---- navigation ----
 
-/** Show the snapshot at a place; at the last one the view follows the training. */
-function goTo(at) {
-  looked.step = at >= snapshots.length - 1 ? null : snapshots[Math.max(0, at)].step;
-  endWriting();
+/** Show a snapshot; the last one stays the latest while training continues. */
+function showSnapshot(at) {
+  selected.step = at >= snapshots.length - 1 ? null : snapshots[Math.max(0, at)].step;
+  endPlayback();
   showView();
 }
 
-function scrubTo(at) {
-  stopPlaying();
-  if (at >= 0) goTo(at);
+function jumpTo(at) {
+  stopReplay();
+  if (at >= 0) showSnapshot(at);
 }
 
-function stopPlaying() {
-  clearTimeout(playTimer);
-  playTimer = 0;
+function stopReplay() {
+  clearTimeout(replayTimer);
+  replayTimer = 0;
 }
 
-function playOn() {
-  const seen = element.isConnected && element.offsetParent !== null;
-  if (!seen || place >= snapshots.length - 1) {
-    stopPlaying();
+function replayNext() {
+  const isVisible = element.isConnected && element.offsetParent !== null;
+  if (!isVisible || shown >= snapshots.length - 1) {
+    stopReplay();
     return showView();
   }
-  const [fast, slow] = PLAYING_MS;
-  playTimer = setTimeout(playOn, Math.max(fast, Math.min(slow, PLAYED_IN_MS / snapshots.length)));
-  goTo(place + 1);
+  const [fast, slow] = SNAPSHOT_MS;
+  replayTimer = setTimeout(replayNext, Math.max(fast, Math.min(slow, REPLAY_MS / snapshots.length)));
+  showSnapshot(shown + 1);
 }
 
-function togglePlaying() {
-  if (playTimer) {
-    stopPlaying();
+function toggleReplay() {
+  if (replayTimer) {
+    stopReplay();
     return showView();
   }
-  if (place >= snapshots.length - 1) goTo(0);
-  playTimer = setTimeout(playOn, PLAYING_MS[1]);
+  if (shown >= snapshots.length - 1) showSnapshot(0);
+  replayTimer = setTimeout(replayNext, SNAPSHOT_MS[1]);
   showView();
 }
 
-slider.addEventListener("input", () => scrubTo(Number(slider.value)));
-part("play").addEventListener("click", togglePlaying);
+slider.addEventListener("input", () => jumpTo(Number(slider.value)));
+part("play").addEventListener("click", toggleReplay);

@@ -1,9 +1,4 @@
-"""The page's browser components, each a `gr.HTML` with its own script.
-
-Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
-browser as data and is put on the page as text by the script, never interpolated, because tokens and
-run names are strangers' text.
-"""
+"""The beam search tree: all hypotheses that a beam search kept, step by step."""
 
 import math
 from typing import Any
@@ -11,16 +6,16 @@ from typing import Any
 import gradio as gr
 
 from ui.components.component import component
-from ui.current_decode import Seen
+from ui.current_decode import CurrentDecode
 
 
 def beam_tree(*, elem_id: str = "beam-tree") -> gr.HTML:
-    """All hypotheses of a beam search as a tree; hidden without a value. Value: ``tree_value``."""
+    """Build the component; hidden without a value. Value: ``tree_value``."""
     return component("beam_tree", elem_id=elem_id)
 
 
-def tree_value(seen: Seen) -> dict[str, Any] | None:
-    """Return what a beam search held for the tree component; None of a decode that was no search."""
+def tree_value(decode: CurrentDecode) -> dict[str, Any] | None:
+    """Return the tree of a beam search as the component's value; None for other strategies."""
     nodes = [
         {
             "step": branch.node.step,
@@ -31,6 +26,6 @@ def tree_value(seen: Seen) -> dict[str, Any] | None:
             "finished": branch.node.finished,
             "winning": branch.node.is_best,
         }
-        for branch in seen.inspection.tree
+        for branch in decode.inspection.tree
     ]
     return {"nodes": nodes} if nodes else None

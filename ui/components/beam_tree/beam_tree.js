@@ -1,4 +1,4 @@
-// Everything a beam search held: a column a step, a line from each token to what it continues.
+// The beam search tree: one column per step, a line from each token to the hypothesis it extends.
 
 const NODE = { width: 64, height: 34, acrossGap: 26, downGap: 8 };
 const SVG = "http://www.w3.org/2000/svg";
@@ -10,18 +10,18 @@ function draw(tag, attributes, ...children) {
   return node;
 }
 
-/** Where each node stands: its step from the left; within a step, the likeliest beginning at the top. */
-function placesOf(nodes) {
+/** Position of each node: its step from the left; within a step, the most probable hypothesis on top. */
+function layoutNodes(nodes) {
   const byStep = new Map();
   nodes.forEach((node, index) => byStep.set(node.step, [...(byStep.get(node.step) ?? []), index]));
-  const places = [];
+  const positions = [];
   for (const [step, indices] of byStep) {
     indices.sort((one, other) => nodes[other].total - nodes[one].total);
     indices.forEach((index, row) => {
-      places[index] = { x: (step - 1) * (NODE.width + NODE.acrossGap) + 2, y: row * (NODE.height + NODE.downGap) + 2 };
+      positions[index] = { x: (step - 1) * (NODE.width + NODE.acrossGap) + 2, y: row * (NODE.height + NODE.downGap) + 2 };
     });
   }
-  return places;
+  return positions;
 }
 
 function drawLine(from, to, winning) {
@@ -42,20 +42,20 @@ function drawNode(node, { x, y }) {
 }
 
 function drawing(nodes) {
-  const places = placesOf(nodes);
-  const width = Math.max(...places.map((place) => place.x)) + NODE.width + 4;
-  const height = Math.max(...places.map((place) => place.y)) + NODE.height + 4;
-  const lines = nodes.map((node, index) => node.parent === null ? null : drawLine(places[node.parent], places[index], node.winning));
-  return draw("svg", { width, height, role: "img", "aria-label": "beam search of " + nodes.length + " tokens; the table below says the same" },
-    ...lines.filter(Boolean), ...nodes.map((node, index) => drawNode(node, places[index])));
+  const positions = layoutNodes(nodes);
+  const width = Math.max(...positions.map(({ x }) => x)) + NODE.width + 4;
+  const height = Math.max(...positions.map(({ y }) => y)) + NODE.height + 4;
+  const lines = nodes.map((node, index) => node.parent === null ? null : drawLine(positions[node.parent], positions[index], node.winning));
+  return draw("svg", { width, height, role: "img", "aria-label": "beam search of " + nodes.length + " tokens; the table below has the same content" },
+    ...lines.filter(Boolean), ...nodes.map((node, index) => drawNode(node, positions[index])));
 }
 
 function makeRow(nodes, index) {
-  const node = nodes[index], written = [];
-  for (let at = index; at !== null; at = nodes[at].parent) written.unshift(visibleToken(nodes[at].token));
-  const remark = [node.winning ? "won" : "", node.finished ? "ended" : ""].filter(Boolean).join(", ");
+  const node = nodes[index], tokens = [];
+  for (let at = index; at !== null; at = nodes[at].parent) tokens.unshift(visibleToken(nodes[at].token));
+  const remark = [node.winning ? "best" : "", node.finished ? "finished" : ""].filter(Boolean).join(", ");
   const cell = (text) => make("td", {}, text);
-  return make("tr", {}, cell(String(node.step)), cell(written.join(" ")), cell(formatPercent(node.probability)),
+  return make("tr", {}, cell(String(node.step)), cell(tokens.join(" ")), cell(formatPercent(node.probability)),
     cell(node.total.toFixed(3)), cell(remark));
 }
 

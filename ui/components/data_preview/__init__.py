@@ -1,4 +1,4 @@
-"""Your own pairs, on the Train tab: bring a file or paste lines, see what is in them, and learn them."""
+"""The data preview: statistics, length histograms, example pairs and skipped rows of uploaded pairs."""
 
 from typing import Any
 
@@ -9,19 +9,19 @@ from ui.components.component import component
 
 
 def data_preview(*, elem_id: str = "own-preview") -> gr.HTML:
-    """A summary of uploaded pairs. Value: ``preview_value``, or ``{"problem": message}``."""
+    """Build the component; hidden without a value. Value: ``preview_value``, or ``{"problem": message}``."""
     return component("data_preview", elem_id=elem_id)
 
 
-def preview_of(found: IngestResult) -> dict[str, Any]:
-    """Return what there is to see of data as plain data."""
+def preview_value(found: IngestResult) -> dict[str, Any]:
+    """Return ingested pairs as the component's value."""
     return {
         "facts": [list(fact) for fact in summary_facts(found)],
         "lengths": [
-            {"title": f"tokens in the {side}", "bars": [list(bar) for bar in histogram(lengths)]}
-            for side, lengths in (("source", found.source_lengths), ("answer", found.target_lengths))
+            {"title": f"tokens per {side}", "bars": [list(bar) for bar in histogram(lengths)]}
+            for side, lengths in (("source", found.source_lengths), ("target", found.target_lengths))
         ],
         "pairs": [list(pair) for pair in found.first_pairs],
-        "left_out": found.skipped.total(),
+        "skipped": found.skipped.total(),
         "problems": [str(problem) for problem in found.problems],
     }

@@ -1,6 +1,6 @@
-// What was found in pairs that somebody brought: figures, lengths as bars, the first pairs, and rows left out.
+// A summary of uploaded pairs: statistics, length histograms, the first pairs, and skipped rows.
 
-const within = (name, tag) => part(name).querySelector(tag);
+const child = (name, tag) => part(name).querySelector(tag);
 
 function makeBar([span, count], most) {
   const width = (100 * count) / most;
@@ -17,24 +17,24 @@ function makeLengths({ title, bars }) {
     make("tbody", {}, ...bars.map((bar) => makeBar(bar, most))));
 }
 
-function showFound(value) {
-  within("facts", "tbody").replaceChildren(...value.facts.map(([name, said]) =>
-    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, said))));
+function showSummary(value) {
+  child("facts", "tbody").replaceChildren(...value.facts.map(([name, text]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), make("td", {}, text))));
   part("lengths").replaceChildren(...value.lengths.map(makeLengths));
-  within("pairs", "tbody").replaceChildren(...value.pairs.map((pair) =>
+  child("pairs", "tbody").replaceChildren(...value.pairs.map((pair) =>
     make("tr", {}, ...pair.map((text) => make("td", {}, make("bdi", {}, text))))));
-  part("rows-left-out").hidden = !value.left_out;
-  setText(within("rows-left-out", "summary"), "rows left out: " + value.left_out.toLocaleString("en") + "; the first of them");
-  within("rows-left-out", "ul").replaceChildren(...value.problems.map((problem) => make("li", {}, problem)));
+  part("skipped-rows").hidden = !value.skipped;
+  setText(child("skipped-rows", "summary"), "Skipped rows: " + value.skipped.toLocaleString("en") + ", the first of them");
+  child("skipped-rows", "ul").replaceChildren(...value.problems.map((problem) => make("li", {}, problem)));
 }
 
 function show() {
   const value = props.value ?? {};
   part("data").hidden = !value.problem && !value.facts;
-  part("found").hidden = !value.facts;
+  part("summary").hidden = !value.facts;
   part("notice").className = value.problem ? "notice bad" : "notice good";
-  setText(part("notice"), value.problem ? "✗ " + value.problem : "✓ The data is ready: press Train below, or change the settings first.");
-  if (value.facts) showFound(value);
+  setText(part("notice"), value.problem ? "✗ " + value.problem : "✓ The data is valid. Press Train below, or change the settings first.");
+  if (value.facts) showSummary(value);
 }
 
 show();

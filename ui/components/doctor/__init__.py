@@ -1,4 +1,4 @@
-"""The doctor's panel on the Train tab: what is wrong with the current run, in lights and sentences."""
+"""The doctor's findings on the current run, as lights and sentences."""
 
 import threading
 import time
@@ -7,92 +7,76 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.models import parameters_of
 from core.runs import ACTIVE
 from core.runs.training_state import training_state_of
 from core.server.access import VisitorRuns
-from core.storage.errors import InputError, LabError
+from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 from core.teaching.doctor import Examination, examine_state
-from ui.components.component import component
+from ui.components.component import RunRequest, component, validated
+
+MAX_PARAMETERS = 10_000_000  # the doctor takes too long for a web page on larger models
+MAX_CACHED = 32  # examinations
+PAUSE_FACTOR = 20.0  # pause between examinations of a training run, in examination times: bounds the slowdown at 5 %
 
 
 def doctor(runs: VisitorRuns, *, elem_id: str = "doctor") -> gr.HTML:
-    """The doctor's findings on a run, updated while visible. Value: ``{"run": id}``."""
-    functions = {"examine": Doctor(runs).examine}
+    """Build the component, which updates itself while it is visible. Value: ``{"run": id}``."""
+    functions = {"examine": validated(RunRequest, Doctor(runs).examine)}
     return component(
         "doctor", elem_id=elem_id, server_functions=functions, scripts=["lights.js"], styles=["lights.css"]
     )
 
 
-MAX_PARAMETERS = 10_000_000  # a larger model takes longer than a page waits
-KEPT = 32  # examinations
-REST = 20.0  # times as long as an examination took, before a run in training has the next: it would slow down
-
-
-class DoctorRequest(BaseModel):
-    """Which run a browser wants examined; anybody may ask, so it is checked."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    run: str = Field(max_length=100)
-
-
 @dataclass(frozen=True)
-class _Latest:
-    """The latest examination of a run: of which weights, and from when to when, by ``time.monotonic``."""
+class _Cached:
+    """A run's latest examination, with the weights (kind, step) it is of and its duration by ``time.monotonic``."""
 
-    of: tuple[str, int]
-    found: Examination
-    began: float
+    weights: tuple[str, int]
+    examination: Examination
+    started: float
     ended: float
 
     @property
     def is_recent(self) -> bool:
-        return time.monotonic() - self.ended < REST * (self.ended - self.began)
+        return time.monotonic() - self.ended < PAUSE_FACTOR * (self.ended - self.started)
 
 
 class Doctor:
-    """Examines runs, one at a time, and remembers what was found of which weights."""
+    """Examines runs, one at a time, and caches the latest examination of each."""
 
     def __init__(self, runs: VisitorRuns) -> None:
         self.runs = runs
         self._lock = threading.Lock()
-        self._latest: OrderedDict[str, _Latest] = OrderedDict()
+        self._cache: OrderedDict[str, _Cached] = OrderedDict()
 
-    def examine(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return what was found of a run's present weights, or ``{"error": …}``."""
-        try:
-            run = DoctorRequest.model_validate(request).run
-            is_training = self.runs.info(run).status in ACTIVE
-            return examination_value(self._examined(run, is_training)) | {"training": is_training}
-        except ValidationError as error:
-            return {"error": f"cannot answer this: {error.errors()[0]['msg']}"}
-        except LabError as error:
-            return {"error": str(error)}
+    def examine(self, request: RunRequest) -> dict[str, Any]:
+        """Return the findings on a run's current weights."""
+        is_training = self.runs.info(request.run).status in ACTIVE
+        return examination_value(self._examination(request.run, is_training)) | {"training": is_training}
 
-    def _examined(self, run: str, is_training: bool) -> Examination:
-        if is_training and (latest := self._latest.get(run)) and latest.is_recent:
-            return latest.found
-        began = time.monotonic()
+    def _examination(self, run: str, is_training: bool) -> Examination:
+        if is_training and (cached := self._cache.get(run)) and cached.is_recent:
+            return cached.examination
+        started = time.monotonic()
         preset = self.runs.preset(run)
         if parameters_of(preset.model, build_task(preset.task, pairs=self.runs.folder(run).pairs)) > MAX_PARAMETERS:
-            raise InputError(f"{run} is too large to be examined here; python -m core doctor --run {run} takes longer")
+            raise InputError(f"{run} is too large to examine on this page; use python -m core doctor --run {run}")
         with self._lock:
-            loaded, latest = self.runs.loaded(run), self._latest.get(run)
+            loaded, cached = self.runs.loaded(run), self._cache.get(run)
             weights = (loaded.kind, loaded.step)
-            if latest and (latest.of == weights or (is_training and latest.is_recent)):
-                return latest.found
-            found = examine_state(run, training_state_of(loaded), self.runs.history(run))
-            self._latest[run] = _Latest(weights, found, began, time.monotonic())
-            while len(self._latest) > KEPT:
-                self._latest.popitem(last=False)
-            return found
+            if cached and (cached.weights == weights or (is_training and cached.is_recent)):
+                return cached.examination
+            examination = examine_state(run, training_state_of(loaded), self.runs.history(run))
+            self._cache[run] = _Cached(weights, examination, started, time.monotonic())
+            while len(self._cache) > MAX_CACHED:
+                self._cache.popitem(last=False)
+            return examination
 
 
-def examination_value(found: Examination) -> dict[str, Any]:
-    """Return an examination for the component."""
-    return found.as_data() | {"titles": [BUG_DESCRIPTIONS[bug].title for bug in found.bugs]}
+def examination_value(examination: Examination) -> dict[str, Any]:
+    """Return an examination as plain data, with the titles of the bugs that it diagnosed."""
+    return examination.as_data() | {"titles": [BUG_DESCRIPTIONS[bug].title for bug in examination.bugs]}

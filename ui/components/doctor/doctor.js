@@ -1,41 +1,41 @@
-// The doctor's panel: examines the current run whenever the panel is open, again and again while it trains.
+// Examines the current run while the panel is open, repeatedly while it trains.
 
-const TRAINING = 4000; // milliseconds between two examinations
-const IDLE = 1000;
-let shownOf = ""; // the run and step shown
+const TRAINING_MS = 4000; // between two examinations
+const IDLE_MS = 1000;
+let shownState = ""; // the displayed run and step
 let shownRun = null;
 let open = false;
 
-async function ask() {
+async function refresh() {
   const run = props.value?.run;
   part("empty").hidden = Boolean(run);
   if (run !== shownRun) {
     shownRun = run;
-    shownOf = "";
-    part("found").replaceChildren();
+    shownState = "";
+    part("findings").replaceChildren();
     setText(part("about"), run ? "Examining " + run + " …" : "");
   }
-  if (!run) return IDLE;
-  if (shownOf && !shownOf.endsWith(" training")) return IDLE; // it does not change any more
-  const found = await askServer("examine", { run });
+  if (!run) return IDLE_MS;
+  if (shownState && !shownState.endsWith(" training")) return IDLE_MS; // final
+  const examination = await callServer("examine", { run });
   if (run !== props.value?.run) return 0;
-  if (!found?.findings) {
-    setText(part("about"), found?.error ?? "The doctor gave no answer; asking again.");
-    return TRAINING;
+  if (!examination?.findings) {
+    setText(part("about"), examination?.error ?? "No answer from the server, retrying.");
+    return TRAINING_MS;
   }
-  const state = run + " " + found.step + (found.training ? " training" : "");
-  if (state !== shownOf) {
-    shownOf = state;
-    open = part("found").querySelector("details")?.open ?? open;
-    setText(part("about"), run + ", after " + found.step.toLocaleString("en") + " updates"
-      + (found.training ? "; examined again while it trains." : "."));
-    part("found").replaceChildren(makeLights(found, open));
+  const state = run + " " + examination.step + (examination.training ? " training" : "");
+  if (state !== shownState) {
+    shownState = state;
+    open = part("findings").querySelector("details")?.open ?? open;
+    setText(part("about"), run + ", after " + examination.step.toLocaleString("en") + " updates"
+      + (examination.training ? "; updated while it trains." : "."));
+    part("findings").replaceChildren(makeLights(examination, open));
   }
-  return found.training ? TRAINING : IDLE;
+  return examination.training ? TRAINING_MS : IDLE_MS;
 }
 
-const askNow = keepAsking(ask);
+const refreshNow = pollWhileVisible(refresh);
 watch("value", () => {
-  shownOf = "";
-  askNow();
+  shownState = "";
+  refreshNow();
 });

@@ -1,11 +1,11 @@
-// What a run got wrong: groups to unfold, and each failure a button that opens its own attention.
-// Event: 'look' {run, text, step}: the input as one would type it, and the step, from 0, that went wrong.
+// A run's wrong answers in groups; each is a button that opens its attention.
+// Event: 'inspect' {run, text, step}: the input as typed, and the first wrong step, counted from 0.
 
 const groupings = part("grouping");
 const radioName = uniqueName("grouping");
 let grouping = "kind";
 
-/** Tokens with the one at `wrong` marked; where it is missing, a gap is. */
+/** Tokens with the one at index `wrong` marked, or the end if it is missing. */
 function makeTokens(tokens, wrong, end) {
   const texts = [...tokens.map(visibleToken), ...(wrong >= tokens.length ? [end] : [])];
   return make("span", { class: "tokens" }, ...texts.flatMap((text, at) => [
@@ -17,25 +17,25 @@ function makeExample(example) {
   const end = example.stopped ? "<EOS>" : "…";
   return make("li", {}, make("button", {
     type: "button", class: "example",
-    onclick: () => trigger("look", { run, text: example.typed, step: example.place }),
+    onclick: () => trigger("inspect", { run, text: example.typed, step: example.place }),
   },
   make("span", { class: "tokens" }, example.input.map(visibleToken).join(" ")),
   make("span", {}, "→\u00a0\u00a0", makeTokens(example.output, example.place, end)),
-  make("span", { class: "quiet" }, "right: ", make("span", { class: "tokens" }, example.expected.map(visibleToken).join(" "))),
+  make("span", { class: "muted" }, "expected: ", make("span", { class: "tokens" }, example.expected.map(visibleToken).join(" "))),
   make("span", { class: "open" }, "attention ›")));
 }
 
 function makeGroup(group, at, wrong) {
-  const bar = make("span", { class: "share", "aria-hidden": "true" });
+  const bar = make("span", { class: "proportion", "aria-hidden": "true" });
   bar.style.width = (100 * group.count) / wrong + "%";
   const more = group.count - group.examples.length;
   return make("details", { class: "group", open: at === 0 },
     make("summary", {},
       make("span", { class: "name" }, group.name),
       make("span", { class: "count" }, group.count.toLocaleString("en") + " · " + formatPercent(group.count / wrong)), bar,
-      group.meaning ? make("span", { class: "meaning quiet" }, group.meaning) : null),
+      group.meaning ? make("span", { class: "meaning muted" }, group.meaning) : null),
     make("ul", { class: "examples" }, ...group.examples.map(makeExample),
-      more > 0 ? make("li", { class: "quiet" }, "and " + more.toLocaleString("en") + " more") : null));
+      more > 0 ? make("li", { class: "muted" }, "and " + more.toLocaleString("en") + " more") : null));
 }
 
 function showGroups() {
@@ -55,22 +55,22 @@ function showGroupings() {
 function saveCsv() {
   const rows = props.value.groupings[grouping].flatMap((group) => group.examples.map((example) =>
     [group.name, example.input.join(" "), example.output.join(" "), example.expected.join(" "), example.stopped ? "yes" : "no"]));
-  downloadCsv([[grouping, "input", "output", "right answer", "stopped by itself"], ...rows], fileName(props.value.run + " failures", "csv"));
+  downloadCsv([[grouping, "input", "output", "expected", "ended with EOS"], ...rows], fileName(props.value.run + " failures", "csv"));
 }
 
 function show() {
   const value = props.value;
-  const found = Boolean(value?.groupings);
+  const hasResult = Boolean(value?.groupings);
   part("working").hidden = !value?.progress;
-  part("found").hidden = !found;
+  part("result").hidden = !hasResult;
   if (value?.progress) {
     part("bar").value = value.progress.done;
-    setText(part("doing"), value.progress.run + " answers: " + Math.round(100 * value.progress.done) + " % done");
+    setText(part("progress-text"), value.progress.run + ": " + Math.round(100 * value.progress.done) + " % decoded");
   }
-  if (!found) return;
+  if (!hasResult) return;
   setText(part("summary"), value.summary);
   setText(part("advice"), value.advice);
-  part("some").hidden = value.wrong === 0;
+  part("details").hidden = value.wrong === 0;
   showGroupings();
   showGroups();
 }

@@ -1,4 +1,4 @@
-"""What each head of a run is worth: measured cell by cell, kept with the run, as plain data."""
+"""Head importance: exact match with each head ablated, measured cell by cell and saved with the run."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,104 +15,112 @@ from core.interpret.interventions import Ablation
 from core.models.heads import Head
 from core.runs import RunError
 from core.runs.load import LoadedRun
-from core.server import Runs
+from core.server.access import VisitorRuns
 from core.tasks import Batch, fixed_pairs
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.component import component
-from ui.interventions import heads_in
+from ui.interventions import heads_of_run
+
+SEQUENCES = 500  # held-out inputs; three seconds for the shipped model on one core
 
 
 def head_importance(*, elem_id: str = "heads") -> gr.HTML:
-    """Exact match without each head, as a grid of buttons. Value: ``grid_value``.
+    """Build the component, a grid of buttons. Value: ``grid_value``.
 
-    Props: ``interventions``, the current interventions; ``measuring``, whether more cells will follow.
+    Props: ``interventions``, the current ones as ``{"ablated": [name], "patterns": {name: pattern}}``; ``measuring``,
+    whether more cells will follow.
     Event: ``.toggle(fn)`` with ``evt.name``, such as ``cross.2.1`` or ``cross.2``.
     """
-    return component("head_importance", elem_id=elem_id, interventions={"out": [], "forced": {}}, measuring=False)
+    none: dict[str, Any] = {"ablated": [], "patterns": {}}
+    return component("head_importance", elem_id=elem_id, interventions=none, measuring=False)
 
 
-SEQUENCES = 500  # three seconds for the shipped model on one core
-
-
-def ablated(runs: Runs, run: str, ablation: Ablation) -> dict[str, Any]:
-    """Measure a run without each head and each layer and return it all as plain data."""
-    asked = Measuring.of(runs, run, ablation)
-    cells = list(asked.cells())
+def measure_heads(runs: VisitorRuns, run: str, ablate_with: Ablation) -> dict[str, Any]:
+    """Measure a run with each head and each layer ablated; return the result as plain data."""
+    measurement = Measurement.of(runs, run, ablate_with)
+    cells = list(measurement.cells())
     return {
         "run": run,
-        "step": asked.loaded.step,
-        "sequences": len(asked.pairs),
-        "ablation": ablation,
+        "step": measurement.loaded.step,
+        "sequences": len(measurement.pairs),
+        "ablate_with": ablate_with,
         "exact_match": cells[0].intact,
-        "without": ablation_rows(cells),
+        "heads": ablation_rows(cells),
     }
 
 
 @dataclass(frozen=True)
-class Measuring:
-    """A grid to be measured, or remembered."""
+class Measurement:
+    """The head importance of a run, to be measured or read from its folder.
+
+    Attributes:
+        path: file of the saved results.
+    """
 
     loaded: LoadedRun
     pairs: Batch
     path: Path
-    ablation: Ablation
+    ablate_with: Ablation
 
     @classmethod
-    def of(cls, runs: Runs, run: str, ablation: Ablation) -> "Measuring":
+    def of(cls, runs: VisitorRuns, run: str, ablate_with: Ablation) -> "Measurement":
         loaded = runs.loaded(run)
         pairs = fixed_pairs(loaded.task, SEQUENCES, split="test")
-        return cls(loaded, pairs, runs.folder(run).ablate, ablation)
+        return cls(loaded, pairs, runs.folder(run).ablate, ablate_with)
 
     def cells(self) -> Iterator[AblatedHead]:
         model, step = self.loaded.model, self.loaded.step
-        return cached_grid(self.path, model, self.pairs, step=step, ablation=self.ablation)
+        return cached_grid(self.path, model, self.pairs, step=step, ablation=self.ablate_with)
 
-    def shown(self) -> Iterator[dict[str, Any]]:
-        """Return the grid as it fills."""
-        names = self.loaded.model.heads
-        show = partial(grid_value, self.loaded.run, names, sequences=len(self.pairs), step=self.loaded.step)
+    def values(self) -> Iterator[dict[str, Any]]:
+        """Yield the component's value, first empty and then after each measured cell."""
+        heads = self.loaded.model.heads
+        value = partial(grid_value, self.loaded.run, heads, sequences=len(self.pairs), step=self.loaded.step)
         cells: list[AblatedHead] = []
-        yield show(cells)
-        started, total = time.monotonic(), len(grid_cells(names))
+        yield value(cells)
+        started, total = time.monotonic(), len(grid_cells(heads))
         for cell in self.cells():
             cells.append(cell)
-            each = (time.monotonic() - started) / len(cells)
-            yield show(cells, seconds_left=each * (total - len(cells)))
+            per_cell = (time.monotonic() - started) / len(cells)
+            yield value(cells, seconds_left=per_cell * (total - len(cells)))
 
 
-def remembered(runs: Runs, run: str, ablation: Ablation) -> dict[str, Any]:
-    """Return what was measured of a run and is kept with it, or the same cells without figures."""
-    names = heads_in(runs, run)
-    known = latest_grid(runs.folder(run).ablate, names, ablation=ablation)
-    if known is None:
-        return grid_value(run, names, [])
-    value = grid_value(run, names, known.cells, sequences=known.sequences, step=known.step)
-    now = _step_now(runs, run)
-    if now is not None and now != known.step:
-        value["note"] = f"The run answers with its weights after step {now} now; measure again for those."
+def saved_value(runs: VisitorRuns, run: str, ablate_with: Ablation) -> dict[str, Any]:
+    """Return the component's value with a run's saved head importance, or with empty cells."""
+    heads = heads_of_run(runs, run)
+    saved = latest_grid(runs.folder(run).ablate, heads, ablation=ablate_with)
+    if saved is None:
+        return grid_value(run, heads, [])
+    value = grid_value(run, heads, saved.cells, sequences=saved.sequences, step=saved.step)
+    current = _current_step(runs, run)
+    if current is not None and current != saved.step:
+        value["note"] = f"The run now uses its weights after step {current}; measure again for those."
     return value
 
 
 def grid_value(
     run: str,
-    names: Sequence[Head],
+    heads: Sequence[Head],
     cells: Sequence[AblatedHead],
     *,
     sequences: int = 0,
     step: int = 0,
     seconds_left: float | None = None,
 ) -> dict[str, Any]:
-    """Return a grid, of which cells may still be missing, for the heads component; of a lone head, once."""
-    known = {(cell.block, cell.layer, cell.head): cell.exact_match for cell in cells}
-    every = grid_cells(names)
-    rows = [(layer, list(members)) for layer, members in groupby(every, key=lambda cell: cell[:2])]
+    """Return the component's value; cells that are not measured yet have ``exact_match`` None.
+
+    A layer with a single head has one cell, not one for the head and one for the layer.
+    """
+    measured = {(cell.block, cell.layer, cell.head): cell.exact_match for cell in cells}
+    names = grid_cells(heads)
+    rows = [(layer, list(members)) for layer, members in groupby(names, key=lambda cell: cell[:2])]
     return {
         "run": run,
         "intact": cells[0].intact if cells else None,
         "sequences": sequences,
         "step": step,
         "measured": len(cells),
-        "total": len(every),
+        "total": len(names),
         "seconds_left": seconds_left,
         "note": "",
         "rows": [
@@ -122,7 +130,7 @@ def grid_value(
                     {
                         "name": f"{block}.{layer}.{head}" if head else f"{block}.{layer}",
                         "label": str(head or "all"),
-                        "exact_match": known.get((block, layer, head)),
+                        "exact_match": measured.get((block, layer, head)),
                     }
                     for *_, head in members
                     if head or len(members) > 2
@@ -133,8 +141,8 @@ def grid_value(
     }
 
 
-def _step_now(runs: Runs, run: str) -> int | None:
-    """Return the step of the weights that a run answers with; None if it has none."""
+def _current_step(runs: VisitorRuns, run: str) -> int | None:
+    """Return the training step of the weights that a run decodes with; None if it has none."""
     try:
         return runs.loaded(run).step
     except RunError:

@@ -1,16 +1,16 @@
-// What a model gets right without each of its heads: a button a head and a layer, which knocks it out and puts it back.
+// Exact match with each head ablated: one button per head and layer, which ablates or restores it.
 // Value: { run, intact, sequences, step, measured, total, seconds_left, note, rows: [{ label, cells: [{ name, label,
-// exact_match }] }] }; figures that are not measured yet are null. Beside it: interventions { out, forced }, and measuring.
+// exact_match }] }] }; cells that are not measured yet have exact_match null. Props: interventions { ablated, patterns }, measuring.
 // Event: 'toggle' {name}.
 
-const buttons = new Map(); // by name; made once a model, so that figures and presses do not take the keyboard's place
-let made = "";
+const buttons = new Map(); // by name; created once per model, so that updates keep the keyboard focus
+let builtFor = "";
 
-// ---- words ----
+// ---- texts ----
 
 /** "40 %", or "99.6 %". */
-function inPercent(share) {
-  return formatPercent(share, Number.isInteger(Math.round(share * 1000) / 10) ? 0 : 1);
+function inPercent(fraction) {
+  return formatPercent(fraction, Number.isInteger(Math.round(fraction * 1000) / 10) ? 0 : 1);
 }
 
 function inPoints(loss) {
@@ -18,7 +18,7 @@ function inPoints(loss) {
   return points + (points === 1 ? " point" : " points");
 }
 
-/** How exact match without a head compares with that of the whole model. */
+/** Exact match without a head, compared with the intact model. */
 function comparedWith(intact, share) {
   const loss = intact - share;
   if (Math.abs(loss) < 0.0005) return "the same as with all heads";
@@ -29,9 +29,9 @@ function asSentence(name, share, intact) {
   return "without " + name + ": exact match " + inPercent(share) + ", " + comparedWith(intact, share);
 }
 
-/** Whether a head is out: itself, or with its layer. */
-function isOut(name, out) {
-  return out.some((each) => name === each || name.startsWith(each + "."));
+/** Whether a head is ablated, itself or with its layer. */
+function isAblated(name, ablated) {
+  return ablated.some((each) => name === each || name.startsWith(each + "."));
 }
 
 // ---- the cells ----
@@ -48,9 +48,9 @@ function makeRow({ label, cells }) {
 }
 
 function fill(button, cell, intact) {
-  const { out, forced } = props.interventions ?? { out: [], forced: {} };
-  const pressed = isOut(cell.name, out);
-  const pattern = forced[cell.name];
+  const { ablated, patterns } = props.interventions ?? { ablated: [], patterns: {} };
+  const pressed = isAblated(cell.name, ablated);
+  const pattern = patterns[cell.name];
   const known = cell.exact_match != null;
   button.setAttribute("aria-pressed", String(pressed));
   setText(button.firstChild, (pressed ? "✕ " : pattern ? "→ " : "") + cell.label);
@@ -58,33 +58,33 @@ function fill(button, cell, intact) {
   button.setAttribute("aria-label", known
     ? asSentence(cell.name, cell.exact_match, intact)
     : "without " + cell.name + ": not measured");
-  button.title = pattern ? cell.name + " is forced to " + pattern : cell.name;
+  button.title = pattern ? cell.name + " has the pattern " + pattern : cell.name;
   const loss = known ? Math.min(1, Math.max(0, intact - cell.exact_match)) : 0;
   button.style.background = "color-mix(in srgb, var(--loss) " + Math.round(100 * loss) + "%, var(--background-fill-primary))";
 }
 
-// ---- the lines ----
+// ---- summary ----
 
-/** The figure that says most: of what is out, else of the head that costs most. */
-function sayWorth(value, cells) {
+/** Show exact match without the ablated head, or without the most important head. */
+function showImportance(value, cells) {
   const measured = cells.filter((cell) => cell.exact_match != null);
-  const out = props.interventions?.out ?? [];
-  const chosen = out.length === 1 ? measured.find((cell) => cell.name === out[0]) : null;
+  const ablated = props.interventions?.ablated ?? [];
+  const chosen = ablated.length === 1 ? measured.find((cell) => cell.name === ablated[0]) : null;
   const heads = measured.filter((cell) => cell.label !== "all");
   const least = heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]);
   const complete = value.measured === value.total;
   const shown = chosen ?? (complete ? least : null);
-  part("worth").hidden = !shown;
-  const about = chosen || !shown ? "" : " – no other head costs more";
-  if (shown) setText(part("worth"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about + ".");
+  part("importance").hidden = !shown;
+  const about = chosen || !shown ? "" : " (the most important head)";
+  if (shown) setText(part("importance"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about + ".");
 }
 
-function sayHow(value) {
+function showStatus(value) {
   const measured = value.intact == null
-    ? "Not measured yet: press a head to knock it out, or measure all."
-    : "With all heads: " + inPercent(value.intact) + " of " + value.sequences.toLocaleString("en") +
-      " held-out inputs answered exactly, by the weights after step " + value.step + ".";
-  setText(part("intact"), measured);
+    ? "Not measured yet. Press a head to ablate it, or measure all heads."
+    : "With all heads: exact match " + inPercent(value.intact) + " on " + value.sequences.toLocaleString("en") +
+      " held-out inputs, with the weights after step " + value.step + ".";
+  setText(part("baseline"), measured);
   part("progress").hidden = !props.measuring;
   element.querySelector("progress").value = value.total ? value.measured / value.total : 0;
   const left = value.measured && value.seconds_left > 1 ? " · about " + formatSeconds(value.seconds_left) + " left" : "";
@@ -100,14 +100,14 @@ function show() {
   if (!value) return;
   const cells = value.rows.flatMap((row) => row.cells);
   const names = cells.map((cell) => cell.name).join(" ");
-  if (names !== made) {
+  if (names !== builtFor) {
     buttons.clear();
     element.querySelector("tbody").replaceChildren(...value.rows.map(makeRow));
-    made = names;
+    builtFor = names;
   }
   for (const cell of cells) fill(buttons.get(cell.name), cell, value.intact);
-  sayHow(value);
-  sayWorth(value, cells);
+  showStatus(value);
+  showImportance(value, cells);
 }
 
 show();

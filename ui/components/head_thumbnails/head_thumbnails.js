@@ -1,6 +1,6 @@
-// The heads of one layer beside an answer. Event: 'pick' {head}. (Not 'head': gr.HTML has an attribute of that name.)
+// The heads of one layer as thumbnails. Event: 'pick' {head}. (An event named 'head' would clash with gr.HTML.head.)
 
-function takeValue() {
+function applyValue() {
   const heads = props.value?.heads ?? [];
   part("thumbnails").replaceChildren(...heads.map((head) => {
     const thumbnail = makeThumbnail(128);
@@ -11,5 +11,5 @@ function takeValue() {
   setText(part("uniform"), uniformSentence(props.value?.uniform_mass));
 }
 
-takeValue();
-watch("value", takeValue);
+applyValue();
+watch("value", applyValue);

@@ -1,11 +1,11 @@
-// Lessons: a list, and the one picked: a question, then the right and the broken run side by side.
-// Event: 'train' {lesson} asks for both runs to be trained here.
+// The lessons: a list, and the selected one: a question, then the correct and the broken run side by side.
+// Event: 'train' {lesson}, to train both runs.
 
 const SIDES = ["right", "broken"];
 const SHOWN_TOKENS = 8;
 const LETTER = { right: "A", broken: "B" };
-const revealed = new Set(); // lessons whose answer was asked for
-const guesses = new Map(); // what was predicted, by lesson
+const revealed = new Set(); // lessons whose answer is shown
+const guesses = new Map(); // the visitor's predictions, by lesson
 const blockName = uniqueName("block");
 let lesson = null;
 let charts = [];
@@ -15,13 +15,13 @@ const percentTick = (share) => Math.round(100 * share) + " %";
 
 // ---- text ----
 
-/** Paragraphs of plain text, every second piece of each being code. */
+/** Paragraphs of text; every second piece is code. */
 const paragraphs = (texts) => texts.map((pieces) =>
   make("p", {}, ...pieces.map((piece, at) => (at % 2 ? make("code", {}, piece) : piece))));
 
 const fillText = (name, section) => part(name).replaceChildren(...paragraphs(lesson.text[section]));
 
-/** "A right", with a sample of its stroke. */
+/** "A right", with a sample of its line. */
 const sideName = (side) => [sampleOf(SIDES.indexOf(side)), make("span", {}, LETTER[side] + "  " + side)];
 
 // ---- curves ----
@@ -29,69 +29,69 @@ const sideName = (side) => [sampleOf(SIDES.indexOf(side)), make("span", {}, LETT
 function seriesOf(read) {
   return SIDES.map((side) => {
     const [at, mean] = read(lesson.sides[side]);
-    const known = mean.map((value, place) => [at[place], value]).filter(([, value]) => value != null);
+    const known = mean.map((value, index) => [at[index], value]).filter(([, value]) => value != null);
     return { letter: LETTER[side], label: side, n: 1, at: known.map(([step]) => step),
       mean: known.map(([, value]) => value), sd: known.map(() => null) };
   });
 }
 
 function chartsOf() {
-  const byStep = { across: "step", name: String };
+  const byStep = { xTitle: "step", name: String };
   const number = { ...byStep, format: tickText, exact: formatNumber, log: true, canBeLog: true };
   const share = { ...byStep, format: percentTick, exact: (value) => formatPercent(value), fixed: [0, 1] };
   const curve = (name) => seriesOf((side) => [side.curve.step, side.curve[name]]);
   const evaluated = (name) => seriesOf((side) => [side.evaluations.step, side.evaluations[name]]);
   return [
-    { ...number, title: "Training loss (nats per token)", series: curve("loss"), caption: "As the run itself computes it; lower is better." },
-    { ...share, title: "Free-running exact match", series: evaluated("exact_match"), caption: "Whole answers right, when the model reads what it wrote itself." },
-    { ...share, title: "Teacher-forced accuracy", series: evaluated("token_accuracy"), caption: "Tokens predicted right, when the model is fed the answer as in training." },
-    { ...number, title: "Gradient norm (all weights together)", series: curve("gradient_norm"), caption: "The length of an update's gradient, before clipping." },
+    { ...number, title: "Training loss (nats per token)", series: curve("loss"), caption: "The loss that the run optimizes; lower is better." },
+    { ...share, title: "Free-running exact match", series: evaluated("exact_match"), caption: "Whole outputs correct when decoding freely." },
+    { ...share, title: "Teacher-forced accuracy", series: evaluated("token_accuracy"), caption: "Tokens predicted correctly when the decoder reads the target, as in training." },
+    { ...number, title: "Gradient norm (all parameters)", series: curve("gradient_norm"), caption: "L2 norm before clipping." },
   ];
 }
 
 const drawCharts = () => charts.forEach((chart) => chart.draw());
 
-// ---- figures ----
+// ---- metrics ----
 
-const FIGURES = [
+const METRICS = [
   ["training loss, first", "first_loss", formatNumber],
   ["training loss, last", "train_loss", formatNumber],
   ["validation loss", "validation_loss", formatNumber],
   ["teacher-forced tokens", "token_accuracy", (value) => formatPercent(value)],
-  ["exact match, in batches", "exact_match", (value) => formatPercent(value)],
+  ["exact match, in padded batches", "exact_match", (value) => formatPercent(value)],
   ["exact match, each input alone", "exact_match_unpadded", (value) => formatPercent(value)],
-  ["first 90 % exact, at step", "step_of_90_percent", (value) => (value == null ? "never" : String(value))],
+  ["step with the first 90 % exact match", "step_of_90_percent", (value) => (value == null ? "never" : String(value))],
 ];
 
-/** As many tokens of an answer as fit a column. */
+/** The first tokens of an output, as many as fit a column. */
 function firstTokens(answer) {
   const tokens = answer.split(" ");
   return tokens.length > SHOWN_TOKENS ? tokens.slice(0, SHOWN_TOKENS).join(" ") + " …" : answer;
 }
 
-function showFigures() {
-  const figures = SIDES.map((side) => lesson.sides[side].figures);
-  const { input, expected } = figures[0];
+function showMetrics() {
+  const metrics = SIDES.map((side) => lesson.sides[side].figures);
+  const { input, expected } = metrics[0];
   const row = (label, texts, kind) => make("tr", {}, make("th", { scope: "row" }, label),
     ...texts.map((text) => make("td", { class: kind }, text)));
-  const answers = figures.map(({ answer, stopped }) => firstTokens(answer || "nothing") + (stopped ? "" : " without an end"));
-  part("figures").replaceChildren(
+  const answers = metrics.map(({ answer, stopped }) => firstTokens(answer || "(empty)") + (stopped ? "" : " (no <EOS>)"));
+  part("metrics").replaceChildren(
     make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "after " + figures[0].steps + " steps"),
       ...SIDES.map((side) => make("th", { scope: "col", class: "number" }, LETTER[side] + "  " + side)))),
-    make("tbody", {}, ...FIGURES.map(([label, name, write]) => row(label, figures.map((each) => write(each[name])), "number")),
-      row("writes for " + input, answers, "number answer")));
-  setText(part("figures-note"), "Exact match is free-running, on 500 test inputs. The right answer to " + input + " is " + expected + ".");
+    make("tbody", {}, ...METRICS.map(([label, name, write]) => row(label, metrics.map((each) => write(each[name])), "number")),
+      row("output for " + input, answers, "number answer")));
+  setText(part("metrics-note"), "Exact match is free-running, on 500 test inputs. The correct output for " + input + " is " + expected + ".");
 }
 
 // ---- attention ----
 
 function makeMap(of, layer, head, room) {
-  const value = { rows: of.rows, columns: of.columns, marked: [], row: null };
+  const value = { rows: of.rows, columns: of.columns, goldCells: [], row: null };
   const [names, map] = [make("canvas", { "aria-hidden": "true" }), make("canvas", { role: "img", "aria-label": "attention map" })];
   const layout = layoutMap(map.getContext("2d"), value, Math.min(room, 420));
-  const theme = themeLook();
+  const theme = themeColors();
   drawRowNames(names, layout, value, of.rows.length, theme);
-  drawMap(map, layout, value, of.maps[layer][head], { showMarked: false, cursor: null, revealed: of.rows.length }, theme);
+  drawMap(map, layout, value, of.maps[layer][head], { showGold: false, cursor: null, revealed: of.rows.length }, theme);
   const texts = of.maps[layer][head].map((row, at) => {
     const most = row.indexOf(Math.max(...row));
     return rowText(of.rows[at]) + ": " + of.columns[most] + " " + row[most].toFixed(2);
@@ -103,7 +103,7 @@ function makeMap(of, layer, head, room) {
 
 function showMaps() {
   const box = part("maps");
-  if (!box.clientWidth) return; // not to be seen
+  if (!box.clientWidth) return; // hidden
   const room = SIDES.length * 340 < box.clientWidth ? box.clientWidth / 2 - 20 : box.clientWidth;
   box.replaceChildren(...SIDES.map((side) => {
     const of = lesson.sides[side].attention[block];
@@ -119,11 +119,11 @@ function showBlocks() {
     radio.checked = each.block === block;
     part("blocks").append(make("label", {}, radio, each.name));
   }
-  setText(part("maps-note"), "The same padded input for both, read under teacher forcing as in training; last layer. Rows: what a place is to "
-    + "produce ← what it reads. Columns: what it looks at. Dark is much.");
+  setText(part("maps-note"), "The same padded input for both, with teacher forcing as in training; last layer. Rows (queries): token to produce "
+    + "← token read. Columns (keys): attended tokens. Darker = more attention.");
 }
 
-// ---- the whole ----
+// ---- lesson ----
 
 function showAnswer() {
   const open = revealed.has(lesson.name);
@@ -133,11 +133,11 @@ function showAnswer() {
   fillText("happens", "What happens");
   fillText("away", "What gives it away");
   fillText("fix", "The fix");
-  setText(part("train-note"), "Starts both runs here, from the same seed on the same data; together they took " + formatSeconds(lesson.seconds) + " when the figures above were made.");
+  setText(part("train-note"), "Trains both runs here with the same seed and data. Recorded training time of both: " + formatSeconds(lesson.seconds) + ".");
   part("legend").replaceChildren(...SIDES.map((side) => make("li", {}, ...sideName(side))));
   charts = chartsOf().map(makeChart);
   part("charts").replaceChildren(...charts.map((chart) => chart.box));
-  showFigures();
+  showMetrics();
   showBlocks();
   part("doctors").replaceChildren(...SIDES.map((side) => {
     const { doctor, titles } = lesson.sides[side];
@@ -160,12 +160,12 @@ function showLesson() {
 }
 
 async function pick(name) {
-  const found = await askServer("lesson", { name });
-  setText(part("trouble"), found?.name ? "" : found?.error || "No lesson came back from the server.");
-  if (!found?.name) return;
-  lesson = found;
+  const answer = await callServer("lesson", { name });
+  setText(part("error"), answer?.name ? "" : answer?.error || "The server did not return the lesson.");
+  if (!answer?.name) return;
+  lesson = answer;
   showLesson();
-  if (innerWidth < 760) part("lesson").scrollIntoView({ block: "start" }); // the list fills a phone's screen
+  if (innerWidth < 760) part("lesson").scrollIntoView({ block: "start" }); // on a phone, the list fills the screen
 }
 
 function showList() {
@@ -186,5 +186,5 @@ part("reveal").addEventListener("click", () => {
 part("guess").addEventListener("input", () => guesses.set(lesson.name, part("guess").value));
 part("train").addEventListener("click", () => trigger("train", { lesson: lesson.name }));
 showList();
-onLookChange(redraw);
+onAppearanceChange(redraw);
 watch("value", showList);

@@ -1,4 +1,4 @@
-"""The current run's model as a diagram: its parts with sizes and parameters, each attention a link to its maps."""
+"""The model architecture: the modules of a run's model with output shapes and parameter counts."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -13,70 +13,76 @@ from core.server.access import VisitorRuns
 from core.tasks import build_task
 from ui.components.component import component
 
-
-def model_diagram(*, elem_id: str = "model") -> gr.HTML:
-    """A model's modules with shapes and parameter counts; each attention block links to its maps.
-
-    Value: ``model_diagram_value``. Event: ``.look(fn)`` with ``evt.block, evt.layer``.
-    """
-    return component("model_diagram", elem_id=elem_id)
-
-
-_PARTS = {
+_LABELS = {
     "self_attention": "self-attention",
     "cross_attention": "cross-attention",
     "attention": "attention over the source",
     "feed_forward": "feed-forward",
-    "src": "source ids",
-    "tgt_in": "ids read of the target",
+    "src": "encoder input (source ids)",
+    "tgt_in": "decoder input (shifted right)",
     "src_embedding": "source embedding",
     "tgt_embedding": "target embedding",
     "output": "output projection",
     "logits": "logits",
 }
-_INNER = ("MultiHeadAttention", "AdditiveAttention", "FeedForward", "GRU", "GRUCell")
-_LEFT = ("src", "encoder")
+_INNER_MODULES = ("MultiHeadAttention", "AdditiveAttention", "FeedForward", "GRU", "GRUCell")
+_ENCODER_NAMES = ("src", "encoder")
 
 
-def model_shown(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
-    """Return the diagram of a run's model."""
+def model_diagram(*, elem_id: str = "model") -> gr.HTML:
+    """Build the component. Value: ``model_diagram_value``.
+
+    Event: ``.inspect(fn)`` with ``evt.block, evt.layer``, when the visitor opens an attention block.
+    """
+    return component("model_diagram", elem_id=elem_id)
+
+
+def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
+    """Return the diagram of a run's model as the component's value."""
     return {"columns": []} if run is None else diagram_of(runs.preset(run), runs.folder(run).pairs)
 
 
 @lru_cache(64)
 def diagram_of(preset: Preset, pairs: Path | None = None) -> dict[str, Any]:
-    """Return a preset's model for the component: what reads the source, and what writes the answer, part by part."""
+    """Return the modules of a preset's model in two columns, encoder and decoder.
+
+    Args:
+        pairs: the file with the pairs of a preset on the user's own data.
+    """
     stages = _last_uses(trace_shapes(preset, pairs=pairs))
     outer = [stage for stage in stages if _is_outer(stage)]
     columns = [
-        {"title": title, "parts": [_part(stage, stages) for stage in outer if stage.name.startswith(_LEFT) is left]}
-        for title, left in (("reads the source", True), ("writes the answer", False))
+        {
+            "title": title,
+            "parts": [_part(each, stages) for each in outer if each.name.startswith(_ENCODER_NAMES) is is_encoder],
+        }
+        for title, is_encoder in (("Encoder", True), ("Decoder", False))
     ]
     total = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
     return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
 
 
 def _last_uses(stages: list[ModuleTrace]) -> list[ModuleTrace]:
-    """Return each part where it is used last: layers that read source and target, behind what embeds the target."""
-    last = {stage.name: at for at, stage in enumerate(stages)}
-    return [stage for at, stage in enumerate(stages) if last[stage.name] == at]
+    """Keep the last use of each module: shared layers come after the target embedding."""
+    last = {stage.name: index for index, stage in enumerate(stages)}
+    return [stage for index, stage in enumerate(stages) if last[stage.name] == index]
 
 
 def _is_outer(stage: ModuleTrace) -> bool:
-    """Tell whether a stage is a part of its own in the diagram: each layer of a stack is, the stack is not."""
+    """Return whether a stage has a box of its own: top-level modules and each layer of a stack."""
     return stage.depth == 0 or (stage.depth == 1 and stage.kind.endswith("Layer"))
 
 
 def _part(stage: ModuleTrace, stages: list[ModuleTrace]) -> dict[str, Any]:
-    inner = [each for each in stages if each.name.startswith(stage.name + ".") and each.kind in _INNER]
+    inner = [each for each in stages if each.name.startswith(stage.name + ".") and each.kind in _INNER_MODULES]
     return _described(stage) | {"inner": [_described(each) for each in inner]}
 
 
 def _described(stage: ModuleTrace) -> dict[str, Any]:
     return {
         "label": _label(stage.name),
-        "shape": _written(stage.shapes[""]),
-        "weights": _written(stage.shapes.get("weights", ())),
+        "shape": _format(stage.shapes[""]),
+        "weights": _format(stage.shapes.get("weights", ())),
         "parameters": stage.parameters,
         "calls": stage.calls,
         "block": stage.block,
@@ -85,13 +91,13 @@ def _described(stage: ModuleTrace) -> dict[str, Any]:
 
 
 def _label(name: str) -> str:
-    """Name a part for people: ``encoder_layers.0`` becomes ``encoder layer 1``."""
+    """Return a module's label: ``encoder_layers.0`` becomes ``encoder layer 1``."""
     last = name.rpartition(".")[2]
     if last.isdigit():
         stack = name.rpartition(".")[0].removesuffix("layers").strip("._")
         return f"{stack} layer {int(last) + 1}".strip()
-    return _PARTS.get(last, last.replace("_", " "))
+    return _LABELS.get(last, last.replace("_", " "))
 
 
-def _written(shape: Shape) -> str:
+def _format(shape: Shape) -> str:
     return " × ".join(map(str, shape))

@@ -1,8 +1,8 @@
-// The model's parts from top to bottom, with the shape of what comes out and the parameters of each.
-// Event: 'look' {block, layer} when an attention is pressed.
+// The model's modules from input to output, with output shapes and parameter counts.
+// Event: 'inspect' {block, layer}, to see the heads of an attention block.
 
 function sizes({ shape, weights, parameters, calls }) {
-  const texts = [shape, weights ? "weights " + weights : "", calls > 1 ? calls + " times" : "",
+  const texts = [shape, weights ? "attention weights " + weights : "", calls > 1 ? calls + " calls" : "",
     parameters ? parameters.toLocaleString("en") + " parameters" : ""];
   return make("span", { class: "size" }, texts.filter(Boolean).join(" · "));
 }
@@ -12,23 +12,23 @@ const line = (part) => make("span", { class: "line" }, make("span", { class: "la
 function makeInner(part) {
   if (!part.block) return make("div", { class: "inner" }, line(part));
   const { block, layer } = part;
-  return make("button", { type: "button", class: "inner", title: "see its heads on the Attention tab",
+  return make("button", { type: "button", class: "inner", title: "show its heads on the Attention tab",
     onclick: () => {
-      trigger("look", { block, layer });
-      element.closest("#tabs")?.scrollIntoView(); // the diagram is long; the heads are at the top of their tab
+      trigger("inspect", { block, layer });
+      element.closest("#tabs")?.scrollIntoView(); // the heads are at the top of their tab
     } }, line(part));
 }
 
 function show() {
   const { columns = [], parameters = 0, batch = 0 } = props.value ?? {};
   setText(part("about"), columns.length
-    ? parameters.toLocaleString("en") + " parameters. Sizes are those of a batch of " + batch + " in training: batch × tokens × width; "
-      + "of weights, batch × heads × tokens that look × tokens looked at. Press an attention to see its heads."
-    : "No run yet: train one first.");
-  const isLookedAt = columns.some(({ parts }) => parts.some(({ inner }) => inner.some(({ block }) => block === "cross")));
+    ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
+      + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
+    : "No run yet. Train one: its modules appear here.");
+  const hasCrossAttention = columns.some(({ parts }) => parts.some(({ inner }) => inner.some(({ block }) => block === "cross")));
   part("columns").replaceChildren(...columns.map(({ title, parts }, at) => make("div", {}, make("h3", {}, title),
     ...parts.map((each) => make("div", { class: "part" }, line(each), ...each.inner.map(makeInner))),
-    at === 0 ? make("p", { class: "memory quiet" }, "↳ " + (isLookedAt ? "looked at by every cross-attention" : "goes through the same layers, before the answer")) : null)));
+    at === 0 ? make("p", { class: "memory muted" }, "↳ " + (hasCrossAttention ? "encoder output → keys and values of each cross-attention" : "processed by the same layers, before the output")) : null)));
 }
 
 show();

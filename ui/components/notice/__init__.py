@@ -1,9 +1,4 @@
-"""The page's browser components, each a `gr.HTML` with its own script.
-
-Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
-browser as data and is put on the page as text by the script, never interpolated, because tokens and
-run names are strangers' text.
-"""
+"""The notice: one line of text, for a status or an error."""
 
 from typing import Any
 
@@ -11,7 +6,14 @@ import gradio as gr
 
 from ui.components.component import component
 
+NO_RUN = {"text": "No run yet. Train one on the Train tab first."}
+
 
 def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
-    """One line of text. Value: ``{"text": message}``, with ``"problem": True`` for an error."""
+    """Build the component. Value: ``{"text": message}``, with ``"problem": True`` for an error."""
     return component("notice", elem_id=elem_id, value=value)
+
+
+def problem(message: object) -> dict[str, Any]:
+    """Return an error message as the component's value."""
+    return {"text": str(message), "problem": True}

@@ -1,10 +1,10 @@
-// A sentence to the visitor: how things are, or what was wrong with what they asked for.
+// One line of text: a status or an error.
 
 function show() {
   const value = props.value ?? {};
   const line = part("notice");
   line.hidden = !value.text;
-  line.className = value.problem ? "notice bad" : "notice quiet";
+  line.className = value.problem ? "notice bad" : "notice muted";
   setText(line, (value.problem ? "✗ " : "") + (value.text ?? ""));
 }
 

@@ -1,4 +1,4 @@
-"""The Report tab: measure the current run and read, or take away, what was found; its failures, one by one."""
+"""The report view: a run's saved report, with downloads."""
 
 import base64
 import io
@@ -7,48 +7,35 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.reports.report import PAGE_FILE, REPORT_FILES
-from core.runs import RunFolder
-from core.server import Runs
-from core.storage.errors import LabError
-from ui.components.component import component
+from core.runs import RunError, RunFolder
+from core.server.access import VisitorRuns
+from ui.components.component import RunRequest, component, validated
+
+NO_REPORT: dict[str, Any] = {"run": None, "written": None}
 
 
-def report_view(runs: Runs, *, elem_id: str = "report") -> gr.HTML:
-    """A run's saved report, with downloads. Value: ``{"run": id, "written": time}``; a new time reloads the report."""
-    functions = {"saved": partial(saved, runs), "bundle": partial(bundle, runs)}
+def report_view(runs: VisitorRuns, *, elem_id: str = "report") -> gr.HTML:
+    """Build the component. Value: ``{"run": id, "written": time}``; a new time reloads the report."""
+    functions = {
+        "saved": validated(RunRequest, partial(saved, runs)),
+        "bundle": validated(RunRequest, partial(bundle, runs)),
+    }
     return component("report_view", elem_id=elem_id, server_functions=functions)
 
 
-class ReportRequest(BaseModel):
-    """Which run's report a browser asks for; anybody may, so it is checked."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    run: str = Field(max_length=100)
-
-
-def saved(runs: Runs, request: dict[str, Any]) -> dict[str, str]:
-    """Return a saved report as ``{"html": …}``, or ``{"error": …}``."""
-    return _answer(request, lambda run: {"html": (runs.folder(run).report / PAGE_FILE).read_text()})
+def saved(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Return a saved report as ``{"html": text}``."""
+    page = runs.folder(request.run).report / PAGE_FILE
+    if not page.is_file():
+        raise RunError("this run has no report yet")
+    return {"html": page.read_text()}
 
 
-def bundle(runs: Runs, request: dict[str, Any]) -> dict[str, str]:
-    """Return a saved report's Markdown and pictures as ``{"zip": base64}``, or ``{"error": …}``."""
-    return _answer(request, lambda run: {"zip": base64.b64encode(_zipped(runs.folder(run))).decode()})
-
-
-def _answer(request: dict[str, Any], find: Any) -> dict[str, str]:
-    try:
-        return find(ReportRequest.model_validate(request).run)
-    except ValidationError as error:
-        return {"error": f"cannot answer this: {error.errors()[0]['msg']}"}
-    except LabError as error:
-        return {"error": str(error)}
-    except FileNotFoundError:
-        return {"error": "this run has no report yet"}
+def bundle(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Return a saved report's Markdown and pictures as ``{"zip": base64}``."""
+    return {"zip": base64.b64encode(_zipped(runs.folder(request.run))).decode()}
 
 
 def _zipped(folder: RunFolder) -> bytes:
@@ -58,5 +45,5 @@ def _zipped(folder: RunFolder) -> bytes:
             if (folder.report / name).is_file():
                 archive.write(folder.report / name, f"{folder.name}-report/{name}")
         if not archive.namelist():
-            raise FileNotFoundError(folder.report)
+            raise RunError("this run has no report yet")
     return file.getvalue()

@@ -1,29 +1,29 @@
-// The row of runs: one radio chip a run, kept up to date by asking the server each second.
-// Events: 'pick' {run} when the visitor chooses; 'status' {run, status} when the chosen run's status changes.
+// All runs as radio chips, updated every second.
+// Events: 'pick' {run} when the visitor selects a run; 'status' {run, status} when the status of the selected run changes.
 
 const chips = part("chips");
-const trouble = part("trouble");
+const error = part("error");
 const groupName = uniqueName("run");
 const chipOfRun = new Map();
 
-let current = null; // id of the chosen run
-let knownStatus = null; // its status as last seen (or as Python said); null: not seen yet
+let current = null; // id of the selected run
+let knownStatus = null; // its last known status; null: unknown
 let pickTimer = 0;
 
-// ---- words ----
+// ---- texts ----
 
-/** "next", "2nd", "3rd", "11th" in line. */
-function placeInLine(place) {
-  if (place === 1) return "next in line";
-  const teens = place % 100 >= 11 && place % 100 <= 13;
-  return place + ((!teens && ["", "st", "nd", "rd"][place % 10]) || "th") + " in line";
+/** "next", "2nd", "3rd", "11th" in the queue. */
+function queueText(position) {
+  if (position === 1) return "next in the queue";
+  const teens = position % 100 >= 11 && position % 100 <= 13;
+  return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
 }
 
-/** What the chip says after the run's name. */
+/** The text after the run's name. */
 function stateText(run) {
   const reached = run.step + "/" + run.steps;
   const words = {
-    queued: run.place ? "queued, " + placeInLine(run.place) : "queued",
+    queued: run.queue_position ? "queued, " + queueText(run.queue_position) : "queued",
     training: "training " + reached,
     stopping: "stopping at " + reached,
     stopped: "stopped at " + reached,
@@ -56,7 +56,7 @@ function updateChip(chip, run) {
   if (moving) chip.line.style.width = (100 * run.step) / Math.max(1, run.steps) + "%";
 }
 
-/** Make the chips equal the list while touching only what differs, so that keyboard focus stays. */
+/** Update the chips; only those that differ are touched, so that the keyboard focus stays. */
 function showRuns(runs) {
   const listed = new Set(runs.map((run) => run.id));
   for (const [id, chip] of chipOfRun) {
@@ -80,8 +80,8 @@ function showCurrent() {
   for (const [id, chip] of chipOfRun) chip.radio.checked = id === current;
 }
 
-/** Scroll the chosen chip into sight inside the bar, and only there: the page must not jump. */
-function revealCurrent() {
+/** Scroll the selected chip into view inside the bar, without scrolling the page. */
+function scrollToCurrent() {
   const chip = chipOfRun.get(current);
   if (!chip) return;
   const { offsetTop, offsetHeight } = chip.label;
@@ -90,18 +90,18 @@ function revealCurrent() {
   if (hidden > 0) chips.scrollTop += hidden;
 }
 
-// ---- choosing and listening ----
+// ---- selection and polling ----
 
-/** Arrow keys pass through several runs; only the one where they rest is loaded. */
+/** Select a run after a moment: arrow keys pass through several. */
 function pick(id) {
   current = id;
   knownStatus = null;
-  props.value = { current: id }; // so that Python, asking for the value, gets the visitor's choice
+  props.value = { current: id }; // the value that Python receives
   clearTimeout(pickTimer);
   pickTimer = setTimeout(() => trigger("pick", { run: id }), 150);
 }
 
-function noticeStatus(runs) {
+function reportStatus(runs) {
   const run = runs.find((each) => each.id === current);
   if (!run) return;
   const changed = knownStatus !== null && knownStatus !== run.status;
@@ -110,30 +110,30 @@ function noticeStatus(runs) {
 }
 
 async function refresh() {
-  const answer = await askServer("list_runs", {});
+  const answer = await callServer("list_runs", {});
   if (!answer || !Array.isArray(answer.runs)) {
-    setText(trouble, "connection lost, retrying");
+    setText(error, "connection lost, retrying");
     return 1000;
   }
-  setText(trouble, answer.runs.length ? "" : "No runs yet. Train one below.");
+  setText(error, answer.runs.length ? "" : "No runs yet. Train one on the Train tab.");
   const before = chipOfRun.size;
   showRuns(answer.runs);
   showCurrent();
-  if (chipOfRun.size !== before) revealCurrent();
-  noticeStatus(answer.runs);
+  if (chipOfRun.size !== before) scrollToCurrent();
+  reportStatus(answer.runs);
   return 1000;
 }
 
-function takeValue() {
+function applyValue() {
   current = props.value?.current ?? null;
   knownStatus = props.value?.status ?? null;
   showCurrent();
-  revealCurrent();
+  scrollToCurrent();
 }
 
-takeValue();
-const refreshNow = keepAsking(refresh);
+applyValue();
+const refreshNow = pollWhileVisible(refresh);
 watch("value", () => {
-  takeValue();
+  applyValue();
   refreshNow();
 });

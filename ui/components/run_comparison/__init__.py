@@ -1,9 +1,4 @@
-"""The page's browser components, each a `gr.HTML` with its own script.
-
-Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
-browser as data and is put on the page as text by the script, never interpolated, because tokens and
-run names are strangers' text.
-"""
+"""The run comparison: metrics, paired tests, differing settings and curves of several runs."""
 
 import gradio as gr
 
@@ -11,9 +6,9 @@ from ui.components.component import component
 
 
 def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
-    """Several runs compared on the same inputs.
+    """Build the component.
 
-    Value: ``core.reports.comparison.as_data``, or ``{"progress": {"done": fraction, "run": id}}`` while measuring.
+    Value: ``core.reports.comparison.as_data``; while measuring, ``{"progress": {"done": fraction, "run": id}}``.
     """
     scripts = ["history.js", "plot.js", "series_chart.js"]
     return component("run_comparison", elem_id=elem_id, scripts=scripts, styles=["series_chart.css"])

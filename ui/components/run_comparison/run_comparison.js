@@ -1,6 +1,6 @@
-// Runs side by side: who wins how often, figures, the settings that differ, and curves by step and by length.
+// Several runs compared: paired wins, metrics, differing settings, and curves by step and by length.
 
-const FEW_SETTINGS = 6; // more are folded away: a Transformer and a GRU differ in fourteen
+const FEW_SETTINGS = 6; // more are folded: a Transformer and a GRU differ in fourteen
 const FEW_PAIRS = 3;
 const LETTERS = "ABCDEFGHIJKLMNOPQRST";
 let charts = [];
@@ -21,25 +21,25 @@ function fill(table, head, rows) {
 const points = (sd) => (100 * sd).toFixed(2);
 const share = ({ mean, sd }) => formatPercent(mean, 2) + (sd == null ? "" : " ± " + points(sd));
 const plain = (digits) => ({ mean, sd }) => mean.toFixed(digits) + (sd == null ? "" : " ± " + sd.toFixed(digits));
-const FIGURES = [
+const METRICS = [
   ["exact match", "exact_match", share],
   ["free-running tokens", "token_accuracy_free_running", share],
   ["teacher-forced tokens", "token_accuracy", share],
   ["loss", "loss", plain(4)],
-  ["trained, s", "seconds", plain(1)],
+  ["training time, s", "seconds", plain(1)],
 ];
 
-function figureRows(value) {
-  return value.groups.flatMap((group, place) => {
+function metricRows(value) {
+  return value.groups.flatMap((group, index) => {
     const members = value.runs.filter((run) => group.runs.includes(run.run));
     const of = (run, name) => [
-      ...FIGURES.map(([, key, write]) => write({ mean: run[key], sd: null })),
+      ...METRICS.map(([, key, write]) => write({ mean: run[key], sd: null })),
       counted(run.parameters), run.weights + ", step " + run.step,
     ];
-    if (group.n === 1) return [["", LETTERS[place] + "  " + group.label, ...of(members[0])]];
-    const figures = FIGURES.map(([, key, write]) => write(group.figures[key]));
+    if (group.n === 1) return [["", LETTERS[index] + "  " + group.label, ...of(members[0])]];
+    const metrics = METRICS.map(([, key, write]) => write(group.figures[key]));
     const parameters = counted(members[0].parameters);
-    return [["group", LETTERS[place] + "  " + groupName(group), ...figures, parameters, ""],
+    return [["group", LETTERS[index] + "  " + groupName(group), ...metrics, parameters, ""],
       ...members.map((run) => ["member", run.run, ...of(run)])];
   });
 }
@@ -49,40 +49,40 @@ function showSettings(value) {
   part("differing").hidden = rows.length === 0;
   part("differing").open = rows.length <= FEW_SETTINGS;
   setText(element.querySelector(".differing > summary"), "Settings that differ: " + rows.length);
-  fill(part("settings"), ["setting", ...value.groups.map((group, place) => LETTERS[place] + "  " + group.label)], rows);
-  setText(part("same"), rows.length ? "" : "No setting differs" + (value.groups.length === 1 ? ", but the seed." : "."));
+  fill(part("settings"), ["setting", ...value.groups.map((group, index) => LETTERS[index] + "  " + group.label)], rows);
+  setText(part("same"), rows.length ? "" : "No setting differs" + (value.groups.length === 1 ? " except the seed." : "."));
 }
 
-/** Each pair in a sentence; of more than a few, the groups in one, and the pairs as a table to unfold. */
+/** One sentence per pair of runs; with more than a few pairs, one sentence and a folded table. */
 function showVerdict(value) {
   const { groups, pairs } = value;
   if (pairs.length <= FEW_PAIRS) return part("verdict").replaceChildren(...pairs.map((pair) => make("p", {}, pair.in_words)));
   const table = make("table");
-  fill(table, ["first run", "second run", "wins of the first", "of the second", "alike", "points apart", "95 % interval", "p"],
+  fill(table, ["first run", "second run", "only first correct", "only second correct", "ties", "difference (points)", "95 % interval", "p"],
     pairs.map((pair) => ["", pair.first, pair.second,
       ...[pair.wins, pair.losses, pair.ties].map(counted), ...pair.points, pair.p.replace("p = ", "")]));
-  const said = groups.map((group) => groupName(group) + " " + share(group.figures.exact_match));
+  const parts = groups.map((group) => groupName(group) + " " + share(group.figures.exact_match));
   part("verdict").replaceChildren(
-    make("p", {}, "Exact match: " + said.join(", ") + "."),
-    make("details", {}, make("summary", {}, "Every two runs, input by input: " + pairs.length + " pairs"),
-      make("p", {}, "A win is an input that only this one of the two answers exactly. p is that of the exact McNemar test: "
-        + "how likely a split at least so uneven is if both are equally good."),
-      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "wins and losses of every two runs" }, table)));
+    make("p", {}, "Exact match: " + parts.join(", ") + "."),
+    make("details", {}, make("summary", {}, "Pairwise comparison: " + pairs.length + " pairs of runs"),
+      make("p", {}, "Counts are inputs that only one of the two runs answers exactly. p is the p-value of the exact McNemar test: "
+        + "the probability of a split at least as uneven if both runs were equally accurate."),
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "pairwise comparison of the runs" }, table)));
 }
 
 // ---- charts ----
 
-const named = (value, curves) => value.groups.map((group, place) => ({
-  letter: LETTERS[place], label: groupName(group), n: group.n, ...curves(group, place),
+const named = (value, curves) => value.groups.map((group, index) => ({
+  letter: LETTERS[index], label: groupName(group), n: group.n, ...curves(group, index),
 }));
 const percentTick = (share) => Math.round(100 * share) + " %";
 const percentExact = (share) => formatPercent(share);
 
 function chartsOf(value) {
   const band = value.groups.some((group) => group.n > 1)
-    ? " A band is one standard deviation over the seeds to either side of their mean." : "";
-  const byStep = { across: "step", name: String };
-  const found = [
+    ? " Bands: ± one standard deviation over the seeds." : "";
+  const byStep = { xTitle: "step", name: String };
+  const charts = [
     {
       ...byStep, title: "Validation loss", series: named(value, (group) => group.by_step.validation_loss),
       format: tickText, exact: formatNumber, log: true, canBeLog: true,
@@ -91,52 +91,52 @@ function chartsOf(value) {
     {
       ...byStep, title: "Exact match while training", series: named(value, (group) => group.by_step.exact_match),
       format: percentTick, exact: percentExact, fixed: [0, 1],
-      caption: "By training step: whole answers right on validation inputs, free-running." + band,
+      caption: "By training step: whole outputs correct on validation inputs, free-running." + band,
     },
   ];
   const { lengths } = value;
-  if (!lengths) return found;
+  if (!lengths) return charts;
   const [first, last] = lengths.trained;
-  const limits = Object.entries(lengths.limits).map(([run, limit]) => " " + run + " goes no further: " + limit + ".").join("");
+  const limits = Object.entries(lengths.limits).map(([run, limit]) => " " + run + " stops earlier: " + limit + ".").join("");
   const byLength = {
-    across: lengths.unit, name: (length) => length + (length < first || length > last ? " (not trained on)" : ""),
+    xTitle: lengths.unit, name: (length) => length + (length < first || length > last ? " (not in training)" : ""),
     format: percentTick, exact: percentExact, fixed: [0, 1], from: 0.5,
-    shade: { from: first - 0.5, to: last + 0.5, label: "trained on" },
+    shade: { from: first - 0.5, to: last + 0.5, label: "trained lengths" },
   };
-  return [...found,
+  return [...charts,
     {
-      ...byLength, title: "Exact match by length", series: named(value, (_, place) => lengths.groups[place].exact_match),
-      caption: "By " + lengths.unit + ", up to " + Math.max(...lengths.inputs) + " held-out inputs each; shaded: the lengths trained on." + limits,
+      ...byLength, title: "Exact match by length", series: named(value, (_, index) => lengths.groups[index].exact_match),
+      caption: "By " + lengths.unit + ", up to " + Math.max(...lengths.inputs) + " held-out inputs each; shaded: the trained lengths." + limits,
     },
     {
-      ...byLength, title: "Tokens right by length", series: named(value, (_, place) => lengths.groups[place].token_accuracy),
-      caption: "Free-running: share of the right answers' tokens, EOS included, that were written at their very places.",
+      ...byLength, title: "Token accuracy by length", series: named(value, (_, index) => lengths.groups[index].token_accuracy),
+      caption: "Free-running: fraction of the expected tokens, EOS included, that were produced at the correct position.",
     }];
 }
 
-// ---- the whole ----
+// ---- comparison ----
 
 const redraw = inNextFrame(() => charts.forEach((chart) => chart.draw()));
 
 function show() {
   const value = props.value;
-  const found = Boolean(value?.runs);
-  part("found").hidden = !found;
+  const hasResult = Boolean(value?.runs);
+  part("result").hidden = !hasResult;
   part("working").hidden = !value?.progress;
   part("empty").hidden = Boolean(value);
   if (value?.progress) {
     part("bar").value = value.progress.done;
-    setText(part("doing"), "Measuring " + value.progress.run + " … " + Math.round(100 * value.progress.done) + " % of the work done");
+    setText(part("progress-text"), "Measuring " + value.progress.run + " … " + Math.round(100 * value.progress.done) + " %");
   }
-  if (!found) return;
-  setText(part("heading"), value.task + ": " + counted(value.sequences) + " held-out inputs, the same for all");
-  part("legend").replaceChildren(...value.groups.map((group, place) =>
-    make("li", {}, sampleOf(place), make("span", {}, LETTERS[place] + "  " + groupName(group)))));
+  if (!hasResult) return;
+  setText(part("heading"), value.task + ": " + counted(value.sequences) + " held-out inputs, the same for all runs");
+  part("legend").replaceChildren(...value.groups.map((group, index) =>
+    make("li", {}, sampleOf(index), make("span", {}, LETTERS[index] + "  " + groupName(group)))));
   showVerdict(value);
   setText(part("cautions"), value.cautions.join(" "));
-  fill(part("figures"), ["run", ...FIGURES.map(([label]) => label), "parameters", "weights"], figureRows(value));
-  setText(part("figures-note"), "Free-running: the model reads what it wrote itself; teacher-forced: the true answer so far."
-    + (value.groups.some((group) => group.n > 1) ? " ± is the standard deviation over the seeds, of shares in points." : ""));
+  fill(part("metrics"), ["run", ...METRICS.map(([label]) => label), "parameters", "weights"], metricRows(value));
+  setText(part("metrics-note"), "Free-running: the decoder reads its own output; teacher-forced: the decoder reads the target."
+    + (value.groups.some((group) => group.n > 1) ? " ±: standard deviation over the seeds, in percentage points for percentages." : ""));
   showSettings(value);
   charts = chartsOf(value).map(makeChart);
   part("charts").replaceChildren(...charts.map((chart) => chart.box));
@@ -144,5 +144,5 @@ function show() {
 }
 
 show();
-onLookChange(redraw);
+onAppearanceChange(redraw);
 watch("value", show);

@@ -1,77 +1,57 @@
-"""The page's browser components, each a `gr.HTML` with its own script.
-
-Scripts, templates and styles live in `ui/assets/`. The templates are static: a value reaches the
-browser as data and is put on the page as text by the script, never interpolated, because tokens and
-run names are strangers' text.
-"""
+"""The run menu: download, share or delete the current run."""
 
 from functools import partial
 from typing import Any
 
 import gradio as gr
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.runs import ACTIVE
 from core.server.access import VisitorRuns, display_name
-from ui.components.component import ServerFunction, component
+from ui.components.component import RunRequest, component, validated
 from ui.serving.downloads import PATH
+
+NO_RUN_SELECTED: dict[str, Any] = {"run": None}
+
+
+class ShareRequest(RunRequest):
+    """A request to share a run or to stop sharing it."""
+
+    shared: bool
 
 
 def run_menu(runs: VisitorRuns, *, elem_id: str = "run-menu") -> gr.HTML:
-    """Actions on the current run: download, share, delete. Value: ``run_menu_value``.
-
-    Event: ``.gone(fn)`` after the run was deleted.
-    """
-    functions = {"share": _validated(partial(share, runs)), "delete": _validated(partial(delete, runs))}
+    """Build the component. Value: ``run_menu_value``. Event: ``.gone(fn)`` after the run was deleted."""
+    functions = {
+        "share": validated(ShareRequest, partial(share, runs)),
+        "delete": validated(RunRequest, partial(delete, runs)),
+    }
     return component("run_menu", elem_id=elem_id, server_functions=functions)
 
 
-NOTHING: dict[str, Any] = {"run": None}
-
-
-class MenuRequest(BaseModel):
-    """What a browser asks to be done with a run; anybody may ask, so it is checked."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    run: str = Field(max_length=100)
-    shared: bool = False
-
-
 def run_menu_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
-    """Return what can be done with a run."""
+    """Return the actions that are available for a run, as the component's value."""
     if run is None:
-        return NOTHING
+        return NO_RUN_SELECTED
     mine, info = runs.is_mine(run) and not runs.info(run).shipped, runs.info(run)
     has_file = runs.has_weights(run) and info.status not in ACTIVE
-    is_own = bool(runs.preset(run).task.own_data)
+    has_own_data = bool(runs.preset(run).task.own_data)
     return {
         "run": run,
         "label": display_name(run),
-        "file": f"{PATH}/{run}" if has_file and not is_own else None,
-        "package": f"{PATH}/{run}.zip" if has_file and (mine or not is_own) else None,
+        "file": f"{PATH}/{run}" if has_file and not has_own_data else None,
+        "package": f"{PATH}/{run}.zip" if has_file and (mine or not has_own_data) else None,
         "shared": runs.is_shared(run) if mine and runs.has_visitors else None,
         "deletable": mine and info.status not in ACTIVE,
     }
 
 
-def share(runs: VisitorRuns, request: MenuRequest) -> dict[str, Any]:
-    """Let others look at a run, or no more; return what can be done with it then."""
+def share(runs: VisitorRuns, request: ShareRequest) -> dict[str, Any]:
+    """Share a run or stop sharing it; return the new value."""
     runs.share(request.run, request.shared)
     return run_menu_value(runs, request.run)
 
 
-def delete(runs: VisitorRuns, request: MenuRequest) -> dict[str, Any]:
-    """Delete a run."""
+def delete(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Delete a run; return the new value."""
     runs.delete(request.run)
-    return NOTHING
-
-
-def _validated(function: Any) -> ServerFunction:
-    def call(request: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return function(MenuRequest.model_validate(request))
-        except ValidationError as error:
-            return {"error": f"cannot answer this: {error.errors()[0]['msg']}"}
-
-    return call
+    return NO_RUN_SELECTED

@@ -1,16 +1,16 @@
-// What can be done with the current run as a whole. Deleting asks first. Event: 'gone' {run}, when it was deleted.
+// Actions on the current run; deleting asks for confirmation. Event: 'gone' {run}, after it was deleted.
 
 const menu = part("menu");
-const sure = part("sure");
-let value = {}; // what is shown of which run
+const confirm = part("confirm");
+let value = {};
 
-function show(next, said = "") {
+function show(next, status = "") {
   const another = next.run !== value.run;
   value = next;
   const { run, file, package: whole, shared, deletable } = value;
   menu.hidden = !run || !(file || whole || deletable || shared != null);
-  if (another || !deletable) sure.hidden = true;
-  else if (!sure.hidden) menu.hidden = true;
+  if (another || !deletable) confirm.hidden = true;
+  else if (!confirm.hidden) menu.hidden = true;
   part("file").hidden = !file;
   if (file) part("file").setAttribute("href", file);
   part("package").hidden = !whole;
@@ -19,24 +19,24 @@ function show(next, said = "") {
   setText(part("share"), shared ? "Stop sharing" : "Share by link");
   part("copy").hidden = !shared;
   part("delete").hidden = !deletable;
-  setText(part("said"), said);
+  setText(part("status"), status);
 }
 
-async function ask(name, question, done) {
+async function request(name, argument, done) {
   const mine = value.run;
-  const answer = await askServer(name, question);
-  if (value.run !== mine) return; // another run was picked meanwhile
+  const answer = await callServer(name, argument);
+  if (value.run !== mine) return; // another run was selected meanwhile
   if (!answer || answer.error) {
-    sure.hidden = true;
-    show(value, answer?.error || "No answer came from the server.");
+    confirm.hidden = true;
+    show(value, answer?.error || "No answer from the server.");
     return;
   }
   done(answer);
 }
 
 function share() {
-  ask("share", { run: value.run, shared: !value.shared }, (answer) =>
-    show(answer, answer.shared ? "Everybody with its link can look at this run now." : "Only you can see this run now."));
+  request("share", { run: value.run, shared: !value.shared }, (answer) =>
+    show(answer, answer.shared ? "Everyone with the link can now see this run." : "Only you can see this run now."));
 }
 
 async function copyLink() {
@@ -44,22 +44,22 @@ async function copyLink() {
   link.search = "?" + new URLSearchParams({ run: value.run });
   try {
     await navigator.clipboard.writeText(link.href);
-    setText(part("said"), "The link is copied.");
+    setText(part("status"), "Link copied");
   } catch {
-    setText(part("said"), link.href);
+    setText(part("status"), link.href);
   }
 }
 
-function askBeforeDeleting(asked) {
+function askForConfirmation(isAsking) {
   setText(part("question"), "Delete " + value.label + " and all its files?");
-  sure.hidden = !asked;
-  menu.hidden = asked;
-  part(asked ? "no" : "delete").focus();
+  confirm.hidden = !isAsking;
+  menu.hidden = isAsking;
+  part(isAsking ? "no" : "delete").focus();
 }
 
 function remove() {
   const run = value.run;
-  ask("delete", { run }, () => {
+  request("delete", { run }, () => {
     show({ run: null });
     trigger("gone", { run });
   });
@@ -67,8 +67,8 @@ function remove() {
 
 part("share").addEventListener("click", share);
 part("copy").addEventListener("click", copyLink);
-part("delete").addEventListener("click", () => askBeforeDeleting(true));
-part("no").addEventListener("click", () => askBeforeDeleting(false));
+part("delete").addEventListener("click", () => askForConfirmation(true));
+part("no").addEventListener("click", () => askForConfirmation(false));
 part("yes").addEventListener("click", remove);
 show(props.value ?? {});
 watch("value", () => show(props.value ?? {}));

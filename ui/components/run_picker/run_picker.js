@@ -1,15 +1,15 @@
-// All runs, by task, to tick those that are to be compared. Ticking one puts runs of other tasks out of reach: they
-// share no held-out inputs with it. Event: 'choose' {runs} whenever the visitor ticks.
+// All runs by task, with checkboxes. Selecting a run disables runs of other tasks, which have other held-out inputs.
+// Event: 'begin', to compare the runs in the value immediately.
 
 const tasks = part("tasks");
-let chosen = []; // names of the ticked runs, in the order of the list
-let listed = []; // the tasks as the server last told them
-let drawn = ""; // what the list was drawn from
-let rows = []; // { box, names, task } of every tick box
+let chosen = []; // names of the selected runs, in the order of the list
+let listed = []; // the tasks from the server
+let drawnFrom = ""; // the tasks as JSON
+let rows = []; // { box, names, task } of every checkbox
 
 const namesOf = (task) => task.groups.flatMap((group) => group.runs.map((run) => run.id));
 
-/** Place of the task that the ticked runs are of; -1 while none is ticked. */
+/** Index of the task of the selected runs; -1 without any. */
 const chosenTask = () => listed.findIndex((task) => namesOf(task).some((name) => chosen.includes(name)));
 
 function stateText(run) {
@@ -19,7 +19,7 @@ function stateText(run) {
   return run.status + " at " + run.step + (measured ? " · " + measured : "");
 }
 
-/** A tick box for one run, or for all seeds of a group. */
+/** A checkbox for one run or for all seeds of a group. */
 function makeRow(task, names, label, state, about, ready = true) {
   const box = make("input", { type: "checkbox", disabled: !ready, onchange: () => tick(names, box.checked) });
   if (ready) rows.push({ box, names, task });
@@ -45,40 +45,40 @@ function drawList() {
   rows = [];
   tasks.replaceChildren(...listed.map((task) => make("section", { class: "task" },
     make("h3", {}, task.task),
-    make("p", { class: "why quiet" }),
+    make("p", { class: "why muted" }),
     make("ul", { class: "runs" }, ...task.groups.map((group) => makeGroup(task, group))))));
-  showTicks();
+  showSelection();
 }
 
-function showTicks() {
+function showSelection() {
   const own = chosenTask();
   listed.forEach((task, at) => {
     const section = tasks.children[at];
-    const apart = own >= 0 && at !== own;
-    section.classList.toggle("apart", apart);
-    setText(section.querySelector(".why"), apart
-      ? "Another task than the ticked runs': no held-out inputs in common."
-      : namesOf(task).length > 1 ? "" : "Only one run: train another of this task to compare it with.");
+    const isOtherTask = own >= 0 && at !== own;
+    section.classList.toggle("other-task", isOtherTask);
+    setText(section.querySelector(".why"), isOtherTask
+      ? "Another task than the selected runs: no held-out inputs in common."
+      : namesOf(task).length > 1 ? "" : "Only one run. Train another one on this task to compare it.");
     for (const row of rows.filter((each) => each.task === task)) {
       const ticked = row.names.filter((name) => chosen.includes(name)).length;
       row.box.checked = ticked === row.names.length;
       row.box.indeterminate = ticked > 0 && ticked < row.names.length;
-      row.box.disabled = apart;
+      row.box.disabled = isOtherTask;
     }
   });
 }
 
 function tick(names, wanted) {
   const order = listed.flatMap(namesOf);
-  const kept = chosen.filter((name) => !names.includes(name));
-  chosen = [...kept, ...(wanted ? names : [])].sort((one, other) => order.indexOf(one) - order.indexOf(other));
-  props.value = { chosen }; // so that Python, asking for the value, gets the visitor's choice
-  keepInAddress();
-  showTicks();
+  const others = chosen.filter((name) => !names.includes(name));
+  chosen = [...others, ...(wanted ? names : [])].sort((one, other) => order.indexOf(one) - order.indexOf(other));
+  props.value = { chosen }; // the value that Python receives
+  updateAddress();
+  showSelection();
 }
 
-/** A reload or a copied link ticks the same runs again. */
-function keepInAddress() {
+/** Keep the selection in the address, for reloads and links. */
+function updateAddress() {
   const query = new URLSearchParams(window.location.search);
   if (chosen.length) query.set("compare", chosen.join(","));
   else query.delete("compare");
@@ -86,15 +86,15 @@ function keepInAddress() {
 }
 
 async function refresh() {
-  const answer = await askServer("list_runs", {});
-  setText(part("trouble"), answer ? "" : "connection lost, retrying");
+  const answer = await callServer("list_runs", {});
+  setText(part("error"), answer ? "" : "connection lost, retrying");
   if (!answer) return 1000;
   part("empty").hidden = answer.tasks.length > 0;
-  setText(part("empty"), "No runs yet. Train some of one task under Train, then compare them here.");
+  setText(part("empty"), "No runs yet. Train some on one task on the Train tab, then compare them here.");
   const now = JSON.stringify(answer.tasks);
-  if (now !== drawn) {
+  if (now !== drawnFrom) {
     const focused = rows.findIndex((row) => row.box === document.activeElement);
-    drawn = now;
+    drawnFrom = now;
     listed = answer.tasks;
     drawList();
     rows[focused]?.box.focus();
@@ -102,15 +102,15 @@ async function refresh() {
   return 2000;
 }
 
-function takeValue() {
-  const { chosen: ticked = [], at_once: atOnce = false } = props.value ?? {};
+function applyValue() {
+  const { chosen: ticked = [], start = false } = props.value ?? {};
   chosen = ticked;
-  showTicks();
-  if (!atOnce) return;
-  props.value = { chosen }; // once is enough
+  showSelection();
+  if (!start) return;
+  props.value = { chosen }; // only once
   trigger("begin", {});
 }
 
-takeValue();
-keepAsking(refresh);
-watch("value", takeValue);
+applyValue();
+pollWhileVisible(refresh);
+watch("value", applyValue);

@@ -1,10 +1,10 @@
-// Pointer and keyboard on the charts: a cursor that reads values, and a zoom that all charts share.
-// Works on the state that charts.js keeps: view, cursor, active, dragged.
+// Pointer and keyboard on the charts: a cursor that reads values, and a zoom shared by all charts.
+// Uses the state of training_charts.js: view, cursor, active, dragged.
 
-/** The nearest step that has a number in this chart and is in view. */
+/** The nearest step with a value in this chart. */
 function nearestStep(canvas, wanted) {
-  const columns = canvas.dataset.chart === "accuracy" ? held.evaluations : held.points;
-  return columns.step[placeNearest(columns.step, wanted)] ?? null;
+  const columns = canvas.dataset.chart === "accuracy" ? metrics.evaluations : metrics.points;
+  return columns.step[nearestIndex(columns.step, wanted)] ?? null;
 }
 
 function zoomTo(range) {
@@ -51,12 +51,12 @@ function onPointerUp(event) {
   } else redraw();
 }
 
-/** Left and right move the cursor, plus and minus zoom around it, Escape shows everything again. */
+/** Left and right move the cursor, plus and minus zoom around it, Escape resets the zoom. */
 function onKey(event) {
   const canvas = event.currentTarget;
   const [from, to] = view ?? wholeRange();
-  const steps = (canvas.dataset.chart === "accuracy" ? held.evaluations : held.points).step;
-  const at = placeNearest(steps, active === canvas && cursor != null ? cursor : to);
+  const steps = (canvas.dataset.chart === "accuracy" ? metrics.evaluations : metrics.points).step;
+  const at = nearestIndex(steps, active === canvas && cursor != null ? cursor : to);
   if (at < 0) return;
   const stride = event.shiftKey ? Math.max(1, Math.round(steps.length / 20)) : 1;
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
@@ -75,7 +75,7 @@ function leave(canvas) {
   if (active === canvas && !dragged) moveCursor(null, null);
 }
 
-/** Make a chart answer to pointer and keyboard. */
+/** Connect a chart to pointer and keyboard. */
 function listenTo(canvas) {
   const title = canvas.parentElement.querySelector("h3").textContent;
   canvas.setAttribute("aria-label", title + " by training step. Arrow keys move a cursor, plus and minus zoom.");

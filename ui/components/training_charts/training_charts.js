@@ -1,34 +1,34 @@
-// The Train tab's live charts: asks the server for what is new, keeps it, draws it.
+// The live training charts: fetches new metrics from the server and draws them.
 
 const FINAL = ["finished", "failed", "stopped", "interrupted"];
 const log = part("log");
 const smoothing = part("smoothing");
 const canvases = [...element.querySelectorAll(".chart")];
 
-let run = null; // id of the run on show
-let held = emptyHistory();
-let latest = null; // the server's last answer, without its rows
-let view = null; // [from, to] in steps while zoomed; new points leave it alone
+let run = null; // id of the displayed run
+let metrics = emptyHistory();
+let latest = null; // the last response, without its rows
+let view = null; // [from, to] in steps while zoomed
 let cursor = null; // the step under the pointer or the keyboard's cursor
-let active = null; // the canvas the cursor belongs to
+let active = null; // the canvas of the cursor
 let dragged = null; // { canvas, start, end } in steps while zooming with the pointer
-const areaOf = new Map(); // canvas → where its axes were last drawn
+const areaOf = new Map(); // canvas → its plot area
 
-// ---- what each chart shows ----
+// ---- plots ----
 
-function line(label, columns, name, look) {
-  return { label, steps: columns.step, values: columns[name], colour: COLORS.train, width: 2, ...look };
+function line(label, columns, name, style) {
+  return { label, steps: columns.step, values: columns[name], color: COLORS.train, width: 2, ...style };
 }
 
-/** The lines and vertical axis of each chart, by its name in the template. */
+/** The lines and y axis of each chart, by its name in the template. */
 const CHARTS = {
   loss: () => {
-    const { points, evaluations } = held;
+    const { points, evaluations } = metrics;
     const smoothed = +smoothing.value > 0;
-    const raw = line(smoothed ? "train, each step" : "train", points, "loss",
+    const raw = line(smoothed ? "train, per step" : "train", points, "loss",
       smoothed ? { width: 1, alpha: 0.45 } : {});
     const average = { ...line("train, smoothed", points, "loss"), values: smooth(points.loss, +smoothing.value) };
-    const validation = line("validation", evaluations, "loss", { colour: COLORS.validation, dots: true });
+    const validation = line("validation", evaluations, "loss", { color: COLORS.validation, dots: true });
     const best = latest?.best_step;
     return {
       lines: [raw, ...(smoothed ? [average] : []), validation],
@@ -37,33 +37,33 @@ const CHARTS = {
     };
   },
   accuracy: () => {
-    const look = { colour: COLORS.validation };
+    const style = { color: COLORS.validation };
     return {
       lines: [
-        line("free-running exact match", held.evaluations, "exact_match", { ...look, dots: true }),
-        line("teacher-forced token accuracy", held.evaluations, "token_accuracy",
-          { ...look, dash: [6, 4], width: 1.5 }),
+        line("free-running exact match", metrics.evaluations, "exact_match", { ...style, dots: true }),
+        line("teacher-forced token accuracy", metrics.evaluations, "token_accuracy",
+          { ...style, dash: [6, 4], width: 1.5 }),
       ],
       fixed: [0, 1],
-      format: (share) => Math.round(100 * share) + " %",
+      format: (fraction) => Math.round(100 * fraction) + " %",
     };
   },
-  learning_rate: () => ({ lines: [line("learning rate", held.points, "learning_rate")] }),
-  gradient_norm: () => ({ lines: [line("gradient norm", held.points, "gradient_norm", { width: 1 })] }),
+  learning_rate: () => ({ lines: [line("learning rate", metrics.points, "learning_rate")] }),
+  gradient_norm: () => ({ lines: [line("gradient norm", metrics.points, "gradient_norm", { width: 1 })] }),
 };
 
-/** The steps at the left and right edge of all charts when not zoomed. */
+/** The range of steps of all charts when not zoomed. */
 function wholeRange() {
-  const { points, evaluations } = held;
+  const { points, evaluations } = metrics;
   return [0, Math.max(1, lastStep(points), lastStep(evaluations))];
 }
 
 function plotOf(name) {
   const [from, to] = view ?? wholeRange();
-  const plot = { format: tickText, across: "step", marks: [], from, to, zoomed: view !== null, ...CHARTS[name]() };
+  const plot = { format: tickText, xTitle: "step", marks: [], from, to, zoomed: view !== null, ...CHARTS[name]() };
   if (plot.lines.every((each) => each.steps.length === 0)) {
     const awaited = name === "accuracy" ? "evaluation" : "step";
-    plot.note = FINAL.includes(latest?.status) ? "no figures of any " + awaited : "waiting for the first " + awaited;
+    plot.note = FINAL.includes(latest?.status) ? "no " + awaited + " recorded" : "waiting for the first " + awaited;
   }
   return plot;
 }
@@ -71,10 +71,10 @@ function plotOf(name) {
 // ---- drawing ----
 
 function drawCharts() {
-  const theme = themeLook();
+  const theme = themeColors();
   for (const canvas of canvases) {
     const width = canvas.parentElement.clientWidth;
-    if (!width) continue; // folded away
+    if (!width) continue; // hidden
     const plot = plotOf(canvas.dataset.chart);
     plot.cursor = cursor;
     if (dragged?.canvas === canvas) plot.selection = [dragged.start, dragged.end];
@@ -87,25 +87,25 @@ function drawCharts() {
 
 const redraw = inNextFrame(drawCharts);
 
-/** Read aloud what the keyboard's cursor finds, and only that: the latest numbers change twice a second. */
+/** Announce only the values at the keyboard's cursor: the latest values change twice a second. */
 function showReadout(canvas) {
-  const place = canvas.parentElement.querySelector(".readout");
-  const aloud = canvas === active && canvas === document.activeElement;
-  place.setAttribute("aria-live", aloud ? "polite" : "off");
-  setText(place, readout(canvas));
+  const text = canvas.parentElement.querySelector(".readout");
+  const isAnnounced = canvas === active && canvas === document.activeElement;
+  text.setAttribute("aria-live", isAnnounced ? "polite" : "off");
+  setText(text, readout(canvas));
 }
 
-/** "step 412: train 0.0213, validation 0.0198 (step 400)": at the cursor, else the latest. */
+/** "step 412: train 0.0213, validation 0.0198 (step 400)": at the cursor, else at the latest step. */
 function readout(canvas) {
-  const { points, evaluations } = held;
+  const { points, evaluations } = metrics;
   const chosen = canvas === active ? cursor : null;
   const step = chosen ?? wholeRange()[1];
-  const point = placeAtOrBefore(points.step, step);
-  const evaluation = placeAtOrBefore(evaluations.step, step);
+  const point = indexAtOrBefore(points.step, step);
+  const evaluation = indexAtOrBefore(evaluations.step, step);
   const measured = evaluations.step[evaluation];
   const when = measured === step || measured == null ? "" : " (step " + measured + ")";
   const evaluated = (name, format) => format(evaluations[name][evaluation]);
-  const told = {
+  const texts = {
     loss: () => "train " + formatNumber(points.loss[point])
       + ", validation " + evaluated("loss", formatNumber) + when,
     accuracy: () => "exact match " + evaluated("exact_match", formatPercent)
@@ -114,17 +114,17 @@ function readout(canvas) {
     gradient_norm: () => "gradient norm " + formatNumber(points.gradient_norm[point]),
   };
   if (point < 0 && evaluation < 0) return "";
-  return (chosen == null ? "latest, " : "") + "step " + step + ": " + told[canvas.dataset.chart]();
+  return (chosen == null ? "latest, " : "") + "step " + step + ": " + texts[canvas.dataset.chart]();
 }
 
-// ---- status line and table ----
+// ---- status and table ----
 
-function statusNumbers(news) {
-  const parts = [news.step + " / " + news.steps + " steps"];
-  if (!FINAL.includes(news.status)) {
-    const speed = news.steps_per_second;
+function statusNumbers(update) {
+  const parts = [update.step + " / " + update.steps + " steps"];
+  if (!FINAL.includes(update.status)) {
+    const speed = update.steps_per_second;
     if (speed != null) parts.push((speed >= 10 ? Math.round(speed) : speed.toFixed(1)) + " steps/s");
-    if (news.seconds_left != null) parts.push(formatSeconds(news.seconds_left) + " left");
+    if (update.seconds_left != null) parts.push(formatSeconds(update.seconds_left) + " left");
   }
   return "· " + parts.join(" · ");
 }
@@ -140,24 +140,24 @@ function showStatus() {
 
 function showTable() {
   if (!part("numbers-table").open) return;
-  const rows = evaluationRows(held);
+  const rows = evaluationRows(metrics);
   const formats = [String, formatNumber, formatNumber, formatPercent, formatPercent, formatNumber, formatNumber];
   element.querySelector("tbody").replaceChildren(...rows.slice(-200).map((row) =>
     make("tr", {}, ...row.map((value, at) => make("td", {}, formats[at](value))))));
   setText(part("table-note"), rows.length > 200
-    ? "The last 200 of " + rows.length + " evaluations; the CSV file has all."
+    ? "The last 200 of " + rows.length + " evaluations; the CSV file contains all."
     : rows.length ? "" : "No evaluation yet.");
 }
 
 part("numbers-table").addEventListener("toggle", showTable);
 
-// ---- files ----
+// ---- downloads ----
 
-/** A group of charts side by side in print colours, twice as fine as a screen. */
+/** Download a group of charts as PNG: light colors, double resolution. */
 function savePicture(group) {
   const [width, height, gap, head] = [560, 300, 32, 56];
-  const font = themeLook().font;
-  const theme = { font, text: "#18181b", quiet: "#52525b", line: "#e4e4e7", accent: COLORS.train };
+  const font = themeColors().font;
+  const theme = { font, text: "#18181b", muted: "#52525b", line: "#e4e4e7", accent: COLORS.train };
   const shown = [...group.querySelectorAll(".chart")];
   const canvas = document.createElement("canvas");
   canvas.width = 2 * (shown.length * (width + gap) + gap);
@@ -168,7 +168,7 @@ function savePicture(group) {
   shown.forEach((chart, at) => {
     const piece = document.createElement("canvas");
     const context = prepareCanvas(piece, width, height);
-    context.canvas.width = 2 * width; // two pixels a point, whatever this screen has
+    context.canvas.width = 2 * width; // double resolution on any screen
     context.canvas.height = 2 * height;
     context.setTransform(2, 0, 0, 2, 0, 0);
     drawPlot(context, width, height, plotOf(chart.dataset.chart), theme);
@@ -185,52 +185,52 @@ function savePicture(group) {
 for (const files of element.querySelectorAll(".files")) {
   const group = files.closest("details")?.querySelector(".group") ?? part("main");
   files.append(
-    make("button", { type: "button", title: "these two charts as a picture", onclick: () => savePicture(group) }, "PNG"),
+    make("button", { type: "button", title: "download these two charts as a picture", onclick: () => savePicture(group) }, "PNG"),
     make("button", {
-      type: "button", title: "all numbers of this run",
-      onclick: () => downloadCsv(historyRows(held), fileName(run, "csv")),
+      type: "button", title: "download all metrics of this run",
+      onclick: () => downloadCsv(historyRows(metrics), fileName(run, "csv")),
     }, "CSV"));
 }
 
-// ---- asking the server ----
+// ---- polling ----
 
 async function refresh() {
   if (run === null) return 300;
-  const asked = run;
-  const news = await askServer("progress", {
-    run, since_step: lastStep(held.points), since_evaluation: lastStep(held.evaluations),
+  const requested = run;
+  const update = await callServer("progress", {
+    run, since_step: lastStep(metrics.points), since_evaluation: lastStep(metrics.evaluations),
   });
-  if (asked !== run) return 0; // the visitor went to another run meanwhile
-  if (!news || news.run !== run) {
-    setText(part("message"), "connection lost, retrying; a server that is stopped saves what trains, to be resumed");
+  if (requested !== run) return 0; // another run was selected meanwhile
+  if (!update || update.run !== run) {
+    setText(part("message"), "connection lost, retrying; if the server was stopped, its runs are saved and can be resumed");
     return 1000;
   }
-  takeNews(news);
-  return FINAL.includes(news.status) ? 1000 : 500;
+  applyUpdate(update);
+  return FINAL.includes(update.status) ? 1000 : 500;
 }
 
-function takeNews(news) {
+function applyUpdate(update) {
   const bestBefore = latest?.best_step;
-  const { points, evaluations, ...rest } = news;
+  const { points, evaluations, ...rest } = update;
   latest = rest;
-  if (news.restart) {
-    held = emptyHistory();
+  if (update.restart) {
+    metrics = emptyHistory();
     zoomTo(null);
   }
-  const added = appendRows(held.points, points);
-  const evaluated = appendRows(held.evaluations, evaluations);
+  const added = appendRows(metrics.points, points);
+  const evaluated = appendRows(metrics.evaluations, evaluations);
   showStatus();
-  if (evaluated || news.restart) showTable();
-  if (added || evaluated || news.restart || bestBefore !== news.best_step) redraw();
+  if (evaluated || update.restart) showTable();
+  if (added || evaluated || update.restart || bestBefore !== update.best_step) redraw();
 }
 
-function takeValue() {
+function applyValue() {
   const wanted = props.value?.run ?? null;
   part("live").hidden = wanted === null;
   part("empty").hidden = wanted !== null;
   if (wanted === run) return;
   run = wanted;
-  held = emptyHistory();
+  metrics = emptyHistory();
   latest = null;
   active = cursor = dragged = null;
   zoomTo(null);
@@ -243,10 +243,10 @@ smoothing.addEventListener("input", redraw);
 part("reset").addEventListener("click", () => zoomTo(null));
 part("more").addEventListener("toggle", redraw);
 canvases.forEach(listenTo);
-takeValue();
-onLookChange(redraw);
-const refreshNow = keepAsking(refresh);
+applyValue();
+onAppearanceChange(redraw);
+const refreshNow = pollWhileVisible(refresh);
 watch("value", () => {
-  takeValue();
+  applyValue();
   refreshNow();
 });
