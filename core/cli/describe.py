@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.config import SPECIAL_TOKENS, Preset
-from core.interpret.shape_trace import ModuleTrace, trace_shapes
+from core.interpret.shape_trace import TensorTrace, trace_shapes
 from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _shape_trace(preset: Preset, stages: list[ModuleTrace]) -> list[str]:
+def _shape_trace(preset: Preset, stages: list[TensorTrace]) -> list[str]:
     """Format the output shapes of every module for a real batch, in order of execution, one line each."""
     lines = ["", f"output of each module for a batch of {preset.training.batch_size}, in order of execution"]
     for stage in stages:

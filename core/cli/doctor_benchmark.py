@@ -15,7 +15,7 @@ from core.runs.recorder import train_recorded
 from core.runs.training_state import resume_state
 from core.teaching.doctor import Examination, examine_preset, examine_state
 from core.training.history import History
-from core.training.loop import StepEvent
+from core.training.loop import Event, StepEvent
 from core.training.state import TrainingState
 
 BASE_PRESET = "tiny"  # in which every bug is switched on
@@ -102,10 +102,14 @@ def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingS
 
 def _train(folder: RunFolder, state: TrainingState, history: History, updates: int) -> None:
     with tqdm(total=updates, initial=state.step, desc=folder.name, file=sys.stderr, mininterval=2, leave=False) as bar:
+
+        def on_event(event: Event) -> None:
+            bar.update(isinstance(event, StepEvent))
+
         train_recorded(
             folder,
             state,
             history,
             should_stop=lambda: updates <= state.step < state.preset.training.steps,  # at its end it stops by itself
-            on_event=lambda event: bar.update(isinstance(event, StepEvent)),
+            on_event=on_event,
         )

@@ -75,7 +75,8 @@ def measure_heads(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
     """
     if not len(pairs):
         raise ValueError("no sequences to measure heads on")
-    span, sums = 2 * model.max_seq_len, {}
+    span = 2 * model.max_seq_len
+    sums: Sums = {}
     with evaluation_mode(model):
         for _, chunk in recordable_chunks(model, pairs):
             decoded = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)

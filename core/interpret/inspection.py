@@ -184,7 +184,7 @@ def inspect(
         expected=_nearest(_without_eos(tokens), task.references(symbols)),
         stopped=stopped,
         steps=_steps(task, decoded, len(forced)),
-        maps=decoded.maps,
+        maps=decoded.maps or AttentionMaps(None, None, None),
         scores=score_heads(task, Batch(src, src), decoded),
         sources=task.gold_alignment(symbols),
         log_prob=log_prob,
@@ -242,7 +242,7 @@ def _nearest(output: list[str], references: list[list[str]]) -> list[str] | None
         return references[0] if references else None
     from core.evaluation.error_rates import nearest_reference  # few tasks need it
 
-    return nearest_reference(output, references)[1]
+    return list(nearest_reference(output, references)[1])
 
 
 def _without_eos(tokens: list[str]) -> list[str]:

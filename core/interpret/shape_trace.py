@@ -1,7 +1,8 @@
 """Shape trace: the name and shape of every tensor that a batch produces on its way through a model, in order."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from core.models import outline_model
 from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.dropout import Dropout
 from core.models.heads import Block
+from core.models.hooks import hook_names, hooks
 from core.models.positions import RelativeEncoding
 from core.tasks import build_task
 
@@ -19,13 +21,13 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class ModuleTrace:
-    """The output of one module, or an input or output of the whole model.
+class TensorTrace:
+    """The output of a module, the tensor at a hook point, or an input or output of the model.
 
     Attributes:
-        name: of the module, as in the names of its weights.
-        kind: its class.
-        shapes: output shapes by name, "" for the output itself; of attention also "weights", (B, H, Tq, Tk).
+        name: of the module, as in the names of its weights, or of the hook point.
+        kind: class of the module, "HookPoint", "ids" or "scores".
+        shapes: "" for the tensor itself; of attention also "weights", (B, H, Tq, Tk).
         parameters: of the module, those of its submodules included.
         depth: number of modules that contain it.
         calls: uses per batch; a recurrent decoder's modules are used once per step.
@@ -43,8 +45,8 @@ class ModuleTrace:
     layer: int | None = None
 
 
-def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[ModuleTrace]:
-    """Run a training batch through the preset's model on the meta device, and record the shape each module returns.
+def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[TensorTrace]:
+    """Run a training batch through the preset's model on the meta device, and record the shape of every tensor.
 
     The batch has the shape of a real one. Meta tensors have a shape and no content, so this takes no time.
 
@@ -55,37 +57,50 @@ def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[ModuleTra
     task = build_task(preset.task, pairs=pairs)
     batch = task.sample(preset.training.batch_size, split="train", generator=torch.Generator().manual_seed(0))
     model = outline_model(preset.model, task).eval()
-    calls: list[tuple[str, nn.Module, dict[str, Shape]]] = []
-    patterns: dict[str, Shape] = {}
-    for attention in model.attention.values():
-        name = attention.hook_pattern.name
-        attention.hook_pattern.permanent = lambda pattern, name=name: patterns.update({name: tuple(pattern.shape)})
+    recorder = _Recorder()
     for name, module in model.named_modules():
         if name and not isinstance(module, Dropout | nn.Identity | nn.ModuleList | RelativeEncoding):
-            module.register_forward_hook(
-                lambda module, args, output, name=name: calls.append(
-                    (name, module, _shapes(output, patterns.get(f"{name}.hook_pattern")))
-                )
-            )
+            module.register_forward_hook(partial(recorder.record_module, name))  # safe: nothing else uses this model
     src, tgt_in = batch.src.to("meta"), batch.tgt_in.to("meta")
-    logits = model(src, tgt_in)
-    counts = Counter((name, tuple(shapes.values())) for name, _, shapes in calls)
-    traces = {
-        (name, key): _trace(name, module, shapes, counts[name, key])
-        for name, module, shapes in calls
-        if (key := tuple(shapes.values()))
-    }
-    inputs = [
-        ModuleTrace("src", "ids", {"": tuple(src.shape)}),
-        ModuleTrace("tgt_in", "ids", {"": tuple(tgt_in.shape)}),
-    ]
-    return [*inputs, *traces.values(), ModuleTrace("logits", "scores", {"": tuple(logits.shape)})]
+    with hooks({name: partial(recorder.record_point, name) for name in hook_names(model)}):
+        logits = model(src, tgt_in)
+    inputs = [TensorTrace(name, "ids", {"": tuple(ids.shape)}) for name, ids in (("src", src), ("tgt_in", tgt_in))]
+    return [*inputs, *recorder.distinct(), TensorTrace("logits", "scores", {"": tuple(logits.shape)})]
 
 
-def _trace(name: str, module: nn.Module, shapes: dict[str, Shape], calls: int) -> ModuleTrace:
-    parameters = sum(each.numel() for each in module.parameters())
-    block, layer = _block_and_layer(name, module)
-    return ModuleTrace(name, type(module).__name__, shapes, parameters, name.count("."), calls, block, layer)
+class _Recorder:
+    """Records the tensors of one forward pass in order."""
+
+    def __init__(self) -> None:
+        self.traces: list[TensorTrace] = []
+        self._patterns: dict[str, Shape] = {}  # the latest of each attention module
+
+    def record_point(self, name: str, tensor: torch.Tensor) -> None:
+        """Record the tensor at a hook point."""
+        shape = tuple(tensor.shape)
+        self.traces.append(TensorTrace(name, "HookPoint", {"": shape}, depth=name.count(".")))
+        if name.endswith(".hook_pattern"):
+            self._patterns[name.removesuffix(".hook_pattern")] = shape
+
+    def record_module(self, name: str, module: nn.Module, _: object, output: object) -> None:
+        """Record the output of a module, the first of several."""
+        tensor = output[0] if isinstance(output, tuple) else output
+        if not isinstance(tensor, torch.Tensor):
+            return
+        shapes = {"": tuple(tensor.shape)}
+        if name in self._patterns:
+            shapes["weights"] = self._patterns[name]
+        parameters = sum(each.numel() for each in module.parameters())
+        block, layer = _block_and_layer(name, module)
+        kind, depth = type(module).__name__, name.count(".")
+        self.traces.append(TensorTrace(name, kind, shapes, parameters, depth, block=block, layer=layer))
+
+    def distinct(self) -> list[TensorTrace]:
+        """Return each tensor of one name and shape once, where it was first used, with the number of its uses."""
+        keys = [(trace.name, tuple(trace.shapes.values())) for trace in self.traces]
+        counts = Counter(keys)
+        first = dict(zip(reversed(keys), reversed(self.traces), strict=True))
+        return [replace(first[key], calls=counts[key]) for key in dict.fromkeys(keys)]
 
 
 def _block_and_layer(name: str, module: nn.Module) -> tuple[Block | None, int | None]:
@@ -93,13 +108,7 @@ def _block_and_layer(name: str, module: nn.Module) -> tuple[Block | None, int | 
     if not isinstance(module, MultiHeadAttention | AdditiveAttention):
         return None, None
     numbers = [int(part) for part in name.split(".") if part.isdigit()]
-    block: Block = (
-        "encoder" if name.startswith("encoder") else "decoder" if name.endswith("self_attention") else "cross"
-    )
-    return block, numbers[0] + 1 if numbers else 1
-
-
-def _shapes(output: object, pattern: Shape | None) -> dict[str, Shape]:
-    """Return the shapes of a module's output, and of its attention weights if it has any."""
-    outputs = [each for each in (output if isinstance(output, tuple) else (output,)) if isinstance(each, torch.Tensor)]
-    return {"": tuple(outputs[0].shape)} | ({} if pattern is None else {"weights": pattern})
+    layer = numbers[0] + 1 if numbers else 1
+    if name.startswith("encoder"):
+        return "encoder", layer
+    return ("decoder" if name.endswith("self_attention") else "cross"), layer

@@ -82,8 +82,9 @@ class Output(nn.Linear):
         super().__init__(d_model, vocab_size)
         if is_tied:
             self.register_parameter("weight", None)
+        self.hook_logits = HookPoint()
 
     def forward(self, input: torch.Tensor, embedding: Embedding | None = None) -> torch.Tensor:
         """Map states (B, T, D) to logits (B, T, V); a tied output takes the weights of ``embedding``."""
         weight = embedding.tokens.weight if embedding is not None and self.weight is None else self.weight
-        return F.linear(input, weight, self.bias)
+        return self.hook_logits(F.linear(input, weight, self.bias))

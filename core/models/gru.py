@@ -9,7 +9,7 @@ from core.config.sections import GRUConfig
 from core.models.attention import AdditiveAttention, KeysValues
 from core.models.dropout import Dropout
 from core.models.embeddings import Embedding
-from core.models.hooks import name_hook_points, set_step
+from core.models.hooks import HookPoint, name_hook_points, set_step
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.text.vocab import PAD_ID
 
@@ -136,6 +136,7 @@ class GRUSeq2Seq(Seq2Seq):
         self.decoder = Decoder(config, generator)
         self.dropout = Dropout(config.dropout, generator)
         self.output = nn.Linear(config.d_hidden, tgt_vocab_size)
+        self.hook_logits = HookPoint()
         self.attention = {("cross", 1): self.decoder.attention}
         name_hook_points(self)
 
@@ -153,7 +154,7 @@ class GRUSeq2Seq(Seq2Seq):
             cache = self.decoder.new_cache(memory)
         self.check_length(cache.length + tgt_in.shape[1])
         states, cache = self.decoder(self.tgt_embedding(tgt_in), cache, memory.mask)
-        return DecoderOutput(self.output(self.dropout(states)), cache)
+        return DecoderOutput(self.hook_logits(self.output(self.dropout(states))), cache)
 
 
 def _states_at(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:

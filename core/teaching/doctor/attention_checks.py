@@ -5,6 +5,7 @@ import math
 import torch
 from torch import nn
 
+from core.config import BugName
 from core.models import AttentionMaps
 from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
@@ -45,7 +46,7 @@ def check_score_scaling(calls: list[AttentionCall]) -> Finding:
     expected = math.sqrt(multi_head[0].key.shape[-1])
     if abs(divisor / expected - 1) < 0.05:
         return Finding(name, "green", f"Scores are divided by {divisor:.2f}, which is √d_k.", divisor)
-    bug = "no-score-scaling" if abs(divisor - 1) < 0.05 else None
+    bug: BugName | None = "no-score-scaling" if abs(divisor - 1) < 0.05 else None
     return Finding(name, "red", f"Scores are divided by {divisor:.2f}, not by √d_k = {expected:.2f}.", divisor, bug)
 
 
@@ -120,7 +121,7 @@ def check_embedding_scaling(model: nn.Module) -> Finding:
     factor = ratio * expected
     if abs(ratio - 1) < 0.05:
         return Finding(name, "green", f"Embeddings are multiplied by {factor:.2f}, which is √d_model.", factor)
-    bug = "no-embedding-scaling" if abs(factor - 1) < 0.05 else None
+    bug: BugName | None = "no-embedding-scaling" if abs(factor - 1) < 0.05 else None
     sentence = (
         f"Embeddings are multiplied by {factor:.2f}, not by √d_model = {expected:.2f}: "
         "the positional encodings dominate them."

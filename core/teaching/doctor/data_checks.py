@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
+from core.models.hooks import hook_names, hooks
 from core.tasks import Batch
 from core.teaching.doctor.finding import Finding
 from core.teaching.doctor.subject import Subject
@@ -37,13 +38,11 @@ def check_pad_in_loss(subject: Subject) -> Finding:
     name = "PAD in the loss"
     pairs = _with_pad(subject)
     logits: list[torch.Tensor] = []
-    handle = subject.model.output.register_forward_hook(lambda _, args, output: logits.append(output))
-    try:
+    points = [name for name in hook_names(subject.model) if name.endswith("hook_logits")]
+    with hooks(dict.fromkeys(points, logits.append)):
         loss = subject.state.loss_function(
             subject.model, pairs, subject.state.preset.training, teacher_forcing_ratio=1.0, generator=torch.Generator()
         )
-    finally:
-        handle.remove()
     gradient = torch.autograd.grad(loss, logits[0])[0].abs().sum(dim=-1)
     is_pad = pairs.tgt_out == PAD_ID
     if not is_pad.any():

@@ -131,8 +131,8 @@ class _CallRecorder:
         for name in ("q", "mask", "bias", "pattern"):
             remember: Callable[[torch.Tensor], None] = partial(self._latest.__setitem__, name)
             by_point[f"hook_{name}"] = remember
-        points = {point: getattr(self.module, point, None) for point in by_point}
-        return {points[point].name: hook for point, hook in by_point.items() if points[point] is not None}
+        points = vars(self.module)  # additive attention has no bias
+        return {points[point].name: hook for point, hook in by_point.items() if point in points}
 
     def _finish(self, z: torch.Tensor) -> None:
         weights = self._latest.pop("pattern")

@@ -4,9 +4,9 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from core.config import PRESET_FOLDER, Preset, read_preset
+from core.config import PRESET_FOLDER, BugName, Preset, read_preset
 from core.storage.errors import InputError
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 
@@ -34,7 +34,7 @@ class Lesson:
     @property
     def title(self) -> str:
         """The title of the bug."""
-        return BUG_DESCRIPTIONS[self.broken.bug].title
+        return BUG_DESCRIPTIONS[cast(BugName, self.name)].title
 
     @property
     def right(self) -> Preset:

@@ -108,7 +108,7 @@ def _attention(state: TrainingState) -> dict[str, Any]:
     produced, read = (_tokens(state, ids[0]) for ids in (pair.tgt_out, pair.tgt_in))
     rows = [{"produced": one, "read": other} for one, other in zip(produced[:steps], read[:steps], strict=True)]
     columns = {"cross": source, "decoder": read, "encoder": source}
-    attention = {}
+    attention: dict[str, Any] = {}
     for block in BLOCKS:
         weights = getattr(maps, block)
         if weights is None:

@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
-from core.interpret.shape_trace import ModuleTrace, Shape, trace_shapes
+from core.interpret.shape_trace import Shape, TensorTrace, trace_shapes
 from core.models import parameters_of
 from core.server.access import VisitorRuns
 from core.tasks import build_task
@@ -62,23 +62,24 @@ def diagram_of(preset: Preset, pairs: Path | None = None) -> dict[str, Any]:
     return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
 
 
-def _last_uses(stages: list[ModuleTrace]) -> list[ModuleTrace]:
+def _last_uses(stages: list[TensorTrace]) -> list[TensorTrace]:
     """Keep the last use of each module: shared layers come after the target embedding."""
     last = {stage.name: index for index, stage in enumerate(stages)}
     return [stage for index, stage in enumerate(stages) if last[stage.name] == index]
 
 
-def _is_outer(stage: ModuleTrace) -> bool:
+def _is_outer(stage: TensorTrace) -> bool:
     """Return whether a stage has a box of its own: top-level modules and each layer of a stack."""
-    return stage.depth == 0 or (stage.depth == 1 and stage.kind.endswith("Layer"))
+    is_top_level = stage.depth == 0 and stage.kind != "HookPoint"
+    return is_top_level or (stage.depth == 1 and stage.kind.endswith("Layer"))
 
 
-def _part(stage: ModuleTrace, stages: list[ModuleTrace]) -> dict[str, Any]:
+def _part(stage: TensorTrace, stages: list[TensorTrace]) -> dict[str, Any]:
     inner = [each for each in stages if each.name.startswith(stage.name + ".") and each.kind in _INNER_MODULES]
     return _described(stage) | {"inner": [_described(each) for each in inner]}
 
 
-def _described(stage: ModuleTrace) -> dict[str, Any]:
+def _described(stage: TensorTrace) -> dict[str, Any]:
     return {
         "label": _label(stage.name),
         "shape": _format(stage.shapes[""]),

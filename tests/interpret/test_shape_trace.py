@@ -1,0 +1,68 @@
+"""The shape trace: the tensors of a real batch, in the order in which the model computes them."""
+
+import pytest
+
+from core.__main__ import main
+from core.config import Preset, load_preset, preset_names
+from core.interpret.shape_trace import TensorTrace, trace_shapes
+from core.models import parameters_of
+from core.tasks import build_task
+
+
+@pytest.fixture(scope="module")
+def traces(tiny: Preset) -> dict[str, TensorTrace]:
+    """The trace of the tiny Transformer, by name."""
+    return {each.name: each for each in trace_shapes(tiny)}
+
+
+def test_tensors_have_the_shapes_of_the_preset(traces):
+    batch, source, target, width, heads = 8, 7, 6, 16, 2  # 2 to 5 digits, with BOS and EOS
+    assert traces["src"].shapes == {"": (batch, source)}
+    assert traces["tgt_in"].shapes == {"": (batch, target)}
+    assert traces["src_embedding"].shapes == {"": (batch, source, width)}
+    cross = traces["decoder_layers.0.cross_attention"]
+    assert cross.shapes == {"": (batch, target, width), "weights": (batch, heads, target, source)}
+    assert (cross.block, cross.layer) == ("cross", 1)
+    assert traces["decoder_layers.0.cross_attention.hook_q"].shapes == {"": (batch, heads, target, width // heads)}
+    assert traces["decoder_layers.0.self_attention.hook_mask"].shapes == {"": (target, target)}
+    assert traces["decoder_layers.0.hook_resid_post"].shapes == {"": (batch, target, width)}
+    assert traces["logits"].shapes == {"": (batch, target, 13)}
+
+
+def test_tensors_come_in_the_order_of_the_forward_pass(traces):
+    order = ["src", "src_embedding", "encoder_layers.0.hook_resid_pre", "encoder_layers.0.self_attention"]
+    order += ["encoder_layers.0", "tgt_embedding", "decoder_layers.0.self_attention"]
+    order += ["decoder_layers.0.cross_attention.hook_pattern", "decoder_layers.0.cross_attention", "output", "logits"]
+    assert [name for name in traces if name in order] == order
+
+
+def test_a_decoder_only_model_reads_the_source_and_then_the_target(tiny):
+    preset = tiny.with_changes({"model.family": "decoder-only"})
+    both = [each for each in trace_shapes(preset) if each.name == "layers.0.self_attention"]
+    assert [each.shapes[""][1] for each in both] == [7, 6]
+    assert both[1].shapes["weights"] == (8, 2, 6, 13)  # the target attends to the source as well
+    assert {each.block for each in both} == {"decoder"}
+
+
+def test_the_steps_of_a_recurrent_decoder_are_counted(tiny_gru):
+    attention = next(each for each in trace_shapes(tiny_gru) if each.name == "decoder.attention")
+    assert attention.calls == 6
+    assert (attention.block, attention.layer) == ("cross", 1)
+
+
+def test_the_trace_of_every_preset_contains_all_its_parameters():
+    for name in preset_names():
+        preset = load_preset(name)
+        parts = {
+            each.name: each.parameters
+            for each in trace_shapes(preset)
+            if each.depth == 0 or (each.depth == 1 and each.kind.endswith("Layer"))
+        }
+        assert sum(parts.values()) == parameters_of(preset.model, build_task(preset.task)), name
+
+
+def test_describe_prints_the_trace(capsys):
+    assert main(["describe", "--preset", "tiny", "--shapes"]) == 0
+    printed = capsys.readouterr().out
+    assert "decoder_layers.0.cross_attention" in printed
+    assert "weights 64 × 2 × 6 × 7" in printed
