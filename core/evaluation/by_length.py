@@ -94,7 +94,7 @@ class AccuracyByLength:
 def accuracy_by_length(
     model: Seq2Seq, task: Task, *, per_length: int = INPUTS_PER_LENGTH, lengths: range | None = None
 ) -> AccuracyByLength | None:
-    """Measure a model at every length; None if the task's inputs have no length. Arguments of ``held_out_by_length``."""
+    """Measure a model at every length; None if inputs have no length. Arguments of ``held_out_by_length``."""
     sets = held_out_by_length(task, per_length=per_length, lengths=lengths)
     return collect_lengths(model, task, sets, measure_lengths(model, task, sets))
 
