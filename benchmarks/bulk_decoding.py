@@ -14,13 +14,13 @@ from statistics import median
 import torch
 
 from benchmarks.interleaved_timing import median_ratio, time_interleaved
-from core.evaluation.accuracy import exact_match_unpadded, unpadded_batches
+from core.evaluation.accuracy import exact_match_unpadded
 from core.generation import Beam
 from core.interpret.inspection import inspect
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns
-from core.tasks import fixed_pairs
+from core.tasks import fixed_pairs, unpadded_batches
 
 RUN = "digits-reversal-shipped"
 SEQUENCES, SINGLE_SEQUENCES, ROUNDS, INSPECTIONS = 10_000, 200, 3, 20

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 
 from core.generation import GREEDY, Strategy, generate
 from core.models import Seq2Seq
-from core.tasks import Batch
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.tasks import Batch, unpadded_batches
+from core.text.vocab import EOS_ID, PAD_ID
 
 CHUNK = 1_000  # sequences per forward pass: enough to use all cores, little memory
 
@@ -119,33 +119,6 @@ def count_exact(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: 
         result = generate(model, batch.src, max_steps=max_steps, strategy=strategy)
         exact += int(is_exact(result.tokens, with_eos(batch.tgt_out)).sum())
     return exact
-
-
-def unpadded_batches(pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
-    """Group pairs by source length into batches whose sources have no PAD.
-
-    Yields:
-        The indices (N,) int64 of a batch's pairs in ``pairs``, and the batch of at most ``CHUNK`` pairs.
-    """
-    lengths = (pairs.src != PAD_ID).sum(dim=1)
-    for length in lengths.unique().tolist():
-        for indices in (lengths == length).nonzero().squeeze(1).split(CHUNK):
-            yield indices, Batch(pairs.src[indices, :length], pairs.tgt[indices])
-
-
-@torch.no_grad()
-def sequence_log_prob(model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """Return log P(tokens | source) in nats under a model in evaluation mode, (B,) float.
-
-    Args:
-        model: in evaluation mode.
-        src: (B, S) int64.
-        tokens: (B, T) int64, answers from any model or person, PAD after each one's end.
-    """
-    tgt_in = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
-    logits = model(src, tgt_in)
-    log_probs = logits.log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
-    return log_probs.masked_fill(tokens == PAD_ID, 0.0).sum(dim=1)
 
 
 @contextmanager

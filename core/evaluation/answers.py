@@ -7,11 +7,11 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
-from core.evaluation.accuracy import CHUNK, evaluation_mode, unpadded_batches, with_eos
+from core.evaluation.accuracy import CHUNK, evaluation_mode, with_eos
 from core.evaluation.failures import classify_answer
 from core.generation import GenerationResult, generate
 from core.models import Seq2Seq
-from core.tasks import Batch, Task
+from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import EOS_ID, PAD_ID, until_eos
 
 TOKENS_PER_PART = 20_000  # tokens decoded for one part of the table: well under a second for a small model

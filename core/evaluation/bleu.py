@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import torch
 
-from core.evaluation.accuracy import evaluation_mode, unpadded_batches
+from core.evaluation.accuracy import evaluation_mode
 from core.generation import generate
 from core.models import Seq2Seq
 from core.storage.optional_imports import require_package
-from core.tasks import Batch, Task
+from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import until_eos
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from rapidfuzz.distance import Levenshtein
 
-from core.evaluation.accuracy import CHUNK, evaluation_mode, unpadded_batches
+from core.evaluation.accuracy import CHUNK, evaluation_mode
 from core.generation import GREEDY, Strategy, generate
 from core.models import Seq2Seq
-from core.tasks import Batch, Task
+from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import until_eos
 
 

@@ -1,14 +1,15 @@
-"""Decoding: greedy, sampling and beam search, all through ``generate``."""
+"""Decoding: greedy, sampling and beam search, all through ``generate``; the log-probability of given outputs."""
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 
 from core.generation.result import BeamNode, BeamSearch, GenerationResult, Hypothesis
 from core.generation.sampling import generate_stepwise
 from core.generation.strategy import GREEDY, Beam, Greedy, Sample, Strategy, parse_strategy, strategy_class
 from core.models import AttentionRecorder, Seq2Seq
-from core.text.vocab import EOS_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 __all__ = [
     "GREEDY",
@@ -22,6 +23,7 @@ __all__ = [
     "Strategy",
     "generate",
     "parse_strategy",
+    "sequence_log_prob",
     "strategy_class",
 ]
 
@@ -77,3 +79,18 @@ def generate(
         return generate_stepwise(
             model, src, strategy, max_steps=max_steps, prefix=forced, num_candidates=num_candidates, recorder=recorder
         )
+
+
+@torch.no_grad()
+def sequence_log_prob(model: Seq2Seq, src: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """Return log P(tokens | source) in nats under a model in evaluation mode, (B,) float.
+
+    Args:
+        model: in evaluation mode.
+        src: (B, S) int64.
+        tokens: (B, T) int64, answers from any model or person, PAD after each one's end.
+    """
+    tgt_in = F.pad(tokens[:, :-1], (1, 0), value=BOS_ID)
+    logits = model(src, tgt_in)
+    log_probs = logits.log_softmax(dim=-1).gather(-1, tokens[..., None]).squeeze(-1)
+    return log_probs.masked_fill(tokens == PAD_ID, 0.0).sum(dim=1)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from core.evaluation.accuracy import sequence_log_prob
-from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate
+from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate, sequence_log_prob
 from core.interpret.head_scores import HeadScore, score_heads
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models import AttentionMaps, Seq2Seq

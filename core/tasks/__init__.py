@@ -13,7 +13,16 @@ from core.config.tasks import (
     TaskConfig,
     TextConfig,
 )
-from core.tasks.data import POOL_BATCHES, Batches, Epochs, FreshBatches, FreshByLength, fixed_pairs, training_batches
+from core.tasks.data import (
+    POOL_BATCHES,
+    Batches,
+    Epochs,
+    FreshBatches,
+    FreshByLength,
+    fixed_pairs,
+    training_batches,
+    unpadded_batches,
+)
 from core.tasks.drawing import sample_distinct
 from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 
@@ -32,6 +41,7 @@ __all__ = [
     "fixed_pairs",
     "sample_distinct",
     "training_batches",
+    "unpadded_batches",
 ]
 
 

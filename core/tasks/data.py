@@ -1,9 +1,12 @@
 """Datasets of a run: fixed sets of a split, the same for every run of a task, and the batches it trains on."""
 
+from collections.abc import Iterator
+
 import torch
 
 from core.tasks.drawing import sample_distinct
 from core.tasks.task import Batch, PairDataset, Split, Task
+from core.text.vocab import PAD_ID
 
 DATA_SEED = 42  # the fixed sets of a task are the same for all runs, so that runs can be compared
 POOL_BATCHES = 16  # batches drawn together and then grouped by length
@@ -19,6 +22,18 @@ def fixed_pairs(task: Task, count: int, *, split: Split, device: str = "cpu") ->
     if (pairs := task.all_pairs(split)) is not None:
         return pairs[torch.randperm(len(pairs), generator=generator)[:count]].to(device)
     return sample_distinct(task, count, split=split, generator=generator).to(device)
+
+
+def unpadded_batches(pairs: Batch, *, batch_size: int = 1_000) -> Iterator[tuple[torch.Tensor, Batch]]:
+    """Group pairs by source length into batches whose sources have no PAD.
+
+    Yields:
+        The indices (N,) int64 of a batch's pairs in ``pairs``, and the batch of at most ``batch_size`` pairs.
+    """
+    lengths = (pairs.src != PAD_ID).sum(dim=1)
+    for length in lengths.unique().tolist():
+        for indices in (lengths == length).nonzero().squeeze(1).split(batch_size):
+            yield indices, Batch(pairs.src[indices, :length], pairs.tgt[indices])
 
 
 class FreshBatches:

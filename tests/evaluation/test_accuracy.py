@@ -15,11 +15,10 @@ from core.evaluation.accuracy import (
     exact_match_unpadded,
     is_exact,
     sequence_loss,
-    unpadded_batches,
     with_eos,
 )
 from core.generation import Beam, Greedy, Sample, generate
-from core.tasks import Batch, build_task, sample_distinct
+from core.tasks import Batch, build_task, sample_distinct, unpadded_batches
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.support.scripted_models import gru, transformer
