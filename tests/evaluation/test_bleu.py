@@ -10,7 +10,7 @@ from core.__main__ import main
 from core.evaluation.bleu import corpus_bleu, measure_bleu
 from core.models import build_model
 from core.reports.report import measure
-from core.reports.report.tables import ReportedRun, figures
+from core.reports.report.tables import ReportedRun, metrics_table
 from core.runs import RunFolder
 from core.runs.load import SavedRuns, load_run
 from core.runs.recorder import train_recorded
@@ -114,7 +114,8 @@ def test_evaluate_decode_and_report_print_text_and_bleu(translation_runs, capsys
     assert "expected  quatre-vingt-un" in capsys.readouterr().out
     loaded = load_run(translation_runs / "translation")
     measured = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, 40, split="test"))
-    rows = figures(measured, ReportedRun(loaded, SavedRuns(translation_runs).info("translation"), train_loss=None))
+    info = SavedRuns(translation_runs).info("translation")
+    rows = metrics_table(measured, ReportedRun(loaded, info, train_loss=None))
     assert any(row[0].startswith("BLEU") and "sacrebleu signature nrefs:1|" in row[1] for row in rows)
     assert loaded.preset.task.summary == "translate 0–9,999 from English words to French"
 

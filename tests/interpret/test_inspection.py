@@ -9,8 +9,8 @@ from torch.testing import assert_close
 from core.generation import GREEDY, Beam, Sample
 from core.interpret.alignment import gold_alignment
 from core.interpret.inspection import NUM_CANDIDATES, Inspection, inspect
+from core.interpret.interventions import Interventions
 from core.models import build_model
-from core.models.heads import Interventions
 from core.storage.errors import InputError
 from core.tasks import Batch, build_task
 from core.tasks.sequences import Words
@@ -218,7 +218,7 @@ def test_a_cross_head_forced_to_anti_diagonal_attends_to_the_correct_source(tiny
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).eval()
     with torch.no_grad():
         model.output.bias[PAD_ID] = -100
-    interventions = Interventions.parse(model.heads, force=["cross.1.2=anti-diagonal"], ablate=["encoder"])
+    interventions = Interventions.parse(model.heads, patterns=["cross.1.2=anti-diagonal"], ablate=["encoder"])
     seen, plain = (
         inspect(model, task, "4829", prefix="9 2 8 4", **settings)
         for settings in ({"interventions": interventions}, {})
