@@ -11,7 +11,6 @@ from core.runs.export import WEIGHTS, package_files
 from core.runs.hub import HubError, pull, push
 from core.server import Runs
 from core.storage.tensor_file import CheckpointError
-from tests.runs.test_packages import own  # noqa: F401 - a fixture
 from tests.support.hub_stub import serving
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -44,7 +43,7 @@ def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):
     assert new.preset == old.preset
 
 
-def test_own_pairs_are_uploaded_only_on_request(hub, own, root, capsys):  # noqa: F811
+def test_own_pairs_are_uploaded_only_on_request(hub, own, root, capsys):
     command = ["--checkpoints", str(own.path.parent), "push", "--run", "own", "me/own"]
     assert main(command) == 2
     assert "was trained on your own pairs" in capsys.readouterr().err

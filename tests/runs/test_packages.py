@@ -12,40 +12,15 @@ from core.__main__ import main
 from core.runs import RunFolder
 from core.runs.export import CARD, VOCABULARY, WEIGHTS, package_files, write_zip
 from core.runs.importing import import_run
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.server.limits import LAPTOP, PUBLIC
 from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError
-from core.tasks.ingest import PairFiles, prepare_preset
-from core.teaching.bugs import new_state
-from core.training.history import History
-
-SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 4, "training.warmup_steps": 0}
 
 
 @pytest.fixture(scope="module")
 def files(trained) -> dict[str, bytes]:
     return package_files(RunFolder(trained, "done"))
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory) -> RunFolder:
-    """A finished run of own pairs, whose original file is gone."""
-    place = tmp_path_factory.mktemp("own")
-    (place / "p.tsv").write_text("".join(f"{number}\t{number % 7} x\n" for number in range(100, 160)))
-    _, preset = prepare_preset(PairFiles(place / "p.tsv"), place / "kept", kinds=("character", "symbol"), name="own")
-    preset = preset.with_changes(SMALL)
-    folder = RunFolder.create(place / "runs", preset, name="own", pairs=place / "kept")
-    train_recorded(
-        folder,
-        new_state(preset, pairs=folder.pairs),
-        History(4),
-        should_stop=lambda: False,
-        on_event=lambda event: None,
-    )
-    os.remove(place / "kept")
-    return folder
 
 
 def zipped(path, files: dict[str, bytes]):

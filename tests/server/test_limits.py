@@ -15,14 +15,14 @@ def test_public_limits_are_complete_and_never_looser():
         assert lax is None or strict <= lax, name
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_every_preset_is_allowed_on_a_laptop(name):
-    LAPTOP.check(load_preset(name))
+def test_every_preset_is_allowed_on_a_laptop():
+    for name in preset_names():
+        LAPTOP.check(load_preset(name))
 
 
-@pytest.mark.parametrize("name", ["digits-reversal", "digits-reversal-gru", "words-reversal-gru", "addition"])
-def test_beginner_presets_are_allowed_in_public(name):
-    PUBLIC.check(load_preset(name))
+def test_beginner_presets_are_allowed_in_public():
+    for name in ("digits-reversal", "digits-reversal-gru", "words-reversal-gru", "addition"):
+        PUBLIC.check(load_preset(name))
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def test_flags_override_variables_and_variables_override_defaults():
     assert limits_from({}, {}, public=True) == PUBLIC
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", "", "nan", "1e3"])
-def test_invalid_limits_are_reported(value):
-    with pytest.raises(ConfigError, match=rf'max_steps={value!r} is not a valid limit: .* or "none"'):
-        limits_from({"max_steps": value}, {}, public=True)
+def test_invalid_limits_are_reported():
+    for value in ("0", "-1", "many", "1.5", "", "nan", "1e3"):
+        with pytest.raises(ConfigError, match=rf'max_steps={value!r} is not a valid limit: .* or "none"'):
+            limits_from({"max_steps": value}, {}, public=True)
     with pytest.raises(ConfigError, match="max_runs='none' is not a valid limit: use a whole number above 0"):
         limits_from({"max_runs": "none"}, {}, public=True)
 
@@ -73,10 +73,10 @@ def test_an_unknown_limit_is_an_error():
         Limits(max_stepz=3)
 
 
-@pytest.mark.parametrize("text", [None, 3, [], "x" * 501, "a\x00b", "\ud800", "\x1b[31m"], ids=repr)
-def test_text_input_must_be_valid_and_bounded(text):
-    with pytest.raises(InputError, match=r"^input "):
-        PUBLIC.check_text("input", text)
+def test_text_input_must_be_valid_and_bounded():
+    for text in (None, 3, [], "x" * 501, "a\x00b", "\ud800", "\x1b[31m"):
+        with pytest.raises(InputError, match=r"^input "):
+            PUBLIC.check_text("input", text)
 
 
 def test_ordinary_text_is_unchanged():
