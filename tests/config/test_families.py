@@ -1,4 +1,4 @@
-"""A section with several families: which one is meant, what is refused, and how to get from one to another."""
+"""Sections with several families: validation, error messages, and changing the family."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from core.config.sections import GRUConfig
     ],
     ids=str,
 )
-def test_problems_of_another_family_are_named_like_those_of_the_first(tiny_gru, changes, field, message):
+def test_problems_of_another_family_are_named_by_field(tiny_gru, changes, field, message):
     with pytest.raises(ConfigError) as caught:
         tiny_gru.with_changes(changes)
     assert message in str(caught.value)
@@ -31,7 +31,7 @@ def test_a_model_without_a_family_is_refused(tiny, model):
         parse_preset(tiny.model_dump() | {"model": model})
 
 
-def test_another_family_keeps_what_both_have_and_takes_the_rest_from_its_defaults(tiny):
+def test_a_new_family_keeps_shared_fields_and_uses_its_defaults(tiny):
     changed = tiny.with_changes({"model.family": "gru", "model.d_hidden": 32})
     assert changed.model == GRUConfig(d_hidden=32, max_seq_len=16, dropout=0.0)
     assert changed.changed_from(tiny) == {
@@ -45,7 +45,7 @@ def test_another_family_keeps_what_both_have_and_takes_the_rest_from_its_default
         tiny.with_changes({"model.family": "gru", "model.d_model": 16})
 
 
-def test_the_changes_between_presets_of_two_families_lead_from_one_to_the_other(tiny, tiny_gru):
+def test_applying_the_changes_between_two_presets_converts_one_to_the_other(tiny, tiny_gru):
     for one, other in ((tiny, tiny_gru), (tiny_gru, tiny)):
         changes = {key: value for key, (_, value) in other.changed_from(one).items()}
         assert one.with_changes(changes) == other

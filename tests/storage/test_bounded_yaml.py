@@ -1,4 +1,4 @@
-"""YAML from strangers: plain values, or one kind of error, quickly."""
+"""Untrusted YAML gives plain values or a BoundedYamlError, quickly."""
 
 import time
 
@@ -91,7 +91,7 @@ def test_invalid_dates_and_numbers_are_refused(text):
 YAML_LIKE = st.text(st.sampled_from("ab01279 \n\t:-[]{},&*!|>'\"%@#?<=.e_xT+~\x00ä"), max_size=60)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(text=YAML_LIKE | st.text(max_size=80) | st.binary(max_size=80))
 def test_any_text_gives_a_value_or_a_bounded_yaml_error(text):
     started = time.process_time()

@@ -1,4 +1,4 @@
-"""Tokens to ids and back."""
+"""Vocab: tokens to ids and back."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ def test_special_tokens_come_first_at_their_ids():
     assert vocab.encode(["0", "9"]) == [3, 12]
 
 
-def test_a_vocabulary_with_unknowns_has_one_token_more():
+def test_a_vocabulary_with_unk_has_one_more_token():
     vocab = Vocab("ab", has_unk=True)
     assert vocab.tokens == (PAD, BOS, EOS, UNK, "a", "b")
     assert vocab.encode(["a", "z", UNK, BOS, "b"]) == [4, UNK_ID, UNK_ID, UNK_ID, 5]
@@ -30,12 +30,12 @@ def test_decoding_undoes_encoding(symbols):
 
 
 @pytest.mark.parametrize("token", ["x", "", PAD, BOS, EOS, UNK, "10"])
-def test_an_unknown_or_special_token_is_refused_with_its_place(token):
+def test_an_unknown_or_special_token_is_refused_with_its_position(token):
     with pytest.raises(InputError, match=f"{token!r} at position 2 is not one of 0 1 2 3"):
         Vocab("0123456789").encode(["1", token])
 
 
-def test_a_message_shows_neither_a_huge_token_nor_a_huge_vocabulary():
+def test_messages_shorten_long_tokens_and_vocabularies():
     with pytest.raises(InputError) as caught:
         Vocab([f"w{number}" for number in range(10_000)]).encode(["x" * 10_000])
     assert len(str(caught.value)) < 200
@@ -43,6 +43,6 @@ def test_a_message_shows_neither_a_huge_token_nor_a_huge_vocabulary():
 
 
 @pytest.mark.parametrize("symbols", [["a", "a"], ["a", PAD]])
-def test_symbols_that_are_not_unique_are_refused(symbols):
+def test_duplicate_symbols_are_refused(symbols):
     with pytest.raises(ValueError, match="must differ"):
         Vocab(symbols)
