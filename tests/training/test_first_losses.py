@@ -24,10 +24,10 @@ from core.training.state import new_state
 TABLE = json.loads(Path(__file__).with_name("first_losses.json").read_text())
 STEPS = 60
 STEPS_OF_SLOW = {
-    "digits-reversal": 10,
-    "words-reversal-transformer": 10,
-    "reverse-long": 10,
-    "small": 10,
+    "digits-reversal": 5,
+    "words-reversal-transformer": 5,
+    "reverse-long": 5,
+    "small": 5,
     "words-reversal-gru": 5,
     "psalms": 5,
     "g2p-english": 1,  # its bfloat16 update takes 10 s without hardware support
