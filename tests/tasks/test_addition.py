@@ -20,14 +20,14 @@ def sums(task: Addition, count: int, split: str, seed: int = 0) -> list[tuple[in
     batch = task.sample(count, split=split, generator=torch.Generator().manual_seed(seed))
     assert batch.src.shape == (count, 2 * task.max_digits + 3)
     assert batch.tgt.shape == (count, task.max_digits + 3)
-    found = []
+    sums_drawn = []
     for src, tgt in zip(batch.src.tolist(), batch.tgt.tolist(), strict=True):
         words = ["".join(task.src_vocab.decode(row[1 : row.index(EOS_ID)])) for row in (src, tgt)]
         first, second = words[0].split("+")
         numbers = (int(first), int(second), int(words[1]))
         assert (first, second, words[1]) == tuple(str(number) for number in numbers)
-        found.append(numbers)
-    return found
+        sums_drawn.append(numbers)
+    return sums_drawn
 
 
 @pytest.mark.parametrize("split", SPLITS)

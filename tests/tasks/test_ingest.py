@@ -142,30 +142,30 @@ def test_byte_order_mark_line_ends_and_unicode_forms_are_normalized(tmp_path):
 
 
 def test_emoji_and_right_to_left_text_are_unchanged(tmp_path):
-    found = ingest(tmp_path, tsv([*GOOD, ("👍🏽", "שלום"), ("مرحبا", "👩‍🔬")]))
+    result = ingest(tmp_path, tsv([*GOOD, ("👍🏽", "שלום"), ("مرحبا", "👩‍🔬")]))
     assert written(tmp_path)[-2:] == [["👍🏽", "שלום"], ["مرحبا", "👩‍🔬"]]
-    assert not found.problems
-    assert found.source_tokens["👍"] == 1
+    assert not result.problems
+    assert result.source_tokens["👍"] == 1
 
 
 def test_the_same_pair_is_kept_once_and_several_answers_are_all_written(tmp_path):
-    found = ingest(tmp_path, tsv([*GOOD, *GOOD, ("s1", "other")]))
-    assert (found.pairs, found.sources, found.duplicates, found.several) == (13, 12, 12, 1)
+    result = ingest(tmp_path, tsv([*GOOD, *GOOD, ("s1", "other")]))
+    assert (result.pairs, result.sources, result.duplicates, result.several) == (13, 12, 12, 1)
     assert written(tmp_path) == [list(pair) for pair in [*GOOD, ("s1", "other")]]
 
 
 def test_spaces_between_symbols_do_not_matter(tmp_path):
-    found = ingest(tmp_path, tsv([*GOOD, ("a  b", "x"), ("a b ", "x")]), kinds=("symbol", "symbol"))
-    assert found.duplicates == 1
+    result = ingest(tmp_path, tsv([*GOOD, ("a  b", "x"), ("a b ", "x")]), kinds=("symbol", "symbol"))
+    assert result.duplicates == 1
 
 
 def test_long_empty_and_special_token_rows_are_skipped_and_counted(tmp_path):
     bad = [("x" * 9, "y"), ("", "y"), ("y", " "), ("<PAD> z", "y")]
-    found = ingest(tmp_path, tsv([*GOOD, *bad]), kinds=("symbol", "character"), max_tokens=8)
-    assert dict(found.skipped) == {"one side empty": 2, "special token": 1}
-    found = ingest(tmp_path, tsv([*GOOD, *bad[:1]]), max_tokens=8)
-    assert dict(found.skipped) == {"too long": 1}
-    assert str(found.problems[0]) == "line 13: its source has 9 tokens, more than 8"
+    result = ingest(tmp_path, tsv([*GOOD, *bad]), kinds=("symbol", "character"), max_tokens=8)
+    assert dict(result.skipped) == {"one side empty": 2, "special token": 1}
+    result = ingest(tmp_path, tsv([*GOOD, *bad[:1]]), max_tokens=8)
+    assert dict(result.skipped) == {"too long": 1}
+    assert str(result.problems[0]) == "line 13: its source has 9 tokens, more than 8"
 
 
 def test_a_file_of_duplicates_is_refused(tmp_path):
@@ -188,8 +188,8 @@ def test_max_pairs_is_a_limit(tmp_path):
 
 
 def test_sources_of_the_test_file_are_removed_from_training(tmp_path):
-    found = ingest(tmp_path, tsv([*GOOD, ("shared", "1"), ("shared", "2")]), test=tsv([("shared", "1"), ("new", "3")]))
-    assert (found.pairs, found.test_pairs, found.overlaps) == (14, 2, 2)
+    result = ingest(tmp_path, tsv([*GOOD, ("shared", "1"), ("shared", "2")]), test=tsv([("shared", "1"), ("new", "3")]))
+    assert (result.pairs, result.test_pairs, result.overlaps) == (14, 2, 2)
     assert written(tmp_path)[:2] == [["shared", "1", "test"], ["new", "3", "test"]]
     assert all(len(line) == 2 for line in written(tmp_path)[2:])
 
@@ -200,8 +200,8 @@ def test_a_test_file_equal_to_the_training_file_is_refused(tmp_path):
 
 
 def test_an_invalid_row_of_the_test_file_names_the_file(tmp_path):
-    found = ingest(tmp_path, tsv(GOOD), test=tsv([("x", "1")]) + "bad\n")
-    assert str(found.problems[0]).startswith("test file, line 2: it has 1 column")
+    result = ingest(tmp_path, tsv(GOOD), test=tsv([("x", "1")]) + "bad\n")
+    assert str(result.problems[0]).startswith("test file, line 2: it has 1 column")
 
 
 # --- summary -------------------------------------------------------------------------------------------------------
@@ -217,6 +217,6 @@ def test_a_histogram_counts_everything_once_in_at_most_13_bars(lengths):
 
 
 def test_the_summary_lists_counts_and_skipped_rows(tmp_path):
-    said = "\n".join(summary_lines(ingest(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
+    output = "\n".join(summary_lines(ingest(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
     for part in ("pairs                          13", "2 rows, skipped", "skipped: not two columns", "line 16", "␣"):
-        assert part in said
+        assert part in output

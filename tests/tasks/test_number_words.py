@@ -68,8 +68,8 @@ def test_longest_numbers_have_the_configured_length(language):
     for digits, numbers in enumerate((range(10), range(10, 100), range(100, 1_000)), start=1):
         assert max(len(words_of(number, language)) for number in numbers) == longest[digits - 1]
     for digits, step in ((4, 7), (5, 97), (6, 997)):
-        found = max(len(words_of(number, language)) for number in range(10 ** (digits - 1), 10**digits, step))
-        assert found <= longest[digits - 4] + 1 + longest[2]
+        longest_found = max(len(words_of(number, language)) for number in range(10 ** (digits - 1), 10**digits, step))
+        assert longest_found <= longest[digits - 4] + 1 + longest[2]
 
 
 @pytest.mark.parametrize("max_number", [999, 1_000, 9_999, 20_500, 999_999])

@@ -46,10 +46,10 @@ def pairs(tmp_path) -> Path:
 
 @pytest.fixture
 def own(tmp_path, pairs):
-    """A preset of 300 pairs, one of whose sources has two answers, and the file in which they are kept."""
+    """A preset of 300 pairs, one of whose sources has two answers, and their pairs file."""
     source = written(tmp_path / "numbers.tsv", extra=[("bcd", "one two three")])
-    found, preset = prepare_preset(PairFiles(source), pairs, kinds=SYMBOLS, name="own")
-    assert (found.pairs, found.sources) == (301, 300)
+    result, preset = prepare_preset(PairFiles(source), pairs, kinds=SYMBOLS, name="own")
+    assert (result.pairs, result.sources) == (301, 300)
     return preset.with_changes(TINY)
 
 
@@ -196,9 +196,9 @@ def test_a_preset_file_has_its_pairs_beside_it(tmp_path, own, pairs):
 def test_data_command_writes_a_preset_that_trains(tmp_path, capsys):
     source, out = written(tmp_path / "numbers.tsv"), tmp_path / "mine.yaml"
     assert main(["data", str(source), "--tokens", "character,symbol", "--out", str(out), "--json"]) == 0
-    said = capsys.readouterr().out
-    assert "different sources              300" in said
-    assert '"sources": 300' in said.splitlines()[-1]
+    output = capsys.readouterr().out
+    assert "different sources              300" in output
+    assert '"sources": 300' in output.splitlines()[-1]
     settings = [part for key, value in TINY.items() for part in ("--set", f"{key}={value}")]
     run = ["--checkpoints", str(tmp_path / "runs"), "train", "--preset", str(out), "--run", "mine", *settings]
     assert main(run) == 0
@@ -254,10 +254,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-c", code, str(tmp_path)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPOSITORY).stdout
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    megabytes = int(said) / 1_000
+    megabytes = int(output) / 1_000
     print(f"\na million pairs: {seconds:.1f} s of one core, {megabytes:.0f} MB")
     assert seconds < 30
     assert megabytes < 1_000

@@ -125,15 +125,15 @@ def test_lines_longer_than_max_seq_len_are_refused():
 
 def test_perplexity_command_measures_run_and_ngrams_on_the_same_lines(written, writing, capsys):
     assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "2", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+    output = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     task = build_task(writing.task)
     held_out = task.lines("test")
     bigrams = NGram(task.lines("train"), order=2, num_tokens=len(task.tgt_vocab.symbols) + 1)
     own = evaluate(Runs(written).loaded("lines").model, fixed_pairs(task, len(held_out), split="test"))
-    assert said["lines"] == len(held_out)
-    assert said["ngrams"]["2"] == pytest.approx(math.exp(bigrams.loss(held_out)))
-    assert said["perplexity"] == pytest.approx(own.perplexity)
-    assert said["ngrams"]["2"] < said["ngrams"]["1"] < 30
+    assert output["lines"] == len(held_out)
+    assert output["ngrams"]["2"] == pytest.approx(math.exp(bigrams.loss(held_out)))
+    assert output["perplexity"] == pytest.approx(own.perplexity)
+    assert output["ngrams"]["2"] < output["ngrams"]["1"] < 30
 
 
 def test_perplexity_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, capsys):
