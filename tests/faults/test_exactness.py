@@ -179,7 +179,9 @@ class Killed(BaseException):
     """The process would have ended here: nobody is told, nothing is saved."""
 
 
-def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(root, preset, straight, monkeypatch, row):
+def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(  # noqa: C901 - one scenario
+    root, preset, straight, monkeypatch, row
+):
     """An epoch is 4 updates of 2 batches of 8 sequences; evaluations are at 0, 4, 8 and 12."""
     losses, evaluate = training._losses, training.evaluate
 

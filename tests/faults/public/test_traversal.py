@@ -21,7 +21,13 @@ TARGETS = [
     "/proc/self/cmdline",
     "pyproject.toml",
 ]
-MARKS = ("root:x:", "Attention Lab in a browser", "attention-lab-run-1", "Trains in seconds, for trying", "short_description")
+MARKS = (
+    "root:x:",
+    "Attention Lab in a browser",
+    "attention-lab-run-1",
+    "Trains in seconds, for trying",
+    "short_description",
+)
 ROUTES = ["", "file=", "gradio_api/file=", "gradio_api/file/", "static/", "assets/", "svelte/", "download/"]
 ROUTES += ["custom_component/", "gradio_api/stream/", "theme.css/"]
 CLIMBS = [

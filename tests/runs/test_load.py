@@ -1,0 +1,51 @@
+"""Loading a run: the one loader applies the preset's bug and imports neither training nor the server."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from core.runs import RunError, RunFolder, SavedRuns, load_run
+from core.runs.recorder import train_recorded
+from core.runs.training_state import load_state, training_state_of
+from core.teaching.bugs import new_state
+from core.training.history import History
+
+
+def test_loading_a_run_imports_neither_training_nor_server(trained):
+    script = (
+        "import sys; from pathlib import Path; from core.runs import load_run; load_run(Path(sys.argv[1]))\n"
+        "print(*[name for name in sys.modules if name.startswith(('core.training', 'core.server', 'core.teaching'))])"
+    )
+    command = [sys.executable, "-c", script, str(trained / "done")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+def test_a_run_with_a_bug_is_loaded_with_it(root, tiny):
+    preset = tiny.model_copy(update={"bug": "no-causal-mask"})
+    folder = RunFolder.create(root, preset, name="broken")
+    train_recorded(folder, new_state(preset), History(8))
+    loaded = load_run(folder.path)
+    src = torch.tensor([[1, 4, 5, 2]])
+    first, other = torch.tensor([[1, 5, 6]]), torch.tensor([[1, 5, 7]])
+    with torch.no_grad():
+        logits = [loaded.model(src, tgt_in) for tgt_in in (first, other)]
+    logits = [each[0] if isinstance(each, tuple) else each for each in logits]
+    assert not torch.equal(logits[0][:, 0], logits[1][:, 0])  # the first position sees later ones
+
+
+def test_a_loaded_run_has_the_best_weights_in_evaluation_mode(trained):
+    loaded = SavedRuns(trained).loaded("done")
+    assert (loaded.run, loaded.kind, loaded.step) == ("done", "best", loaded.facts["step"])
+    assert not loaded.model.training
+    state = training_state_of(loaded)
+    assert state.step == loaded.step
+    assert torch.equal(state.model.output.weight, loaded.model.output.weight)
+    assert load_state(RunFolder(trained, "done").last, loaded.preset).step == 8
+
+
+def test_a_run_without_weights_cannot_be_loaded(root, tiny):
+    RunFolder.create(root, tiny, name="new", status="stopped")
+    with pytest.raises(RunError, match="run='new' has no weights yet; it is stopped"):
+        load_run(root / "new")
