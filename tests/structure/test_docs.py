@@ -83,6 +83,14 @@ def commands() -> dict[str, str]:
     return COMMANDS
 
 
+def test_every_endpoint_of_the_api_is_documented():
+    loops = re.findall(r"for function in \(([^)]+)\)", (REPOSITORY / "ui/api.py").read_text())
+    endpoints = {name.strip() for loop in loops for name in loop.split(",")}
+    section = (REPOSITORY / "docs/deployment.md").read_text().partition("## API")[2].partition("```")[0]
+    assert endpoints
+    assert set(re.findall(r"`([a-z_]+)`", section)) - {"gradio_client"} == endpoints
+
+
 # --- commands ---------------------------------------------------------------------------------------------------
 
 
