@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from core.models.heads import Block
+from core.models.seq2seq import Block
 
 BLOCK_NAMES: dict[Block, str] = {
     "cross": "cross-attention",

@@ -11,7 +11,7 @@ from core.config.tasks import TaskConfig
 from core.interpret.ablation import parse_interventions
 from core.interpret.interventions import Ablation, Interventions
 from core.models import outline_model
-from core.models.heads import Head
+from core.models.seq2seq import Head
 from core.runs.load import LoadedRun
 from core.server.access import VisitorRuns
 from core.tasks import build_task

@@ -14,8 +14,8 @@ from core.evaluation.accuracy import count_exact, evaluation_mode
 from core.generation import GREEDY
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
-from core.models.heads import Block, Head
 from core.models.hooks import hooks
+from core.models.seq2seq import Block, Head
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs

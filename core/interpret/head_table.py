@@ -18,7 +18,7 @@ from core.interpret.measures import (
     uniform_mass,
 )
 from core.models import Seq2Seq
-from core.models.heads import BLOCKS
+from core.models.seq2seq import BLOCKS
 from core.tasks import Batch, Task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 
 from core.models import Seq2Seq
-from core.models.heads import BLOCKS, Block, Head
 from core.models.hooks import Hook, current_step, hooks
+from core.models.seq2seq import BLOCKS, Block, Head
 from core.storage.errors import InputError
 
 Ablation = Literal["zero", "mean"]

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from core.generation import GenerationResult, generate
 from core.interpret.alignment import gold_alignment
 from core.models import Seq2Seq
-from core.models.heads import BLOCKS, Block
+from core.models.seq2seq import BLOCKS, Block
 from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 

@@ -11,10 +11,10 @@ from torch import nn
 from core.config import Preset
 from core.models import outline_model
 from core.models.attention import AdditiveAttention, MultiHeadAttention
-from core.models.dropout import Dropout
-from core.models.heads import Block
 from core.models.hooks import hook_names, hooks
+from core.models.kernels import Dropout
 from core.models.positions import RelativeEncoding
+from core.models.seq2seq import Block
 from core.tasks import build_task
 
 Shape = tuple[int, ...]

@@ -16,7 +16,7 @@ from core.generation import GenerationResult, generate
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import score_heads
 from core.models import Seq2Seq
-from core.models.heads import BLOCKS, Block, Head
+from core.models.seq2seq import BLOCKS, Block, Head
 from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 

@@ -11,6 +11,7 @@ __all__ = [
     "AttentionMaps",
     "AttentionRecorder",
     "Seq2Seq",
+    "assemble_model",
     "build_model",
     "count_parameters",
     "forward_with_attention",
@@ -26,9 +27,9 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
         generator: source of the initial weights and, in training, of dropout. The model lives on its device; initial
             weights are drawn on the CPU all the same, so that a seed means the same ones everywhere.
     """
-    from core.models.initialization import initialize
+    from core.models.initialization import initialize  # loading a run does not need it
 
-    model = _assemble(config, task, generator)
+    model = assemble_model(config, task, generator)
     on_cpu = generator.device.type == "cpu"
     source = generator if on_cpu else torch.Generator().manual_seed(generator.initial_seed())
     gains = {name: getattr(config, name, 1.0) for name in ("embedding_gain", "sublayer_gain")}  # a GRU has neither
@@ -39,7 +40,7 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
 def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
     """Return such a model with shapes and no content: its tensors are on PyTorch's meta device and take no memory."""
     with torch.device("meta"):
-        return _assemble(config, task, None)
+        return assemble_model(config, task, None)
 
 
 def parameters_of(config: ModelConfig, task: Task) -> int:
@@ -52,7 +53,8 @@ def count_parameters(model: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
-def _assemble(config: ModelConfig, task: Task, generator: torch.Generator | None) -> Seq2Seq:
+def assemble_model(config: ModelConfig, task: Task, generator: torch.Generator | None = None) -> Seq2Seq:
+    """Build such a model with PyTorch's default weights, to load others into."""
     sizes = len(task.src_vocab), len(task.tgt_vocab)
     if isinstance(config, GRUConfig):
         from core.models.gru import GRUSeq2Seq

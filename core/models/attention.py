@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from core.models import kernels
-from core.models.dropout import Dropout
 from core.models.hooks import HookPoint
+from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions, Rotation
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
@@ -59,7 +59,7 @@ class MultiHeadAttention(nn.Module):
         self.hook_z, self.hook_out = HookPoint(), HookPoint()
 
     def keys_values(self, x: torch.Tensor, rotation: Rotation | None = None) -> KeysValues:
-        """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K); the values rotated, if there is a rotation."""
+        """Project states (B, Tk, D) to keys and (rotated) values, each (B, H, Tk, K)."""
         key, value = self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
         return self.hook_k(key), self.hook_v(value if rotation is None else rotation.apply(value))
 

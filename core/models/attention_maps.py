@@ -6,9 +6,8 @@ from types import TracebackType
 
 import torch
 
-from core.models.heads import BLOCKS, Block
 from core.models.hooks import hooks
-from core.models.seq2seq import Seq2Seq
+from core.models.seq2seq import BLOCKS, Block, Seq2Seq
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from core.config.sections import BlocksConfig
-from core.models.dropout import Dropout
 from core.models.hooks import HookPoint
+from core.models.kernels import Dropout
 from core.models.positions import sinusoidal_positions
 
 

@@ -7,9 +7,9 @@ from torch import nn
 
 from core.config.sections import GRUConfig
 from core.models.attention import AdditiveAttention, KeysValues
-from core.models.dropout import Dropout
 from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint, name_hook_points, set_step
+from core.models.kernels import Dropout
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.text.vocab import PAD_ID
 

@@ -1,4 +1,4 @@
-"""Faster ways to compute what stands beside each of them as the plain line it equals.
+"""Faster ways to compute what stands beside each of them as the plain line it equals, and dropout with its own draws.
 
 The figures are ratios to the plain line on a CPU, for the presets of a laptop; ``tests/models/test_kernels.py`` checks
 that each function equals its plain line.
@@ -8,6 +8,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 SHORT_ROW = 16  # numbers; the CPU's softmax and fused attention are several times slower on shorter rows
 _DROPOUT_LEVELS = 2**16  # a dropout rate is rounded to a multiple of 1 / 65,536
@@ -68,6 +69,32 @@ def keep_mask(x: torch.Tensor, p: float, generator: torch.Generator | None) -> t
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
     threshold = round(p * _DROPOUT_LEVELS) - _DROPOUT_LEVELS // 2
     return (bits.view(torch.int16)[: x.numel()] >= threshold).view(x.shape)
+
+
+class Dropout(nn.Module):
+    """Zero a fraction ``p`` of the activations in training and scale up the rest (Srivastava et al. 2014).
+
+    ``nn.Dropout`` draws from one generator for the whole process, so runs that train side by side would change each
+    other's results.
+    """
+
+    def __init__(self, p: float, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        if not 0 <= p < 1:
+            raise ValueError(f"dropout={p} must be at least 0 and below 1")
+        self.p = p
+        self.generator = generator
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the next call changes its input."""
+        return self.training and self.p > 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Apply dropout to a float tensor of any shape."""
+        if not self.is_active:
+            return x
+        return x * keep_mask(x, self.p, self.generator).to(x.dtype).div_(1 - self.p)
 
 
 def _is_short(length: int, device: torch.device) -> bool:

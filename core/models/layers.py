@@ -10,8 +10,8 @@ from torch import nn
 from core.config.sections import BlocksConfig
 from core.models.attention import MultiHeadAttention
 from core.models.cache import LayerCache
-from core.models.dropout import Dropout
 from core.models.hooks import HookPoint
+from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
 
 

@@ -1,16 +1,43 @@
 """The interface of every model: encode a source once, then decode a target in one call or step by step."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self, cast, get_args
 
 import torch
 from torch import nn
 
 from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.cache import KeyValueCache
-from core.models.heads import Block, Head
+from core.storage.errors import InputError
+
+Block = Literal["encoder", "decoder", "cross"]
+BLOCKS: tuple[Block, ...] = get_args(Block)
+
+
+@dataclass(frozen=True)
+class Head:
+    """One attention head; layer and head are numbered from 1. As text it is ``cross.2.1``."""
+
+    block: Block
+    layer: int
+    head: int
+
+    def __str__(self) -> str:
+        return f"{self.block}.{self.layer}.{self.head}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Head":
+        """Read the name of a head; InputError if it is not one."""
+        match = re.fullmatch(rf"({'|'.join(BLOCKS)})\.([1-9][0-9]{{0,3}})\.([1-9][0-9]{{0,3}})", text.strip())
+        if not match:
+            raise InputError(
+                f"head={text!r:.60} is not a head: write block.layer.head, such as cross.2.1, numbered from 1; "
+                f"blocks are {', '.join(BLOCKS)}"
+            )
+        return cls(cast(Block, match[1]), int(match[2]), int(match[3]))
 
 
 @dataclass(frozen=True)

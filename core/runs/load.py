@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import torch
 
 from core.config import Preset
-from core.models import Seq2Seq, build_model
+from core.models import Seq2Seq, assemble_model
 from core.runs.folder import RunError, RunFolder, RunInfo
 from core.storage.tensor_file import CheckpointError, load_into, read_tensors, read_with_fallback
 from core.tasks import Task, build_task
@@ -135,7 +135,7 @@ def build_run(
         CheckpointError: the weights are those of another model.
     """
     task = build_task(preset.task, pairs=folder.pairs)
-    model = build_model(preset.model, task, torch.Generator())
+    model = assemble_model(preset.model, task)
     if preset.bug:
         from core.teaching.bugs import bug_of  # imports training, which an ordinary run does not need
 

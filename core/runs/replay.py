@@ -11,7 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
 from core.interpret.snapshots import HeadMasses, PackedMaps, Snapshot, SnapshotInput, SnapshotOutput, snapshot_interval
-from core.models.heads import Block
+from core.models.seq2seq import Block
 from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
 
 _log = logging.getLogger(__name__)

@@ -102,9 +102,7 @@ class Addition(Task):
         self.src_vocab.encode(list(typed))
         operands = re.fullmatch(r"([0-9]+)\+([0-9]+)", typed)
         if not operands:
-            raise InputError(
-                f"input={quote(typed)} must be two numbers with one + between them: {self.examples[0]}"
-            )
+            raise InputError(f"input={quote(typed)} must be two numbers with one + between them: {self.examples[0]}")
         first, second = (operand.lstrip("0") or "0" for operand in operands.groups())
         return [*first, PLUS, *second]
 

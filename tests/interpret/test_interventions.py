@@ -12,8 +12,7 @@ from core.interpret.interventions import NO_INTERVENTIONS, Interventions, Patter
 from core.models import forward_with_attention, kernels
 from core.models.decoder_only import DecoderOnly
 from core.models.gru import GRUSeq2Seq
-from core.models.heads import Head
-from core.models.seq2seq import Seq2Seq
+from core.models.seq2seq import Head, Seq2Seq
 from core.models.transformer import Transformer
 from core.storage.errors import InputError
 from tests.support.scripted_models import make_model

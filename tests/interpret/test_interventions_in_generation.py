@@ -10,8 +10,7 @@ from torch.testing import assert_close
 from core.generation import GREEDY, Beam, GenerationResult, Sample, Strategy, generate
 from core.interpret.interventions import Interventions
 from core.models import forward_with_attention
-from core.models.heads import Head
-from core.models.seq2seq import Seq2Seq
+from core.models.seq2seq import Head, Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID

@@ -25,7 +25,7 @@ from core.interpret.ablation import (
 )
 from core.interpret.interventions import Interventions
 from core.models import forward_with_attention
-from core.models.heads import Head
+from core.models.seq2seq import Head
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import LoadedRun
 from core.server import Runs

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.models.dropout import Dropout
+from core.models.kernels import Dropout
 from core.models.transformer import Transformer
 from core.text.vocab import BOS_ID, PAD_ID
 from tests.support.scripted_models import make_model

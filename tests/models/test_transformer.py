@@ -12,8 +12,8 @@ from core.evaluation.accuracy import is_exact, sequence_loss
 from core.generation import generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.attention_maps import AttentionRecorder
-from core.models.dropout import Dropout
 from core.models.embeddings import Embedding
+from core.models.kernels import Dropout
 from core.models.positions import sinusoidal_positions
 from core.models.transformer import Transformer
 from core.tasks import build_task

@@ -9,7 +9,7 @@ import pytest
 
 from core.interpret.ablation import grid_cells, parse_interventions
 from core.interpret.inspection import inspect
-from core.models.heads import Head
+from core.models.seq2seq import Head
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
 from core.storage.errors import InputError

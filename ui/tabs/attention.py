@@ -9,7 +9,7 @@ import gradio as gr
 from gradio.events import Dependency
 
 from core.interpret.interventions import Ablation
-from core.models.heads import Head
+from core.models.seq2seq import Head
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from ui.components.answer_comparison import answer_comparison, interventions_value

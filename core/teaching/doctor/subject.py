@@ -8,8 +8,8 @@ import torch
 
 from core.models import AttentionMaps, Seq2Seq, forward_with_attention
 from core.models.attention import AdditiveAttention, MultiHeadAttention
-from core.models.heads import Block
 from core.models.hooks import Hook, hooks
+from core.models.seq2seq import Block
 from core.tasks import Batch
 from core.text.vocab import PAD_ID
 from core.training.history import History

@@ -13,7 +13,7 @@ from core.config import Preset
 from core.evaluation.accuracy import evaluate, evaluation_mode, exact_match_unpadded
 from core.interpret.inspection import inspect, label_source
 from core.models import forward_with_attention
-from core.models.heads import BLOCKS
+from core.models.seq2seq import BLOCKS
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_state

@@ -12,7 +12,7 @@ import gradio as gr
 
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells, latest_grid
 from core.interpret.interventions import Ablation
-from core.models.heads import Head
+from core.models.seq2seq import Head
 from core.runs import RunError
 from core.runs.load import LoadedRun
 from core.server.access import VisitorRuns
