@@ -121,7 +121,7 @@ def test_dependence_on_length_is_reported_for_both_ends(scripted, task):
     assert set(measured.sequences.outcome) == {"exact", "stopped early"}
 
 
-def test_a_fixed_set_that_is_known_overfitted_is_named(scripted, task, pairs):
+def test_overfitting_is_reported(scripted, task, pairs):
     overfitted = TrainingOutcome(8, 8, "", train_loss=0.001, guessing_loss=2.565)
     measured = measure(scripted(lambda src: torch.full_like(src, 7)), task, pairs)
     assert "The model is overfitting" in " ".join(findings(measured, overfitted))
