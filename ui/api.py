@@ -1,7 +1,7 @@
 """The HTTP API: the page's actions as named endpoints with plain data."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import gradio as gr
 
@@ -9,7 +9,7 @@ from core.config import load_preset
 from core.generation import GREEDY, Strategy, parse_strategy
 from core.interpret.ablation import parse_ablation
 from core.interpret.inspection import inspect
-from core.reports.comparison import as_data
+from core.reports.comparison import Comparison, as_data
 from core.reports.report import write_report
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
@@ -29,30 +29,48 @@ from ui.tabs.report import SEQUENCES
 
 def expose(runs: VisitorRuns) -> None:
     """Add the endpoints to the page that is being built."""
+    api = Api(runs)
 
-    def list_runs() -> dict[str, Any]:
+    def add(function: Callable, **options: Any) -> None:
+        public = show_errors(validate_arguments(function, max_input=runs.limits.max_input))
+        gr.api(public, api_name=function.__name__, **options)
+
+    for quick in (api.list_runs, api.train, api.stop, api.resume, api.progress, api.decode, api.attention):
+        add(quick, concurrency_limit=4, concurrency_id="api")
+    for slow in (api.report, api.compare, api.head_importance):
+        add(slow, **CPU)
+
+
+class Api:
+    """The endpoints; their docstrings and type hints are the public documentation."""
+
+    def __init__(self, runs: VisitorRuns) -> None:
+        self.runs = runs
+
+    def list_runs(self) -> dict[str, Any]:
         """List all runs with preset, status, step and exact match."""
-        return run_info.list_runs(runs)
+        return run_info.list_runs(self.runs)
 
-    def train(preset: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def train(self, preset: str, changes: dict[str, Any]) -> dict[str, Any]:
         """Start a run from a preset's name, with changed settings such as {"training.steps": 500}."""
-        return {"run": runs.start(load_preset(preset).with_changes(changes or {}))}
+        return {"run": self.runs.start(load_preset(preset).with_changes(changes or {}))}
 
-    def stop(run: str) -> dict[str, Any]:
+    def stop(self, run: str) -> dict[str, Any]:
         """Stop a run after its current step."""
-        runs.stop(run)
+        self.runs.stop(run)
         return {"run": run}
 
-    def resume(run: str) -> dict[str, Any]:
+    def resume(self, run: str) -> dict[str, Any]:
         """Resume a stopped, failed or interrupted run."""
-        runs.resume(run)
+        self.runs.resume(run)
         return {"run": run}
 
-    def progress(run: str, since_step: int = -1) -> dict[str, Any]:
+    def progress(self, run: str, since_step: int = -1) -> dict[str, Any]:
         """Return the state of a run, and its metrics after a step."""
-        return run_info.progress_since(runs, run, since_step=since_step, since_evaluation=since_step)
+        return run_info.progress_since(self.runs, run, since_step=since_step, since_evaluation=since_step)
 
     def decode(
+        self,
         run: str,
         input: str,
         strategy: dict[str, Any] | None = None,
@@ -71,10 +89,11 @@ def expose(runs: VisitorRuns) -> None:
             ablate_with: "zero", or "mean" for the head's mean output.
         """
         spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
-        with runs.inference_priority.inference():
-            return answer_value(_decoded(runs, run, input, parse_strategy(strategy or {}), prefix, spec))
+        with self.runs.inference_priority.inference():
+            return answer_value(_decoded(self.runs, run, input, parse_strategy(strategy or {}), prefix, spec))
 
     def attention(
+        self,
         run: str,
         input: str,
         block: Block,
@@ -88,37 +107,29 @@ def expose(runs: VisitorRuns) -> None:
         Interventions are given as for decode. The maps of ablated heads are returned too.
         """
         spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
-        with runs.inference_priority.inference():
-            current = _decoded(runs, run, input, spec=spec)
+        with self.runs.inference_priority.inference():
+            current = _decoded(self.runs, run, input, spec=spec)
             if block not in BLOCK_NAMES or not 1 <= layer <= current.num_layers(block):
                 layers = ", ".join(f"{current.num_layers(each)} {each} layers" for each in BLOCK_NAMES)
                 raise InputError(f"block={block!r}, layer={layer}: this run has {layers}")
             return layer_value(current, block, layer)
 
-    def report(run: str) -> dict[str, Any]:
+    def report(self, run: str) -> dict[str, Any]:
         """Measure a run on held-out inputs; return the report as Markdown, and its summary."""
-        written = write_report(runs, run, sequences=SEQUENCES)
+        written = write_report(self.runs, run, sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
-    def compare(names: list[str]) -> dict[str, Any]:
+    def compare(self, names: list[str]) -> dict[str, Any]:
         """Compare runs of one task on the same held-out inputs: metrics, paired wins and losses, accuracy by length."""
-        *_, result = compare_events(runs, names)
-        return as_data(result)
+        *_, result = compare_events(self.runs, names)
+        return as_data(cast(Comparison, result))  # the last event
 
-    def head_importance(run: str, ablate_with: str = "zero") -> dict[str, Any]:
+    def head_importance(self, run: str, ablate_with: str = "zero") -> dict[str, Any]:
         """Measure exact match on held-out inputs with each head ablated, and with each layer ablated (head 0).
 
         The first call takes seconds or more; the result is saved with the run.
         """
-        return measure_heads(runs, run, parse_ablation(ablate_with))
-
-    def public(function: Callable) -> Callable:
-        return show_errors(validate_arguments(function, max_input=runs.limits.max_input))
-
-    for function in (list_runs, train, stop, resume, progress, decode, attention):
-        gr.api(public(function), api_name=function.__name__, concurrency_limit=4, concurrency_id="api")
-    for function in (report, compare, head_importance):
-        gr.api(public(function), api_name=function.__name__, **CPU)
+        return measure_heads(self.runs, run, parse_ablation(ablate_with))
 
 
 def _decoded(

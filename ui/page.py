@@ -223,7 +223,7 @@ def _inspect_block(current: CurrentDecode | None, event: gr.EventData) -> list[A
     return [gr.Tabs(selected="attention"), value]
 
 
-def _last_layer_value(current: CurrentDecode | None, **selection: int) -> dict[str, Any]:
+def _last_layer_value(current: CurrentDecode | None, **selection: Any) -> dict[str, Any]:
     """Return the attention viewer's value with the last layer that attends to the source selected."""
     if current is None:
         return attention_value(None)

@@ -24,7 +24,7 @@ expect.set_options(timeout=30_000)  # the cores are busy with other tests
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator[tuple[Page, list[str]]]:
-    """A tab of a headless Chromium, and the errors in its console; one for all tests, so that scripts stay compiled."""
+    """A tab of a headless Chromium and its console errors; one per module, so that scripts stay compiled."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         page = browser.new_context().new_page()
@@ -37,9 +37,9 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
 
 @pytest.fixture
 def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The page, newly opened and answered; an error in its console, or scrolling sideways, fails the test."""
+    """The page, newly opened, with its first decode; a console error or sideways scrolling fails the test."""
     page, errors = tab
-    page.goto("about:blank")  # breaks off what the last test's page still asks for
+    page.goto("about:blank")  # cancels the requests of the last test's page
     errors.clear()
     page.set_viewport_size(getattr(request, "param", DESKTOP))
     page.goto(address)
@@ -51,7 +51,7 @@ def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureReque
 
 @pytest.fixture(scope="session")
 def seeds(runs: Runs) -> list[str]:
-    """The names of two short trainings of one preset, which differ in their seed."""
+    """Names of two short runs of one preset with different seeds."""
     short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
     names = []
     for seed in range(2):
@@ -65,7 +65,7 @@ def seeds(runs: Runs) -> list[str]:
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Training goes slowly, so that however slow a browser meets it; call this to let it go on at its own speed."""
+    """Slow training down, so that slow browsers see it; call the fixture to continue at full speed."""
     is_in_a_hurry = threading.Event()
     train = recording.train
 
@@ -81,10 +81,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
 @pytest.fixture
 def reload(tab: tuple[Page, list[str]]) -> Callable[..., None]:
-    """Load the page again, or open a link instead of it.
-
-    That what it was waiting for is broken off, and said to be, is no error of the page.
-    """
+    """Reload the page, or open a link; canceled requests do not count as console errors."""
     page, errors = tab
 
     def again(link: str = "") -> None:

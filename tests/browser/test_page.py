@@ -1,4 +1,4 @@
-"""The page in a real browser, as a person uses it."""
+"""The page in a real browser: train, decode, attention, report, presets."""
 
 import re
 from collections.abc import Callable
@@ -37,41 +37,41 @@ def wait_for_more_steps(page: Page) -> None:
 
 
 @at_both_widths
-def test_the_first_look_answers_and_shows_attention_before_any_click(page: Page):
+def test_the_page_opens_with_a_decoded_example_and_its_heads(page: Page):
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
     expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
 
 
-def test_a_person_trains_decodes_looks_inside_and_comes_back(
+def test_training_survives_a_reload_and_the_address_restores_the_view(
     page: Page, reload: Callable, address: str, hurry: Callable
 ):
     start_training(page)
     wait_for_more_steps(page)
     expect(page.get_by_role("button", name="Stop")).to_be_enabled()
 
-    reload()  # in mid-training: everything is still there
+    reload()  # during training: everything is restored
     expect(page.locator("#charts .state")).to_contain_text("training")
     expect(page.locator("#settings")).to_contain_text("preset tiny, training.steps 2000 → 400")
-    other = page.context.new_page()  # a second tab finds the run without being told
+    other = page.context.new_page()  # a second tab shows the same run
     other.goto(address)
     expect(other.locator("#charts .state")).to_contain_text("training")
     other.close()
 
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#charts .state")).to_contain_text("stopped")
-    held = page.evaluate(STEPS_SHOWN)
+    stopped_at = page.evaluate(STEPS_SHOWN)
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#charts .state")).to_contain_text("training")
     hurry()
     expect(page.locator("#charts .state")).to_contain_text("finished", timeout=180_000)
-    assert page.evaluate(STEPS_SHOWN) == 400 > held
+    assert page.evaluate(STEPS_SHOWN) == 400 > stopped_at
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()
 
     open_tab(page, "Decode")
     page.get_by_label("Input").fill("1 2 3")
     page.get_by_role("button", name="Decode").click()
     expect(page.locator("#answer .output .tile")).to_have_text(list("321"))
-    page.get_by_role("button", name="look at step 1").click()
+    page.get_by_role("button", name="attention of step 1").click()
     expect(page.locator("#viewer")).to_contain_text("Cross-attention, layer 1 of 1")
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 → 3 2 1")
     page.get_by_role("radio", name="encoder self-attention").check()
@@ -83,8 +83,7 @@ def test_a_person_trains_decodes_looks_inside_and_comes_back(
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 → 3 2 1")
 
 
-@at_both_widths
-def test_a_heads_map_can_be_read_and_taken_away(page: Page):
+def test_an_attention_map_can_be_read_and_downloaded(page: Page):
     open_tab(page, "Attention")
     page.locator("#viewer").get_by_title("layer 2, head 2").click()
     expect(page.locator("#viewer .title")).to_have_text("Cross-attention, layer 2 of 2, head 2")
@@ -97,25 +96,25 @@ def test_a_heads_map_can_be_read_and_taken_away(page: Page):
         assert download.value.suggested_filename.endswith(ending)
 
 
-def test_a_beam_is_searched_drawn_and_compared(page: Page, reload: Callable):
+def test_beam_search_shows_hypotheses_tree_and_comparison(page: Page, reload: Callable):
     page.get_by_role("radio", name="beam").check()
     page.get_by_label("n_best").fill("3")
-    expect(page.locator("#answer .ranked li")).to_have_count(3)
+    expect(page.locator("#answer .n-best li")).to_have_count(3)
     expect(page.locator("#beam-tree svg g.winning")).to_have_count(5)
-    page.get_by_text("as a table").click()
-    expect(page.locator("#beam-tree tbody tr").first).to_contain_text("won")
-    page.get_by_role("button", name="All strategies side by side").click()
+    page.get_by_text("Show as table").first.click()
+    expect(page.locator("#beam-tree tbody tr").first).to_contain_text("best")
+    page.get_by_role("button", name="Compare all strategies").click()
     expect(page.locator("#comparison .row")).to_have_count(3)
     assert page.evaluate(NOTHING_SIDEWAYS)
     expect(page).to_have_url(re.compile("strategy=beam.*n_best=3"))
     page.set_viewport_size(PHONE)
     reload()
-    expect(page.locator("#answer .ranked li")).to_have_count(3)
+    expect(page.locator("#answer .n-best li")).to_have_count(3)
     page.get_by_label("n_best").fill("9")
     expect(page.locator("#decode-message")).to_contain_text("n_best=9 must not be above beam_size=4")
 
 
-def test_a_report_is_written_read_and_taken_away(page: Page, reload: Callable):
+def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
     open_tab(page, "Report")
     button = page.get_by_role("button", name="Write report")
     button.click()
@@ -135,9 +134,9 @@ def test_a_report_is_written_read_and_taken_away(page: Page, reload: Callable):
     expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped")
 
 
-@at_both_widths
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
 @pytest.mark.usefixtures("hurry")
-def test_a_zoom_outlives_new_points(page: Page):
+def test_a_zoom_survives_new_points(page: Page):
     start_training(page)
     canvas = page.locator("#charts canvas").first
     canvas.scroll_into_view_if_needed()
@@ -157,7 +156,7 @@ def test_a_zoom_outlives_new_points(page: Page):
     expect(page.locator("#charts .state")).to_contain_text("stopped")
 
 
-def test_wrong_input_is_answered_with_a_reason_and_nothing_runs(page: Page):
+def test_invalid_input_and_settings_are_explained_and_start_nothing(page: Page):
     for typed, reason in (("4 x", "'x' at position 2"), ("", "empty"), ("<img src=x onerror=window.P=1>", "'<'")):
         page.get_by_label("Input").fill(typed)
         page.get_by_role("button", name="Decode").click()
@@ -174,7 +173,7 @@ def test_wrong_input_is_answered_with_a_reason_and_nothing_runs(page: Page):
     expect(page.locator("#train-problem")).to_contain_text("d_model=30")
 
 
-def test_a_preset_is_saved_and_loaded_again(page: Page, tmp_path: Path):
+def test_a_preset_is_saved_as_yaml_and_loaded_again(page: Page, tmp_path: Path):
     open_tab(page, "Train")
     page.get_by_role("radio", name="tiny").check()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
@@ -195,6 +194,6 @@ def test_a_preset_is_saved_and_loaded_again(page: Page, tmp_path: Path):
     expect(page.get_by_role("radio", name="tiny-changed")).to_be_checked()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     page.locator("input[type=file][accept*=yaml]").set_input_files(
-        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"task: {family: digits, colour: red}"}
+        {"name": "bad.yaml", "mimeType": "text/yaml", "buffer": b"task: {family: digits, color: red}"}
     )
-    expect(page.locator("#train-problem")).to_contain_text("task.colour is not a known key")
+    expect(page.locator("#train-problem")).to_contain_text("task.color is not a known key")

@@ -1,4 +1,4 @@
-"""A training is watched and replayed: scrubbed, looked into, and handed on as a link."""
+"""The training replay and the playback of an output in a real browser."""
 
 import re
 from collections.abc import Callable
@@ -28,14 +28,14 @@ def training(runs: Runs) -> Runs:
     return runs
 
 
-def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(
+def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
     page: Page, training: Runs, address: str, reload: Callable
 ):
     page.goto(f"{address}?run={RUN}&input=4+8+2+9&tab=attention")
     viewer = page.locator("#viewer")
     viewer.get_by_role("radio", name="training replay").check()
     when = viewer.locator(".when")
-    expect(when).to_have_text("step 200 of 200", timeout=120_000)  # it goes along by itself
+    expect(when).to_have_text("step 200 of 200", timeout=120_000)  # follows the training
     expect(viewer.locator(".figures").nth(1)).to_contain_text("of validation answers")
     pictures = viewer.locator(".chart, .thumbnail canvas, .map")
     last = [canvas.evaluate(DRAWN) for canvas in pictures.all()]
@@ -50,7 +50,7 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(
     early = [canvas.evaluate(DRAWN) for canvas in pictures.all()]
     assert all(before != after for before, after in zip(last, early, strict=True))
 
-    viewer.locator(".probes .option").nth(3).click()
+    viewer.locator(".inputs .option").nth(3).click()
     viewer.get_by_role("radio", name="decoder self-attention").check()
     viewer.get_by_title("layer 1, head 2").click()
     viewer.locator(".tile").nth(1).click()
@@ -59,7 +59,7 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(
     without = page.locator("#heads").get_by_role("button", name="without decoder.1.2:")
     without.click()
     expect(without).to_have_attribute("aria-pressed", "true")
-    expect(page).to_have_url(re.compile("without=decoder.1.2"))
+    expect(page).to_have_url(re.compile("ablate=decoder.1.2"))
     expect(viewer.locator(".title")).to_have_text(title)
     viewer.get_by_role("button", name="Copy link").click()
     link = viewer.locator(".link").input_value()
@@ -69,33 +69,33 @@ def test_a_training_is_followed_scrubbed_looked_into_and_handed_on(
     reload(link)
     expect(viewer.locator(".title")).to_have_text(title)
     expect(viewer.locator("#attention-of")).to_have_text(heading)
-    expect(viewer.locator(".probes input").nth(3)).to_be_checked()
+    expect(viewer.locator(".inputs input").nth(3)).to_be_checked()
     expect(viewer.locator(".tile").nth(1)).to_have_attribute("aria-pressed", "true")
     expect(without).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#attention-edited")).to_contain_text("without decoder.1.2 (zero)")
 
     viewer.get_by_role("button", name="Play").click()
     expect(when).to_have_text("step 200 of 200")
-    viewer.get_by_role("radio", name="this decode").check()
-    expect(viewer.locator("#attention-of")).to_contain_text("Attention of 4 8 2 9 →")
+    viewer.get_by_role("radio", name="current decode").check()
+    expect(viewer.locator("#attention-of")).to_contain_text("4 8 2 9 →")
     expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")
 
 
-def test_an_answer_is_written_step_by_step(page: Page):
+def test_an_output_is_revealed_step_by_step(page: Page):
     open_tab(page, "Attention")
     viewer = page.locator("#viewer")
     whole = viewer.locator("canvas.map").evaluate(DRAWN)
     viewer.get_by_role("button", name="Step by step").click()
-    expect(viewer.locator(".tile.unwritten")).to_have_count(3)
+    expect(viewer.locator(".tile.not-revealed")).to_have_count(3)
     viewer.get_by_role("button", name="Pause").click()
     assert viewer.locator("canvas.map").evaluate(DRAWN) != whole
     viewer.get_by_role("button", name="Step by step").click()
-    expect(viewer.locator(".tile.unwritten")).to_have_count(0)
+    expect(viewer.locator(".tile.not-revealed")).to_have_count(0)
     expect(viewer.locator(".verdict")).to_have_text("✓ correct")
     expect(viewer.locator(".tile[aria-pressed=true]")).to_have_count(0)
 
 
-def test_a_head_is_previewed_while_it_is_pointed_at(page: Page):
+def test_pointing_at_a_head_previews_it(page: Page):
     open_tab(page, "Attention")
     viewer = page.locator("#viewer")
     title = viewer.locator(".title")

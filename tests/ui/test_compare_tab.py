@@ -99,7 +99,7 @@ def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
         ([], "select 2 to 10 runs of one task"),
         (["fast"], "1 selected"),
         ([f"run-{number}" for number in range(11)], "11 selected"),
-        (["fast", SHIPPED], "of different tasks"),
+        (["fast", SHIPPED], "different tasks"),
         (["fast", "empty"], "no weights yet"),
         (["fast", "../../etc"], "is not a valid name"),
         (["fast", "gone"], "there is no such run"),

@@ -1,0 +1,1 @@
+"""Forms of the tabs: presets, own data and decoding strategies."""

@@ -1,4 +1,4 @@
-"""The "Your own pairs" form on the Train tab: upload or paste pairs, check them, and open a preset that trains on them."""
+"""The form for the user's own pairs: upload or paste them, check them, and open a preset that trains on them."""
 
 import tempfile
 from functools import partial
@@ -11,7 +11,7 @@ from core.config import Preset
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest import PairFiles, StagingArea
-from core.text.tokenizers import TOKEN_KINDS
+from core.text.tokenizers import TOKEN_KINDS, TokenKind
 from ui.components.data_preview import data_preview, preview_value
 from ui.events import CPU, QUIET
 from ui.forms.preset_form import Draft, Form
@@ -67,8 +67,8 @@ def check_pairs(
     targets: str | None,
     test: str | None,
     pasted: str | None,
-    source_kind: str,
-    target_kind: str,
+    source_kind: TokenKind,
+    target_kind: TokenKind,
 ) -> tuple[dict[str, Any], Preset | None]:
     """Ingest pairs; return their preview and a preset that trains on them, or an error and None."""
     try:

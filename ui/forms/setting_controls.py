@@ -118,7 +118,8 @@ def hint_of(setting: Setting, value: Any, default: Any) -> str:
 
 def hint_of_field(info: FieldInfo) -> str:
     """Return a field's description with its bounds."""
-    low = high = None
+    low: Any = None
+    high: Any = None
     above = ""
     for bound in info.metadata:
         if isinstance(bound, annotated_types.Ge):

@@ -1,0 +1,1 @@
+"""The web server around the page: visitors, limits, caching, downloads, health and logs."""

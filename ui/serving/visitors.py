@@ -90,7 +90,8 @@ class Presence:
         with self._lock:
             if owner in self._connections:
                 return 0.0
-            return time.monotonic() - self._last_seen.get(owner, self._started)
+            last_seen = self._started if owner is None else self._last_seen.get(owner, self._started)
+            return time.monotonic() - last_seen
 
     def _forget_oldest(self) -> None:
         """Forget the visitors who were connected longest ago, which bounds the memory."""
@@ -128,7 +129,7 @@ class VisitorCookies:
                 MutableHeaders(scope=message).append("set-cookie", _cookie(token, secure=_is_secure(scope, headers)))
             await send(message)
 
-        if not visitor.returning:
+        if not visitor.returning or visitor.owner is None:
             await self.app(scope, receive, send_with_cookie)
             return
         self.presence.connected(visitor.owner)

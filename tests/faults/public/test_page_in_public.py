@@ -60,7 +60,7 @@ def test_a_run_is_shared_by_its_link_taken_away_and_deleted(public: Public, visi
     ben.goto(f"{public.address}?run=bold-owl-{secret}")
     expect(ben.locator("#run-bar .chip:has(input:checked) .name")).to_have_text(SHIPPED, timeout=30_000)
     menu.get_by_role("button", name="Share by link").click()
-    expect(menu.get_by_role("status")).to_contain_text("Everybody with its link")
+    expect(menu.get_by_role("status")).to_contain_text("Everyone with the link")
     ben.goto(f"{public.address}?run=bold-owl-{secret}")
     expect(ben.locator("#run-bar .chip:has(input:checked) .name")).to_have_text("bold-owl", timeout=30_000)
     expect(ben.locator("#answer .output .tile")).to_have_text(list("9284"))
@@ -70,11 +70,11 @@ def test_a_run_is_shared_by_its_link_taken_away_and_deleted(public: Public, visi
         menu.get_by_role("link", name="Download run").click()
     assert download.value.suggested_filename == f"bold-owl-{secret}.safetensors"
     menu.get_by_role("button", name="Delete run").click()
-    expect(menu.get_by_role("button", name="Keep it")).to_be_focused()
-    menu.get_by_role("button", name="Keep it").click()
+    expect(menu.get_by_role("button", name="Cancel")).to_be_focused()
+    menu.get_by_role("button", name="Cancel").click()
     assert RunFolder(public.runs.root, f"bold-owl-{secret}").exists()
     menu.get_by_role("button", name="Delete run").click()
-    menu.get_by_role("button", name="Delete for good").click()
+    menu.get_by_role("button", name="Delete permanently").click()
     expect(anna.locator("#run-bar .chip:has(input:checked) .name")).to_have_text(SHIPPED, timeout=30_000)
     assert not RunFolder(public.runs.root, f"bold-owl-{secret}").exists()
 
@@ -82,7 +82,7 @@ def test_a_run_is_shared_by_its_link_taken_away_and_deleted(public: Public, visi
 def load_preset_file(page: Page, file: Path) -> None:
     """Upload a preset as a visitor does."""
     with page.expect_file_chooser() as chooser:
-        page.get_by_role("button", name="Load preset").click()
+        page.get_by_role("button", name="Load preset (YAML)").click()
     chooser.value.set_files(file)
 
 

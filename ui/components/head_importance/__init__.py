@@ -64,11 +64,13 @@ class Measurement:
 
     @classmethod
     def of(cls, runs: VisitorRuns, run: str, ablate_with: Ablation) -> "Measurement":
+        """Load a run for measuring."""
         loaded = runs.loaded(run)
         pairs = fixed_pairs(loaded.task, SEQUENCES, split="test")
         return cls(loaded, pairs, runs.folder(run).ablate, ablate_with)
 
     def cells(self) -> Iterator[AblatedHead]:
+        """Yield the cells, measured or from the saved file."""
         model, step = self.loaded.model, self.loaded.step
         return cached_grid(self.path, model, self.pairs, step=step, ablation=self.ablate_with)
 

@@ -14,6 +14,8 @@ from ui.components.component import Request, component, validated
 # The attention block that shows the bug; cross-attention for all others.
 FIRST_BLOCK = {"no-causal-mask": "decoder", "targets-not-shifted": "decoder"}
 
+_TITLES: dict[str, str] = {bug: description.title for bug, description in BUG_DESCRIPTIONS.items()}
+
 
 class LessonRequest(Request):
     """A request for one lesson."""
@@ -26,7 +28,7 @@ def lesson_view(*, elem_id: str = "lesson") -> gr.HTML:
 
     Event: ``.train(fn)`` with ``evt.lesson``, when the visitor asks to train its two runs.
     """
-    value = {"lessons": [{"name": name, "title": BUG_DESCRIPTIONS[name].title} for name in lesson_names()]}
+    value = {"lessons": [{"name": name, "title": _TITLES[name]} for name in lesson_names()]}
     scripts = ["history.js", "plot.js", "series_chart.js", "attention_map.js", "lights.js"]
     return component(
         "lesson",

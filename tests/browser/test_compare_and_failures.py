@@ -1,4 +1,4 @@
-"""Comparing runs, and opening failures, in a real browser."""
+"""Comparing runs and opening wrong answers in a real browser."""
 
 import re
 from collections.abc import Callable
@@ -15,25 +15,25 @@ pytestmark = [
 ]
 
 
-def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page, reload: Callable[[], None]):
+def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, reload: Callable[[], None]):
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
     expect(picker).to_contain_text("reverse 3–10 digits")
     page.get_by_role("button", name="Compare", exact=True).click()
-    expect(page.locator("#compare-message")).to_contain_text("pick from 2 to 10 runs of one task")
+    expect(page.locator("#compare-message")).to_contain_text("select 2 to 10 runs of one task")
     picker.locator("label", has_text="2 seeds").click()
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-1"))).to_be_checked()
     expect(picker.get_by_role("checkbox", name=re.compile("digits-reversal-shipped"))).to_be_disabled()
     expect(picker).to_contain_text("no held-out inputs in common")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(found.locator(".heading")).to_have_text(
-        "reverse 2–5 digits: 2,000 held-out inputs, the same for all", timeout=30_000
+        "reverse 2–5 digits: 2,000 held-out inputs, the same for all runs", timeout=30_000
     )
     expect(found.locator(".verdict")).to_contain_text("95 % confidence interval")
     expect(found.locator("canvas.chart")).to_have_count(4)
-    expect(found).to_contain_text("No setting differs, but the seed.")
-    expect(found.locator(".figures tr.group")).to_contain_text("pair (2 seeds)")
-    found.get_by_text("as a table").nth(2).click()
+    expect(found).to_contain_text("No setting differs except the seed.")
+    expect(found.locator(".metrics tr.group")).to_contain_text("pair (2 seeds)")
+    found.get_by_text("Show as table").nth(2).click()
     expect(found.locator("figure").nth(2).get_by_role("row")).to_have_count(11)  # a header and ten lengths
     with page.expect_download() as download:
         found.get_by_role("button", name="CSV").nth(2).click()
@@ -45,14 +45,14 @@ def test_runs_are_ticked_compared_and_found_again_by_their_address(page: Page, r
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
 
 
-def test_a_failure_opens_its_own_attention(page: Page, seeds: list[str]):
+def test_a_wrong_answer_opens_its_attention(page: Page, seeds: list[str]):
     page.get_by_role("radio", name="beam").check()
     expect(page).to_have_url(re.compile("strategy=beam"))
     page.locator("#run-bar label", has_text=seeds[0]).click()
     open_tab(page, "Report")
     expect(page.locator("#report-message")).to_contain_text(seeds[0])
-    page.get_by_role("button", name="Failures, one by one").click()
-    page.get_by_role("button", name="Find failures").click()
+    page.get_by_role("button", name="Wrong answers, one by one").click()
+    page.get_by_role("button", name="Find wrong answers").click()
     failures = page.locator("#failures")
     expect(failures.locator(".summary")).to_contain_text("wrong answers to 2,000 held-out inputs", timeout=30_000)
     page.get_by_role("radio", name="by first wrong token").check()
@@ -63,8 +63,8 @@ def test_a_failure_opens_its_own_attention(page: Page, seeds: list[str]):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     example.click()
     answer = f"{typed} → {written}".removesuffix(" <EOS>").strip()
-    expect(page.locator("#attention-of")).to_contain_text(f"Attention of {answer}, by {seeds[0]}", timeout=10_000)
+    expect(page.locator("#attention-of")).to_contain_text(f"{answer}, decoded by {seeds[0]}", timeout=10_000)
     expect(page).to_have_url(re.compile("input=" + typed.replace(" ", "\\+")))
-    assert "beam" not in page.url  # it was found by greedy decoding, so it is opened by it
+    assert "beam" not in page.url  # found by greedy decoding, so opened with it
     open_tab(page, "Decode")
     expect(page.locator("#answer .verdict")).to_have_text("✗ wrong")

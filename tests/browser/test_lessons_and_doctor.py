@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from core.server import Runs
 from core.teaching.lessons import Lesson, lesson_names, load_lesson
-from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
 from ui.tabs import lessons
 
 pytestmark = [
@@ -20,8 +20,8 @@ IS_DRAWN = """canvas => canvas.width > 0
     && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"""
 
 
-@pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
-def test_every_lesson_asks_first_and_then_shows_both_runs(page: Page):
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page):
     open_tab(page, "Lessons")
     names = lesson_names()
     buttons = page.locator("#lesson .list button")
@@ -30,19 +30,19 @@ def test_every_lesson_asks_first_and_then_shows_both_runs(page: Page):
         page.locator(f"#lesson .list button[value={name}]").click()
         expect(page.locator("#lesson .breaks")).to_contain_text(name)
         expect(page.locator("#lesson .revealed")).to_be_hidden()
-        expect(page.get_by_label("what I predict")).to_have_value("")
-        page.get_by_label("what I predict").fill(f"nothing, with {name}")
+        expect(page.get_by_label("my prediction")).to_have_value("")
+        page.get_by_label("my prediction").fill(f"nothing, with {name}")
         page.get_by_role("button", name="Show what happens").click()
-        expect(page.get_by_label("what I predict")).to_be_visible()
+        expect(page.get_by_label("my prediction")).to_be_visible()
         expect(page.locator("#lesson .charts canvas.chart")).to_have_count(4)
-        expect(page.locator("#lesson .doctors .verdict").first).to_have_text("Nothing found: all lights are green.")
+        expect(page.locator("#lesson .doctors .verdict").first).to_have_text("No bug found: all checks passed.")
         expect(page.locator("#lesson .doctors .verdict").last).to_contain_text("Diagnosis: ")
         expect(page.locator("#lesson .maps canvas[role=img]").first).to_be_visible()
         for canvas in (page.locator("#lesson canvas.chart").first, page.locator("#lesson .maps canvas[role=img]").last):
             assert canvas.evaluate(IS_DRAWN), name
         assert page.evaluate(NOTHING_SIDEWAYS), name
     page.locator(f"#lesson .list button[value={names[0]}]").click()
-    expect(page.get_by_label("what I predict")).to_have_value(f"nothing, with {names[0]}")
+    expect(page.get_by_label("my prediction")).to_have_value(f"nothing, with {names[0]}")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page, runs: Runs, hurry: Callable):
+def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs: Runs, hurry: Callable):
     open_tab(page, "Lessons")
     page.get_by_role("button", name="targets not shifted").click()
     page.get_by_role("button", name="Show what happens").click()
@@ -65,7 +65,7 @@ def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page,
     expect(page.locator("#lesson-message")).to_contain_text("targets-not-shifted-right and targets-not-shifted-broken")
     open_tab(page, "Train")
     expect(page.locator("#settings")).to_contain_text("Broken on purpose (targets-not-shifted)")
-    page.get_by_text("Doctor: is anything wrong").click()
+    page.get_by_text("Doctor: check this run").click()
     expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
     expect(page.locator("#doctor .about")).to_contain_text("targets-not-shifted-broken, after")
     hurry()
@@ -75,18 +75,18 @@ def test_a_pair_is_trained_here_and_its_bug_is_found_while_it_trains(page: Page,
     assert runs.preset("targets-not-shifted-right").bug is None
 
 
-def test_the_doctor_finds_nothing_wrong_with_the_shipped_run(page: Page):
+def test_the_doctor_finds_no_bug_in_the_shipped_run(page: Page):
     open_tab(page, "Train")
-    page.get_by_text("Doctor: is anything wrong").click()
-    expect(page.locator("#doctor .verdict")).to_have_text("Nothing found: all lights are green.")
+    page.get_by_text("Doctor: check this run").click()
+    expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
     page.locator("#doctor summary").click()
     expect(page.locator("#doctor .lights .green")).to_have_count(18)
 
 
-@pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
-def test_an_attention_of_the_diagram_opens_its_heads(page: Page):
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_an_attention_block_of_the_diagram_opens_its_heads(page: Page):
     open_tab(page, "Train")
-    page.get_by_text("The model: sizes, parameters").click()
+    page.get_by_text("Model architecture").click()
     expect(page.locator("#model .about")).to_contain_text("169,933 parameters")
     assert page.evaluate(NOTHING_SIDEWAYS)
     page.locator("#model button", has_text="self-attention").nth(1).click()  # of the second encoder layer
