@@ -60,7 +60,7 @@ DOCUMENTS = {
     "the same key": ("name: a\nname: b", "duplicate key 'name'"),
     "not UTF-8": (b"\xff\xfe\x00", "UTF-8"),
     "UTF-16": ("name: a".encode("utf-16"), "UTF-8"),
-    "a date that is none": ("a: 2001-13-45", "cannot be read"),
+    "an invalid date": ("a: 2001-13-45", "invalid value"),
 }
 VALUES = {
     "true": "true",
