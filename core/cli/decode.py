@@ -2,15 +2,18 @@
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from core.cli.arguments import add_json, add_run
 from core.cli.strategy import add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
 from core.interpret.inspection import Inspection, Step, inspect
-from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.runs import DEFAULT_ROOT
 from core.runs.load import LoadedRun, SavedRuns
 from core.storage.errors import InputError
+
+if TYPE_CHECKING:
+    from core.interpret.interventions import Interventions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"note      {seen.note}")
     if strategy != GREEDY:
         print(f"strategy  {format_strategy(strategy)}")
-    if str(interventions):
+    if interventions:
         print(f"heads     {interventions}")
     for rank, answer in enumerate(seen.hypotheses, start=1):
         end = "" if answer.stopped else "  (no EOS)"
@@ -87,12 +90,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> Interventions:
-    """Return the interventions that the options describe; InputError if the model lacks a head."""
+def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> "Interventions | None":
+    """Return the interventions that the options describe, if any; InputError if the model lacks a head."""
     if options.ablate_with == "mean" and not options.ablate:
         raise InputError("--ablate-with=mean needs --ablate")
     if not options.ablate and not options.pattern:
-        return NO_INTERVENTIONS
+        return None
     from core.interpret.ablation import parse_interventions  # not needed for a plain decode
 
     return parse_interventions(
@@ -126,9 +129,9 @@ def as_json(seen: Inspection) -> dict:
         "stopped": seen.stopped,
         "note": seen.note,
         "strategy": seen.strategy.model_dump(),
-        "ablate": [str(head) for head in interventions.ablated],
-        "ablate_with": interventions.ablation if interventions.ablated else None,
-        "pattern": {str(head): str(pattern) for head, pattern in interventions.patterns},
+        "ablate": [str(head) for head in interventions.ablated] if interventions else [],
+        "ablate_with": interventions.ablation if interventions and interventions.ablated else None,
+        "pattern": {str(head): str(pattern) for head, pattern in interventions.patterns} if interventions else {},
         "steps": [
             {
                 "token": step.produced,

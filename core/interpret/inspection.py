@@ -2,17 +2,22 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 
 from core.generation import GREEDY, BeamNode, GenerationResult, Strategy, generate, sequence_log_prob
-from core.interpret.head_scores import HeadScore, score_heads
-from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models import AttentionMaps, Seq2Seq
 from core.storage.errors import InputError
 from core.tasks import Batch, Task
 from core.text.vocab import BOS, BOS_ID, EOS, EOS_ID, UNK
+
+if TYPE_CHECKING:  # decoding on the command line needs neither
+    from core.interpret.head_scores import HeadScore
+    from core.interpret.interventions import Interventions
 
 NUM_CANDIDATES = 5
 
@@ -72,13 +77,13 @@ class Inspection:
         stopped: whether the model produced EOS before it reached its maximum length.
         steps: one per produced token, EOS included.
         maps: attention maps of this generation, batch of one; rows of decoder and cross maps are the steps.
-        scores: alignment scores of the heads that attend to the source; [] without a gold alignment.
         sources: gold alignment of the reference; see ``Task.gold_alignment``.
         log_prob: of the answer in the model's own distribution, whichever strategy chose it; nats.
         seconds: duration of the generation.
         note: a remark about the input, such as unknown words, or "".
         strategy: the decoding strategy.
-        interventions: applied to the heads during generation.
+        interventions: applied to the heads during generation, or None.
+        scored: what ``scores`` is computed from when it is read.
         hypotheses: the best of a beam search, the answer first; empty for other strategies.
         tree: all nodes of a beam search, parents before their children; empty for other strategies.
     """
@@ -89,15 +94,22 @@ class Inspection:
     stopped: bool
     steps: tuple[Step, ...]
     maps: AttentionMaps
-    scores: list[HeadScore]
     sources: list[list[int]]
     log_prob: float
     seconds: float
     note: str = ""
     strategy: Strategy = GREEDY
-    interventions: Interventions = NO_INTERVENTIONS
+    interventions: "Interventions | None" = None
     hypotheses: tuple[RankedHypothesis, ...] = ()
     tree: tuple[TreeNode, ...] = ()
+    scored: tuple[Task, Batch, GenerationResult] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def scores(self) -> "list[HeadScore]":
+        """Alignment scores of the heads that attend to the source; [] without a gold alignment."""
+        from core.interpret.head_scores import score_heads
+
+        return score_heads(*self.scored) if self.scored else []
 
     @property
     def correct(self) -> bool | None:
@@ -132,7 +144,7 @@ def inspect(
     *,
     strategy: Strategy = GREEDY,
     prefix: str = "",
-    interventions: Interventions = NO_INTERVENTIONS,
+    interventions: "Interventions | None" = None,
 ) -> Inspection:
     """Decode a typed input and record everything about it.
 
@@ -159,7 +171,7 @@ def inspect(
     src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=model.device)
     forced = _read_prefix(task, prefix, model.max_seq_len)
     started = time.perf_counter()
-    with interventions.applied_to(model):
+    with interventions.applied_to(model) if interventions else nullcontext():
         decoded = generate(
             model,
             src,
@@ -184,11 +196,11 @@ def inspect(
         stopped=stopped,
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps or AttentionMaps(None, None, None),
-        scores=score_heads(task, Batch(src, src), decoded),
         sources=task.gold_alignment(symbols),
         log_prob=log_prob,
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
+        scored=(task, Batch(src, src), decoded),
     )
 
 

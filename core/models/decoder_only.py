@@ -4,12 +4,11 @@ import torch
 from torch import nn
 
 from core.config.sections import DecoderOnlyConfig
-from core.models.cache import KeyValueCache, LayerCache
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderLayer, Visible
 from core.models.positions import RelativeEncoding
-from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.models.seq2seq import DecoderOutput, KeyValueCache, LayerCache, Memory, Seq2Seq
 from core.models.transformer import causal_mask
 from core.text.vocab import PAD_ID
 

@@ -9,10 +9,10 @@ from torch import nn
 
 from core.config.sections import BlocksConfig
 from core.models.attention import MultiHeadAttention
-from core.models.cache import LayerCache
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
+from core.models.seq2seq import LayerCache
 
 
 class FeedForward(nn.Module):

@@ -9,8 +9,7 @@ from typing import Any, Literal, Protocol, Self, cast, get_args
 import torch
 from torch import nn
 
-from core.models.attention import AdditiveAttention, MultiHeadAttention
-from core.models.cache import KeyValueCache
+from core.models.attention import AdditiveAttention, KeysValues, MultiHeadAttention
 from core.storage.errors import InputError
 
 Block = Literal["encoder", "decoder", "cross"]
@@ -38,6 +37,60 @@ class Head:
                 f"blocks are {', '.join(BLOCKS)}"
             )
         return cls(cast(Block, match[1]), int(match[2]), int(match[3]))
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """Keys and values that a decoder layer has computed.
+
+    Attributes:
+        memory: of the encoder's output, each (B, H, S, K), once for all rows that share a source; None without encoder.
+        past: of the tokens read so far, each (B, H, T, K); None before the first.
+    """
+
+    memory: KeysValues | None
+    past: KeysValues | None = None
+
+    def append(self, new: KeysValues) -> "LayerCache":
+        """Return the cache with the keys and values of further tokens after the past ones."""
+        if self.past is None:
+            return LayerCache(self.memory, new)
+        key, value = (torch.cat(pair, dim=2) for pair in zip(self.past, new, strict=True))
+        return LayerCache(self.memory, (key, value))
+
+    def select(self, index: torch.Tensor) -> "LayerCache":
+        """Return the cache of a batch made of these rows, (N,) int64."""
+        memory, past = (pair and _select(pair, index) for pair in (self.memory, self.past))
+        return LayerCache(memory, past)
+
+    def reorder(self, index: torch.Tensor) -> "LayerCache":
+        """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
+        return LayerCache(self.memory, self.past and _select(self.past, index))
+
+
+@dataclass(frozen=True)
+class KeyValueCache:
+    """The caches of all decoder layers.
+
+    Attributes:
+        length: number of target tokens read so far.
+    """
+
+    layers: tuple[LayerCache, ...]
+    length: int = 0
+
+    def select(self, index: torch.Tensor) -> "KeyValueCache":
+        """Return the cache of a batch made of these rows, (N,) int64."""
+        return KeyValueCache(tuple(layer.select(index) for layer in self.layers), self.length)
+
+    def reorder(self, index: torch.Tensor) -> "KeyValueCache":
+        """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
+        return KeyValueCache(tuple(layer.reorder(index) for layer in self.layers), self.length)
+
+
+def _select(pair: KeysValues, index: torch.Tensor) -> KeysValues:
+    key, value = pair
+    return key.index_select(0, index), value.index_select(0, index)
 
 
 @dataclass(frozen=True)

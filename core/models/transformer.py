@@ -4,12 +4,11 @@ import torch
 from torch import nn
 
 from core.config.sections import TransformerConfig
-from core.models.cache import KeyValueCache
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderLayer, EncoderLayer, Visible
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
-from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
 from core.text.vocab import PAD_ID
 
 

@@ -20,10 +20,10 @@ from core.tasks.data import (
     FreshBatches,
     FreshByLength,
     fixed_pairs,
+    sample_distinct,
     training_batches,
     unpadded_batches,
 )
-from core.tasks.drawing import sample_distinct
 from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 
 __all__ = [

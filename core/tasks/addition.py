@@ -7,7 +7,7 @@ import torch
 
 from core.config.tasks import format_range
 from core.storage.errors import InputError
-from core.tasks.drawing import (
+from core.tasks.data import (
     OVERSAMPLING,
     add_bos_eos,
     draw_distinct,

@@ -10,7 +10,7 @@ import torch
 from core.config.tasks import format_range
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
-from core.tasks.drawing import add_bos_eos, draw_numbers, draw_split, pad_rows, split_mask
+from core.tasks.data import add_bos_eos, draw_numbers, draw_split, pad_rows, split_mask
 from core.tasks.task import Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty, quote
 from core.text.vocab import Vocab

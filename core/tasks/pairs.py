@@ -8,7 +8,7 @@ from hashlib import blake2b
 import numpy as np
 import torch
 
-from core.tasks.drawing import add_bos_eos
+from core.tasks.data import add_bos_eos
 from core.tasks.task import Batch, Split, Task
 from core.text.tokenizers import TokenKind, detokenize, tokenize
 from core.text.validation import check_input_length, check_not_empty

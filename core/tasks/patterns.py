@@ -6,7 +6,7 @@ import torch
 
 from core.config.tasks import format_range
 from core.storage.errors import InputError
-from core.tasks.drawing import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
+from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty, quote
 from core.text.vocab import PAD_ID, Vocab

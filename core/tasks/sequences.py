@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from core.config.tasks import format_range
-from core.tasks.drawing import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
+from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import NO_SOURCE, Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import PAD_ID, UNK_ID, Vocab

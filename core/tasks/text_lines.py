@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from core.tasks.drawing import add_bos_eos, pad_rows, split_mask
+from core.tasks.data import add_bos_eos, pad_rows, split_mask
 from core.tasks.task import Batch, Split, Task
 from core.text.validation import check_input_length
 from core.text.vocab import PAD_ID, Vocab

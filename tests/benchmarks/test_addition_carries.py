@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from core.config import load_preset
 from core.evaluation.accuracy import evaluate
 from core.tasks import Batch, Task, build_task
-from core.tasks.drawing import split_mask
+from core.tasks.data import split_mask
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID
 from core.training.loop import train

@@ -7,7 +7,7 @@ from core.config import load_preset, preset_names
 from core.evaluation.by_length import accuracy_by_length, held_out_by_length, within_max_seq_len
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, build_task, fixed_pairs
-from core.tasks.drawing import split_mask
+from core.tasks.data import split_mask
 from core.text.vocab import EOS_ID, PAD_ID
 
 

@@ -14,7 +14,7 @@ from core.interpret.head_scores import score_heads
 from core.interpret.snapshots import MAX_SNAPSHOTS, SnapshotTaker, is_snapshot_step, snapshot_interval
 from core.runs.training_state import clone_weights
 from core.tasks import Batch, Task, build_task, fixed_pairs
-from core.tasks.drawing import split_mask
+from core.tasks.data import split_mask
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID
 from core.training.loop import EvaluationEvent, train

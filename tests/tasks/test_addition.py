@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.config import ConfigError, load_preset
 from core.storage.errors import InputError
 from core.tasks.addition import Addition, longest_carry_chain
-from core.tasks.drawing import split_mask
+from core.tasks.data import split_mask
 from core.text.vocab import EOS_ID
 
 TASK = Addition(max_digits=3)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.tasks import Batch, sample_distinct
-from core.tasks.drawing import SHARES, add_bos_eos, left_align, pad_rows, split_mask
+from core.tasks.data import SHARES, add_bos_eos, left_align, pad_rows, split_mask
 from core.tasks.sequences import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from core.config import load_preset, preset_names
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, build_task, fixed_pairs, sample_distinct
-from core.tasks.drawing import split_mask
+from core.tasks.data import split_mask
 from core.tasks.sequences import (
     UNKNOWN_SHARE,
     WORDS,
