@@ -2,13 +2,26 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core.config import ConfigError, Preset, load_preset, load_preset_file, pairs_beside
 from core.storage import bounded_yaml
 from core.storage.errors import InputError
 
+if TYPE_CHECKING:
+    from core.generation import Strategy
+
 MAX_SEQUENCES = 1_000_000
+STRATEGY_OPTIONS = {  # setting → metavar and help; the settings' rules are checked by parse_strategy
+    "repetition_penalty": ("R", "penalty on tokens already generated (default: 1, none)"),
+    "beam_size": ("K", "beam: hypotheses kept per step (default: 4)"),
+    "length_penalty": ("A", "beam: length penalty of GNMT; larger favors longer outputs, 0 is none (default: 1)"),
+    "n_best": ("N", "beam: number of hypotheses to return, at most K (default: 1)"),
+    "temperature": ("T", "sample: softmax temperature; below 1 is sharper, above 1 flatter (default: 1)"),
+    "top_k": ("K", "sample: only from the K most probable tokens (default: 0, all)"),
+    "top_p": ("P", "sample: only from the smallest set of tokens with probability P (default: 1, all)"),
+    "seed": ("N", "sample: random seed (default: 0)"),
+}
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -101,3 +114,55 @@ def check_sequences(sequences: int, *, option: str = "--sequences") -> None:
     """
     if not 1 <= sequences <= MAX_SEQUENCES:
         raise InputError(f"{option}={sequences} must be from 1 to {MAX_SEQUENCES}")
+
+
+def add_strategy(parser: argparse.ArgumentParser) -> None:
+    """Add ``--strategy`` and the options of every kind of strategy."""
+    group = parser.add_argument_group("decoding strategy")
+    group.add_argument("--strategy", default="greedy", metavar="KIND", help="greedy (default), beam or sample")
+    for name, (metavar, text) in STRATEGY_OPTIONS.items():
+        group.add_argument(option_of(name), metavar=metavar, help=text)
+
+
+def strategy_from(options: argparse.Namespace) -> "Strategy":
+    """Return the strategy that the options describe.
+
+    Raises:
+        ConfigError: a value is not allowed, or the option does not belong to this kind of strategy.
+    """
+    from core.generation import parse_strategy  # imports torch, which other commands do not wait for
+
+    settings = {name: getattr(options, name) for name in STRATEGY_OPTIONS if getattr(options, name) is not None}
+    try:
+        return parse_strategy(
+            {"kind": options.strategy} | {name: _parse_number(text) for name, text in settings.items()}
+        )
+    except ConfigError as error:
+        raise ConfigError([(name, _with_options(message)) for name, message in error.problems]) from error
+
+
+def format_strategy(strategy: "Strategy") -> str:
+    """Format a strategy with all its settings: ``beam, beam size 4, …``."""
+    settings = strategy.model_dump(exclude={"kind"})
+    return ", ".join([strategy.kind, *(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items())])
+
+
+def option_of(name: str) -> str:
+    """Return the option of a setting: ``--beam-size`` for ``beam_size``."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _parse_number(text: str) -> int | float | str:
+    """Parse a number; any other text is returned unchanged, so that the setting's own rule rejects it."""
+    try:
+        value = bounded_yaml.load(text)
+    except bounded_yaml.BoundedYamlError:
+        return text
+    return value if isinstance(value, int | float) else text
+
+
+def _with_options(message: str) -> str:
+    """Replace the names of settings in an error message by the names of their options."""
+    for name in (*STRATEGY_OPTIONS, "strategy"):
+        message = message.replace(name, option_of(name))
+    return message

@@ -4,8 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from core.cli.arguments import add_json, add_run
-from core.cli.strategy import add_strategy, format_strategy, strategy_from
+from core.cli.arguments import add_json, add_run, add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
 from core.interpret.inspection import Inspection, Step, inspect
 from core.runs import DEFAULT_ROOT

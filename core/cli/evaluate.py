@@ -5,8 +5,15 @@ import json
 import time
 from dataclasses import asdict
 
-from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
-from core.cli.strategy import add_strategy, format_strategy, strategy_from
+from core.cli.arguments import (
+    add_json,
+    add_run,
+    add_sequences,
+    add_strategy,
+    check_sequences,
+    format_strategy,
+    strategy_from,
+)
 from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
 from core.evaluation.bleu import Bleu, measure_bleu
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown

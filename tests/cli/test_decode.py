@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from core.__main__ import main
-from core.cli.strategy import OPTIONS, option
+from core.cli.arguments import STRATEGY_OPTIONS, option_of
 from core.evaluation.accuracy import evaluate, exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
 from core.interpret.interventions import Interventions
@@ -211,8 +211,8 @@ def test_invalid_interventions_are_refused_in_one_line(lab, options, message):
 
 def test_every_strategy_setting_has_an_option(lab, capsys):
     known = {name for kind in ("greedy", "beam", "sample") for name in strategy_class(kind).model_fields} - {"kind"}
-    assert known == set(OPTIONS)
+    assert known == set(STRATEGY_OPTIONS)
     with pytest.raises(SystemExit):
         main(["decode", "--help"])
     usage = capsys.readouterr().out
-    assert all(option(name) in usage for name in known)
+    assert all(option_of(name) in usage for name in known)
