@@ -10,6 +10,7 @@ from core.cli.arguments import STRATEGY_OPTIONS, option_of
 from core.evaluation.accuracy import evaluate, exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
 from core.interpret.interventions import Interventions
+from core.runs import DEFAULT_ROOT
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
 
@@ -80,13 +81,16 @@ def test_a_prefix_starts_the_output_and_is_marked_forced(lab):
     assert output.count("% forced  of  ") == 2
 
 
-def test_evaluate_uses_the_decoding_strategy(lab, trained):
-    loaded = load_run(trained / "done")
+def test_evaluate_uses_the_decoding_strategy(lab, capsys):
+    shipped = "digits-reversal-shipped"  # greedily, every output is right
+    loaded = load_run(DEFAULT_ROOT / shipped)
     pairs = fixed_pairs(loaded.task, 40, split="test")
-    code, output, _ = lab("evaluate", "--sequences", "40", "--strategy", "sample", "--temperature", "0.5", "--json")
-    assert code == 0
+    options = ["--sequences", "40", "--strategy", "sample", "--temperature", "2.5"]
+    assert main(["--checkpoints", str(DEFAULT_ROOT), "evaluate", "--run", shipped, *options, "--json"]) == 0
+    output = capsys.readouterr().out
     result = last_json(output)
-    strategy = Sample(temperature=0.5)
+    strategy = Sample(temperature=2.5)
+    assert 0 < result["exact_match"] < 1
     assert result["strategy"] == strategy.model_dump()
     assert result["exact_match"] == evaluate(loaded.model, pairs, strategy=strategy).exact_match
     assert result["exact_match_unpadded"] == exact_match_unpadded(loaded.model, pairs, strategy=strategy)
