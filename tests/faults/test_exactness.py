@@ -183,7 +183,7 @@ def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(  # noqa: C901 - one scen
     root, preset, straight, monkeypatch, row
 ):
     """An epoch is 4 updates of 2 batches of 8 sequences; evaluations are at 0, 4, 8 and 12."""
-    losses, evaluate = training._losses, training.evaluate
+    losses, evaluate = training._weighted_losses, training.evaluate
 
     def die_in(step: int, where: str) -> None:
         def dying_losses(state, parts):
@@ -198,7 +198,7 @@ def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(  # noqa: C901 - one scen
                 raise Killed
             return evaluate(model, validation)
 
-        monkeypatch.setattr(training, "_losses", dying_losses)
+        monkeypatch.setattr(training, "_weighted_losses", dying_losses)
         monkeypatch.setattr(training, "evaluate", dying_evaluate)
 
     grid = [(step, where) for where in ("after the step", "mid-accumulation") for step in (1, 3, 4, 5, 7, 8, 9, 11, 12)]
@@ -217,7 +217,7 @@ def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(  # noqa: C901 - one scen
 
         with pytest.raises(Killed):
             train_recorded(folder, state, History(12), should_stop=lambda: False, on_event=watch)
-        monkeypatch.setattr(training, "_losses", losses)
+        monkeypatch.setattr(training, "_weighted_losses", losses)
         monkeypatch.setattr(training, "evaluate", evaluate)
         go_on(folder)
         assert fingerprint(folder) == straight, (step, where)
@@ -232,7 +232,7 @@ def test_a_run_goes_on_with_other_threads_or_another_torch_and_says_so(root, pre
     torch.set_num_threads(2)
     go_on(folder, until=lambda step: step >= 9)
     torch.set_num_threads(1)
-    assert folder.info().message == "begun with 1 torch threads, now 2: not bit-exact"
+    assert folder.info().message == "started with 1 torch threads, now 2: not bit-exact"
     tensors, facts = read_tensors(folder.last)
     write_tensors(folder.last, tensors, facts | {"torch": "2.10.0"})
     go_on(folder)

@@ -92,7 +92,7 @@ def test_of_ten_runs_asked_for_at_once_two_train_some_wait_and_the_rest_is_refus
         assert runs.counts() == {"training": 2, "queued": len(started) - 2}
         assert len(started) + len(refused) == ASKED
         assert runs.counts()["queued"] == WAITING
-        assert all("runs wait already, as many as may; try again" in said for said in refused)
+        assert all("runs are queued, which is the limit; try again" in said for said in refused)
         training = [name for name, place in zip(started, places, strict=True) if place is None]
         wait(lambda: all(runs.info(name).step > 5 for name in training))
         with_all = seconds_a_step(lambda: sum(runs.info(name).step for name in training))

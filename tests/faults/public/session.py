@@ -7,7 +7,14 @@ from typing import Any
 
 import httpx
 
+from ui.serving.guarded_page import INTERNAL_ERROR
+
 Answer = dict[str, Any]  # "status" of the request; "event" and "data" of what came of it
+
+
+def reports_a_bug(text: str) -> bool:
+    """Whether a response contains a message that the program shows only for a bug of its own."""
+    return INTERNAL_ERROR.partition(".")[0] in text or "This is a bug" in text
 
 
 class Session:

@@ -69,21 +69,21 @@ def test_nothing_is_lost_by_a_reload_other_tabs_a_closed_tab_or_a_stopped_server
     run = next(folder.name for folder in server.root.iterdir() if "shipped" not in folder.name and folder.is_dir())
     server.process.terminate()
     began = time.monotonic()
-    told = "stopped with the server, and saved; Resume|connection lost, retrying; a server that is stopped"
+    told = "because the server shut down; press Resume|connection lost, retrying; if the server was stopped"
     third.wait_for_function(SAYS, arg=told, timeout=SECONDS, polling=50)
     took = time.monotonic() - began
     assert server.ended(20) == 0
     kept = RunFolder(server.root, run)
     assert kept.info().status == "stopped"
     assert kept.info().step >= seen
-    expect(third.locator("#run-bar .trouble")).to_contain_text("connection lost", timeout=SECONDS)
+    expect(third.locator("#run-bar .error")).to_contain_text("connection lost", timeout=SECONDS)
 
     again: Server = start("--public")
     third.goto(f"{again.address}?run={run}&tab=train")
     expect(third.locator("#charts .state")).to_have_text("stopped", timeout=SECONDS)
     assert steps(third) == kept.info().step
     expect(third.locator("#charts .message")).to_have_text(
-        "stopped with the server, and saved; Resume goes on from here"
+        "stopped and saved because the server shut down; press Resume to continue"
     )
     third.get_by_role("button", name="Resume").click()
     trains_on(third, kept.info().step)

@@ -116,7 +116,7 @@ def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             "an exception in a step",
             lambda patch: raising(ZeroDivisionError("division by zero"), patch),
-            ("division by zero", "Resume goes on from there"),
+            ("division by zero", "the run can be resumed from there"),
         ),
         ("MemoryError", lambda patch: raising(MemoryError(), patch), ("out of memory", "Use a smaller model")),
     ],
@@ -165,12 +165,12 @@ def test_a_deleted_folder_is_told(run, row):
 def test_a_deleted_preset_is_written_again_and_told(run, page, row):
     preset = run.folder.preset()
     (run.folder.path / "preset.yaml").unlink()
-    took = run.seconds_to_read("preset.yaml was deleted meanwhile", "written again, so nothing is to be done")
+    took = run.seconds_to_read("preset.yaml was deleted during training", "restored; nothing needs to be done")
     assert run.folder.preset() == preset
     page.get_by_role("button", name="Stop").click()
     run.wait(lambda: not run.runs.active())
     (run.folder.path / "preset.yaml").unlink()
-    later = run.seconds_to_read("as it is in best.safetensors")
+    later = run.seconds_to_read("restored from best.safetensors")
     assert run.folder.preset() == preset
     page.get_by_role("button", name="Resume").click()
     run.goes_on()

@@ -90,7 +90,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (MemoryError(), "out of memory", "Use a smaller model"),
         (RuntimeError("[enforce fail] can't allocate memory"), "out of memory", "smaller training.batch_size"),
-        (ZeroDivisionError("division by zero"), "fault of the program", "Resume goes on from there"),
+        (ZeroDivisionError("division by zero"), "This is a bug", "the run can be resumed from there"),
     ],
     ids=["no memory", "no memory for a tensor", "an exception"],
 )
@@ -160,7 +160,7 @@ def test_a_deleted_preset_is_written_again_as_the_weights_have_it(visitor, publi
     wait(lambda: told(visitor, run)["status"] == "finished" and not owned(public, run))
     (RunFolder(public.runs.root, run).path / "preset.yaml").unlink()
     assert visitor.call("decode", run, *DECODE[1:])["event"] == "complete"
-    assert "preset.yaml was deleted; it was written again" in told(visitor, run)["message"]
+    assert "preset.yaml was deleted and has been restored" in told(visitor, run)["message"]
     assert RunFolder(public.runs.root, run).has_preset()
     row("F1", "a run's preset is deleted", "1 run", "told, written again")
 
@@ -182,7 +182,7 @@ def owned(public: Public, run: str) -> bool:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (ZeroDivisionError("/secret/path"), "Something went wrong here, which is a fault of the program"),
+        (ZeroDivisionError("/secret/path"), "Internal error. It was logged"),
         (MemoryError(), "out of memory"),
         (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
     ],
@@ -193,7 +193,7 @@ def test_a_fault_in_a_handler_is_told_and_the_log_has_the_rest(visitor, monkeypa
         raise error
 
     monkeypatch.setattr("ui.api.inspect", fail)
-    monkeypatch.setattr("ui.report.write_report", fail)
+    monkeypatch.setattr("ui.tabs.report.write_report", fail)
     answer = visitor.call("decode", *DECODE)
     assert answer["event"] == "error"
     assert said in answer["data"]["error"]
