@@ -1,4 +1,4 @@
-"""Every head in numbers: known answers on maps made by hand, and nothing that flatters a model."""
+"""The head table: known values on handmade maps, and no bias in favor of a model."""
 
 import pandas as pd
 import pytest
@@ -7,8 +7,8 @@ from pandas.testing import assert_frame_equal
 
 from core.config import load_preset
 from core.generation import GenerationResult, generate
+from core.interpret import map_rows
 from core.interpret.head_table import head_table, measure_heads
-from core.interpret.map_rows import map_rows
 from core.models import build_model
 from core.tasks import build_task, fixed_pairs
 from core.tasks.sequences import Digits
@@ -46,7 +46,7 @@ def random_decode() -> GenerationResult:
     )
 
 
-def test_a_perfect_reversal_scores_one_for_what_is_produced():
+def test_a_perfect_reversal_scores_one_for_the_produced_token():
     scores = of_cross(PERFECT)
     assert (scores.block, scores.layer, scores["head"], scores.rows) == ("cross", 1, 1, 10)
     assert (scores.mass_produced, scores.aer_produced) == (1, 0)
@@ -55,13 +55,13 @@ def test_a_perfect_reversal_scores_one_for_what_is_produced():
     assert (scores.entropy, scores.confidence) == (0, 1)
 
 
-def test_a_reversal_that_lags_a_step_scores_one_for_what_is_read_and_none_for_what_is_produced():
+def test_a_reversal_one_step_late_scores_for_the_read_token_only():
     scores = of_cross([[0, *row[:-1]] for row in PERFECT])
     assert (scores.mass_produced, scores.aer_produced) == (0, 1)
     assert (scores.mass_read, scores.aer_read) == (1, 0)
 
 
-def test_a_reversal_shifted_the_other_way_scores_nothing():
+def test_a_reversal_shifted_the_other_way_scores_zero():
     scores = of_cross([[max(0, column - 1) for column in row] for row in PERFECT])
     assert (scores.mass_produced, scores.aer_produced, scores.mass_read, scores.aer_read) == (0, 1, 0, 1)
 
@@ -97,13 +97,13 @@ def test_uniform_maps_score_as_uniform_in_every_block():
     assert (table.mass_pad == 0).all()
 
 
-def test_only_heads_that_look_at_the_source_while_writing_are_held_against_the_true_map():
+def test_only_heads_that_attend_to_the_source_while_decoding_are_aligned():
     table = head_table(TASK, PAIRS, random_decode()).set_index("block")
     assert table.loc[["encoder", "decoder"], TRUTH].isna().all(axis=None)
     assert table.loc["cross", TRUTH].notna().all(axis=None)
 
 
-def test_a_decoder_without_an_encoder_is_held_against_the_true_map():
+def test_the_decoder_of_a_decoder_only_model_is_aligned():
     weights = torch.cat([one_hot_maps(PERFECT, keys=7), torch.zeros(1, 2, 1, 6, 6)], dim=-1)
     (scores,) = head_table(TASK, PAIRS, generation_result(TOKENS, decoder=weights)).itertuples()
     assert (scores.block, scores.mass_produced, scores.aer_produced, scores.mass_read) == ("decoder", 1, 0, 0)
@@ -111,7 +111,7 @@ def test_a_decoder_without_an_encoder_is_held_against_the_true_map():
     assert scores.uniform_produced == pytest.approx(sum(written) / 8)
 
 
-def test_where_several_places_are_true_they_count_together():
+def test_several_gold_columns_count_together():
     sort = Digits(transform="sort", min_length=2, max_length=5)
     cross = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 3, 1, 4, 2, 0]], keys=7)
     (scores,) = head_table(sort, PAIRS, generation_result(TOKENS, cross=cross)).itertuples()
@@ -142,7 +142,7 @@ def test_the_nearest_head_is_found_within_the_layer():
     assert table.distance.tolist() == pytest.approx([2 / 3, 1 / 3, 1 / 3])
 
 
-def test_a_lone_head_has_no_nearest_and_a_block_without_rows_no_figures():
+def test_a_single_head_has_no_nearest_and_an_empty_block_no_measures():
     decoded = generation_result(
         answer_tokens("", width=1), decoder=torch.ones(1, 1, 1, 1, 1), cross=torch.full((1, 1, 1, 1, 5), 0.2)
     )
@@ -156,7 +156,7 @@ def test_a_lone_head_has_no_nearest_and_a_block_without_rows_no_figures():
     assert pd.isna(table.loc["cross", "mass_read"])
 
 
-def test_heads_in_another_order_have_their_scores_in_that_order():
+def test_permuted_heads_have_permuted_measures():
     decoded, order = random_decode(), [2, 0, 1]
     maps = {block: getattr(decoded.maps, block)[:, :, order] for block in ("encoder", "decoder", "cross")}
     before, after = head_table(TASK, PAIRS, decoded), head_table(TASK, PAIRS, generation_result(TOKENS, **maps))
@@ -166,7 +166,7 @@ def test_heads_in_another_order_have_their_scores_in_that_order():
     assert_frame_equal(after[columns], expected[columns].reset_index(drop=True))
 
 
-def test_figures_are_shares():
+def test_measures_are_between_0_and_1():
     table = head_table(TASK, PAIRS, random_decode())
     names = [*TRUTH, "entropy", "offset_fraction", "confidence", "distance", "mass_bos", "mass_eos", "mass_pad"]
     assert (table[names].isna() | table[names].ge(0) & table[names].le(1)).all(axis=None)
@@ -176,7 +176,7 @@ def test_figures_are_shares():
 
 
 @pytest.mark.parametrize("preset", ["digits-reversal", "digits-reversal-gru", "digits-reversal-decoder-only"])
-def test_padding_and_portions_change_nothing(preset, monkeypatch):
+def test_padding_and_chunks_change_nothing(preset, monkeypatch):
     preset = load_preset(preset).with_changes({"model.max_seq_len": 16})
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(1)).eval()
@@ -204,7 +204,7 @@ def test_an_untrained_model_scores_as_uniform_attention_would(preset):
     assert abs(pd.concat(excess).mean()) < 0.015
 
 
-def test_portions_hold_every_pair_and_no_more_weights_than_there_is_room_for(tiny, monkeypatch):
+def test_chunks_contain_every_pair_and_respect_the_memory_bound(tiny, monkeypatch):
     monkeypatch.setattr(map_rows, "MAX_WEIGHTS", 20_000)
     task = build_task(tiny.task)
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).eval()
@@ -221,14 +221,14 @@ def test_portions_hold_every_pair_and_no_more_weights_than_there_is_room_for(tin
     assert sorted(seen) == list(range(60))
 
 
-def test_nothing_to_measure_is_an_error(tiny):
+def test_no_pairs_are_refused(tiny):
     task = build_task(tiny.task)
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0))
     with pytest.raises(ValueError, match="no sequences"):
         measure_heads(model, task, fixed_pairs(task, 5, split="test")[:0])
 
 
-def test_measuring_leaves_a_model_as_it_was(tiny):
+def test_measuring_does_not_change_the_model(tiny):
     task = build_task(tiny.task)
     model = build_model(tiny.model, task, torch.Generator().manual_seed(0)).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}

@@ -1,4 +1,4 @@
-"""One typed input, looked into: right, wrong, endless, too long."""
+"""Inspection of one typed input: correct, wrong, endless and too long answers."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ def test_a_right_answer_that_never_stops_is_not_correct(scripted, task):
     assert not replace(right, stopped=False).correct
 
 
-def test_a_real_model_shows_its_maps_candidates_and_scores(model, task, tiny):
+def test_a_real_model_returns_maps_candidates_and_scores(model, task, tiny):
     seen = inspect(model, task, "4 8 2 9")
     layers, heads, steps = tiny.model.num_decoder_layers, tiny.model.num_heads, len(seen.steps)
     assert seen.maps.encoder.shape == (tiny.model.num_encoder_layers, 1, heads, 6, 6)
@@ -92,7 +92,7 @@ def test_a_real_model_shows_its_maps_candidates_and_scores(model, task, tiny):
         assert 0 < sum(probabilities) <= 1 + 1e-6
 
 
-def test_looking_twice_shows_the_same_and_changes_nothing(model, task):
+def test_inspecting_twice_gives_equal_results_and_changes_nothing(model, task):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     first, second = inspect(model, task, "4829"), inspect(model, task, "4829")
     assert (first.output, first.steps, first.scores) == (second.output, second.steps, second.scores)
@@ -122,12 +122,12 @@ def test_the_longest_input_the_model_can_read_is_read_and_a_longer_one_refused(m
 
 
 @pytest.mark.parametrize("text", ["", "4x", "４"])
-def test_what_is_no_input_of_the_task_is_refused(model, task, text):
+def test_invalid_inputs_are_refused(model, task, text):
     with pytest.raises(InputError):
         inspect(model, task, text)
 
 
-def test_a_model_that_writes_only_padding_can_be_looked_at_too(model, task):
+def test_a_model_that_generates_only_pad_can_be_inspected(model, task):
     with torch.no_grad():
         model.output.bias[PAD_ID] = 100
     seen = inspect(model, task, "4829")
@@ -147,7 +147,7 @@ def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
     )
 
 
-def test_the_first_symbol_of_a_vocabulary_without_unk_is_not_called_unknown(model, task):
+def test_a_vocabulary_without_unk_has_no_unknown_symbols(model, task):
     assert inspect(model, task, "0 1").note == ""
 
 
@@ -161,7 +161,7 @@ def test_an_unknown_word_has_a_column_of_its_own():
 # --- strategies -------------------------------------------------------------------------------------------------
 
 
-def test_greedy_steps_are_sure_of_what_they_produced_and_nothing_is_ranked(model, task):
+def test_greedy_steps_have_the_probability_of_their_best_candidate(model, task):
     seen = inspect(model, task, "4829")
     assert seen.strategy == GREEDY
     assert (seen.hypotheses, seen.tree) == ((), ())
@@ -170,7 +170,7 @@ def test_greedy_steps_are_sure_of_what_they_produced_and_nothing_is_ranked(model
         assert not step.forced
 
 
-def test_a_beam_search_shows_its_best_and_its_tree(model, task):
+def test_a_beam_search_returns_its_hypotheses_and_its_tree(model, task):
     seen = inspect(model, task, "4829", strategy=Beam(beam_size=5, n_best=3))
     assert len(seen.hypotheses) == 3
     best = seen.hypotheses[0]
@@ -186,7 +186,7 @@ def test_a_beam_search_shows_its_best_and_its_tree(model, task):
     assert seen.maps.cross.shape[-2] == len(seen.steps)
 
 
-def test_sampling_shows_only_what_could_be_drawn(model, task):
+def test_sampling_lists_only_candidates_that_could_be_drawn(model, task):
     seen = inspect(model, task, "4829", strategy=Sample(temperature=3.0, top_k=3, seed=4))
     other = inspect(model, task, "4829", strategy=Sample(temperature=3.0, top_k=3, seed=5))
     assert [step.produced for step in seen.steps] != [step.produced for step in other.steps]
@@ -197,7 +197,7 @@ def test_sampling_shows_only_what_could_be_drawn(model, task):
 
 @pytest.mark.parametrize("prefix", ["7 7", "77", "7,7"])
 @pytest.mark.parametrize("strategy", [GREEDY, Beam(), Sample()])
-def test_an_answer_can_be_made_to_begin_with_something(model, task, prefix, strategy):
+def test_an_answer_can_begin_with_a_given_prefix(model, task, prefix, strategy):
     seen = inspect(model, task, "4829", strategy=strategy, prefix=prefix)
     assert [step.produced for step in seen.steps[:2]] == ["7", "7"]
     assert [step.forced for step in seen.steps] == [True, True] + [False] * (len(seen.steps) - 2)
@@ -208,7 +208,7 @@ def test_an_answer_can_be_made_to_begin_with_something(model, task, prefix, stra
 
 
 @pytest.mark.parametrize(("prefix", "message"), [("7x", "prefix: 'x' at position 2"), ("1" * 16, "prefix has 16 tok")])
-def test_a_prefix_that_is_no_answer_is_refused(model, task, prefix, message):
+def test_invalid_prefixes_are_refused(model, task, prefix, message):
     with pytest.raises(InputError, match=message):
         inspect(model, task, "4829", prefix=prefix)
 

@@ -31,17 +31,17 @@ def marked(*rows: str) -> torch.Tensor:
 ALL = marked("xxxx")
 
 
-def test_share_adds_the_weights_of_all_marked_keys():
+def test_attention_mass_sums_the_weights_of_marked_keys():
     weights = maps([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1]], [[1, 0, 0, 0], [0, 1, 0, 0]])
     found = attention_mass(weights, marked(".x.x", "...."))
     assert_close(found, torch.tensor([[[0.6, 0.0], [0.0, 0.0]]]))
 
 
-def test_share_on_fewer_cells_than_keys_is_of_the_first_keys():
+def test_fewer_cells_than_keys_mark_the_first_keys():
     assert attention_mass(maps([[0.1, 0.2, 0.3, 0.4]]), marked(".x")).item() == pytest.approx(0.2)
 
 
-def test_uniform_attention_scores_the_marked_among_the_seen():
+def test_uniform_attention_scores_the_uniform_mass():
     seen, cells = marked("xxxx", "xxxx", "xx.."), marked(".x..", ".xx.", ".x..")
     uniform = uniform_mass(seen, cells)
     assert uniform.tolist() == [0.25, 0.5, 0.5]
@@ -57,11 +57,11 @@ def test_uniform_attention_scores_the_marked_among_the_seen():
         ([0.4, 0.1, 0.4, 0.1], "xxxx", [0.5, 0, 0.5, 0]),
         ([0.25, 0.25, 0.25, 0.25], "xxxx", [0.25] * 4),
         ([0.5, 0.5, 0, 0], "xx..", [0.5, 0.5, 0, 0]),
-        ([0, 0, 0, 0], "xx..", [0.5, 0.5, 0, 0]),  # nothing is argmax_weights, but on the keys there are
-        ([0.1, 0.2, 0.1, 0.6], "xxx.", [0, 0, 0, 0]),  # a leak is no arg-max, and no hit
+        ([0, 0, 0, 0], "xx..", [0.5, 0.5, 0, 0]),  # all zero: the visible keys tie
+        ([0.1, 0.2, 0.1, 0.6], "xxx.", [0, 0, 0, 0]),  # a leak is no argmax
     ],
 )
-def test_keys_that_tie_share_the_arg_max(weights, seen, expected):
+def test_tied_keys_share_the_argmax(weights, seen, expected):
     assert_close(argmax_weights(maps([weights]), marked(seen))[0, 0, 0], torch.tensor(expected, dtype=torch.float32))
 
 
@@ -77,7 +77,7 @@ def test_keys_that_tie_share_the_arg_max(weights, seen, expected):
         ([0.1, 0.2, 0.1, 0.6], ".x.", 1),  # the last key is not of the source
     ],
 )
-def test_a_hit_is_an_arg_max_where_the_token_may_come_from(weights, cells, expected):
+def test_argmax_accuracy_counts_marked_argmaxes(weights, cells, expected):
     assert argmax_accuracy(maps([weights]), ALL, marked(cells)).item() == pytest.approx(expected)
 
 
@@ -87,7 +87,7 @@ def error_rate(found: list[float], cells: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("found", [[1, 1, 1, 0], [0, 0, 0, 0], [1, 0.5, 1, 1]])
-def test_the_error_rate_is_the_share_of_misses_where_each_row_has_one_link(found):
+def test_the_error_rate_is_the_fraction_of_errors_with_one_link_per_row(found):
     cells = marked("x..", ".x.", "..x", "x..")
     assert error_rate(found, cells) == pytest.approx(1 - sum(found) / 4)
 
@@ -113,11 +113,11 @@ def test_the_error_rate_is_that_of_och_and_ney(found):
         ([0, 0, 0, 0], "xxxx", 0),
     ],
 )
-def test_entropy_is_measured_by_the_keys_there_are(weights, seen, expected):
+def test_entropy_is_normalized_by_the_visible_keys(weights, seen, expected):
     assert normalized_entropy(maps([weights]), marked(seen)).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_offsets_are_counted_by_head_and_ties_shared():
+def test_offsets_are_counted_by_head_with_shared_ties():
     offsets = torch.tensor([[-1, 0, 1, 2], [-2, -1, 0, 1]])
     previous = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1]]
     torn = [[0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]
@@ -126,13 +126,13 @@ def test_offsets_are_counted_by_head_and_ties_shared():
     assert_close(counts[0, 1], torch.tensor([0, 0, 0, 1, 1, 0, 0]).float())
 
 
-def test_distance_is_none_between_equals_and_one_between_strangers():
+def test_distance_is_0_between_equal_and_1_between_disjoint_heads():
     half, other = [[0.5, 0.5, 0, 0]] * 3, [[0, 0, 0.5, 0.5]] * 3
     between = head_distances(maps(half, half, other))[0] / 3
     assert_close(between, torch.tensor([[0.0, 0, 1], [0, 0, 1], [1, 1, 0]]))
 
 
-def test_distance_of_a_sharp_head_from_a_torn_one():
+def test_distance_of_a_sharp_and_a_split_head():
     """The divergence is H(3/4, 1/4) − (0 + 1) / 2 bits."""
     divergence = -(0.75 * math.log2(0.75) + 0.25 * math.log2(0.25)) - 0.5
     between = head_distances(maps([[1.0, 0]], [[0.5, 0.5]]))

@@ -1,4 +1,4 @@
-"""Where a head looked at every step, on maps with known answers."""
+"""The step table, on maps with known values."""
 
 import pytest
 import torch
@@ -23,10 +23,10 @@ def decoded(tokens: list[list[int]], columns: list[list[int]], *, keys: int = 5)
     weights = torch.where(on.bool(), 0.8, 0.2 / (keys - 1))
     rows = torch.tensor(tokens)
     maps = AttentionMaps(None, None, weights[None, :, None].expand(2, -1, 1, -1, -1))
-    return GenerationResult(rows, rows[..., None], torch.ones(*rows.shape, 1), maps)
+    return GenerationResult(rows, rows[..., None], torch.ones(*rows.shape, 1), maps, torch.zeros(rows.shape))
 
 
-def test_a_row_a_step_with_where_it_looked_and_what_came_of_it():
+def test_a_row_per_step_has_its_argmax_gold_column_and_correctness():
     table = step_table(TASK, PAIRS, decoded([[6, 5, 4, EOS_ID], [9, 7, 7, EOS_ID]], [[3, 2, 1, 4], [3, 2, 2, 0]]))
     assert len(table) == 2 * 2 * 4
     assert sorted(table.layer.unique()) == [1, 2]
@@ -45,7 +45,7 @@ def test_a_row_a_step_with_where_it_looked_and_what_came_of_it():
     assert second.is_correct.tolist() == [True, False, True, True]
 
 
-def test_of_several_true_columns_the_nearest_is_named_and_all_count():
+def test_of_several_gold_columns_the_nearest_is_listed_and_all_count():
     sort = Digits(transform="sort", min_length=2, max_length=5)
     pairs = Batch(torch.tensor([[BOS_ID, 5, 4, 5, EOS_ID]]), torch.tensor([[BOS_ID, 4, 5, 5, EOS_ID]]))
     table = step_table(sort, pairs, decoded([[4, 5, 5, EOS_ID]], [[2, 3, 4, 0]]))
@@ -57,7 +57,7 @@ def test_of_several_true_columns_the_nearest_is_named_and_all_count():
     assert first.argmax_accuracy.tolist() == [1, 1, 0, 0]
 
 
-def test_steps_end_with_the_first_eos_and_go_on_without_one():
+def test_steps_end_at_the_first_eos():
     endless = decoded([[6, EOS_ID, PAD_ID, PAD_ID, PAD_ID, PAD_ID], [9, 8, 7, 7, 7, 7]], [[3, 2, 1, 4, 0, 0]] * 2)
     table = step_table(TASK, PAIRS, endless)
     steps = table[table.layer == 1].groupby("sequence").step.max()
@@ -68,7 +68,7 @@ def test_steps_end_with_the_first_eos_and_go_on_without_one():
     assert (table.length == 3).all()  # also where fewer steps than that were made
 
 
-def test_a_decode_shorter_than_the_answer_keeps_the_answers_length():
+def test_a_short_generation_keeps_the_length_of_the_reference():
     table = step_table(TASK, PAIRS, decoded([[EOS_ID], [EOS_ID]], [[3], [0]]))
     assert table.length.tolist() == [3] * 4
     assert not table.is_correct.any()
@@ -78,5 +78,7 @@ def test_a_decode_shorter_than_the_answer_keeps_the_answers_length():
 def test_entropy_is_zero_on_one_token_and_one_when_spread_evenly(weights, entropy):
     tokens = torch.full((2, 1), EOS_ID)
     maps = AttentionMaps(None, None, torch.tensor(weights).expand(1, 2, 1, 1, 5))
-    table = step_table(TASK, PAIRS, GenerationResult(tokens, tokens[..., None], torch.ones(2, 1, 1), maps))
+    table = step_table(
+        TASK, PAIRS, GenerationResult(tokens, tokens[..., None], torch.ones(2, 1, 1), maps, torch.zeros(2, 1))
+    )
     assert table.entropy.tolist() == pytest.approx([entropy] * 2)

@@ -53,7 +53,7 @@ def pairs(tiny) -> Batch:
 # --- the grid ---------------------------------------------------------------------------------------------------
 
 
-def test_each_head_is_knocked_out_alone_and_then_its_layer(shipped):
+def test_each_head_is_ablated_alone_and_then_its_layer(shipped):
     cells = grid_cells(shipped.model.heads)
     assert cells[:6] == [("encoder", 1, head) for head in (1, 2, 3, 4, 0)] + [("encoder", 2, 1)]
     assert len(cells) == 24 + 6
@@ -93,7 +93,7 @@ def test_some_cross_head_of_a_trained_model_costs_far_more_than_the_median_head(
     assert table[(table.block == "cross") & (table["head"] == 0)].change.min() < -0.9
 
 
-def test_whoever_reads_a_grid_may_stop_and_nothing_is_left_changed(shipped):
+def test_a_stopped_grid_leaves_the_model_unchanged(shipped):
     model, pairs = shipped.model, fixed_pairs(shipped.task, 4, split="test")
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     grid = ablation_grid(model.train(), pairs)
@@ -126,7 +126,7 @@ def test_the_mean_of_a_first_encoder_head_is_that_of_weights_times_values(pairs)
 
 
 @torch.no_grad()
-def test_the_mean_of_the_grus_head_is_its_mean_context_over_the_steps_that_write(pairs):
+def test_the_mean_of_the_gru_head_is_its_mean_context_over_target_tokens(pairs):
     model = gru()
     _, maps = forward_with_attention(model, pairs.src, pairs.tgt_in)
     contexts = (maps.cross[0, :, 0] @ model.encode(pairs.src).states)[pairs.tgt_out != PAD_ID]
@@ -134,7 +134,7 @@ def test_the_mean_of_the_grus_head_is_its_mean_context_over_the_steps_that_write
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_means_depend_neither_on_padding_nor_on_how_many_are_read_at_once(monkeypatch, pairs, name):
+def test_means_do_not_depend_on_padding_or_chunk_size(monkeypatch, pairs, name):
     model = WRITERS[name]()
     expected = mean_head_outputs(model, pairs)
     assert set(expected) == set(model.heads)
@@ -144,7 +144,7 @@ def test_means_depend_neither_on_padding_nor_on_how_many_are_read_at_once(monkey
         assert_close(mean, expected[head], atol=1e-5, rtol=1e-5)
 
 
-def test_the_means_that_edits_need_are_those_of_held_out_inputs_and_taken_once(monkeypatch, tiny):
+def test_means_of_interventions_are_of_held_out_inputs_and_computed_once(monkeypatch, tiny):
     model, task, head = transformer(), build_task(tiny.task), Head("cross", 1, 2)
     expected = mean_head_outputs(model, fixed_pairs(task, ablate.MEAN_SEQUENCES, split="test"))
     interventions = parse_interventions(
@@ -182,7 +182,7 @@ def forbid_measuring(monkeypatch) -> None:
     monkeypatch.setattr(ablate, "ablation_grid", lambda *given, **settings: pytest.fail("measured again"))
 
 
-def test_a_grid_is_measured_once(monkeypatch, path, pairs):
+def test_a_saved_grid_is_not_measured_again(monkeypatch, path, pairs):
     zero, mean = (read(path, pairs, ablation=ablation) for ablation in ("zero", "mean"))
     fewer = read(path, pairs[:10])
     assert len({str(each) for each in (zero, mean, fewer)}) == 3
@@ -193,14 +193,14 @@ def test_a_grid_is_measured_once(monkeypatch, path, pairs):
     assert read(path, pairs[:10]) == fewer
 
 
-def test_a_grid_that_was_not_read_to_its_end_is_not_kept(path, pairs):
+def test_an_incomplete_grid_is_not_saved(path, pairs):
     grid = cached_grid(path, transformer(), pairs, step=5)
     next(grid)
     grid.close()
     assert not path.exists()
 
 
-def test_grids_of_other_weights_are_forgotten(path, pairs):
+def test_grids_of_other_weights_are_deleted(path, pairs):
     read(path, pairs)
     read(path, pairs, step=6, ablation="mean")
     assert load_grid(path, transformer().heads, step=5, sequences=24, ablation="zero") is None
@@ -209,7 +209,7 @@ def test_grids_of_other_weights_are_forgotten(path, pairs):
     assert [AblationGrid(**grid).step for grid in json.loads(path.read_bytes())["grids"]] == [6]
 
 
-def test_the_latest_grid_is_of_whatever_step_and_of_the_most_sequences(path, pairs):
+def test_the_latest_grid_has_the_latest_step_and_the_most_sequences(path, pairs):
     heads = transformer().heads
     assert latest_grid(path, heads, ablation="zero") is None
     for sequences in (5, 24, 10):
@@ -235,7 +235,7 @@ def test_the_latest_grid_is_of_whatever_step_and_of_the_most_sequences(path, pai
     ],
     ids=range(7),
 )
-def test_a_damaged_file_is_told_of_and_replaced(caplog, path, pairs, damage):
+def test_a_damaged_file_is_logged_and_replaced(caplog, path, pairs, damage):
     expected = read(path, pairs)
     text = path.read_text()
     assert damage(text) != text
@@ -246,7 +246,7 @@ def test_a_damaged_file_is_told_of_and_replaced(caplog, path, pairs, damage):
     assert path.read_text() == text
 
 
-def test_cells_of_another_model_are_measured_anew(path, pairs):
+def test_cells_of_another_model_are_measured_again(path, pairs):
     expected = read(path, pairs)
     known = json.loads(path.read_bytes())
     known["grids"][0]["cells"].pop()
@@ -254,7 +254,7 @@ def test_cells_of_another_model_are_measured_anew(path, pairs):
     assert read(path, pairs) == expected
 
 
-def test_a_disk_that_takes_nothing_keeps_nobody_from_reading(monkeypatch, caplog, path, pairs):
+def test_a_full_disk_is_logged_and_the_grid_is_still_returned(monkeypatch, caplog, path, pairs):
     def full(path, data):
         raise OSError("No space left on device")
 

@@ -1,4 +1,4 @@
-"""What is kept of a model's attention while it trains: the right inputs, their true maps, within bounds."""
+"""Attention snapshots: their inputs, maps and scores, within bounds, without an effect on training."""
 
 from itertools import pairwise
 from operator import mul
@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from core.config import Preset, load_preset
 from core.generation import generate
-from core.interpret import snapshots as probes_module
+from core.interpret import snapshots as snapshots_module
 from core.interpret.head_scores import score_heads
 from core.interpret.snapshots import MAX_SNAPSHOTS, SnapshotTaker, is_snapshot_step, snapshot_interval
 from core.runs.training_state import clone_weights
@@ -49,7 +49,7 @@ def trained_a_little(preset: Preset):
     return state
 
 
-def test_an_answer_and_its_maps_are_those_of_the_input_decoded_alone(preset):
+def test_outputs_and_maps_equal_those_of_each_input_decoded_alone(preset):
     state = trained_a_little(preset)
     snapshot = SnapshotTaker(state.task, state.model).snapshot(state.model, 3)
     assert len(snapshot.outputs) == len(snapshot.inputs) >= 3
@@ -66,7 +66,7 @@ def test_an_answer_and_its_maps_are_those_of_the_input_decoded_alone(preset):
                 assert_close(kept, weights[:, 0], atol=0.5 / 255 + 1e-6, rtol=0)
 
 
-def test_an_answer_ends_at_its_own_end_however_long_the_others_are(scripted):
+def test_an_output_ends_at_its_own_eos(scripted):
     task = build_task(load_preset("tiny").task)
     first = source_of(task, ("4", "8", "2", "9"))
 
@@ -81,12 +81,12 @@ def test_an_answer_ends_at_its_own_end_however_long_the_others_are(scripted):
     assert all(len(answer.tokens) > 1 for answer in answers[1:])
 
 
-def test_heads_are_scored_over_the_same_inputs_one_by_one(preset):
+def test_scores_equal_those_of_the_inputs_one_by_one(preset):
     state = trained_a_little(preset)
-    probes = SnapshotTaker(state.task, state.model)
-    snapshot = probes.snapshot(state.model, 3)
+    taker = SnapshotTaker(state.task, state.model)
+    snapshot = taker.snapshot(state.model, 3)
     state.model.eval()
-    rows = [group.src for group in probes._groups]
+    rows = [group.src for group in taker._groups]
     assert snapshot.num_scored == sum(map(len, rows)) == 32
     of_lengths = []
     for src in rows:  # of one length
@@ -100,7 +100,7 @@ def test_heads_are_scored_over_the_same_inputs_one_by_one(preset):
     assert 0.05 < snapshot.uniform_mass < 0.25
 
 
-def test_inputs_are_held_out_and_the_same_whatever_the_settings(tiny):
+def test_inputs_are_held_out_and_depend_on_the_task_only(tiny):
     task = build_task(tiny.task)
     seeds = [tiny.with_changes({"training.seed": seed, "training.validation_sequences": 16 + seed}) for seed in (0, 1)]
     first, second = (SnapshotTaker(state.task, state.model).inputs for state in map(new_state, seeds))
@@ -115,18 +115,18 @@ def test_inputs_are_held_out_and_the_same_whatever_the_settings(tiny):
         assert ids in [[index for index in row if index] for row in held_out]
 
 
-def test_a_task_without_answers_is_shown_by_its_examples_and_not_scored():
+def test_an_open_ended_task_uses_its_examples_and_is_not_scored():
     preset = load_preset("psalms").with_changes({"model.d_model": 16, "model.num_heads": 4, "model.d_ff": 16})
     state = new_state(preset)
     snapshot = SnapshotTaker(state.task, state.model).snapshot(state.model, 0)
     assert ["".join(each.symbols) for each in snapshot.inputs] == ["The LORD is ", "Blessed ", "A wise "]
     assert snapshot.attention_mass is None
-    assert all(len(answer.tokens) == probes_module.OPEN_ENDED_STEPS for answer in snapshot.outputs)
+    assert all(len(answer.tokens) == snapshots_module.OPEN_ENDED_STEPS for answer in snapshot.outputs)
 
 
 @pytest.mark.parametrize(("cells", "count"), [(0, 0), (400, 2), (50_000, 4)])
-def test_a_large_model_keeps_fewer_inputs_and_all_scores(tiny, monkeypatch, cells, count):
-    monkeypatch.setattr(probes_module, "MAX_CELLS", cells)
+def test_a_large_model_records_fewer_inputs_and_all_scores(tiny, monkeypatch, cells, count):
+    monkeypatch.setattr(snapshots_module, "MAX_CELLS", cells)
     state = new_state(tiny)
     snapshot = SnapshotTaker(state.task, state.model).snapshot(state.model, 0)
     assert len(snapshot.inputs) == len(snapshot.outputs) == count
@@ -134,7 +134,7 @@ def test_a_large_model_keeps_fewer_inputs_and_all_scores(tiny, monkeypatch, cell
     assert len(snapshot.attention_mass[0]) == 2
 
 
-def test_taking_snapshots_changes_nothing_else(preset):
+def test_snapshots_do_not_change_training(preset):
     states = [
         new_state(preset.with_changes({"training.steps": 6, "training.warmup_steps": 2, "training.evaluate_every": 2}))
         for _ in range(2)
@@ -157,7 +157,7 @@ def test_taking_snapshots_changes_nothing_else(preset):
 
 
 @pytest.mark.parametrize("every", [1, 25])
-def test_a_long_run_is_thinned_evenly_as_it_goes_on(every):
+def test_snapshots_of_a_long_run_stay_evenly_spaced(every):
     kept: list[int] = []
     for step in range(0, 1000 * every + 1, every):
         if is_snapshot_step(step, every=every):

@@ -1,4 +1,4 @@
-"""Which rows of a decode's maps count, what they may look at, and where that stands."""
+"""Rows of attention maps: which are valid, which keys they see, and at which offsets."""
 
 import torch
 
@@ -26,12 +26,12 @@ def places(found) -> list[tuple[int, int]]:
     return list(zip(found.sequence.tolist(), found.index.tolist(), strict=True))
 
 
-def test_a_block_that_a_model_does_not_have_has_no_rows():
+def test_a_missing_block_has_no_rows():
     assert rows("encoder", decoder_only=True)[0] is None
     assert rows("cross", decoder_only=True)[0] is None
 
 
-def test_every_row_is_the_one_of_the_map_that_it_says():
+def test_every_row_equals_the_row_of_its_map():
     for block in ("encoder", "decoder", "cross"):
         found, weights = rows(block)
         assert found.weights.shape[:2] == (3, 2)
@@ -39,7 +39,7 @@ def test_every_row_is_the_one_of_the_map_that_it_says():
             assert torch.equal(found.weights[:, :, number], weights[:, sequence, :, index])
 
 
-def test_the_encoders_rows_and_keys_are_the_source_without_padding():
+def test_encoder_rows_and_keys_are_the_source_without_pad():
     found, _ = rows("encoder")
     assert places(found) == [(0, place) for place in range(4)] + [(1, place) for place in range(6)]
     assert found.visible.sum(dim=1).tolist() == [4] * 4 + [6] * 6
@@ -49,21 +49,21 @@ def test_the_encoders_rows_and_keys_are_the_source_without_padding():
     assert found.produced is found.read is None
 
 
-def test_cross_rows_are_the_steps_that_were_made():
+def test_cross_rows_are_the_generated_steps():
     found, _ = rows("cross")
     assert places(found) == [(0, step) for step in range(3)] + [(1, step) for step in range(5)]
     assert found.visible.sum(dim=1).tolist() == [4] * 3 + [6] * 5
     assert found.offsets[2].tolist() == [-2, -1, 0, 1, 2, 3]
 
 
-def test_a_step_is_true_to_what_it_produced_or_to_what_it_read():
+def test_gold_alignment_is_of_the_produced_or_the_read_token():
     found, _ = rows("cross")
     columns = [[cells.nonzero().flatten().tolist() for cells in each] for each in (found.produced, found.read)]
     assert columns[0] == [[2], [1], [], [4], [3], [2], [1], []]
     assert columns[1] == [[], [2], [1], [], [4], [3], [2], [1]]
 
 
-def test_decoder_rows_see_what_was_read_by_then_and_the_first_does_not_count():
+def test_decoder_rows_see_the_tokens_read_so_far_and_the_first_does_not_count():
     found, _ = rows("decoder")
     assert places(found) == [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3), (1, 4)]
     assert found.visible.sum(dim=1).tolist() == [2, 3, 2, 3, 4, 5]
@@ -73,7 +73,7 @@ def test_decoder_rows_see_what_was_read_by_then_and_the_first_does_not_count():
     assert found.produced is found.read is None
 
 
-def test_a_decoder_that_reads_the_source_counts_places_without_the_padding_between():
+def test_positions_of_a_decoder_only_model_skip_the_pad_in_between():
     found, _ = rows("decoder", decoder_only=True)
     assert places(found) == [(0, step) for step in range(3)] + [(1, step) for step in range(5)]
     assert found.visible.sum(dim=1).tolist() == [5, 6, 7, 7, 8, 9, 10, 11]
@@ -84,7 +84,7 @@ def test_a_decoder_that_reads_the_source_counts_places_without_the_padding_betwe
     assert found.produced[0].nonzero().flatten().tolist() == [2]
 
 
-def test_answers_that_never_end_count_to_their_last_step_whatever_they_hold():
+def test_answers_without_eos_count_to_their_last_step():
     tokens = torch.tensor([[5, PAD_ID, 4, PAD_ID, 4], [9, 8, 7, 6, EOS_ID]])  # a model may write PAD
     found, _ = rows("cross", tokens)
     assert places(found) == [(row, step) for row in range(2) for step in range(5)]

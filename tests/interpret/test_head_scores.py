@@ -1,4 +1,4 @@
-"""The expected-pattern score: full marks for the true pattern, the uniform share for no pattern at all."""
+"""Alignment scores: 1 for the gold alignment, the uniform mass for uniform attention."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ LAYERS, H, WIDTH = 2, 3, 7
 TASK = Digits(transform="reverse", min_length=2, max_length=5)
 PAIRS = framed_pairs("123", "45454")
 TOKENS = answer_tokens("321", "45454", width=6)
-PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]  # at EOS and behind it: somewhere else
+PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]  # anywhere at EOS and after it
 
 
 def perfect() -> torch.Tensor:
@@ -27,11 +27,11 @@ def scored(weights: torch.Tensor, *, tokens: torch.Tensor = TOKENS, task: Digits
 
 
 def columns(task: Digits, steps: int) -> list[list[list[int]]]:
-    """The true columns of each step of each pair."""
+    """The gold columns of each step of each pair."""
     return [[cells.nonzero().flatten().tolist() for cells in row] for row in gold_alignment(task, PAIRS, steps=steps)]
 
 
-def test_the_true_map_runs_backwards_and_ends_before_the_end():
+def test_the_gold_alignment_of_reversal_is_anti_diagonal():
     assert columns(TASK, 6) == [[[3], [2], [1], [], [], []], [[5], [4], [3], [2], [1], []]]
     assert columns(TASK, 2) == [[[3], [2]], [[5], [4]]]
 
@@ -44,7 +44,7 @@ def test_the_true_map_runs_backwards_and_ends_before_the_end():
         ("deduplicate", [[1, 3, 5], [2, 4], [], [], []]),
     ],
 )
-def test_the_true_map_has_all_the_places_a_token_may_come_from(transform, expected):
+def test_the_gold_alignment_marks_every_possible_source(transform, expected):
     task = Digits(transform=transform, min_length=2, max_length=5)
     assert columns(task, 5)[1] == expected
     sources = task.gold_alignment(list("45454"))
@@ -60,12 +60,12 @@ def test_a_perfect_map_scores_one_in_every_head():
         assert score.uniform_mass == pytest.approx((3 / 5 + 5 / 7) / 8)
 
 
-def test_a_map_shifted_by_one_scores_zero():
+def test_a_map_shifted_by_one_column_scores_zero():
     for score in scored(perfect().roll(1, dims=-1)):
         assert (score.attention_mass, score.argmax_accuracy) == (0.0, 0.0)
 
 
-def test_a_uniform_map_scores_the_uniform_share():
+def test_a_uniform_map_scores_the_uniform_mass():
     real = (PAIRS.src != PAD_ID).float()
     weights = (real / real.sum(1, keepdim=True))[None, :, None, None].expand(LAYERS, 2, H, 6, WIDTH)
     for score in scored(weights):
@@ -73,7 +73,7 @@ def test_a_uniform_map_scores_the_uniform_share():
         assert score.argmax_accuracy == pytest.approx(score.uniform_mass, abs=1e-6)
 
 
-def test_where_several_places_are_true_looking_at_any_of_them_is_right():
+def test_attention_to_any_of_several_sources_is_correct():
     sort = Digits(transform="sort", min_length=2, max_length=5)
     weights = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 1, 3, 4, 2, 0]], keys=WIDTH)  # not in the order of the input
     weights[0, 1, 0, 0] = torch.tensor([0, 0.4, 0, 0.3, 0, 0.3, 0])
@@ -90,15 +90,15 @@ def test_each_head_gets_its_own_score():
     assert shares == {(1, 1): 3 / 8, (1, 2): 1.0, (1, 3): 1.0, (2, 1): 1.0, (2, 2): 1.0, (2, 3): 0.0}
 
 
-def test_rows_of_the_end_and_of_padding_do_not_count():
+def test_rows_at_eos_and_after_it_do_not_count():
     garbage = perfect()
     garbage[:, 0, :, 3:] = 0.77
     garbage[:, 1, :, 5:] = 9.0
     assert all((score.attention_mass, score.argmax_accuracy) == (1.0, 1.0) for score in scored(garbage))
 
 
-def test_steps_never_made_do_not_count():
-    """The second sequence stopped after two tokens: three steps with a source were never made."""
+def test_steps_after_eos_do_not_count():
+    """The second sequence stopped after two tokens, before three steps that have a source."""
     weights = perfect()
     weights[:, 1, :, 3:] = 0
     for score in scored(weights, tokens=answer_tokens("321", "45", width=6)):
@@ -106,7 +106,7 @@ def test_steps_never_made_do_not_count():
         assert score.uniform_mass == pytest.approx((3 / 5 + 3 / 7) / 6)
 
 
-def test_a_model_that_reads_its_source_is_compared_with_looking_at_all_it_has_read():
+def test_the_uniform_mass_of_a_decoder_only_model_includes_generated_tokens():
     weights = torch.cat([perfect(), torch.zeros(LAYERS, 2, H, 6, 6)], dim=-1)
     for score in score_heads(TASK, PAIRS, generation_result(TOKENS, decoder=weights)):
         assert (score.attention_mass, score.argmax_accuracy) == (1.0, 1.0)
@@ -114,26 +114,31 @@ def test_a_model_that_reads_its_source_is_compared_with_looking_at_all_it_has_re
         assert score.uniform_mass == pytest.approx(sum(shares) / 8)
 
 
-def test_a_decode_without_maps_has_no_scores():
+def test_a_generation_without_maps_has_no_scores():
     assert score_heads(TASK, PAIRS, generation_result(TOKENS)) == []
-    assert score_heads(TASK, PAIRS, GenerationResult(TOKENS, TOKENS[..., None], torch.ones(2, 6, 1), None)) == []
+    assert (
+        score_heads(
+            TASK, PAIRS, GenerationResult(TOKENS, TOKENS[..., None], torch.ones(2, 6, 1), None, torch.zeros(2, 6))
+        )
+        == []
+    )
 
 
-def test_maps_without_a_true_cell_have_no_scores():
+def test_a_task_without_gold_alignment_has_no_scores():
     ended = answer_tokens("", "", width=6)
     decoded = generation_result(ended, cross=perfect())
     assert score_heads(TASK, PAIRS, decoded) != []  # the one step has a source, though it wrote EOS
     nothing = Digits(transform="reverse", min_length=2, max_length=5)
-    nothing.alignment = lambda symbols: [-1] * len(symbols)
+    nothing.gold_alignment = lambda symbols: [[] for _ in symbols]
     assert score_heads(nothing, PAIRS, decoded) == []
 
 
-def test_the_best_head_of_a_layer_is_the_one_with_the_largest_share():
+def test_the_best_head_of_a_layer_has_the_largest_attention_mass():
     scores = [HeadScore(layer, head, share, 0.0, 0.1) for layer, head, share in ((1, 1, 0.9), (2, 1, 0.2), (2, 2, 0.4))]
     assert best_head_of_layer(scores, 2) == scores[2]
     assert best_head_of_layer(scores, 1) == scores[0]
 
 
-def test_rows_are_named_by_what_was_produced_and_what_was_read():
+def test_rows_are_labeled_by_produced_and_read_token():
     assert label_steps(["9", "2", "<EOS>"]) == (["9", "2", "<EOS>"], ["<BOS>", "9", "2"])
     assert label_source(["4", "8"]) == ["<BOS>", "4", "8", "<EOS>"]
