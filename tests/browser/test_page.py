@@ -122,7 +122,7 @@ def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
     expect(button).to_be_enabled()
     report = page.frame_locator("#report iframe")
     expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped")
-    expect(report.locator("strong").first).to_contain_text("This model does its task")
+    expect(report.locator("strong").first).to_contain_text("This model solves its task")
     expect(report.locator("img")).to_have_count(4)
     for name, ending in (("Save as HTML", ".html"), ("Save Markdown", ".zip")):
         with page.expect_download() as download:
@@ -164,7 +164,7 @@ def test_invalid_input_and_settings_are_explained_and_start_nothing(page: Page):
     assert page.evaluate("window.P === undefined")
     open_tab(page, "Train")
     expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()  # once the form is open
-    page.get_by_role("button", name=re.compile("^Model")).click()
+    page.locator("#section-model button.label-wrap").click()
     field = page.get_by_label("d_model")
     field.fill("30")
     field.blur()

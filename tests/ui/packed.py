@@ -1,4 +1,4 @@
-"""Reads maps as the browser does."""
+"""Unpacks attention maps as the browser does."""
 
 import base64
 

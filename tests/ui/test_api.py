@@ -1,4 +1,4 @@
-"""One journey through the API, as another program would make it."""
+"""The HTTP API, used by a client."""
 
 import time
 
@@ -15,20 +15,20 @@ def client(address: str) -> Client:
     return Client(address, verbose=False)
 
 
-def test_a_program_can_do_what_the_page_does(client: Client):
+def test_a_client_can_train_decode_inspect_report_and_compare(client: Client):
     assert [run["id"] for run in client.predict(api_name="/list_runs")["runs"]][-1] == SHIPPED
 
     changes = {"training.steps": 120, "training.warmup_steps": 10, "training.evaluate_every": 20}
     run = client.predict("tiny", changes, api_name="/train")["run"]
-    seen = []
-    while not seen or seen[-1]["status"] in ("queued", "training"):
-        seen.append(client.predict(run, -1, api_name="/progress"))
-        assert len(seen) < 600, seen[-1]
+    decoded = []
+    while not decoded or decoded[-1]["status"] in ("queued", "training"):
+        decoded.append(client.predict(run, -1, api_name="/progress"))
+        assert len(decoded) < 600, decoded[-1]
         time.sleep(0.05)
-    assert seen[-1]["status"] == "finished"
-    assert seen[-1]["points"]["step"] == list(range(1, 121))
-    assert seen[-1]["evaluations"]["step"] == list(range(0, 121, 20))
-    losses = seen[-1]["points"]["loss"]
+    assert decoded[-1]["status"] == "finished"
+    assert decoded[-1]["points"]["step"] == list(range(1, 121))
+    assert decoded[-1]["evaluations"]["step"] == list(range(0, 121, 20))
+    losses = decoded[-1]["points"]["loss"]
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
 
     answer = client.predict(run, "1 2 3", api_name="/decode")
@@ -82,13 +82,13 @@ def test_a_program_can_do_what_the_page_does(client: Client):
         ("/compare", ([SHIPPED, "../../x"],), "is not a valid name"),
     ],
 )
-def test_bad_requests_get_a_reason(client: Client, endpoint: str, arguments: tuple, part: str):
+def test_invalid_requests_are_explained(client: Client, endpoint: str, arguments: tuple, part: str):
     with pytest.raises(AppError) as raised:
         client.predict(*arguments, api_name=endpoint)
     assert part in str(raised.value)
 
 
-def test_only_the_actions_are_public(client: Client):
+def test_only_the_documented_endpoints_are_public(client: Client):
     named = client.view_api(return_format="dict")["named_endpoints"]
     actions = "list_runs train stop resume progress decode attention report compare head_importance"
     assert set(named) == {f"/{name}" for name in actions.split()}

@@ -1,4 +1,4 @@
-"""What the Attention tab is given: every head of a decode, and the replay of a training."""
+"""The attention viewer: maps of a decode, and the training replay."""
 
 import json
 import shutil
@@ -19,39 +19,39 @@ from ui.tabs import decode
 
 
 @pytest.fixture(scope="module")
-def seen(runs: Runs):
+def decoded(runs: Runs):
     """What the shipped run made of 4 8 2 9."""
     return decode.decode(runs, SHIPPED, "4 8 2 9")[0]
 
 
-def test_every_head_of_every_layer_is_told_as_it_was_recorded(seen):
-    value = attention_value(seen)
-    told = value["decode"]
-    assert told["source"] == ["<BOS>", *"4829", "<EOS>"]
-    assert told["tokens"] == told["expected"] == [*"9284", "<EOS>"]
-    assert {each["block"]: each["columns"] for each in told["blocks"]} == {
+def test_a_decode_contains_every_recorded_attention_map(decoded):
+    value = attention_value(decoded)
+    record = value["decode"]
+    assert record["source"] == ["<BOS>", *"4829", "<EOS>"]
+    assert record["tokens"] == record["expected"] == [*"9284", "<EOS>"]
+    assert {each["block"]: each["columns"] for each in record["blocks"]} == {
         "cross": "source",
         "decoder": "read",
         "encoder": "source",
     }
-    for block, packed in told["maps"].items():
-        recorded = getattr(seen.inspection.maps, block)[:, 0].numpy()
+    for block, packed in record["maps"].items():
+        recorded = getattr(decoded.inspection.maps, block)[:, 0].numpy()
         assert np.allclose(unpacked(packed), recorded, atol=1e-5)
     json.dumps(value)
 
 
-def test_the_scores_of_a_decode_are_those_of_its_marked_cells(seen):
-    told = attention_value(seen)["decode"]
-    assert told["gold_cells"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
-    weights = unpacked(told["maps"]["cross"])
-    shares = np.mean([weights[:, :, row, column] for row, column in told["gold_cells"]], axis=0)
-    assert np.allclose(shares, told["attention_mass"], atol=1e-4)
-    assert told["uniform_mass"] == pytest.approx(1 / 6)
+def test_attention_mass_is_the_mean_over_the_gold_cells(decoded):
+    record = attention_value(decoded)["decode"]
+    assert record["gold_cells"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
+    weights = unpacked(record["maps"]["cross"])
+    shares = np.mean([weights[:, :, row, column] for row, column in record["gold_cells"]], axis=0)
+    assert np.allclose(shares, record["attention_mass"], atol=1e-4)
+    assert record["uniform_mass"] == pytest.approx(1 / 6)
 
 
-def test_looking_at_the_same_place_again_is_something_new(seen):
-    assert attention_value(seen)["selection"] == {}
-    opened = attention_value(seen, block="cross", layer=2, row=0)["selection"]
+def test_selecting_the_same_cell_twice_gives_two_selections(decoded):
+    assert attention_value(decoded)["selection"] == {}
+    opened = attention_value(decoded, block="cross", layer=2, row=0)["selection"]
     assert {name: opened[name] for name in ("block", "layer", "row")} == {"block": "cross", "layer": 2, "row": 0}
     assert opened["at"] > 0
 
@@ -66,51 +66,54 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[
     runs.close()
 
 
-def test_a_replay_tells_figures_inputs_and_snapshots(trained):
-    told = call(attention_viewer(trained), "replay", {"run": "a"})
-    assert (told["status"], told["step"], told["steps"]) == ("finished", 8, 8)
-    assert told["points"]["step"] == list(range(1, 9))
+def test_a_replay_contains_metrics_inputs_and_snapshots(trained):
+    record = call(attention_viewer(trained), "replay", {"run": "a"})
+    assert (record["status"], record["step"], record["steps"]) == ("finished", 8, 8)
+    assert record["points"]["step"] == list(range(1, 9))
     assert (
-        told["saved_steps"] == told["evaluations"]["step"] == [each["step"] for each in told["snapshots"]] == [0, 4, 8]
+        record["saved_steps"]
+        == record["evaluations"]["step"]
+        == [each["step"] for each in record["snapshots"]]
+        == [0, 4, 8]
     )
-    assert told["inputs"][0] == {
+    assert record["inputs"][0] == {
         "source": ["<BOS>", *"4829", "<EOS>"],
         "expected": [*"9284", "<EOS>"],
         "gold_cells": ((0, 4), (1, 3), (2, 2), (3, 1)),
     }
-    assert (told["scored_block"], told["scored_on"]) == ("cross", "mean over 32 fixed inputs")
-    for snapshot in told["snapshots"]:
+    assert (record["scored_block"], record["scored_on"]) == ("cross", "mean over 32 fixed inputs")
+    for snapshot in record["snapshots"]:
         assert np.shape(snapshot["attention_mass"]) == (1, 2)
-        for asked, answer in zip(told["inputs"], snapshot["outputs"], strict=True):
-            steps, keys = len(answer["tokens"]), len(asked["source"])
+        for spec, answer in zip(record["inputs"], snapshot["outputs"], strict=True):
+            steps, keys = len(answer["tokens"]), len(spec["source"])
             assert answer["maps"]["cross"]["shape"] == (1, 2, steps, keys)
             assert answer["maps"]["encoder"]["shape"] == (1, 2, keys, keys)
             assert np.allclose(unpacked(answer["maps"]["cross"]).sum(axis=-1), 1, atol=keys * 0.002)
-    json.dumps(told)
+    json.dumps(record)
 
 
-def test_only_what_is_new_is_told_again(trained):
-    told = call(attention_viewer(trained), "replay", {"run": "a", "since": 4, "since_step": 6, "since_evaluation": 4})
-    assert [each["step"] for each in told["snapshots"]] == told["evaluations"]["step"] == [8]
-    assert told["points"]["step"] == [7, 8]
-    assert told["saved_steps"] == [0, 4, 8]
+def test_a_replay_request_returns_only_newer_data(trained):
+    record = call(attention_viewer(trained), "replay", {"run": "a", "since": 4, "since_step": 6, "since_evaluation": 4})
+    assert [each["step"] for each in record["snapshots"]] == record["evaluations"]["step"] == [8]
+    assert record["points"]["step"] == [7, 8]
+    assert record["saved_steps"] == [0, 4, 8]
 
 
-def test_a_run_without_a_replay_has_its_figures_only(trained, tmp_path):
+def test_a_run_without_snapshots_returns_its_metrics(trained, tmp_path):
     kept = ("preset.yaml", "run.json", "metrics.jsonl")
     (tmp_path / "a").mkdir()
     for name in kept:
         shutil.copy(trained.root / "a" / name, tmp_path / "a" / name)
-    told = call(attention_viewer(Runs(tmp_path)), "replay", {"run": "a"})
-    assert (told["saved_steps"], told["inputs"], told["blocks"], told["scored_block"]) == ([], [], [], None)
-    assert told["points"]["step"] == list(range(1, 9))
+    record = call(attention_viewer(Runs(tmp_path)), "replay", {"run": "a"})
+    assert (record["saved_steps"], record["inputs"], record["blocks"], record["scored_block"]) == ([], [], [], None)
+    assert record["points"]["step"] == list(range(1, 9))
 
 
-def test_a_model_too_large_for_maps_still_tells_its_scores():
-    told = replay_value([Snapshot(0, (), (), ((0.5,),), 0.25, 32)])
-    assert told["snapshots"] == [{"step": 0, "attention_mass": ((0.5,),), "outputs": []}]
-    assert told["blocks"] == []
-    assert told["scored_block"] is not None
+def test_a_model_too_large_for_maps_still_has_scores():
+    record = replay_value([Snapshot(0, (), (), ((0.5,),), 0.25, 32)])
+    assert record["snapshots"] == [{"step": 0, "attention_mass": ((0.5,),), "outputs": []}]
+    assert record["blocks"] == []
+    assert record["scored_block"] is not None
 
 
 @pytest.mark.parametrize(
@@ -125,5 +128,5 @@ def test_a_model_too_large_for_maps_still_tells_its_scores():
         {"run": "x" * 1000},
     ],
 )
-def test_a_request_that_makes_no_sense_gets_a_reason(runs: Runs, request_):
+def test_malformed_replay_requests_return_an_error(runs: Runs, request_):
     assert call(attention_viewer(runs), "replay", request_).keys() == {"error"}

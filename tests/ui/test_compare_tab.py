@@ -1,4 +1,4 @@
-"""The Compare tab's handlers: runs by task, progress, a result, cancelled, refused, and opened from an address."""
+"""The Compare tab: grouping, progress, results, cancellation and invalid selections."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ from ui.tabs import compare
 from ui.tabs.compare import Comparer
 
 
-def ticks(*names: str) -> dict:
+def selection(*names: str) -> dict:
     """Return the picker's value with some runs ticked."""
     return {"chosen": list(names)}
 
@@ -49,7 +49,7 @@ def comparer(shelf: Runs, monkeypatch) -> Comparer:
     return Comparer(shelf)
 
 
-def test_runs_stand_by_task_and_seeds_of_the_same_settings_together(shelf: Runs):
+def test_runs_are_grouped_by_task_and_by_settings_except_the_seed(shelf: Runs):
     (own, shipped) = sorted(runs_by_task(shelf)["tasks"], key=lambda task: -len(task["groups"]))
     assert (own["task"], shipped["task"]) == ("reverse 2–5 digits", "reverse 3–10 digits")
     groups = {group["label"]: group for group in own["groups"]}
@@ -61,8 +61,8 @@ def test_runs_stand_by_task_and_seeds_of_the_same_settings_together(shelf: Runs)
     assert "seed" not in groups["fast"]["about"]
 
 
-def test_progress_comes_before_a_result_that_a_browser_can_read(comparer: Comparer):
-    *before, last = comparer.compare(ticks("rev-seed-0", "rev-seed-1", "fast"))
+def test_progress_is_yielded_before_a_json_serializable_result(comparer: Comparer):
+    *before, last = comparer.compare(selection("rev-seed-0", "rev-seed-1", "fast"))
     assert before
     for ticket, _, view, button, cancel in before:
         assert ticket
@@ -76,14 +76,14 @@ def test_progress_comes_before_a_result_that_a_browser_can_read(comparer: Compar
     assert view["lengths"]["trained"] == [2, 5]
 
 
-def test_the_same_runs_again_are_answered_at_once(comparer: Comparer):
-    first = list(comparer.compare(ticks("rev-seed-0", "fast")))[-1]
-    (again,) = comparer.compare(ticks("rev-seed-0", "fast"))
+def test_comparing_the_same_runs_again_uses_the_cache(comparer: Comparer):
+    first = list(comparer.compare(selection("rev-seed-0", "fast")))[-1]
+    (again,) = comparer.compare(selection("rev-seed-0", "fast"))
     assert again[2]["pairs"] == first[2]["pairs"]
 
 
-def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
-    work = comparer.compare(ticks("rev-seed-0", "fast"))
+def test_cancelling_stops_the_comparison_at_its_next_event(comparer: Comparer):
+    work = comparer.compare(selection("rev-seed-0", "fast"))
     ticket, *_ = next(work)
     comparer.cancellation.cancel("somebody else's")
     assert next(work)[0] == ticket
@@ -107,18 +107,18 @@ def test_cancelling_ends_the_work_at_its_next_part(comparer: Comparer):
     ],
     ids=lambda each: str(each)[:30],
 )
-def test_what_cannot_be_compared_gets_a_reason(comparer: Comparer, chosen, reason):
-    (last,) = comparer.compare(ticks(*chosen))
+def test_invalid_selections_are_explained(comparer: Comparer, chosen, reason):
+    (last,) = comparer.compare(selection(*chosen))
     assert last[1]["problem"]
     assert reason in last[1]["text"]
     assert last[3]["interactive"] is True
 
 
-def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(shelf: Runs):
-    asked = {"compare": f"fast,gone,rev-seed-0,fast,<script>,{'x' * 5000}"}
+def test_the_address_selects_runs_and_starts_the_comparison_on_its_tab(shelf: Runs):
+    spec = {"compare": f"fast,gone,rev-seed-0,fast,<script>,{'x' * 5000}"}
     two = ["fast", "rev-seed-0"]
-    assert compare.picker_value(shelf, asked) == {"chosen": two, "start": False}
-    assert compare.picker_value(shelf, asked | {"tab": "compare"}) == {"chosen": two, "start": True}
+    assert compare.picker_value(shelf, spec) == {"chosen": two, "start": False}
+    assert compare.picker_value(shelf, spec | {"tab": "compare"}) == {"chosen": two, "start": True}
     one = {"tab": "compare", "compare": "fast"}
     assert compare.picker_value(shelf, one) == {"chosen": ["fast"], "start": False}
     assert compare.picker_value(shelf, {}) == {"chosen": [], "start": False}
@@ -127,13 +127,13 @@ def test_an_address_ticks_its_runs_and_compares_where_it_opens_the_tab(shelf: Ru
 @pytest.mark.parametrize(
     "value", [None, [], {}, {"chosen": "fast"}, {"chosen": [1, None]}, {"chosen": ["x" * 9999] * 99}]
 )
-def test_whatever_a_browser_says_is_ticked_is_refused_with_a_reason(comparer: Comparer, value):
+def test_malformed_selections_are_explained(comparer: Comparer, value):
     (last,) = comparer.compare(value)
     assert last[1]["problem"]
     assert len(last[1]["text"]) < 500
 
 
-def test_programs_have_the_same_limits(shelf: Runs, monkeypatch):
+def test_the_api_has_the_same_limits(shelf: Runs, monkeypatch):
     monkeypatch.setattr(compare, "SEQUENCES", 20)
     *_, last = compare.compare_events(shelf, ["fast", "rev-seed-0"])
     assert isinstance(last, Comparison)
@@ -141,6 +141,6 @@ def test_programs_have_the_same_limits(shelf: Runs, monkeypatch):
         next(compare.compare_events(shelf, ["fast"]))
 
 
-def test_a_loaded_preset_without_a_shipped_one_is_described_by_its_name_alone():
+def test_a_preset_that_is_not_shipped_is_described_by_its_name():
     preset = load_preset("tiny").model_copy(update={"name": "mine"})
     assert _about(preset) == "preset mine"

@@ -1,4 +1,4 @@
-"""Failures in the Report tab: found in groups, told in a sentence, cancelled, refused."""
+"""Wrong answers on the Report tab: groups, summary, cancellation and errors."""
 
 import json
 import shutil
@@ -23,17 +23,17 @@ def finder(tmp_path: Path, monkeypatch) -> FailureFinder:
     return FailureFinder(Runs(root))
 
 
-def test_a_model_without_errors_says_so_and_how_to_see_some(finder: FailureFinder):
+def test_a_perfect_run_says_so_and_suggests_harder_inputs(finder: FailureFinder):
     *before, (ticket, message, view, button, cancel) = finder.find(SHIPPED, "few")
     assert before[0][2]["progress"]["run"] == SHIPPED
     assert (ticket, message["text"], button["interactive"], cancel["interactive"]) == (None, "", True, False)
     step = finder.runs.loaded(SHIPPED).step
-    said = f"0 wrong answers to 300 held-out inputs, by {SHIPPED} after {step:,} steps, greedy decoding."
-    assert view["summary"] == said
+    message = f"0 wrong answers to 300 held-out inputs, by {SHIPPED} after {step:,} steps, greedy decoding."
+    assert view["summary"] == message
     assert "longer than in training" in view["advice"]
 
 
-def test_longer_inputs_fail_in_groups_whose_examples_can_be_typed(finder: FailureFinder):
+def test_wrong_answers_to_longer_inputs_are_grouped_with_examples(finder: FailureFinder):
     *_, (_, _, view, *_) = finder.find(SHIPPED, "longer than in training")
     assert view["wrong"] > 900
     assert "inputs longer than those in training" in view["summary"]
@@ -46,7 +46,7 @@ def test_longer_inputs_fail_in_groups_whose_examples_can_be_typed(finder: Failur
             assert task.answer(example["input"]) == example["expected"] != example["output"]
 
 
-def test_cancelling_and_errors_leave_the_section_ready(finder: FailureFinder, tiny):
+def test_the_buttons_are_ready_again_after_cancelling_and_errors(finder: FailureFinder, tiny):
     work = finder.find(SHIPPED, "few")
     ticket, *_ = next(work)
     finder.cancellation.cancel(ticket)
@@ -59,7 +59,7 @@ def test_cancelling_and_errors_leave_the_section_ready(finder: FailureFinder, ti
         assert last[3]["interactive"] is True
 
 
-def test_an_unknown_choice_looks_among_the_first(finder: FailureFinder, monkeypatch):
+def test_an_unknown_choice_of_inputs_uses_the_first(finder: FailureFinder, monkeypatch):
     monkeypatch.setitem(INPUTS, next(iter(INPUTS)), INPUTS["few"])
     *_, (_, _, view, *_) = finder.find(SHIPPED, "<script>")
     assert view["inputs"] == 300

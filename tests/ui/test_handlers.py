@@ -1,4 +1,4 @@
-"""The page's handlers, called directly: values in, values out."""
+"""Handlers of the page: opening, decoding, and the preset form."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ from ui.tabs import decode, train
 
 
 @pytest.fixture(scope="module")
-def seen(runs: Runs):
+def decoded(runs: Runs):
     """What the shipped run made of 4 8 2 9."""
     return decode.decode(runs, SHIPPED, "4 8 2 9")[0]
 
@@ -47,13 +47,13 @@ def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
 
 
 @pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"strategy": "<script>"}])
-def test_an_address_that_makes_no_sense_opens_the_first_view(runs: Runs, query: dict):
+def test_an_invalid_address_opens_the_default_view(runs: Runs, query: dict):
     run, _, text, _, strategy, *_ = page._open(runs, query)
     assert (run, text, strategy) == (SHIPPED, "4 8 2 9", "greedy")
 
 
-def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
-    seen, (message, answer, _, glance, _) = decode.decode(runs, SHIPPED, "4829")
+def test_a_decode_shows_output_expected_output_and_probabilities(runs: Runs):
+    decoded, (message, answer, _, thumbnails, _) = decode.decode(runs, SHIPPED, "4829")
     assert answer["output"] == answer["expected"] == list("9284")
     assert answer["correct"] is True
     assert "best weights" in message["text"]
@@ -63,25 +63,25 @@ def test_a_decode_shows_answer_expectation_and_probabilities(runs: Runs):
         assert step["candidates"][0]["token"] == step["token"]
         assert shares == sorted(shares, reverse=True)
         assert sum(shares) <= 1 + 1e-6
-    assert glance["block"] == "cross"
-    assert seen.run == SHIPPED
+    assert thumbnails["block"] == "cross"
+    assert decoded.run == SHIPPED
 
 
 @pytest.mark.parametrize(
     ("typed", "part"),
     [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
 )
-def test_a_wrong_input_says_what_is_wrong_and_shows_no_answer(runs: Runs, typed: str, part: str):
-    seen, (message, answer, _, glance, _) = decode.decode(runs, SHIPPED, typed)
+def test_an_invalid_input_is_explained_and_not_decoded(runs: Runs, typed: str, part: str):
+    decoded, (message, answer, _, thumbnails, _) = decode.decode(runs, SHIPPED, typed)
     assert message["problem"]
     assert part in message["text"]
-    assert (seen, answer, glance) == (None, None, None)
+    assert (decoded, answer, thumbnails) == (None, None, None)
 
 
-def test_every_block_and_layer_has_its_heads_with_labelled_rows_and_columns(seen):
+def test_every_layer_has_all_heads_with_labeled_rows_and_columns(decoded):
     for block in BLOCK_NAMES:
         for layer in (1, 2):
-            value = layer_value(seen, block, layer)
+            value = layer_value(decoded, block, layer)
             assert len(value["heads"]) == 4
             for head in value["heads"]:
                 assert len(head["weights"]) == len(value["rows"])
@@ -91,8 +91,8 @@ def test_every_block_and_layer_has_its_heads_with_labelled_rows_and_columns(seen
     assert value["rows"][0] == {"token": "<BOS>"}  # encoder: tokens look at tokens
 
 
-def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
-    value = layer_value(seen, "cross", 2)
+def test_the_best_head_of_the_last_layer_attends_to_the_gold_cells(decoded):
+    value = layer_value(decoded, "cross", 2)
     best = value["heads"][value["selected"] - 1]
     assert value["gold_cells"] == [[0, 4], [1, 3], [2, 2], [3, 1]]
     assert best["score"] == max(head["score"] for head in value["heads"])
@@ -102,7 +102,7 @@ def test_the_last_layers_best_head_points_at_the_true_tokens(seen):
     assert best["score"] > 0.7 > 4 * value["uniform_mass"]
 
 
-def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason(runs: Runs):
+def test_a_picture_is_a_png_and_malformed_requests_return_an_error(runs: Runs):
     good = {
         "title": "a $ title",
         "rows": ["$x$", "b"],
@@ -122,7 +122,7 @@ def test_a_picture_is_a_png_and_a_wrong_request_gets_a_reason(runs: Runs):
     assert "error" in call(attention_viewer(runs), "picture", None)
 
 
-def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs):
+def test_presets_can_be_picked_only_after_the_form_has_loaded(runs: Runs):
     with gr.Blocks() as built:
         train.build(runs, gr.State(None))
     radios = [each for each in built.blocks.values() if each.elem_id in ("family", "preset")]
@@ -132,13 +132,13 @@ def test_a_preset_can_be_picked_once_the_form_is_open_and_not_before(runs: Runs)
     assert [choice["interactive"] for choice in choices] == [True, True]
 
 
-def test_the_form_gives_back_the_preset_it_opened_with():
+def test_the_form_describes_the_preset_it_was_opened_with():
     settings, filled = form_of("tiny")
     floats = [float(value) if type(value) is int else value for value in filled]  # as a number field gives them
     assert preset_form.preset_in(settings, *floats) == load_preset("tiny")
 
 
-def test_a_form_read_while_a_new_draft_is_on_its_way_is_refused():
+def test_a_form_that_is_still_loading_is_refused():
     settings, (draft, _, *values) = form_of("tiny")
     with pytest.raises(ConfigError, match="still loading"):
         preset_form.preset_in(settings, draft, 2, *values)
@@ -156,7 +156,7 @@ def test_a_form_read_while_a_new_draft_is_on_its_way_is_refused():
         ({"transform": "shuffle"}, "task.transform='shuffle'"),
     ],
 )
-def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, changes: dict, part: str):
+def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Runs, changes: dict, part: str):
     settings, filled = form_of("digits-reversal", **changes)
     before = runs.names()
     _, problem = preset_form.started(runs.start, settings, *filled)
@@ -168,7 +168,7 @@ def test_a_wrong_form_starts_nothing_and_names_field_value_and_rule(runs: Runs, 
     assert runs.names() == before
 
 
-def test_one_table_for_two_vocabularies_is_refused_under_its_control():
+def test_tying_embeddings_of_two_vocabularies_is_refused_at_its_control():
     settings, filled = form_of("number-words-french", tie_embeddings="all")
     summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert summary["problem"]
@@ -176,7 +176,7 @@ def test_one_table_for_two_vocabularies_is_refused_under_its_control():
     assert [each.key for each in wrong] == ["model.tie_embeddings"]
 
 
-def test_the_form_tells_what_was_changed():
+def test_the_form_lists_changed_settings():
     settings, filled = form_of("tiny", steps=500)
     summary, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert "training.steps 2000 → 500" in summary["text"]
@@ -186,7 +186,7 @@ def test_the_form_tells_what_was_changed():
     assert not hints["training.seed"].startswith("changed")
 
 
-def test_presets_are_offered_by_what_is_learned():
+def test_presets_are_listed_by_family_of_tasks():
     of_families = train.presets_by_family()
     assert next(iter(of_families)) == "digits"
     assert of_families["digits"][0] == "digits-reversal"
@@ -200,14 +200,14 @@ def test_presets_are_offered_by_what_is_learned():
     assert not any("value" in radios for radios in train.preset_choice(of_families, draft))
 
 
-def test_a_loaded_preset_stands_beside_those_of_its_family():
+def test_a_loaded_preset_is_listed_with_its_family():
     of_families = train.presets_by_family()
     draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
     family, choice = train.preset_choice(of_families, draft)
     assert (family["value"], choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
 
 
-def test_a_saved_preset_loads_again_under_a_name_of_its_own():
+def test_a_saved_preset_loads_again_under_a_new_name():
     settings, filled = form_of("tiny", steps=500)
     text = preset_form.as_yaml(settings, *filled)
     draft = preset_form.loaded_draft(text.encode(), filled[0])
@@ -223,7 +223,7 @@ def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
         preset_form.loaded_draft(data, form_of("tiny")[1][0])
 
 
-def test_progress_answers_anybody_and_breaks_for_nobody(runs: Runs):
+def test_progress_is_returned_and_malformed_requests_return_an_error(runs: Runs):
     good = call(training_charts(runs), "progress", {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
     assert good["points"]["step"] == list(range(991, 1001))
     assert good["evaluations"]["step"] == [975, 1000]
@@ -232,7 +232,7 @@ def test_progress_answers_anybody_and_breaks_for_nobody(runs: Runs):
         assert "error" in call(training_charts(runs), "progress", request)
 
 
-def test_the_run_list_goes_on_without_a_damaged_run(runs: Runs):
+def test_the_list_of_runs_skips_damaged_runs(runs: Runs):
     damaged = runs.root / "damaged-run"
     damaged.mkdir()
     (damaged / "preset.yaml").write_text("[")

@@ -1,4 +1,4 @@
-"""Heads knocked out and forced on the page: pressed, refused, told in the address, measured and kept with the run."""
+"""Head ablation and pattern interventions: toggling, decoding, the address, and measuring."""
 
 import shutil
 from collections.abc import Iterator
@@ -35,14 +35,14 @@ def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
     runs.close()
 
 
-def pressed(*names: str, heads: tuple[Head, ...] = HEADS) -> tuple[str, ...]:
-    asked = InterventionSpec("some")
+def toggled_names(*names: str, heads: tuple[Head, ...] = HEADS) -> tuple[str, ...]:
+    spec = InterventionSpec("some")
     for name in names:
-        asked = asked.toggled(name, heads)
-    return asked.ablate
+        spec = spec.toggled(name, heads)
+    return spec.ablate
 
 
-def figures(value: dict) -> list[float | None]:
+def exact_matches(value: dict) -> list[float | None]:
     return [cell["exact_match"] for row in value["rows"] for cell in row["cells"]]
 
 
@@ -63,52 +63,52 @@ def figures(value: dict) -> list[float | None]:
     ],
     ids=str,
 )
-def test_pressing_knocks_out_and_puts_back_heads_and_layers(names: list[str], out: tuple[str, ...]):
-    assert pressed(*names) == out
+def test_toggling_ablates_and_restores_heads_and_layers(names: list[str], out: tuple[str, ...]):
+    assert toggled_names(*names) == out
 
 
-def test_a_lone_head_is_named_itself():
-    assert pressed("cross.1", heads=GRU) == ("cross.1.1",)
+def test_the_only_head_of_a_layer_keeps_its_own_name():
+    assert toggled_names("cross.1", heads=GRU) == ("cross.1.1",)
 
 
-def test_a_forced_head_is_let_go_and_forced_anew():
-    asked = InterventionSpec("some", ablate=("cross.1.1",)).with_pattern("cross.2.1", "diagonal", HEADS)
-    assert str(asked) == "without cross.1.1 (zero); with cross.2.1 set to diagonal"
-    assert asked.with_pattern("cross.2.1", "position 3", HEADS).patterns == ("cross.2.1=position 3",)
-    assert asked.with_pattern("cross.2.1", None, HEADS).patterns == ()
-    assert asked.cleared() == InterventionSpec("some")
+def test_a_pattern_is_replaced_and_removed():
+    spec = InterventionSpec("some", ablate=("cross.1.1",)).with_pattern("cross.2.1", "diagonal", HEADS)
+    assert str(spec) == "without cross.1.1 (zero); with cross.2.1 set to diagonal"
+    assert spec.with_pattern("cross.2.1", "position 3", HEADS).patterns == ("cross.2.1=position 3",)
+    assert spec.with_pattern("cross.2.1", None, HEADS).patterns == ()
+    assert spec.cleared() == InterventionSpec("some")
 
 
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        (lambda asked: asked.toggled("cross.9", HEADS), "ablate=cross.9 is not in this model"),
-        (lambda asked: asked.toggled("<b>", HEADS), "is not a head"),
-        (lambda asked: asked.toggled("cross.2.2", HEADS), "head=cross.2.2 is named twice"),
-        (lambda asked: asked.toggled("cross", HEADS), "head=cross.2.2 is named twice"),
-        (lambda asked: asked.with_pattern("cross.1.1", "diagonal", HEADS), "head=cross.1.1 is named twice"),
-        (lambda asked: asked.with_pattern("encoder.1.1", "diagonal", HEADS), "only heads of cross-attention"),
-        (lambda asked: asked.with_pattern("cross.1.2", "spiral", HEADS), "pattern='spiral'"),
-        (lambda asked: asked.with_pattern("", "diagonal", HEADS), "is not a head"),
+        (lambda spec: spec.toggled("cross.9", HEADS), "ablate=cross.9 is not in this model"),
+        (lambda spec: spec.toggled("<b>", HEADS), "is not a head"),
+        (lambda spec: spec.toggled("cross.2.2", HEADS), "head=cross.2.2 is named twice"),
+        (lambda spec: spec.toggled("cross", HEADS), "head=cross.2.2 is named twice"),
+        (lambda spec: spec.with_pattern("cross.1.1", "diagonal", HEADS), "head=cross.1.1 is named twice"),
+        (lambda spec: spec.with_pattern("encoder.1.1", "diagonal", HEADS), "only heads of cross-attention"),
+        (lambda spec: spec.with_pattern("cross.1.2", "spiral", HEADS), "pattern='spiral'"),
+        (lambda spec: spec.with_pattern("", "diagonal", HEADS), "is not a head"),
     ],
 )
-def test_what_cannot_be_done_is_refused(change, part: str):
+def test_impossible_interventions_are_refused(change, part: str):
     with pytest.raises(InputError, match=part):
         change(InterventionSpec("some", ablate=("cross.1.1",), patterns=("cross.2.2=diagonal",)))
 
 
-def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
-    asked, said = attention.toggle(runs, SHIPPED, NO_INTERVENTIONS, "cross.1.2")
-    assert (asked.run, asked.ablate, said) == (SHIPPED, ("cross.1.2",), {"text": ""})
-    same, said = attention.set_pattern(runs, SHIPPED, asked, "cross.1.2", "diagonal", 1)
-    assert said["problem"]
-    assert "head=cross.1.2 is named twice" in said["text"]
+def test_a_refused_intervention_shows_an_error_and_changes_nothing(runs: Runs):
+    spec, message = attention.toggle(runs, SHIPPED, NO_INTERVENTIONS, "cross.1.2")
+    assert (spec.run, spec.ablate, message) == (SHIPPED, ("cross.1.2",), {"text": ""})
+    same, message = attention.set_pattern(runs, SHIPPED, spec, "cross.1.2", "diagonal", 1)
+    assert message["problem"]
+    assert "head=cross.1.2 is named twice" in message["text"]
     assert not isinstance(same, InterventionSpec)
-    assert attention.set_pattern(runs, SHIPPED, asked, "cross.2.1", "position", 3.0)[0].patterns == (
+    assert attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", 3.0)[0].patterns == (
         "cross.2.1=position 3",
     )
     for position in (None, -1, 1.5):
-        assert attention.set_pattern(runs, SHIPPED, asked, "cross.2.1", "position", position)[1]["problem"]
+        assert attention.set_pattern(runs, SHIPPED, spec, "cross.2.1", "position", position)[1]["problem"]
     assert attention.toggle(runs, None, NO_INTERVENTIONS, "cross.1.2")[1] == attention.NO_RUN
 
 
@@ -116,18 +116,18 @@ def test_a_refusal_is_told_beside_the_panel_and_changes_nothing(runs: Runs):
 
 
 @pytest.mark.parametrize("ablation", ["zero", "mean"])
-def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs: Runs, ablation: str):
-    asked = InterventionSpec(SHIPPED, ablate=("cross.1.2",), patterns=("cross.2.1=diagonal",), ablate_with=ablation)
-    shown = page._decode(runs, SHIPPED, "4829", asked)
-    seen: CurrentDecode = shown[0]
+def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ablation: str):
+    spec = InterventionSpec(SHIPPED, ablate=("cross.1.2",), patterns=("cross.2.1=diagonal",), ablate_with=ablation)
+    shown = page._decode(runs, SHIPPED, "4829", spec)
+    decoded: CurrentDecode = shown[0]
     loaded = runs.loaded(SHIPPED)
     interventions = parse_interventions(
-        loaded.model, loaded.task, ablate=asked.ablate, patterns=asked.patterns, ablation=ablation
+        loaded.model, loaded.task, ablate=spec.ablate, patterns=spec.patterns, ablation=ablation
     )
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
-    assert seen.inspection.output == expected.output
-    assert seen.inspection.steps == expected.steps
-    _, edited, line, _ = attention.decode_updates(seen, asked)
+    assert decoded.inspection.output == expected.output
+    assert decoded.inspection.steps == expected.steps
+    _, edited, line, _ = attention.decode_updates(decoded, spec)
     assert shown.count(line) == 2  # in both tabs
     assert edited["interventions"] == {"ablated": ["cross.1.2"], "patterns": {"cross.2.1": "diagonal"}}
     intact, without = line["rows"]
@@ -137,22 +137,22 @@ def test_the_current_decode_is_the_edited_one_beside_the_one_with_all_heads(runs
     assert line["button"] == "Restore all heads"
 
 
-def test_a_decode_with_all_heads_has_nothing_to_be_compared_with(runs: Runs):
-    seen: CurrentDecode = page._decode(runs, SHIPPED, "4829")[0]
-    _, edited, *lines = attention.decode_updates(seen, seen.interventions)
+def test_a_decode_without_interventions_has_no_baseline(runs: Runs):
+    decoded: CurrentDecode = page._decode(runs, SHIPPED, "4829")[0]
+    _, edited, *lines = attention.decode_updates(decoded, decoded.interventions)
     assert (edited["interventions"], lines) == ({"ablated": [], "patterns": {}}, [None, None])
 
 
-def test_edits_do_not_outlive_their_run(runs: Runs):
-    asked = InterventionSpec("another", ablate=("cross.1.2",), ablate_with="mean")
-    kept, problem = attention.applicable(runs, SHIPPED, asked)
+def test_interventions_do_not_apply_to_another_run(runs: Runs):
+    spec = InterventionSpec("another", ablate=("cross.1.2",), ablate_with="mean")
+    kept, problem = attention.applicable(runs, SHIPPED, spec)
     assert (kept, problem) == (InterventionSpec(SHIPPED, ablate_with="mean"), "")
-    assert attention.applicable(runs, None, asked) == (InterventionSpec(None, ablate_with="mean"), "")
+    assert attention.applicable(runs, None, spec) == (InterventionSpec(None, ablate_with="mean"), "")
 
 
-def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
-    asked = InterventionSpec(SHIPPED, ablate=("cross.1.2",))
-    _, shown = decode.compare(runs, SHIPPED, asked, "4829", "", *decode._default_values())
+def test_all_strategies_decode_with_the_interventions(runs: Runs):
+    spec = InterventionSpec(SHIPPED, ablate=("cross.1.2",))
+    _, shown = decode.compare(runs, SHIPPED, spec, "4829", "", *decode._default_values())
     assert shown["heading"] == "All strategies: 4 8 2 9, without cross.1.2 (zero)"
     assert not shown["rows"][0]["correct"]
 
@@ -161,7 +161,7 @@ def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "spec",
     [
         InterventionSpec(SHIPPED),
         InterventionSpec(SHIPPED, ablate=("cross.1.2", "cross.2"), ablate_with="mean"),
@@ -169,10 +169,10 @@ def test_strategies_side_by_side_are_those_of_the_edited_model(runs: Runs):
     ],
     ids=str,
 )
-def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: InterventionSpec):
-    address = page._decode(runs, SHIPPED, "4829", asked)[-1]
+def test_the_address_restores_interventions(runs: Runs, spec: InterventionSpec):
+    address = page._decode(runs, SHIPPED, "4829", spec)[-1]
     query = {name: value[0] for name, value in parse_qs(address).items()}
-    assert page._open(runs, query)[3] == asked
+    assert page._open(runs, query)[3] == spec
 
 
 @pytest.mark.parametrize(
@@ -189,48 +189,48 @@ def test_the_address_of_an_edited_decode_opens_it_again(runs: Runs, asked: Inter
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_an_address_that_makes_no_sense_is_answered_with_all_heads_and_a_reason(runs: Runs, query: dict, part: str):
-    asked = interventions.from_query(query, SHIPPED)
-    _, problem = attention.applicable(runs, SHIPPED, asked)
+def test_invalid_interventions_in_the_address_are_explained_and_ignored(runs: Runs, query: dict, part: str):
+    spec = interventions.from_query(query, SHIPPED)
+    _, problem = attention.applicable(runs, SHIPPED, spec)
     assert part in problem
     assert bool(problem) == bool(part)
-    answer = page._decode(runs, SHIPPED, "4829", asked)[2]
-    if part or "cross" not in asked.ablate:
+    answer = page._decode(runs, SHIPPED, "4829", spec)[2]
+    if part or "cross" not in spec.ablate:
         assert answer["correct"]
 
 
 # --- measuring --------------------------------------------------------------------------------------------------
 
 
-def test_cells_fill_one_by_one_and_are_there_when_the_run_is_opened_again(fresh: Runs):
+def test_head_importance_is_measured_cell_by_cell_and_saved(fresh: Runs):
     heads = interventions.heads_of_run(fresh, SHIPPED)
     before = head_importance.saved_value(fresh, SHIPPED, "zero")
-    assert figures(before) == [None] * 30
+    assert exact_matches(before) == [None] * 30
     values = [value for value, _ in attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)]
     assert [value["measured"] for value in values] == list(range(31))
     for value in values:
-        known = figures(value)
+        known = exact_matches(value)
         assert None not in known[: value["measured"]]
         assert set(known[value["measured"] :]) <= {None}
     grid, *_ = attention.run_updates(fresh, SHIPPED, NO_INTERVENTIONS)
-    assert figures(grid["value"]) == figures(values[-1])
+    assert exact_matches(grid["value"]) == exact_matches(values[-1])
     step = fresh.loaded(SHIPPED).step
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
     assert grid["value"]["note"] == ""
     names = [cell["name"] for row in grid["value"]["rows"] for cell in row["cells"]]
     assert names == [f"{b}.{layer}.{head}" if head else f"{b}.{layer}" for b, layer, head in grid_cells(heads)]
-    assert figures(head_importance.saved_value(fresh, SHIPPED, "mean")) == [None] * 30
+    assert exact_matches(head_importance.saved_value(fresh, SHIPPED, "mean")) == [None] * 30
 
 
-def test_measuring_may_be_broken_off_between_heads_and_then_keeps_nothing(fresh: Runs):
+def test_a_cancelled_measurement_is_not_saved(fresh: Runs):
     measuring = attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)
     assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
     assert not RunFolder(fresh.root, SHIPPED).ablate.exists()
-    assert figures(head_importance.saved_value(fresh, SHIPPED, "zero")) == [None] * 30
+    assert exact_matches(head_importance.saved_value(fresh, SHIPPED, "zero")) == [None] * 30
 
 
-def test_figures_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
+def test_results_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     list(attention.measure(fresh, SHIPPED, NO_INTERVENTIONS))
     monkeypatch.setattr(head_importance, "_current_step", lambda runs, run: 1200)
     value = head_importance.saved_value(fresh, SHIPPED, "zero")
@@ -238,15 +238,17 @@ def test_figures_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.Monkey
     assert "after step 1200; measure again" in value["note"]
 
 
-def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
-    [(_, said)] = attention.measure(fresh, None, NO_INTERVENTIONS)
-    assert said == attention.NO_RUN
+def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
+    [(_, message)] = attention.measure(fresh, None, NO_INTERVENTIONS)
+    assert message == attention.NO_RUN
     assert attention.run_updates(fresh, None, NO_INTERVENTIONS)[-1] == attention.NO_RUN
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
-    [(_, said)] = attention.measure(fresh, "empty", NO_INTERVENTIONS)
-    assert said["problem"]
-    assert "no weights yet" in said["text"]
-    assert len(figures(attention.run_updates(fresh, "empty", NO_INTERVENTIONS)[0]["value"])) == 9  # 3 blocks of 2 heads
+    [(_, message)] = attention.measure(fresh, "empty", NO_INTERVENTIONS)
+    assert message["problem"]
+    assert "no weights yet" in message["text"]
+    assert (
+        len(exact_matches(attention.run_updates(fresh, "empty", NO_INTERVENTIONS)[0]["value"])) == 9
+    )  # 3 blocks of 2 heads
 
 
 @pytest.mark.parametrize(("family", "cells", "forced"), [("gru", 1, ["cross.1.1"]), ("decoder-only", 6, [])])
@@ -254,7 +256,7 @@ def test_other_models_show_the_heads_they_have(fresh: Runs, tiny, tiny_gru, fami
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family})
     RunFolder.create(fresh.root, preset, name=family, status="stopped")
     grid, _, _, _, choices, controls, missing = attention.run_updates(fresh, family, NO_INTERVENTIONS)
-    assert len(figures(grid["value"])) == cells
+    assert len(exact_matches(grid["value"])) == cells
     assert choices["choices"] == forced
     assert controls["visible"] == bool(forced)
     assert (missing == attention.NO_CROSS) == (not forced)

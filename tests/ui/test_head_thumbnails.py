@@ -1,4 +1,4 @@
-"""What the attention viewer is given of a task whose answers have no true source."""
+"""Head thumbnails with and without a gold alignment."""
 
 import torch
 
@@ -15,14 +15,14 @@ def viewed(preset, text: str) -> dict:
     return layer_value(CurrentDecode("run", 0, inspect(model, task, text)), "cross", 1)
 
 
-def test_nothing_is_marked_or_scored_where_no_token_has_a_source(tiny):
+def test_tasks_without_alignment_have_no_gold_cells_or_scores(tiny):
     shown = viewed(tiny.with_changes({"task.family": "addition", "task.max_digits": 2}), "27 + 58")
     assert shown["gold_cells"] == []
     assert shown["uniform_mass"] is shown["selected"] is None
     assert {head["label"] for head in shown["heads"]} == {""}
 
 
-def test_the_true_sources_are_marked_where_there_are_some(tiny):
+def test_gold_cells_follow_the_alignment_of_the_task(tiny):
     shown = viewed(tiny, "4 8 2")
     steps = len(shown["rows"])
     assert shown["gold_cells"] == [[0, 3], [1, 2], [2, 1]][:steps]

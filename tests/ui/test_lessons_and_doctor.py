@@ -1,4 +1,4 @@
-"""What the Lessons tab and the doctor's panel are given, and what they do when asked."""
+"""The lessons and the doctor's findings on the page."""
 
 from types import SimpleNamespace
 
@@ -16,17 +16,18 @@ from ui.components.lesson import lesson_view
 from ui.tabs.lessons import train_pair
 
 
-@pytest.mark.parametrize("name", lesson_names())
-def test_a_lesson_comes_with_text_sides_and_titles(name):
-    value = call(lesson_view(), "lesson", {"name": name})
-    assert value["name"] == name
-    assert all(value["text"].values())
-    assert value["sides"]["broken"]["titles"] == [value["title"]]
-    assert value["sides"]["right"]["titles"] == []
-    assert value["blocks"]
+def test_every_lesson_has_text_both_runs_and_titles():
+    view = lesson_view()
+    for name in lesson_names():
+        value = call(view, "lesson", {"name": name})
+        assert value["name"] == name
+        assert all(value["text"].values()), name
+        assert value["sides"]["broken"]["titles"] == [value["title"]]
+        assert value["sides"]["right"]["titles"] == [], name
+        assert value["blocks"], name
 
 
-def test_code_in_a_text_is_every_second_piece():
+def test_every_second_piece_of_a_paragraph_is_code():
     pieces = call(lesson_view(), "lesson", {"name": "no-eos-in-targets"})["text"]["The fix"][0]
     assert len(pieces) % 2 == 1
     code = call(lesson_view(), "lesson", {"name": "softmax-over-queries"})["text"]["The fix"][0][1]
@@ -34,11 +35,11 @@ def test_code_in_a_text_is_every_second_piece():
 
 
 @pytest.mark.parametrize("request_", [{"name": "../x"}, {}, {"name": "a" * 500}, {"name": 3}])
-def test_what_is_no_lesson_is_told(request_):
+def test_malformed_lesson_requests_return_an_error(request_):
     assert set(call(lesson_view(), "lesson", request_)) == {"error"}
 
 
-def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
+def test_the_pair_of_a_lesson_starts_under_unused_names(root, monkeypatch):
     monkeypatch.setattr("core.server.workers.WorkerPool._start_workers", lambda slots: None)  # they wait in the queue
     runs = VisitorRuns(Runs(root))
     message, current = train_pair(runs, "no-residual")
@@ -50,7 +51,7 @@ def test_a_pair_begins_under_names_that_are_free(root, monkeypatch):
     assert train_pair(runs, "nothing")[0]["problem"]
 
 
-def test_the_doctor_s_panel_examines_a_run_once_for_the_same_weights(runs, monkeypatch):
+def test_the_doctor_examines_the_same_weights_once(runs, monkeypatch):
     name = next(iter(runs.names()))
     doctor_component, calls = doctor(runs), []
     import ui.components.doctor as panel
@@ -67,7 +68,7 @@ def test_the_doctor_s_panel_examines_a_run_once_for_the_same_weights(runs, monke
     assert set(call(doctor_component, "examine", {"who": name})) == {"error"}
 
 
-def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch):
+def test_the_doctor_pauses_between_examinations_of_a_training_run(tiny, monkeypatch):
     run = SimpleNamespace(status="training", step=0, model=new_state(tiny).model)
     runs = SimpleNamespace(
         info=lambda name: SimpleNamespace(status=run.status),
@@ -97,6 +98,6 @@ def test_a_run_in_training_has_a_rest_between_two_examinations(tiny, monkeypatch
     assert steps == [5, 5, 7, 7, 9]
 
 
-def test_a_large_model_is_not_examined_on_the_page(runs, monkeypatch):
+def test_the_doctor_refuses_large_models(runs, monkeypatch):
     monkeypatch.setattr("ui.components.doctor.MAX_PARAMETERS", 1_000)
     assert "too large" in call(doctor(runs), "examine", {"run": next(iter(runs.names()))})["error"]

@@ -1,6 +1,4 @@
-"""The diagram of a model: its parts in order, with their sizes, and which attention each link opens."""
-
-import pytest
+"""The model diagram: modules, shapes, parameters and links."""
 
 from core.config import load_preset, preset_names
 from ui.components.model_diagram import diagram_of, model_diagram_value
@@ -10,7 +8,7 @@ def parts_of(name: str) -> list[dict]:
     return [part for column in diagram_of(load_preset(name))["columns"] for part in column["parts"]]
 
 
-def test_a_transformer_s_parts_have_names_sizes_and_links():
+def test_the_modules_of_a_transformer_have_labels_shapes_and_links():
     parts = parts_of("tiny")
     assert [part["label"] for part in parts] == [
         "encoder input (source ids)",
@@ -29,7 +27,7 @@ def test_a_transformer_s_parts_have_names_sizes_and_links():
     assert parts[5]["parameters"] == sum(each["parameters"] for each in inner) + 3 * 64  # and three norms
 
 
-def test_layers_that_read_source_and_target_stand_behind_the_embedding_of_both():
+def test_shared_layers_come_after_both_embeddings():
     labels = [part["label"] for part in parts_of("digits-reversal-decoder-only")]
     assert labels[:5] == [
         "encoder input (source ids)",
@@ -40,15 +38,16 @@ def test_layers_that_read_source_and_target_stand_behind_the_embedding_of_both()
     ]
 
 
-def test_a_recurrent_model_s_attention_is_its_one_link():
+def test_a_recurrent_model_has_one_attention_link():
     links = [each for part in parts_of("digits-reversal-gru") for each in part["inner"] if each["block"]]
     assert [(each["block"], each["layer"]) for each in links] == [("cross", 1)]
 
 
-@pytest.mark.parametrize("name", preset_names())
-def test_the_parts_of_every_preset_hold_all_its_parameters(name):
-    diagram = diagram_of(load_preset(name))
-    assert sum(part["parameters"] for column in diagram["columns"] for part in column["parts"]) == diagram["parameters"]
+def test_the_modules_of_every_preset_add_up_to_its_parameters():
+    for name in preset_names():
+        diagram = diagram_of(load_preset(name))
+        parts = [part["parameters"] for column in diagram["columns"] for part in column["parts"]]
+        assert sum(parts) == diagram["parameters"], name
 
 
 def test_without_a_run_there_is_no_diagram(runs):

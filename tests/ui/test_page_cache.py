@@ -1,4 +1,4 @@
-"""The page is made once an address, and sent packed to whoever can unpack it."""
+"""The page cache: one response per address, gzipped on request."""
 
 from itertools import count
 
@@ -25,34 +25,34 @@ def client() -> TestClient:
     return TestClient(Starlette(routes=routes, middleware=[Middleware(PageCache)]))
 
 
-def test_the_page_and_its_configuration_are_made_once(client):
+def test_the_page_and_its_configuration_are_cached(client):
     pages = [client.get(path).text for path in ("/", "/config", "/", "/config", "/?run=a&tab=decode")]
     assert [page.split(" x")[0] for page in pages] == ["0 of /", "1 of /config", "0 of /", "1 of /config", "0 of /"]
 
 
-def test_nothing_else_is_kept(client):
-    for ask in (
+def test_nothing_else_is_cached(client):
+    for fetch in (
         lambda: client.get("/other"),
         lambda: client.post("/"),
         lambda: client.get("/?deep_link=a"),
         lambda: client.get("/config?page=b"),
     ):
-        assert ask().text != ask().text
+        assert fetch().text != fetch().text
 
 
-def test_an_error_is_not_kept(client):
+def test_errors_are_not_cached(client):
     assert client.get("/?status=500").status_code == 500
     assert client.get("/").status_code == 200
 
 
 @pytest.mark.parametrize("name", ["host", "x-forwarded-host", "x-forwarded-proto", "x-gradio-server"])
-def test_each_address_has_a_page_of_its_own(client, name):
+def test_each_address_is_cached_separately(client, name):
     first, second = (client.get("/", headers={name: value}).text for value in ("a.example", "b.example"))
     assert first != second
     assert client.get("/", headers={name: "a.example"}).text == first
 
 
-def test_it_is_packed_for_those_who_unpack(client):
+def test_responses_are_gzipped_for_clients_that_accept_it(client):
     client.get("/")
     packed = client.get("/", headers={"accept-encoding": "gzip, br"})
     plain = client.get("/", headers={"accept-encoding": "identity"})
@@ -64,7 +64,7 @@ def test_it_is_packed_for_those_who_unpack(client):
     assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
 
 
-def test_addresses_made_up_do_not_fill_the_memory(client):
+def test_the_cache_is_bounded(client):
     first = client.get("/", headers={"host": "0.example"}).text
     for number in range(1, MAX_CACHED + 1):
         client.get("/", headers={"host": f"{number}.example"})

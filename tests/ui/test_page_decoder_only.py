@@ -1,4 +1,4 @@
-"""The page over a model that has nothing but decoder self-attention: the input's columns come first in it."""
+"""The page over a decoder-only model, whose self-attention covers input and output."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,28 +30,28 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
     runs.close()
 
 
-def test_its_attention_over_input_and_answer_is_shown_scored_and_marked(lab):
+def test_decoder_only_attention_covers_input_and_output(lab):
     shown = page._decode(lab, RUN, "4829")
-    seen: CurrentDecode = shown[0]
-    glance, viewer = shown[4], shown[-2]
-    assert [seen.num_layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
-    told = viewer["decode"]
-    assert [(each["block"], each["columns"]) for each in told["blocks"]] == [("decoder", "source and read")]
-    weights = unpacked(told["maps"]["decoder"])
-    steps = len(told["tokens"])
+    decoded: CurrentDecode = shown[0]
+    thumbnails, viewer = shown[4], shown[-2]
+    assert [decoded.num_layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
+    record = viewer["decode"]
+    assert [(each["block"], each["columns"]) for each in record["blocks"]] == [("decoder", "source and read")]
+    weights = unpacked(record["maps"]["decoder"])
+    steps = len(record["tokens"])
     assert weights.shape == (2, 2, steps, 6 + steps)
     assert np.allclose(weights.sum(axis=-1), 1, atol=1e-3)
     for row in range(steps):  # a step does not see what is yet to come
         assert not weights[:, :, row, 6 + row + 1 :].any()
-    assert told["scored_block"] == "decoder"
-    assert all(0 <= share <= 1 for layer in told["attention_mass"] for share in layer)
-    assert told["gold_cells"][0] == [0, 4]  # the first digit of the answer is the last of the input
-    assert "reads its input as a prefix" in told["blocks"][0]["caption"]
-    assert glance["block"] == "decoder"
+    assert record["scored_block"] == "decoder"
+    assert all(0 <= share <= 1 for layer in record["attention_mass"] for share in layer)
+    assert record["gold_cells"][0] == [0, 4]  # the first digit of the answer is the last of the input
+    assert "reads its input as a prefix" in record["blocks"][0]["caption"]
+    assert thumbnails["block"] == "decoder"
 
 
 def test_its_training_can_be_replayed(lab):
-    told = call(attention_viewer(lab), "replay", {"run": RUN})
-    shape = told["snapshots"][-1]["outputs"][0]["maps"]["decoder"]["shape"]
-    steps = len(told["snapshots"][-1]["outputs"][0]["tokens"])
+    record = call(attention_viewer(lab), "replay", {"run": RUN})
+    shape = record["snapshots"][-1]["outputs"][0]["maps"]["decoder"]["shape"]
+    steps = len(record["snapshots"][-1]["outputs"][0]["tokens"])
     assert shape == (2, 2, steps, 6 + steps)

@@ -1,4 +1,4 @@
-"""The page over a model that has nothing but cross-attention: it shows that, and asks for nothing else."""
+"""The page over a recurrent model, which has cross-attention only."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,32 +44,32 @@ def answered(lab: Runs) -> list:
     return page._decode(lab, RUN, "4829")
 
 
-def test_only_cross_attention_is_offered_and_shown(answered):
-    seen: CurrentDecode = answered[0]
-    assert [seen.num_layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
-    told = answered[-2]["decode"]
-    assert [each["block"] for each in told["blocks"]] == ["cross"]
-    assert "encoder is recurrent" in told["blocks"][0]["caption"]
-    weights = unpacked(told["maps"]["cross"])
-    assert weights.shape == (1, 1, len(told["tokens"]), 6)
+def test_a_recurrent_model_shows_only_cross_attention(answered):
+    decoded: CurrentDecode = answered[0]
+    assert [decoded.num_layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
+    record = answered[-2]["decode"]
+    assert [each["block"] for each in record["blocks"]] == ["cross"]
+    assert "encoder is recurrent" in record["blocks"][0]["caption"]
+    weights = unpacked(record["maps"]["cross"])
+    assert weights.shape == (1, 1, len(record["tokens"]), 6)
     assert np.allclose(weights.sum(axis=-1), 1, atol=1e-3)
 
 
-def test_the_address_tells_what_was_decoded(answered):
+def test_the_address_contains_run_and_input(answered):
     assert parse_qs(answered[-1]) == {"run": [RUN], "input": ["4829"]}
 
 
 def test_its_training_can_be_replayed(lab):
-    told = call(attention_viewer(lab), "replay", {"run": RUN})
-    assert told["saved_steps"] == [each["step"] for each in told["snapshots"]] == [0, 4, 8]
-    assert [each["block"] for each in told["blocks"]] == ["cross"]
-    assert told["scored_block"] == "cross"
+    record = call(attention_viewer(lab), "replay", {"run": RUN})
+    assert record["saved_steps"] == [each["step"] for each in record["snapshots"]] == [0, 4, 8]
+    assert [each["block"] for each in record["blocks"]] == ["cross"]
+    assert record["scored_block"] == "cross"
 
 
-def test_the_decode_shows_the_map_at_a_glance(answered):
-    _, message, answer, _, glance, *_ = answered
+def test_a_decode_shows_head_thumbnails(answered):
+    _, message, answer, _, thumbnails, *_ = answered
     assert "best weights" in message["text"]
-    assert len(answer["steps"]) == len(glance["rows"])
+    assert len(answer["steps"]) == len(thumbnails["rows"])
 
 
 def filled_with(preset: Preset) -> tuple[list, list]:
@@ -79,7 +79,7 @@ def filled_with(preset: Preset) -> tuple[list, list]:
     return settings, [Draft(form_base(preset), preset, edition=1), 1, *values]
 
 
-def test_the_form_has_a_control_for_every_setting_and_gives_the_preset_back(tiny_gru):
+def test_the_form_has_a_control_for_every_setting_of_the_family(tiny_gru):
     settings, filled = filled_with(tiny_gru)
     with gr.Blocks():
         controls = {each.key: control(each) for each in settings if each.applies_to(tiny_gru)}
@@ -90,7 +90,7 @@ def test_the_form_has_a_control_for_every_setting_and_gives_the_preset_back(tiny
     assert preset_form.preset_in(settings, *filled) == tiny_gru
 
 
-def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(lab, tiny_gru):
+def test_a_form_of_another_family_than_the_shipped_preset_is_valid(lab, tiny_gru):
     draft = train.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
     settings, filled = filled_with(tiny_gru)
@@ -100,12 +100,12 @@ def test_a_form_of_another_family_than_the_preset_of_its_name_opens_and_checks(l
     assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)
 
 
-def test_the_settings_of_a_run_tell_that_its_family_was_changed(lab):
+def test_the_settings_line_lists_a_changed_family(lab):
     line = settings_line(lab, RUN)
     assert "model.family transformer → gru" in line
     assert "model.d_hidden 12" in line
     assert "None" not in line
 
 
-def test_nothing_decoded_yet_shows_nothing():
+def test_the_viewer_is_empty_without_a_decode():
     assert attention_value(None, run=RUN) == {"run": RUN, "decode": None, "selection": {}}

@@ -1,4 +1,4 @@
-"""The Report tab's handlers: nothing yet, written, outdated, and asked for by strangers."""
+"""The Report tab: missing, written and outdated reports, and malformed requests."""
 
 import base64
 import io
@@ -25,7 +25,7 @@ def fresh(tmp_path: Path) -> Runs:
     return Runs(root)
 
 
-def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
+def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(report, "SEQUENCES", 200)
     message, view, _ = report.run_updates(fresh, SHIPPED)
     assert f"No report on {SHIPPED} yet" in message["text"]
@@ -51,7 +51,7 @@ def test_a_report_is_offered_written_shown_and_outdated(fresh: Runs, monkeypatch
     assert "earlier checkpoint" in report.run_updates(fresh, SHIPPED)[0]["text"]
 
 
-def test_a_report_that_cannot_be_written_is_said_so_and_the_button_comes_back(fresh: Runs, monkeypatch):
+def test_a_report_that_cannot_be_written_shows_an_error_and_enables_the_button(fresh: Runs, monkeypatch):
     monkeypatch.setattr(report, "SEQUENCES", 20)
     RunFolder(fresh.root, SHIPPED).report.write_text("in the way")
     message = report.write(fresh, SHIPPED)
@@ -60,7 +60,7 @@ def test_a_report_that_cannot_be_written_is_said_so_and_the_button_comes_back(fr
     assert report._written(fresh, SHIPPED)[0]["interactive"] is True
 
 
-def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny):
+def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     assert "No run yet" in report.write(fresh, None)["text"]
     assert report.run_updates(fresh, None)[1] == report.NO_REPORT
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
@@ -84,7 +84,7 @@ def test_without_a_run_or_without_weights_the_reason_is_given(fresh: Runs, tiny)
     ],
     ids=str,
 )
-def test_strangers_get_a_reason_and_nothing_else(fresh: Runs, request_, reason: str):
+def test_malformed_report_requests_return_an_error(fresh: Runs, request_, reason: str):
     for name in ("saved", "bundle"):
         answer = call(report_view(fresh), name, request_)
         assert list(answer) == ["error"]

@@ -1,4 +1,4 @@
-"""What can be done with a run as a whole, and for whom: the menu under the bar."""
+"""The run menu: who may download, share and delete a run."""
 
 import shutil
 
@@ -30,7 +30,7 @@ def with_weights(runs: Runs, preset, name: str) -> RunFolder:
     return folder
 
 
-def test_one_person_may_take_away_and_delete_their_runs_and_sharing_is_not_offered(runs: Runs, tiny):
+def test_a_single_user_can_download_and_delete_but_not_share(runs: Runs, tiny):
     with_weights(runs, tiny, "mine")
     shown = run_menu_value(VisitorRuns(runs), "mine")
     files = {"file": "download/mine", "package": "download/mine.zip"}
@@ -40,13 +40,13 @@ def test_one_person_may_take_away_and_delete_their_runs_and_sharing_is_not_offer
     assert run_menu_value(VisitorRuns(runs), None) == {"run": None}
 
 
-def test_a_run_without_weights_is_not_offered_to_be_taken_away(runs: Runs, tiny):
+def test_a_run_without_weights_cannot_be_downloaded(runs: Runs, tiny):
     RunFolder.create(runs.root, tiny, name="empty", status="stopped")
     shown = run_menu_value(VisitorRuns(runs), "empty")
     assert (shown["file"], shown["package"]) == (None, None)
 
 
-def test_a_visitor_shares_their_run_and_no_other(runs: Runs, tiny):
+def test_visitors_share_only_their_own_runs(runs: Runs, tiny):
     asks = Visitor("anna")
     visiting = VisitorRuns(runs, lambda: asks)
     name = f"bold-owl-{SUFFIX}"
@@ -59,7 +59,7 @@ def test_a_visitor_shares_their_run_and_no_other(runs: Runs, tiny):
     assert (shown["shared"], shown["deletable"], shown["file"]) == (None, False, f"download/{name}")
 
 
-def test_short_names_in_the_bar_tell_two_runs_apart(runs: Runs, tiny):
+def test_labels_in_the_run_bar_are_unique(runs: Runs, tiny):
     asks = Visitor("anna")
     for name in (f"bold-owl-{SUFFIX}", f"bold-owl-{SUFFIX[::-1]}", f"calm-fox-{SUFFIX}"):
         with_weights(runs, tiny, name)
@@ -68,29 +68,29 @@ def test_short_names_in_the_bar_tell_two_runs_apart(runs: Runs, tiny):
     assert {each["label"] for each in listed} == {"bold-owl-a1b2", "bold-owl-6f5e", "calm-fox", SHIPPED}
 
 
-@pytest.mark.parametrize("question", [None, [], "x", {}, {"run": 3}, {"run": "a", "extra": 1}, {"run": "x" * 101}])
-def test_a_menu_is_asked_for_nothing_that_makes_no_sense(runs: Runs, question):
+@pytest.mark.parametrize("request_", [None, [], "x", {}, {"run": 3}, {"run": "a", "extra": 1}, {"run": "x" * 101}])
+def test_malformed_menu_requests_return_an_error(runs: Runs, request_):
     menu = run_menu.run_menu(VisitorRuns(runs))
     for function in menu.server_fns:
-        assert list(function(question)) == ["error"]
+        assert list(function(request_)) == ["error"]
 
 
-def test_a_run_that_is_not_there_is_told_in_words(runs: Runs):
+def test_a_missing_run_is_named_in_the_error(runs: Runs):
     menu = run_menu.run_menu(VisitorRuns(runs))
     for function in menu.server_fns:
-        question = {"run": "nobody"} | ({"shared": True} if function.__name__ == "share" else {})
-        assert function(question) == {"error": "run='nobody': there is no such run"}
+        request_ = {"run": "nobody"} | ({"shared": True} if function.__name__ == "share" else {})
+        assert function(request_) == {"error": "run='nobody': there is no such run"}
 
 
-def test_a_file_that_is_no_run_is_refused_and_deleted(runs: Runs, tmp_path):
+def test_an_invalid_upload_is_refused_and_deleted(runs: Runs, tmp_path):
     for content in (b"", b"not a run"):
         file = tmp_path / "upload.safetensors"
         file.write_bytes(content)
-        _, said = train.import_run(VisitorRuns(runs), str(file))
-        assert said["problem"]
+        _, message = train.import_run(VisitorRuns(runs), str(file))
+        assert message["problem"]
         assert not file.exists()
     assert train.import_run(VisitorRuns(runs), None)[1]["problem"]
 
 
-def test_the_script_puts_names_on_the_page_as_text_only():
+def test_the_run_menu_inserts_text_only():
     assert "innerHTML" not in (FOLDER / "run_menu" / "run_menu.js").read_text()

@@ -1,4 +1,4 @@
-"""Strategies on the page: chosen, checked, told in the address, and compared."""
+"""Decoding strategies: controls, validation, the address, and comparison."""
 
 from urllib.parse import parse_qs
 
@@ -22,7 +22,7 @@ STRATEGIES = [GREEDY, Beam(beam_size=3, n_best=2, repetition_penalty=1.5), Sampl
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: strategy.kind)
-def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
+def test_a_strategy_survives_controls_and_address(strategy):
     values = filled(strategy)
     assert strategy_form.strategy_in(strategy.kind, values) == strategy
     as_floats = [float(value) for value in values]  # a number field gives 3.0 for 3
@@ -37,7 +37,7 @@ def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "spec",
     [
         {"strategy": "guess"},
         {"strategy": "beam", "beam_size": "many"},
@@ -48,9 +48,9 @@ def test_controls_and_address_hold_a_strategy_and_give_it_back(strategy):
     ],
     ids=str,
 )
-def test_an_address_that_makes_no_sense_is_greedy(runs: Runs, asked):
-    assert strategy_form.from_query(asked) == GREEDY
-    opened = page._open(runs, asked)
+def test_an_invalid_strategy_in_the_address_becomes_greedy(runs: Runs, spec):
+    assert strategy_form.from_query(spec) == GREEDY
+    opened = page._open(runs, spec)
     assert opened[4] == "greedy"
 
 
@@ -64,20 +64,20 @@ def test_an_address_that_makes_no_sense_is_greedy(runs: Runs, asked):
         ("length_penalty", -1, "length_penalty=-1"),
     ],
 )
-def test_a_setting_that_does_not_fit_is_named_where_the_answer_would_be(runs: Runs, field, value, message):
+def test_an_invalid_strategy_setting_is_explained(runs: Runs, field, value, message):
     values = filled(Beam())
     places = [(each.family, each.field) for each in strategy_form.settings()]
     values[places.index(("beam", field))] = value
     with pytest.raises(ConfigError):
         strategy_form.strategy_in("beam", values)
-    seen, (said, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
-    assert (seen, answer, tree) == (None, None, None)
-    assert said["problem"]
-    assert message in said["text"]
+    decoded, (notice, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
+    assert (decoded, answer, tree) == (None, None, None)
+    assert notice["problem"]
+    assert message in notice["text"]
     assert strategy_form.as_query("beam", "", values) == {}
 
 
-def test_a_beam_shows_its_best_answers_and_its_tree(runs: Runs):
+def test_beam_search_shows_its_n_best_hypotheses_and_its_tree(runs: Runs):
     _, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
     assert answer["n_best"][0]["output"] == answer["output"] == list("9284")
     assert len(answer["n_best"]) == 3
@@ -89,16 +89,16 @@ def test_a_beam_shows_its_best_answers_and_its_tree(runs: Runs):
         assert node["parent"] is None or tree["nodes"][node["parent"]]["step"] == node["step"] - 1
 
 
-def test_a_forced_beginning_is_marked_and_what_follows_is_the_models(runs: Runs):
-    seen, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
+def test_prefix_tokens_are_marked_and_the_model_continues(runs: Runs):
+    decoded, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
     assert answer["output"][:2] == ["7", "7"]
     assert [step["forced"] for step in answer["steps"][:3]] == [True, True, False]
     assert answer["steps"][0]["probability"] < 0.5
     assert tree is None
-    assert seen.inspection.log_prob < -5
+    assert decoded.inspection.log_prob < -5
 
 
-def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
+def test_all_strategies_decode_the_same_input(runs: Runs):
     values = filled(Sample(temperature=5.0, seed=3))
     _, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "4829", "", *values)
     assert [row["label"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
@@ -106,16 +106,16 @@ def test_strategies_side_by_side_answer_the_same_input(runs: Runs):
     assert shown["rows"][0]["output"] == list("9284")
     assert shown["rows"][2]["output"] != list("9284")
     assert shown["rows"][2]["log_prob"] < shown["rows"][0]["log_prob"]
-    said, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "x", "", *values)
-    assert said["problem"]
+    message, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "x", "", *values)
+    assert message["problem"]
     assert shown is None
 
 
-def test_the_address_of_a_decode_opens_it_again(runs: Runs):
+def test_the_address_restores_the_strategy(runs: Runs):
     values = filled(Beam(beam_size=2))
     address = page._decode(runs, SHIPPED, "4829", NO_INTERVENTIONS, "beam", "9", *values)[-1]
-    asked = {name: value[0] for name, value in parse_qs(address).items()}
-    opened = page._open(runs, asked)
+    spec = {name: value[0] for name, value in parse_qs(address).items()}
+    opened = page._open(runs, spec)
     kind, prefix, *controls, _ = opened[4:]  # last, the runs to compare
     assert (kind, prefix) == ("beam", "9")
     assert [update["value"] for update in controls] == values

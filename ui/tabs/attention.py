@@ -68,7 +68,7 @@ def build(
             elem_id="ablation",
             interactive=True,
             scale=0,
-            min_width=240,
+            min_width=300,
         )
         start = gr.Button("Measure all heads", variant="primary", elem_id="measure-heads", min_width=150)
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-heads", min_width=90)

@@ -50,7 +50,7 @@ def build(runs: VisitorRuns, run: gr.State) -> TrainTab:
     family = gr.Radio(
         [(name.replace("-", " "), name) for name in families],
         value=first.task.family,
-        label="Task",
+        label="Task family",
         elem_id="family",
         interactive=False,
     )
