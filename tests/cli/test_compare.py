@@ -45,7 +45,7 @@ def test_two_runs_are_compared_in_a_sentence(compared):
     for row in ("rev-seed-1  best, step ", "model.family", "d_hidden", "rev-seed-1 "):
         assert row in output
     assert "confidence interval" in output
-    assert "not about their settings" in output
+    assert "these trained models, not their settings" in output
     assert "over seeds" not in output
     assert "{" not in output
 
@@ -106,8 +106,8 @@ def test_runs_that_differ_in_their_seed_differ_in_no_setting(compared, shelf, ti
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--runs", "gru"], "runs='gru': 1 named, where 2 to 20 can be compared"),
-        (["--runs", ""], "0 named"),
+        (["--runs", "gru"], "runs='gru': 1 given; 2 to 20 runs can be compared"),
+        (["--runs", ""], "runs='': 0 given"),
         (["--runs", "gru,gru"], "names a run twice"),
         (["--runs", "gru,rev-seed-0,copy"], "(task.transform: reverse and copy)"),
         (["--runs", "gru,nobody"], "run='nobody': there is no such run"),
