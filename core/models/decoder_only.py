@@ -6,7 +6,7 @@ from torch import nn
 from core.config.sections import DecoderOnlyConfig
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
-from core.models.layers import DecoderLayer, Visible
+from core.models.layers import DecoderContext, DecoderLayer
 from core.models.positions import RelativeEncoding
 from core.models.seq2seq import DecoderOutput, KeyValueCache, LayerCache, Memory, Seq2Seq
 from core.models.transformer import causal_mask
@@ -58,8 +58,8 @@ class DecoderOnly(Seq2Seq):
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         ids = torch.arange(src.shape[1], device=src.device)[None]
         causal = causal_mask(src.shape[1], device=src.device)
-        visible = Visible(mask if causal is None else mask & causal, positions=self.relative(ids, ids))
-        x, layers = self._read(embed(src), tuple(LayerCache(None) for _ in self.layers), visible)
+        context = DecoderContext(mask if causal is None else mask & causal, positions=self.relative(ids, ids))
+        x, layers = self._read(embed(src), tuple(LayerCache(None) for _ in self.layers), context)
         return Memory(x, mask, past=KeyValueCache(layers))
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: KeyValueCache | None = None) -> DecoderOutput:
@@ -75,16 +75,18 @@ class DecoderOnly(Seq2Seq):
         src_ids = torch.arange(memory.mask.shape[-1], device=tgt_in.device).expand(tgt_in.shape[0], -1)
         positions = self.relative(tgt_ids[:, past:], torch.cat([src_ids, tgt_ids], dim=1))
         mask = self._mask(memory, tgt_in.shape[1], past)
-        x, layers = self._read(self.tgt_embedding(tgt_in, starts + past), cache.layers, Visible(mask, None, positions))
+        x, layers = self._read(
+            self.tgt_embedding(tgt_in, starts + past), cache.layers, DecoderContext(mask, None, positions)
+        )
         return DecoderOutput(self.output(x, self.tgt_embedding), KeyValueCache(layers, end))
 
     def _read(
-        self, x: torch.Tensor, caches: tuple[LayerCache, ...], visible: Visible
+        self, x: torch.Tensor, caches: tuple[LayerCache, ...], context: DecoderContext
     ) -> tuple[torch.Tensor, tuple[LayerCache, ...]]:
         """Pass embedded tokens (B, T, D) through the stack; also the caches with them in it."""
         layers = []
         for layer, cache in zip(self.layers, caches, strict=True):
-            x, cache = layer(x, cache, visible)
+            x, cache = layer(x, cache, context)
             layers.append(cache)
         return self.norm(x), tuple(layers)
 

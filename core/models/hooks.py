@@ -1,30 +1,34 @@
 """Hook points: named tensors inside a model that the current call may read or replace.
 
 A hook belongs to a call, not to the module: threads share loaded models, so a hook that is registered on a module would
-change what the others compute. The hooks of the current call are in a context variable, one a thread:
+change what the others compute. Hooks are kept in a ``ContextVar``, so every thread has its own, and a thread started
+inside the block does not inherit them. The one exception is ``HookPoint.permanent``, set while a model is built:
 
     with hooks({"decoder_layers.0.cross_attention.hook_pattern": print}):
         logits = model(src, tgt_in)
 
-The points are named as in TransformerLens: ``hook_q``, ``hook_k``, ``hook_v``, ``hook_attn_scores``, ``hook_pattern``,
-``hook_z``, ``hook_resid_pre``, ``hook_resid_mid``, ``hook_resid_post``, each after the path of its module.
+Names follow TransformerLens where it has the point (``hook_q``, ``hook_attn_scores``, ``hook_pattern``, ``hook_z``,
+``hook_resid_pre`` …), after the path of the module; ``hook_mask``, ``hook_bias``, ``hook_out``, ``hook_skip`` and
+``hook_resid_cross`` are ours. In a decoder layer ``hook_resid_mid`` comes before cross-attention. ``hook_names(model)``
+lists all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 
 import torch
 from torch import nn
 
 Hook = Callable[[torch.Tensor], torch.Tensor | None]  # returns a replacement, or None to leave the tensor as it is
 
-_hooks: ContextVar[Mapping[str, tuple[Hook, ...]] | None] = ContextVar("hooks", default=None)
+_hooks: ContextVar[Mapping[str, tuple[Hook, ...]]] = ContextVar("hooks", default=MappingProxyType({}))
 _step: ContextVar[int] = ContextVar("step", default=0)
 
 
 class HookPoint:
-    """An identity with a name. A plain object: as an ``nn.Module`` it would cost five times as much when unused.
+    """An identity with a name. Not an ``nn.Module``, whose call overhead would be paid at every point of every step.
 
     Attributes:
         name: path of the module and the point in the model, set by ``name_hook_points``.
@@ -40,19 +44,18 @@ class HookPoint:
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``x``, or what the hooks of this point replace it with."""
         active = _hooks.get()
-        if active is None and self.permanent is None:
+        if not active and self.permanent is None:
             return x
         if self.permanent is not None:
             x = _replaced(x, self.permanent)
-        for hook in (active or {}).get(self.name, ()):
+        for hook in active.get(self.name, ()):
             x = _replaced(x, hook)
         return x
 
     @property
     def is_used(self) -> bool:
-        """Whether a hook of this call reads the tensor, so that it has to be computed."""
-        active = _hooks.get()
-        return self.permanent is not None or (active is not None and self.name in active)
+        """Whether any hook is active here; if not, callers may skip computing the tensor, as fused attention does."""
+        return self.permanent is not None or self.name in _hooks.get()
 
 
 @contextmanager
@@ -61,8 +64,10 @@ def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
 
     Only calls of this thread are affected. Names that a model does not have are ignored; see ``hook_names``.
     """
-    outer = _hooks.get() or {}
-    token = _hooks.set({**outer, **{name: (*outer.get(name, ()), hook) for name, hook in by_name.items()}})
+    active = dict(_hooks.get())
+    for name, hook in by_name.items():
+        active[name] = (*active.get(name, ()), hook)
+    token = _hooks.set(active)
     try:
         yield
     finally:
@@ -71,25 +76,31 @@ def hooks(by_name: Mapping[str, Hook]) -> Iterator[None]:
 
 def name_hook_points(model: nn.Module) -> None:
     """Give every hook point of a model its name: path of the module, dot, attribute."""
-    for path, module in model.named_modules():
-        for attribute, value in vars(module).items():
-            if isinstance(value, HookPoint):
-                value.name = f"{path}.{attribute}" if path else attribute
+    for name, point in _points(model):
+        point.name = name
 
 
 def hook_names(model: nn.Module) -> list[str]:
     """Return the names of a model's hook points, module by module."""
-    return [point.name for module in model.modules() for point in vars(module).values() if isinstance(point, HookPoint)]
+    return [name for name, _ in _points(model)]
 
 
 def set_step(number: int) -> None:
-    """Note how many target tokens came before those that are decoded next; models do so in ``decode``."""
+    """Set the position, from 0, of the first target token of this ``decode`` call; every ``decode`` does so."""
     _step.set(number)
 
 
 def current_step() -> int:
-    """Return the step of the first query of the current ``decode`` call, from 0, for hooks that depend on it."""
+    """Return the position, from 0, of the first query of the current ``decode`` call; undefined in ``encode``."""
     return _step.get()
+
+
+def _points(model: nn.Module) -> Iterator[tuple[str, HookPoint]]:
+    """Yield the hook points that are attributes of modules, with their names."""
+    for path, module in model.named_modules():
+        for attribute, value in vars(module).items():
+            if isinstance(value, HookPoint):
+                yield (f"{path}.{attribute}" if path else attribute), value
 
 
 def _replaced(x: torch.Tensor, hook: Hook) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The encoder's and the decoder's layer (Vaswani et al. 2017, section 3.1 and figure 1)."""
+"""Encoder and decoder layers (Vaswani et al. 2017, section 3.1 and figure 1)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from core.models.seq2seq import LayerCache
 
 
 class FeedForward(nn.Module):
-    """Two linear maps with a ReLU (Vaswani et al. 2017, eq. 2) or a GELU between, at each position alone."""
+    """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2) or GELU between."""
 
     def __init__(self, config: BlocksConfig) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class Layer(nn.Module):
     """Residual connections and layer norms around sublayers, in the order that ``config.norm`` says.
 
     The norm comes after the addition, as in the paper ("post"), or before the sublayer, so that the residual stream
-    passes through the whole stack unchanged but for what is added to it ("pre"; Xiong et al. 2020).
+    passes through the stack unchanged but for what is added ("pre"; Xiong et al. 2020); the stack then ends in a norm.
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None) -> None:
@@ -42,14 +42,14 @@ class Layer(nn.Module):
         self.is_pre_norm = config.norm == "pre"
         self.dropout = Dropout(config.dropout, generator)
         self.hook_resid_pre, self.hook_resid_mid, self.hook_resid_post = (HookPoint() for _ in range(3))
-        self.hook_skip = HookPoint()  # the residual connection of every sublayer
+        self.hook_skip = HookPoint()  # shared by all sublayers, so that one hook removes every residual connection
 
     def sublayer_input(self, x: torch.Tensor, norm: nn.Module) -> torch.Tensor:
-        """Return the sublayer's input for states (B, T, D)."""
+        """Return ``norm(x)`` if pre-norm, else ``x``, (B, T, D); pass the same norm to ``residual``."""
         return norm(x) if self.is_pre_norm else x
 
     def residual(self, x: torch.Tensor, output: torch.Tensor, norm: nn.Module) -> torch.Tensor:
-        """Add the sublayer's output to states (B, T, D)."""
+        """Return x + dropout(output), (B, T, D), normalized if post-norm."""
         x = self.hook_skip(x) + self.dropout(output)
         return x if self.is_pre_norm else norm(x)
 
@@ -80,13 +80,13 @@ class EncoderLayer(Layer):
 
 
 @dataclass(frozen=True)
-class Visible:
-    """What the target tokens of one call may attend to.
+class DecoderContext:
+    """Masks and positions that one decode call passes to every decoder layer; masks are True = may attend.
 
     Attributes:
-        tgt_mask: bool, broadcastable to (B, H, T, past + T); None lets every token attend to all.
+        tgt_mask: bool, broadcastable to (B, H, T, P + T); None lets every token attend to all.
         src_mask: (B, 1, 1, S) bool, True where the source is not PAD; None without an encoder.
-        positions: of the tokens, for self-attention.
+        positions: relative positions of queries and keys in self-attention.
     """
 
     tgt_mask: torch.Tensor | None = None
@@ -108,25 +108,26 @@ class DecoderLayer(Layer):
         self.norm_self = nn.LayerNorm(config.d_model)
         self.norm_cross = nn.LayerNorm(config.d_model) if has_encoder else nn.Identity()
         self.norm_feed_forward = nn.LayerNorm(config.d_model)
-        self.hook_resid_cross = HookPoint()  # after the cross-attention
+        if has_encoder:
+            self.hook_resid_cross = HookPoint()  # the residual stream after cross-attention
 
-    def new_cache(self, memory: torch.Tensor | None) -> LayerCache:
-        """Project the encoder's output (B, S, D), if there is one, once for all steps."""
-        if self.cross_attention is None or memory is None:
+    def new_cache(self, states: torch.Tensor) -> LayerCache:
+        """Return an empty cache, with keys and values of the encoder's output (B, S, D) computed once for all steps."""
+        if self.cross_attention is None:
             return LayerCache(None)
-        key, value = self.cross_attention.keys_values(memory)
-        return LayerCache((key.contiguous(), value.contiguous()))  # or every step would copy them into order
+        key, value = self.cross_attention.keys_values(states)
+        return LayerCache((key.contiguous(), value.contiguous()))  # views would be copied again at every step
 
-    def forward(self, x: torch.Tensor, cache: LayerCache, visible: Visible) -> tuple[torch.Tensor, LayerCache]:
-        """Map the states of the next T target tokens, (B, T, D), to the same shape; also the cache with them in it."""
+    def forward(self, x: torch.Tensor, cache: LayerCache, context: DecoderContext) -> tuple[torch.Tensor, LayerCache]:
+        """Return the states (B, T, D) of the next T target tokens after the layer, and the cache extended by them."""
         x = self.hook_resid_pre(x)
         y = self.sublayer_input(x, self.norm_self)
-        cache = cache.append(self.self_attention.keys_values(y, visible.positions.rotation))
-        attended = self.self_attention(y, cache.past, visible.tgt_mask, visible.positions)
+        cache = cache.extended(self.self_attention.keys_values(y, context.positions.rotation))
+        attended = self.self_attention(y, cache.target, context.tgt_mask, context.positions)
         x = self.hook_resid_mid(self.residual(x, attended, self.norm_self))
-        if self.cross_attention is not None and cache.memory is not None:
+        if self.cross_attention is not None and cache.source is not None:
             y = self.sublayer_input(x, self.norm_cross)
-            attended = self.cross_attention(y, cache.memory, visible.src_mask)
+            attended = self.cross_attention(y, cache.source, context.src_mask)
             x = self.hook_resid_cross(self.residual(x, attended, self.norm_cross))
         y = self.sublayer_input(x, self.norm_feed_forward)
         return self.hook_resid_post(self.residual(x, self.feed_forward(y), self.norm_feed_forward)), cache

@@ -1,4 +1,8 @@
-"""The interface of every model: encode a source once, then decode a target in one call or step by step."""
+"""The interface of every model: encode a source once, then decode a target in one call or step by step.
+
+Shapes: B rows of a batch, S source tokens, T new target tokens, P target tokens in the cache, D width of the states,
+H heads, K width of a head, V vocabulary, L layers.
+"""
 
 import re
 from abc import ABC, abstractmethod
@@ -12,13 +16,17 @@ from torch import nn
 from core.models.attention import AdditiveAttention, KeysValues, MultiHeadAttention
 from core.storage.errors import InputError
 
+# The kinds of attention: the encoder's self-attention, the decoder's self-attention, and cross-attention.
 Block = Literal["encoder", "decoder", "cross"]
 BLOCKS: tuple[Block, ...] = get_args(Block)
 
 
 @dataclass(frozen=True)
 class Head:
-    """One attention head; layer and head are numbered from 1. As text it is ``cross.2.1``."""
+    """One attention head, as text ``cross.2.1``.
+
+    Layer and head are numbered from 1; layer n is ``…_layers.{n-1}`` in the paths of modules and hook points.
+    """
 
     block: Block
     layer: int
@@ -44,28 +52,28 @@ class LayerCache:
     """Keys and values that a decoder layer has computed.
 
     Attributes:
-        memory: of the encoder's output, each (B, H, S, K), once for all rows that share a source; None without encoder.
-        past: of the tokens read so far, each (B, H, T, K); None before the first.
+        source: of the encoder's output, each (B, H, S, K); in a beam search a row for each source, while ``target`` has
+            one for each hypothesis, those of a source one after the other. None without encoder.
+        target: of the tokens read so far, each (B, H, P, K); None before the first.
     """
 
-    memory: KeysValues | None
-    past: KeysValues | None = None
+    source: KeysValues | None
+    target: KeysValues | None = None
 
-    def append(self, new: KeysValues) -> "LayerCache":
-        """Return the cache with the keys and values of further tokens after the past ones."""
-        if self.past is None:
-            return LayerCache(self.memory, new)
-        key, value = (torch.cat(pair, dim=2) for pair in zip(self.past, new, strict=True))
-        return LayerCache(self.memory, (key, value))
+    def extended(self, new: KeysValues) -> "LayerCache":
+        """Return a cache with the keys and values of T further tokens, each (B, H, T, K), after the present ones."""
+        if self.target is None:
+            return LayerCache(self.source, new)
+        key, value = (torch.cat(pair, dim=2) for pair in zip(self.target, new, strict=True))
+        return LayerCache(self.source, (key, value))
 
     def select(self, index: torch.Tensor) -> "LayerCache":
-        """Return the cache of a batch made of these rows, (N,) int64."""
-        memory, past = (pair and _select(pair, index) for pair in (self.memory, self.past))
-        return LayerCache(memory, past)
+        """See ``Cache.select``."""
+        return LayerCache(_select(self.source, index), _select(self.target, index))
 
     def reorder(self, index: torch.Tensor) -> "LayerCache":
-        """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
-        return LayerCache(self.memory, self.past and _select(self.past, index))
+        """See ``Cache.reorder``."""
+        return LayerCache(self.source, _select(self.target, index))
 
 
 @dataclass(frozen=True)
@@ -80,29 +88,32 @@ class KeyValueCache:
     length: int = 0
 
     def select(self, index: torch.Tensor) -> "KeyValueCache":
-        """Return the cache of a batch made of these rows, (N,) int64."""
+        """See ``Cache.select``."""
         return KeyValueCache(tuple(layer.select(index) for layer in self.layers), self.length)
 
     def reorder(self, index: torch.Tensor) -> "KeyValueCache":
-        """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
+        """See ``Cache.reorder``."""
         return KeyValueCache(tuple(layer.reorder(index) for layer in self.layers), self.length)
 
 
-def _select(pair: KeysValues, index: torch.Tensor) -> KeysValues:
+def _select(pair: KeysValues | None, index: torch.Tensor) -> KeysValues | None:
+    if pair is None:
+        return None
     key, value = pair
     return key.index_select(0, index), value.index_select(0, index)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The encoder's output for a source.
+    """What ``encode`` hands to ``decode``.
 
     Attributes:
-        states: (B, S, D) float.
+        states: (B, S, D) float, the encoder's output or, of a decoder-only model, its states for the source.
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
         final: (L, B, D) float, the last state of each recurrent layer, or None.
-        past: the cache of a decoder that has read the source itself, or None.
-        stride: distance between the position ids of neighboring tokens, (B, 1) float; None for 1.
+        past: of a decoder-only model, the cache with the source in it.
+        stride: (B, 1) float, step between consecutive position ids on both sides, drawn in training with
+            ``position_stretch``; None for 1.
     """
 
     states: torch.Tensor
@@ -127,12 +138,15 @@ class Cache(Protocol):
     """What a decoder keeps of the target tokens it has read, for a whole batch."""
 
     def select(self, index: torch.Tensor) -> Self:
-        """Return the cache of a batch made of these rows, (N,) int64; see ``Memory.select``."""
+        """Return the cache of a batch made of these rows, (N,) int64, in any order and as often as they occur.
+
+        There must be a row for each source, as before the first ``reorder``.
+        """
 
     def reorder(self, index: torch.Tensor) -> Self:
-        """Return the cache of rows that continue rows ``index`` (N,) int64 of the same sources.
+        """Return the cache in which row i continues row ``index[i]``, index (B,) int64, as in a beam search.
 
-        Row count and order of sources are unchanged, so what belongs to a source is neither moved nor copied.
+        Both rows must belong to the same source, so what belongs to a source is shared, neither moved nor copied.
         """
 
 
@@ -141,18 +155,19 @@ class DecoderOutput:
     """The decoder's output for some target tokens.
 
     Attributes:
-        logits: (B, T, V) float, scores of each token's successor.
+        logits: (B, T, V) float, scores of the token that follows each input token.
         cache: pass it to the next call, which then continues after these tokens.
     """
 
     logits: torch.Tensor
-    cache: Any  # of the class that the model's ``decode`` takes
+    cache: Any  # each model has its own class of ``Cache``
 
 
 class Seq2Seq(nn.Module, ABC):
-    """A model from source ids to target logits. PAD in the source changes nothing.
+    """A model from source ids to target logits. Padding the source with PAD does not change the logits.
 
     Attributes:
+        max_seq_len: most ids of a source and, over all calls, of a decoder input; special tokens count.
         attention: its attention modules by block and layer, numbered from 1.
     """
 
@@ -161,7 +176,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        """All attention heads, by block, layer and number."""
+        """All attention heads, in the order of ``attention``, then by number."""
         return tuple(
             Head(block, layer, head)
             for (block, layer), module in self.attention.items()
@@ -170,7 +185,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are and the input must be."""
+        """Device of the parameters; inputs must be on it."""
         return next(iter(self.parameters()), torch.empty(0)).device
 
     @abstractmethod
@@ -202,4 +217,4 @@ class Seq2Seq(nn.Module, ABC):
     def check_length(self, length: int) -> None:
         """Raise ValueError if a sequence of that many tokens is too long for the model."""
         if length > self.max_seq_len:
-            raise ValueError(f"{length} tokens, BOS and EOS included, are more than max_seq_len={self.max_seq_len}")
+            raise ValueError(f"{length} tokens, special tokens included, are more than max_seq_len={self.max_seq_len}")

@@ -6,7 +6,7 @@ from torch import nn
 from core.config.sections import TransformerConfig
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
-from core.models.layers import DecoderLayer, EncoderLayer, Visible
+from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
 from core.text.vocab import PAD_ID
@@ -74,10 +74,10 @@ class Transformer(Seq2Seq):
         self.check_length(end)
         set_step(past)
         mask = causal_mask(tgt_in.shape[1], past, tgt_in.device)
-        visible = Visible(mask, memory.mask, self._relative_positions(past, end, memory.stride))
+        context = DecoderContext(mask, memory.mask, self._relative_positions(past, end, memory.stride))
         x, caches = self.tgt_embedding(tgt_in, past), []
         for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
-            x, layer_cache = layer(x, layer_cache, visible)
+            x, layer_cache = layer(x, layer_cache, context)
             caches.append(layer_cache)
         logits = self.output(self.decoder_norm(x), self.tgt_embedding)
         return DecoderOutput(logits, KeyValueCache(tuple(caches), end))
