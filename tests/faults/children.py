@@ -1,4 +1,4 @@
-"""What processes do that are to be killed; they start in an instant, from one that has imported everything."""
+"""Processes that the tests kill. They fork from a server process that has already imported everything."""
 
 import multiprocessing
 import os
@@ -22,21 +22,21 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def processes() -> multiprocessing.context.BaseContext:
-    """Return what starts fresh processes: each a child of one that has only imported this module."""
+    """Return a context whose processes fork from a server process with the imports done."""
     os.environ["PYTHONPATH"] = str(REPOSITORY)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.faults.warm"])
     return context
 
 
-def save_without_end(root: Path, acknowledge: Connection) -> None:
-    """Save the best weights and the state again and again, telling the number of each save once it is done."""
+def save_repeatedly(root: Path, connection: Connection) -> None:
+    """Save the best weights and the state in a loop; send (file, step) after each completed save."""
     torch.set_num_threads(1)
     folder = RunFolder(root, "a")
     lock = folder.lock()
     state = resume_state(folder)
     preset = preset_to_yaml(state.preset)
-    acknowledge.send("ready")
+    connection.send("ready")
     while lock.is_locked:
         state.step += 1
         with torch.no_grad():
@@ -44,24 +44,26 @@ def save_without_end(root: Path, acknowledge: Connection) -> None:
                 parameter.fill_(state.step)
         facts = {"step": state.step, "validation_loss": 0.0, "exact_match": None, "preset": preset}
         save_weights(folder.best, clone_weights(state.model), facts)
-        acknowledge.send(("best", state.step))
+        connection.send(("best", state.step))
         save_state(folder.last, state)
-        acknowledge.send(("last", state.step))
+        connection.send(("last", state.step))
 
 
-def train_on(root: Path, name: str, say: Connection, *, as_server: bool = False, save_often: bool = True) -> None:
-    """Go on with a run to its end, telling when it starts; alone, or in a thread as the server does."""
+def train_on(
+    root: Path, name: str, connection: Connection, *, as_server: bool = False, save_often: bool = True
+) -> None:
+    """Resume a run and train it to its end, directly or in a server's worker thread; send "ready" at the start."""
     if save_often:
         recording.SECONDS_BETWEEN_SAVES = recording.SECONDS_BETWEEN_FLUSHES = 0.0
     torch.set_num_threads(1)
-    torch.manual_seed(os.getpid())  # no run may depend on it
+    torch.manual_seed(os.getpid())  # a run must not depend on the global generator
     folder = RunFolder(root, name)
     if as_server:
         runs = Runs(root)
         runs.resume(name)
-        say.send("ready")
+        connection.send("ready")
         while runs.progress(name).info.status in ("queued", "training"):
-            say.poll(0.01)
+            connection.poll(0.01)
         return
     state = resume_state(folder)
     torch.set_num_threads(state.threads)
@@ -69,9 +71,9 @@ def train_on(root: Path, name: str, say: Connection, *, as_server: bool = False,
     history.rewind(state.step, evaluated_step=state.evaluated_step)
 
     def on_event(event: Event) -> None:
-        """Nothing is watched here."""
+        """Ignore the event."""
 
     lock = folder.lock()
-    say.send("ready")
+    connection.send("ready")
     train_recorded(folder, state, history, should_stop=lambda: False, on_event=on_event)
     lock.release()

@@ -1,4 +1,4 @@
-"""Every check of this folder adds a line to one table, printed at the end: what, how often, and what came of it."""
+"""Fault-injection tests: each adds a row to a table that is printed at the end of the test session."""
 
 import time
 from collections.abc import Callable
@@ -12,17 +12,17 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(autouse=True)
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
-    """Thousands of faults are logged as they should be; only a few would be of use beside a failure."""
+    """Show only errors in the captured log: these tests log thousands of expected warnings."""
     caplog.set_level("ERROR")
 
 
 @pytest.fixture
 def row() -> Callable[[str, str, str, str], None]:
-    """Add a line to the table: a short name, what was done, how often, and what was found."""
-    began = time.perf_counter()
+    """Add a row to the table: a short name, what was done, how often, and the result."""
+    start = time.perf_counter()
 
-    def add(name: str, what: str, count: str, found: str) -> None:
-        ROWS.append((name, what, count, found, time.perf_counter() - began))
+    def add(name: str, what: str, count: str, result: str) -> None:
+        ROWS.append((name, what, count, result, time.perf_counter() - start))
 
     return add
 
@@ -32,7 +32,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not ROWS:
         return
     terminalreporter.section("faults")
-    lines = [(name, what, count, found, f"{seconds:.1f} s") for name, what, count, found, seconds in sorted(ROWS)]
+    lines = [(name, what, count, result, f"{seconds:.1f} s") for name, what, count, result, seconds in sorted(ROWS)]
     widths = [max(len(line[column]) for line in lines) for column in range(5)]
     for line in lines:
         written = "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True))
@@ -40,13 +40,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 class Memory:
-    """How much more memory this process took at its highest since ``restart``, in MB."""
+    """Growth of this process's peak memory since ``restart``, in MB."""
 
     def __init__(self) -> None:
         self.restart()
 
     def restart(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")  # sets the highest to the present
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present use
         self._before = self._read("VmRSS")
 
     def grown(self) -> float:
@@ -60,7 +60,7 @@ class Memory:
 
 @pytest.fixture
 def memory() -> Memory:
-    """Watch the memory of this process; Linux only."""
+    """Measure the peak memory of this process (Linux only)."""
     if not Path("/proc/self/clear_refs").exists():
-        pytest.skip("the highest memory of a process can be reset on Linux only")
+        pytest.skip("the peak memory of a process can only be reset on Linux")
     return Memory()

@@ -1,4 +1,4 @@
-"""A disk that can be told to fail at any call, and that remembers what was asked of it."""
+"""A fake disk that logs every file-system call and can fail at any one of them."""
 
 import contextlib
 import io
@@ -9,12 +9,12 @@ CALLS = ("open", "read", "write", "flush", "fsync", "close", "link", "replace", 
 
 
 class Disk:
-    """Stands between Python and the file system while ``watched``.
+    """Intercepts Python's file-system calls inside ``with disk.watched():``.
 
     Attributes:
-        log: (call, path or paths) of every call in order, by whatever thread.
+        log: (call, path or paths) of every call in order, from any thread.
         fail_at: the number of the call, from 1, that fails; 0 for none.
-        error: its errno.
+        error: the errno of the failure.
     """
 
     def __init__(self, *, fail_at: int = 0, error: int = 0) -> None:
@@ -22,39 +22,41 @@ class Disk:
         self.fail_at, self.error = fail_at, error
         self._paths: dict[int, str] = {}
 
-    def note(self, call: str, *what: object) -> None:
-        """Remember a call, and fail if it is its turn."""
-        self.log.append((call, *(each if isinstance(each, bytes) else str(each) for each in what)))
+    def note(self, call: str, *arguments: object) -> None:
+        """Log a call, and raise OSError if it is number ``fail_at``."""
+        self.log.append((call, *(each if isinstance(each, bytes) else str(each) for each in arguments)))
         if len(self.log) == self.fail_at:
-            raise OSError(self.error, os.strerror(self.error), str(what[0]) if what else None)
+            raise OSError(self.error, os.strerror(self.error), str(arguments[0]) if arguments else None)
 
     @contextlib.contextmanager
     def watched(self) -> Iterator["Disk"]:  # noqa: C901 - one patch per system call
-        """Let every call inside the block go through this disk."""
-        kept = {name: getattr(os, name) for name in ("fsync", "link", "replace", "rename", "unlink", "mkdir", "open")}
-        opened = io.open
+        """Patch ``os`` and ``io.open`` so that every call inside the block goes through this disk."""
+        originals = {
+            name: getattr(os, name) for name in ("fsync", "link", "replace", "rename", "unlink", "mkdir", "open")
+        }
+        original_open = io.open
 
         def open_file(path, mode="r", *rest, **options):
             if isinstance(path, int) or str(path).startswith("/proc"):
-                return opened(path, mode, *rest, **options)
+                return original_open(path, mode, *rest, **options)
             self.note("open", path, mode)
-            return _File(opened(path, mode, *rest, **options), self, str(path))
+            return _File(original_open(path, mode, *rest, **options), self, str(path))
 
         def two(name):
             def call(first, second, **options):
                 self.note(name, first, second)
-                return kept[name](first, second, **options)
+                return originals[name](first, second, **options)
 
             return call
 
-        def one(name, told):
+        def one(name, call_name):
             def call(path, *rest, **options):
                 if not str(path).endswith(".lock"):
-                    self.note(told, self._paths.get(path, path) if isinstance(path, int) else path)
-                found = kept[name](path, *rest, **options)
+                    self.note(call_name, self._paths.get(path, path) if isinstance(path, int) else path)
+                result = originals[name](path, *rest, **options)
                 if name == "open":
-                    self._paths[found] = str(path)
-                return found
+                    self._paths[result] = str(path)
+                return result
 
             return call
 
@@ -67,17 +69,17 @@ class Disk:
             os.open = one("open", "folder")
             yield self
         finally:
-            io.open = opened
-            for name, function in kept.items():
+            io.open = original_open
+            for name, function in originals.items():
                 setattr(os, name, function)
 
     def name(self, descriptor: int, path: str) -> None:
-        """Remember what a file that ``fsync`` is asked for is called."""
+        """Remember the path of a file descriptor, for the log of ``fsync``."""
         self._paths[descriptor] = path
 
 
 class _File:
-    """A file whose calls the disk sees."""
+    """A file that passes its calls to the disk."""
 
     def __init__(self, file, disk: Disk, path: str) -> None:
         self._file, self._disk, self._path = file, disk, path
@@ -101,7 +103,7 @@ class _File:
 
     def write(self, data):
         half = len(data) // 2
-        self._file.write(data[:half])  # what fails may have been done in part
+        self._file.write(data[:half])  # a write that fails may have been done in part
         self._disk.note("write", self._path, bytes(data) if not isinstance(data, str) else data.encode())
         return half + self._file.write(data[half:])
 

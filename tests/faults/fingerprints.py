@@ -1,4 +1,4 @@
-"""All that a run amounts to, as one text: equal for two runs only if they are equal bit for bit."""
+"""Digests of everything a run saves: equal for two runs only if the runs are equal bit for bit."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ _TIMES = {"seconds"}
 
 
 def fingerprint(folder: RunFolder) -> dict[str, str]:
-    """Return a digest of each thing a run keeps."""
+    """Return a digest of each part of a run: weights, optimizer, generator, metadata, best weights, replay, metrics."""
     tensors, facts = read_tensors(folder.last)
     best, best_facts = read_tensors(folder.best)
     replay, _ = read_tensors(folder.replay)
@@ -22,7 +22,7 @@ def fingerprint(folder: RunFolder) -> dict[str, str]:
         "facts": json.dumps({name: value for name, value in facts.items() if name not in _TIMES}, sort_keys=True),
         "best": _digest(best) + json.dumps(best_facts, sort_keys=True),
         "replay": _digest(replay),
-        "figures": _figures(folder.metrics),
+        "metrics": _metrics(folder.metrics),
     }
 
 
@@ -34,5 +34,5 @@ def _digest(tensors: dict) -> str:
     return digest.hexdigest()
 
 
-def _figures(path: Path) -> str:
+def _metrics(path: Path) -> str:
     return hashlib.sha256("\n".join(sorted(path.read_text().splitlines())).encode()).hexdigest()

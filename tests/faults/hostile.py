@@ -1,4 +1,4 @@
-"""Files that a stranger might send in place of a checkpoint. None is ever opened here but to be refused."""
+"""Malicious and malformed files that a stranger could upload as a checkpoint; each must be refused."""
 
 import gzip
 import io
@@ -17,8 +17,8 @@ from safetensors.torch import save
 from core.storage.tensor_file import serialize
 
 
-class _Runs:
-    """Unpickles to the result of a call, which is then made."""
+class _Call:
+    """Calls a function when it is unpickled."""
 
     def __init__(self, function, *arguments) -> None:
         self.function, self.arguments = function, arguments
@@ -28,41 +28,41 @@ class _Runs:
 
 
 def payloads(marker: Path) -> dict[str, object]:
-    """Things that leave a mark when they are unpickled, each by other means."""
+    """Objects that create the marker file when they are unpickled, each in a different way."""
     touch = f"touch {marker}"
     written = f"open({str(marker)!r}, 'w').close()"
     return {
-        "system": _Runs(os.system, touch),
-        "popen": _Runs(os.popen, touch),
-        "subprocess": _Runs(subprocess.call, ["touch", str(marker)]),
-        "exec": _Runs(exec, written),
-        "eval": _Runs(eval, written),
-        "open": _Runs(open, str(marker), "w"),
-        "mkdir": _Runs(os.mkdir, str(marker)),
-        "in a state": {"model": {"a": torch.ones(2)}, "more": _Runs(os.system, touch)},
-        "as a key": {_Runs(os.system, touch): 1},
+        "system": _Call(os.system, touch),
+        "popen": _Call(os.popen, touch),
+        "subprocess": _Call(subprocess.call, ["touch", str(marker)]),
+        "exec": _Call(exec, written),
+        "eval": _Call(eval, written),
+        "open": _Call(open, str(marker), "w"),
+        "mkdir": _Call(os.mkdir, str(marker)),
+        "in a state": {"model": {"a": torch.ones(2)}, "more": _Call(os.system, touch)},
+        "as a key": {_Call(os.system, touch): 1},
     }
 
 
 def containers(thing: object) -> dict[str, bytes]:
-    """A thing as PyTorch, or pickle, has written or writes it."""
-    made = {f"protocol {protocol}": pickle.dumps(thing, protocol) for protocol in (0, 2, 4)}
+    """Serialize an object with pickle and with both formats of ``torch.save``."""
+    files = {f"protocol {protocol}": pickle.dumps(thing, protocol) for protocol in (0, 2, 4)}
     for name, new in (("zip", True), ("legacy", False)):
         file = io.BytesIO()
         torch.save(thing, file, _use_new_zipfile_serialization=new)
-        made[name] = file.getvalue()
-    return made
+        files[name] = file.getvalue()
+    return files
 
 
 def pt_files(marker: Path) -> Iterator[tuple[str, bytes]]:
-    """At least 50 files as PyTorch writes them: with code, bombs, cut off, odd."""
+    """At least 50 files in PyTorch's pickle formats: with code, compression bombs, truncated, malformed."""
     for payload, thing in payloads(marker).items():
         for container, data in containers(thing).items():
             yield f"{payload} in {container}", data
     good = containers({"weight": torch.arange(100.0)})
     for container in ("zip", "legacy"):
-        for kept in (1, 2, 10, 100, len(good[container]) // 2, len(good[container]) - 1):
-            yield f"{container} cut to {kept}", good[container][:kept]
+        for length in (1, 2, 10, 100, len(good[container]) // 2, len(good[container]) - 1):
+            yield f"{container} cut to {length}", good[container][:length]
         yield f"{container}, good", good[container]
     yield "byte array of 2 GB", b"\x80\x02c__builtin__\nbytearray\n" + b"J\xff\xff\xff\x7f\x85R."
     yield "nested tuples", b"\x80\x02)" + b"\x86" * 40 + b"."
@@ -75,25 +75,25 @@ def pt_files(marker: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _zip(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def _tar(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return buffer.getvalue()
 
 
 def raw(header: object, rest: bytes = b"", *, length: int | None = None) -> bytes:
-    """A safetensors file of exactly that header, whatever it says."""
+    """A safetensors file with this header, which need not be valid."""
     text = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
     return (len(text) if length is None else length).to_bytes(8, "little") + text + rest
 
@@ -103,12 +103,12 @@ def _tensor(begin: int = 0, end: int = 4, shape: tuple = (1,), dtype: str = "F32
 
 
 def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator[tuple[str, bytes]]:
-    """At least 36 files that are, or resemble, safetensors; those that can carry a right checksum do."""
-    told = {"__metadata__": {"format": "attention-lab-2", "facts": json.dumps(facts), "sha256": "0" * 64}}
+    """At least 36 malformed safetensors files, with a correct checksum where one is possible."""
+    metadata = {"__metadata__": {"format": "attention-lab-2", "facts": json.dumps(facts), "sha256": "0" * 64}}
     yield "empty", b""
     yield "a length only", (100).to_bytes(8, "little")
-    for claimed in (10**11, 2**63, 2**64 - 1, 99_999_999, 1_000_001):
-        yield f"header of {claimed} bytes", raw(b"{}", length=claimed)
+    for length in (10**11, 2**63, 2**64 - 1, 99_999_999, 1_000_001):
+        yield f"header of {length} bytes", raw(b"{}", length=length)
     yield "header of 59 MB", raw(b"{" + b",".join(b'"%d":{}' % n for n in range(1_000_000)) + b"}")
     yield "100,000 tensors", save({str(n): torch.empty(0) for n in range(100_000)})
     yield (
@@ -121,21 +121,21 @@ def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator
         "a list": [],
         "a number": 7,
         "null": None,
-        "a tensor that is a text": told | {"a": "b"},
-        "no offsets": told | {"a": {"dtype": "F32", "shape": [1]}},
-        "overlapping": told | {"a": _tensor(0, 4), "b": _tensor(0, 4)},
-        "a hole": told | {"a": _tensor(0, 4), "b": _tensor(8, 12)},
-        "behind the end": told | {"a": _tensor(0, 10**15)},
-        "before the start": told | {"a": _tensor(-4, 0)},
-        "backwards": told | {"a": _tensor(4, 0)},
-        "shape larger than data": told | {"a": _tensor(0, 4, (10**9,))},
-        "shape that overflows": told | {"a": _tensor(0, 4, (2**62, 2**62))},
-        "shape of nothing times much": told | {"a": _tensor(0, 0, (0, 2**62))},
-        "100,000 dimensions": told | {"a": _tensor(0, 4, (1,) * 100_000)},
-        "negative shape": told | {"a": _tensor(0, 4, (-1,))},
-        "shape of texts": told | {"a": _tensor(0, 4, ("x",))},
-        "unknown type": told | {"a": _tensor(dtype="F1000")},
-        "a path for a name": told | {"../../etc/passwd": _tensor()},
+        "a tensor that is a text": metadata | {"a": "b"},
+        "no offsets": metadata | {"a": {"dtype": "F32", "shape": [1]}},
+        "overlapping": metadata | {"a": _tensor(0, 4), "b": _tensor(0, 4)},
+        "a hole": metadata | {"a": _tensor(0, 4), "b": _tensor(8, 12)},
+        "beyond the end": metadata | {"a": _tensor(0, 10**15)},
+        "before the start": metadata | {"a": _tensor(-4, 0)},
+        "backwards": metadata | {"a": _tensor(4, 0)},
+        "shape larger than data": metadata | {"a": _tensor(0, 4, (10**9,))},
+        "shape that overflows": metadata | {"a": _tensor(0, 4, (2**62, 2**62))},
+        "shape of zero times a huge number": metadata | {"a": _tensor(0, 0, (0, 2**62))},
+        "100,000 dimensions": metadata | {"a": _tensor(0, 4, (1,) * 100_000)},
+        "negative shape": metadata | {"a": _tensor(0, 4, (-1,))},
+        "shape of texts": metadata | {"a": _tensor(0, 4, ("x",))},
+        "unknown type": metadata | {"a": _tensor(dtype="F1000")},
+        "a path for a name": metadata | {"../../etc/passwd": _tensor()},
         "metadata that are a list": {"__metadata__": ["format"]},
         "metadata that are numbers": {"__metadata__": {"format": 2, "facts": 3}},
         "another format": {"__metadata__": {"format": "pt"}},
@@ -146,7 +146,7 @@ def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator
     yield "objects without end", raw(b'{"a":' * 150_000)
     yield "a number of 900,000 digits", raw(b'{"a":' + b"9" * 900_000 + b"}")
     yield "the same key twice", raw(b'{"a":%s,"a":%s}' % ((json.dumps(_tensor()).encode(),) * 2), b"\0" * 4)
-    yield "a pickle behind a header", raw(told, pickle.dumps({}))
+    yield "a pickle after a header", raw(metadata, pickle.dumps({}))
     yield "zeros", bytes(1_000_000)
     first = next(iter(tensors))
     for name, changed in {
@@ -160,7 +160,7 @@ def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator
         yield f"a tensor {name}", bytes(serialize(tensors | {first: changed}, facts))
     yield "a tensor less", bytes(serialize({name: each for name, each in tensors.items() if name != first}, facts))
     yield "a tensor more", bytes(serialize(tensors | {"generator": torch.ones(3)}, facts))
-    yield "moments of an optimiser", bytes(serialize(tensors | {f"optimizer.{first}.exp_avg": torch.ones(3)}, facts))
+    yield "moments of an optimizer", bytes(serialize(tensors | {f"optimizer.{first}.exp_avg": torch.ones(3)}, facts))
     huge = (
         facts["preset"]
         .replace("d_model: 16", "d_model: 1024")
@@ -184,7 +184,7 @@ def safetensors_files(tensors: dict[str, torch.Tensor], facts: dict) -> Iterator
 
 
 def misnamed_files() -> Iterator[tuple[str, bytes]]:
-    """At least 8 files of quite another kind, called .safetensors."""
+    """At least 8 files of other types, named .safetensors."""
     yield "a text", b"step,loss\n1,2.5\n" * 1000
     yield "a page", b"<!doctype html><script>alert(1)</script>" * 10
     yield "a picture", b"\x89PNG\r\n\x1a\n" + bytes(1000)

@@ -1,4 +1,4 @@
-"""What could be read after a power cut: a model, since nobody pulls the plug in a test."""
+"""A model of a file system that loses power: which contents can be read afterwards."""
 
 from itertools import combinations
 from pathlib import Path
@@ -7,17 +7,17 @@ from core.storage.tensor_file import previous_path
 
 
 class _Disk:
-    """Names and contents, as they are, as they are sure to survive, and what hangs in the air between."""
+    """Names and contents: current, synced, and renames whose folder was not synced yet."""
 
     def __init__(self, name: str, old: bytes) -> None:
         self.names = {name: 0}  # to numbers of files
         self.contents = {0: old}
         self.safe_contents = {0}
         self.safe_names = dict(self.names)
-        self.pending: list[dict[str, int | None]] = []  # renames that the folder was not synced after
+        self.pending: list[dict[str, int | None]] = []  # renames since the last sync of the folder
 
     def do(self, call: str, name: str, *rest) -> None:
-        """Do what a call asks for."""
+        """Apply a call to the model."""
         if call == "open" and "w" in rest[0]:
             if name not in self.names:
                 self.contents[len(self.contents)] = b""
@@ -45,31 +45,31 @@ class _Disk:
         self.pending.append(change)
 
     def readable(self, candidates: list[str]) -> set[bytes | None]:
-        """What may be under the first of these names that is there, if the power went now."""
-        found = set()
+        """Contents that the first existing candidate can have after a power cut at this moment."""
+        contents = set()
         for count in range(len(self.pending) + 1):
             for done in combinations(self.pending, count):
                 names = dict(self.safe_names)
                 for change in done:
                     names |= change
                 number = next((names[each] for each in candidates if names.get(each) is not None), None)
-                found |= {self.contents.get(number)}
-                found |= set() if number is None or number in self.safe_contents else {b"", b"rubbish"}
-        return found
+                contents |= {self.contents.get(number)}
+                contents |= set() if number is None or number in self.safe_contents else {b"", b"rubbish"}
+        return contents
 
 
 def after_power_cuts(log: list[tuple], path: Path, old: bytes) -> tuple[set[bytes | None], set[bytes | None]]:
-    """Work out what could be read after a cut behind any call: under the name, or else under that of the one before.
+    """Compute what can be read after a power cut following any call: from the file, or else from the previous file.
 
-    What was written and not synced may be there, not be there, or be rubbish; of renames that the folder was not
-    synced after, any may have happened.
+    Content that was written but not synced can be present, missing or rubbish. Of the renames since the last sync of
+    the folder, any subset can have happened.
 
     Returns:
-        What may be read after a cut at any moment, and after one behind the last call.
+        Contents that can be read after a cut at any moment, and after a cut following the last call.
     """
-    disk, found = _Disk(str(path), old), {old}
+    disk, contents = _Disk(str(path), old), {old}
     candidates = [str(path), str(previous_path(path))]
     for call in log:
         disk.do(*call)
-        found |= disk.readable(candidates)
-    return found, disk.readable(candidates)
+        contents |= disk.readable(candidates)
+    return contents, disk.readable(candidates)

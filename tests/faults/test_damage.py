@@ -1,4 +1,4 @@
-"""Checkpoints that were damaged at random: noticed, every time, and the one before is used."""
+"""Randomly damaged checkpoints are always detected, and the previous file is used instead."""
 
 import io
 import json
@@ -17,59 +17,59 @@ MUTATIONS = 4_000
 CONTROLS = 400
 
 
-def flip(data: bytearray, dice: random.Random) -> None:
-    for _ in range(dice.choice((1, 1, 2, 8))):
-        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+def flip(data: bytearray, rng: random.Random) -> None:
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
 
 
-def set_byte(data: bytearray, dice: random.Random) -> None:
-    data[dice.randrange(len(data))] = dice.randrange(256)
+def set_byte(data: bytearray, rng: random.Random) -> None:
+    data[rng.randrange(len(data))] = rng.randrange(256)
 
 
-def zero(data: bytearray, dice: random.Random) -> None:
-    start = dice.randrange(len(data))
-    end = min(len(data), start + dice.choice((16, 512, 4096)))
+def zero(data: bytearray, rng: random.Random) -> None:
+    start = rng.randrange(len(data))
+    end = min(len(data), start + rng.choice((16, 512, 4096)))
     data[start:end] = bytes(end - start)
 
 
-def swap(data: bytearray, dice: random.Random) -> None:
-    size = dice.choice((1, 4, 64))
-    one, other = dice.randrange(len(data) - size), dice.randrange(len(data) - size)
+def swap(data: bytearray, rng: random.Random) -> None:
+    size = rng.choice((1, 4, 64))
+    one, other = rng.randrange(len(data) - size), rng.randrange(len(data) - size)
     data[one : one + size], data[other : other + size] = data[other : other + size], data[one : one + size]
 
 
-def cut(data: bytearray, dice: random.Random) -> None:
-    del data[dice.randrange(len(data)) :]
+def cut(data: bytearray, rng: random.Random) -> None:
+    del data[rng.randrange(len(data)) :]
 
 
-def remove(data: bytearray, dice: random.Random) -> None:
-    start = dice.randrange(len(data))
-    del data[start : start + dice.choice((1, 4, 100))]
+def remove(data: bytearray, rng: random.Random) -> None:
+    start = rng.randrange(len(data))
+    del data[start : start + rng.choice((1, 4, 100))]
 
 
-def insert(data: bytearray, dice: random.Random) -> None:
-    start = dice.randrange(len(data))
-    data[start:start] = dice.randbytes(dice.choice((1, 4, 100)))
+def insert(data: bytearray, rng: random.Random) -> None:
+    start = rng.randrange(len(data))
+    data[start:start] = rng.randbytes(rng.choice((1, 4, 100)))
 
 
-def in_header(data: bytearray, dice: random.Random) -> None:
+def in_header(data: bytearray, rng: random.Random) -> None:
     end = min(len(data), 8 + int.from_bytes(data[:8], "little"))
-    data[dice.randrange(8, max(9, end))] = dice.randrange(32, 127)
+    data[rng.randrange(8, max(9, end))] = rng.randrange(32, 127)
 
 
 KINDS = (flip, flip, flip, set_byte, zero, swap, cut, remove, insert, in_header)
 
 
-def mutated(data: bytes, dice: random.Random) -> bytes:
+def mutated(data: bytes, rng: random.Random) -> bytes:
     changed = bytearray(data)
-    for _ in range(dice.choice((1, 1, 1, 3))):
+    for _ in range(rng.choice((1, 1, 1, 3))):
         if len(changed) > 200:
-            dice.choice(KINDS)(changed, dice)
+            rng.choice(KINDS)(changed, rng)
     return bytes(changed)
 
 
-def same(one, other) -> bool:
-    """The same tensors, bit for bit, and the same facts."""
+def equal(one, other) -> bool:
+    """Whether tensors (bit for bit) and metadata are equal."""
     (tensors, facts), (others, other_facts) = one, other
     return (
         json.dumps(facts, sort_keys=True) == json.dumps(other_facts, sort_keys=True)
@@ -85,45 +85,45 @@ def read(data: bytes):
 
 
 def read_without_checksum(data: bytes):
-    """Read a plain safetensors file, as a control."""
+    """Read a plain safetensors file, which has no checksum."""
     try:
         return load(data), {}
     except (SafetensorError, ValueError, KeyError, RuntimeError, OverflowError) as error:
         raise CheckpointError(str(error)) from error
 
 
-def outcomes(data: bytes, dice: random.Random, count: int, read=read) -> tuple[int, int, int]:
-    """How many of ``count`` damaged copies are refused, unchanged, and silently different."""
-    original, refused, alike, different = read(data), 0, 0, 0
+def outcomes(data: bytes, rng: random.Random, count: int, read=read) -> tuple[int, int, int]:
+    """Count the damaged copies that are refused, read unchanged, and read with different content."""
+    original, refused, unchanged, different = read(data), 0, 0, 0
     for _ in range(count):
-        changed = mutated(data, dice)
+        changed = mutated(data, rng)
         try:
-            found = read(changed)
+            result = read(changed)
         except CheckpointError:
             refused += 1
         else:
-            alike += same(found, original)
-            different += not same(found, original)
-    return refused, alike, different
+            unchanged += equal(result, original)
+            different += not equal(result, original)
+    return refused, unchanged, different
 
 
-def go_on(folder: RunFolder, *, stop_after: int) -> None:
+def train_until(folder: RunFolder, *, step: int) -> None:
     state = resume_state(folder)
 
     def should_stop() -> bool:
-        return state.step >= stop_after
+        return state.step >= step
 
     train_recorded(folder, state, History(8), should_stop=should_stop, on_event=lambda event: None)
 
 
 def finished_run(root, preset) -> RunFolder:
     folder = RunFolder.create(root, preset, name="a")
-    go_on(folder, stop_after=3)
-    go_on(folder, stop_after=8)
+    train_until(folder, step=3)
+    train_until(folder, step=8)
     return folder
 
 
-def test_damage_is_noticed(root, tiny, row):
+def test_randomly_damaged_checkpoints_are_refused(root, tiny, row):
     folder = finished_run(root, tiny)
     total = [0, 0, 0]
     for number, path in enumerate((folder.best, folder.last, folder.replay, previous_path(folder.last))):
@@ -131,25 +131,32 @@ def test_damage_is_noticed(root, tiny, row):
         total = [sum(each) for each in zip(total, counts, strict=True)]
     tensors, _ = read_tensors(folder.best)
     *_, missed = outcomes(save(tensors), random.Random(5), CONTROLS, read_without_checksum)
-    assert missed > CONTROLS / 4  # or these mutations would show nothing
-    refused, alike, different = total
+    assert missed > CONTROLS / 4  # otherwise the mutations would prove nothing
+    refused, unchanged, different = total
     assert different == 0
-    assert refused + alike == MUTATIONS
-    found = f"{refused} refused, {alike} unchanged, 0 silently different; without the checksum {missed} of {CONTROLS}"
+    assert refused + unchanged == MUTATIONS
+    found = (
+        f"{refused} refused, {unchanged} unchanged, 0 silently different; without the checksum {missed} of {CONTROLS}"
+    )
     row("D4", "damaged at random", f"{MUTATIONS} files", found)
 
 
-def test_the_one_before_steps_in(root, tiny, row):
-    folder, dice = finished_run(root, tiny), random.Random(6)
+def test_damaged_best_and_last_fall_back_to_the_previous_files(root, tiny, row):
+    folder, rng = finished_run(root, tiny), random.Random(6)
     files = {path: path.read_bytes() for path in (folder.best, folder.last)}
     fell_back = 0
     for _ in range(300):
         for path, data in files.items():
-            path.write_bytes(mutated(data, dice))
+            path.write_bytes(mutated(data, rng))
         state, loaded = resume_state(folder), load_run(folder.path)
         assert state.step == (3 if "is used" in state.notice else 8)
         assert loaded.step in (0, 4, 8)
         fell_back += "is used" in state.notice
     assert fell_back > 250
     assert "; the previous file is used instead" in folder.info().message
-    row("D4", "best and last damaged, run opened", "300 times", f"{fell_back} went on from the one before, and said so")
+    row(
+        "D4",
+        "best and last damaged, run opened",
+        "300 times",
+        f"{fell_back} continued from the previous file and reported it",
+    )

@@ -1,4 +1,4 @@
-"""A run is the same bit for bit: twice, beside others, however it is broken off; and what is saved is all needed."""
+"""Runs are reproducible bit for bit: repeated, beside other runs, and resumed after any interruption."""
 
 import threading
 from collections.abc import Callable
@@ -28,8 +28,8 @@ SMALL |= {"training.validation_sequences": 4, "training.learning_rate": 0.01, "t
 DECODES = 200
 
 
-def go_on(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: False) -> None:
-    """Train from what is saved, to the end or until told."""
+def resume(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: False) -> None:
+    """Resume from the saved state and train to the end, or until ``until(step)``."""
     state = resume_state(folder)
     history = History.load(folder.metrics, state.preset.training.steps)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
@@ -44,7 +44,7 @@ def often(monkeypatch) -> None:
 
 @pytest.fixture(params=["transformer", "gru"])
 def preset(request, tiny, tiny_gru) -> Preset:
-    """Two epochs and a bit of a fixed set, two batches an update, with dropout."""
+    """Just over two epochs of a fixed training set, two batches per update, with dropout."""
     chosen = {"transformer": tiny.with_changes({"model.dropout": 0.1}), "gru": tiny_gru}[request.param]
     changes = {
         "training.training_sequences": 64,
@@ -56,13 +56,13 @@ def preset(request, tiny, tiny_gru) -> Preset:
 
 @pytest.fixture
 def straight(root, preset, often) -> dict[str, str]:
-    """What the run amounts to when nothing happens."""
+    """The fingerprint of the uninterrupted run."""
     folder = RunFolder.create(root, preset, name="straight")
-    go_on(folder)
+    resume(folder)
     return fingerprint(folder)
 
 
-def test_the_same_seed_gives_the_same_run_in_fresh_processes(root, row):
+def test_the_same_seed_gives_the_same_run_in_two_processes(root, row):
     families: dict[str, Preset] = {}
     for name in preset_names():
         preset = load_preset(name)
@@ -73,24 +73,24 @@ def test_the_same_seed_gives_the_same_run_in_fresh_processes(root, row):
         small = small.with_changes(SMALL)
         folders = [RunFolder.create(root, small, name=f"a{number}-{each}", status="stopped") for each in range(2)]
         for folder in folders:
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=train_on, args=(root, folder.name, theirs))
+            receiver, sender = context.Pipe(duplex=False)
+            process = context.Process(target=train_on, args=(root, folder.name, sender))
             process.start()
-            ours.recv()
+            receiver.recv()
             process.join()
         one, other = (fingerprint(folder) for folder in folders)
         assert one == other, family
     row("R1", "the same seed twice, in fresh processes", f"{len(families)} families", "equal bit for bit")
 
 
-def answers(live: LiveRun) -> bool:
-    """Decode with the latest weights, as the page does."""
+def decodes_latest(live: LiveRun) -> bool:
+    """Decode with the run's latest weights, as the page does."""
     state = new_state(live.preset)
     state.model.load_state_dict(live.latest_weights()[1])
     return generate(state.model.eval(), fixed_pairs(state.task, 2, split="test").src, max_steps=4) is not None
 
 
-def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(root, tiny, tiny_gru, row):
+def test_concurrent_runs_equal_the_same_runs_alone(root, tiny, tiny_gru, row):
     longer = {"training.steps": 150, "training.evaluate_every": 50}
     presets = {
         "a": tiny.with_changes(longer | {"model.dropout": 0.2}),
@@ -102,7 +102,7 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
     alone = {}
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=f"{name}-alone")
-        go_on(folder)
+        resume(folder)
         alone[name] = fingerprint(folder)
     over, decodes = threading.Event(), 0
 
@@ -122,7 +122,7 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
     try:
         while decodes < DECODES or any(thread.is_alive() for thread in training_threads):
             for live in lives:
-                decodes += live.has_weights and answers(live)
+                decodes += live.has_weights and decodes_latest(live)
     finally:
         over.set()
         for thread in (disturber, *training_threads):
@@ -133,7 +133,7 @@ def test_runs_beside_each_other_and_under_disturbance_are_what_they_are_alone(ro
 
 
 def without(part: str, tensors: dict, facts: dict, preset: Preset) -> tuple[dict, dict]:
-    """What a checkpoint would be that forgot a part of what it saves."""
+    """Return a checkpoint with one part reset to its initial value."""
     if part == "optimizer":
         return {name: each for name, each in tensors.items() if not name.startswith("optimizer.")}, facts
     if part == "optimizer's count of steps":
@@ -153,36 +153,36 @@ PARTS += ["sequences_seen", "evaluated_step"]
 
 
 @pytest.mark.usefixtures("often")
-def test_every_part_that_is_saved_is_needed(root, preset, row):
-    """Also of a run that gets worse and worse: only there it matters what the best loss was."""
+def test_resuming_needs_every_part_of_the_checkpoint(root, preset, row):
+    """Includes a run whose loss rises: only there does the best loss matter."""
     restless = {"training.learning_rate": 1.0, "training.schedule": "constant", "training.warmup_steps": 0}
-    noticed = set()
+    needed = set()
     for kind, chosen in {"learns": preset, "restless": preset.with_changes(restless)}.items():
         straight = RunFolder.create(root, chosen, name=kind)
-        go_on(straight)
+        resume(straight)
         for number, part in enumerate([None, *PARTS]):
             folder = RunFolder.create(root, chosen, name=f"{kind}-{number}")
-            go_on(folder, until=lambda step: step >= 7)
+            resume(folder, until=lambda step: step >= 7)
             tensors, facts = read_tensors(folder.last)
             if part:
                 write_tensors(folder.last, *without(part, tensors, facts, chosen))
-            go_on(folder)
+            resume(folder)
             if fingerprint(folder) != fingerprint(straight):
                 assert part
-                noticed.add(part)
-    assert noticed == set(PARTS)
-    what = f"forget a part of the checkpoint, {preset.model.family}"
-    row("R4", what, f"{len(PARTS)} parts", f"noticed each time: {', '.join(PARTS)}")
+                needed.add(part)
+    assert needed == set(PARTS)
+    what = f"a part of the checkpoint reset, {preset.model.family}"
+    row("R4", what, f"{len(PARTS)} parts", f"each changes the run: {', '.join(PARTS)}")
 
 
 class Killed(BaseException):
-    """The process would have ended here: nobody is told, nothing is saved."""
+    """Simulates the end of the process: no handler runs, nothing is saved."""
 
 
-def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(  # noqa: C901 - one scenario
+def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one scenario
     root, preset, straight, monkeypatch, row
 ):
-    """An epoch is 4 updates of 2 batches of 8 sequences; evaluations are at 0, 4, 8 and 12."""
+    """An epoch is 4 updates of 2 batches of 8 sequences; evaluations are after steps 0, 4, 8 and 12."""
     losses, evaluate = training._weighted_losses, training.evaluate
 
     def die_in(step: int, where: str) -> None:
@@ -219,31 +219,36 @@ def test_a_run_broken_off_anywhere_goes_on_bit_for_bit(  # noqa: C901 - one scen
             train_recorded(folder, state, History(12), should_stop=lambda: False, on_event=watch)
         monkeypatch.setattr(training, "_weighted_losses", losses)
         monkeypatch.setattr(training, "evaluate", evaluate)
-        go_on(folder)
+        resume(folder)
         assert fingerprint(folder) == straight, (step, where)
     family = preset.model.family
-    found = "equal bit for bit: first and last update, around each epoch, between two batches, in evaluations"
-    row("R5", f"broken off at set places, {family}", f"{len(grid)} places", found)
+    result = "equal bit for bit: first and last update, around each epoch, between two batches, in evaluations"
+    row("R5", f"interrupted at set points, {family}", f"{len(grid)} points", result)
 
 
-def test_a_run_goes_on_with_other_threads_or_another_torch_and_says_so(root, preset, straight, row):
+def test_resuming_with_other_threads_or_another_torch_reports_it(root, preset, straight, row):
     folder = RunFolder.create(root, preset, name="a")
-    go_on(folder, until=lambda step: step >= 6)
+    resume(folder, until=lambda step: step >= 6)
     torch.set_num_threads(2)
-    go_on(folder, until=lambda step: step >= 9)
+    resume(folder, until=lambda step: step >= 9)
     torch.set_num_threads(1)
     assert folder.info().message == "started with 1 torch threads, now 2: not bit-exact"
     tensors, facts = read_tensors(folder.last)
     write_tensors(folder.last, tensors, facts | {"torch": "2.10.0"})
-    go_on(folder)
+    resume(folder)
     assert folder.info().status == "finished"
     assert "saved with torch 2.10.0" in folder.info().message
     assert folder.info().message.endswith("not bit-exact")
     assert load_state(folder.last, preset).step == 12
-    row("R6", f"other threads, other torch, {preset.model.family}", "2 ways", "goes on, and says it is not bit-exact")
+    row(
+        "R6",
+        f"other threads, other torch, {preset.model.family}",
+        "2 ways",
+        "resumes, and reports that it is not bit-exact",
+    )
 
 
-def test_these_files_are_where_they_are_said_to_be(root, preset, straight):
+def test_a_run_writes_exactly_the_documented_tensor_files(root, preset, straight):
     names = sorted(path.name for path in Path(root / "straight").iterdir() if path.suffix == ".safetensors")
     stems = ("best.previous", "best", "last.previous", "last", "replay")
     assert names == [f"{stem}.safetensors" for stem in stems]

@@ -1,4 +1,4 @@
-"""Every call to the file system fails once, in every way; and what a power cut could leave is worked out."""
+"""Every file-system call fails once with each error, and a power cut after any call tears no file."""
 
 import errno
 
@@ -21,7 +21,7 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 
 
 def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder, list[str], str]:
-    """Train a run, with the disk failing at the save in its middle: the run, its notices and its last error."""
+    """Train a run whose disk fails during the save at step 4; return the run, its notices and its status."""
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
     monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 60.0)
     folder = RunFolder.create(root, preset, name=name)
@@ -38,28 +38,28 @@ def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
-def test_every_call_of_a_save_in_training_fails(root, tiny, monkeypatch, row, error):
+def test_a_run_finishes_when_any_call_of_a_save_fails(root, tiny, monkeypatch, row, error):
     preset = tiny.with_changes({"model.dropout": 0.1})
     good = Disk()
     straight, notices, _ = trained(root, preset, "straight", good, monkeypatch)
     assert not any(notices)
-    wanted, shown = fingerprint(straight), 0
+    expected, reported = fingerprint(straight), 0
     for call in range(1, len(good.log) + 1):
         disk = Disk(fail_at=call, error=error)
         folder, notices, status = trained(root, preset, f"a{call}", disk, monkeypatch)
         failed = disk.log[call - 1][:2]
         assert status == "finished"
-        assert fingerprint(folder) == wanted, failed
-        said = [notice for notice in notices if notice]
-        shown += bool(said)
-        assert said or failed[0] in ("open", "read", "close", "unlink", "link"), failed  # to look at what there was
-        assert all("step 4 could not be saved" in notice for notice in said)
-    found = f"each run finished, equal bit for bit; {shown} told that a save failed, the others did without"
-    row("D2", f"{errno.errorcode[error]} at each call of a save", f"{len(good.log)} faults", found)
+        assert fingerprint(folder) == expected, failed
+        messages = [notice for notice in notices if notice]
+        reported += bool(messages)
+        assert messages or failed[0] in ("open", "read", "close", "unlink", "link"), failed  # of the existing file
+        assert all("step 4 could not be saved" in notice for notice in messages)
+    result = f"each run finished, equal bit for bit; {reported} reported that a save failed"
+    row("D2", f"{errno.errorcode[error]} at each call of a save", f"{len(good.log)} faults", result)
 
 
 def failure_of(do) -> str:
-    """What it fails with, if it does, in one of the ways that are expected."""
+    """Call ``do`` and return the message of an OSError or RunError, or ""."""
     try:
         do()
     except (OSError, RunError) as error:
@@ -68,7 +68,7 @@ def failure_of(do) -> str:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
-def test_every_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
+def test_a_run_can_be_resumed_when_any_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
     def end(name: str, disk: Disk) -> RunFolder:
         folder = RunFolder.create(root, tiny, name=name)
         train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: True, on_event=lambda event: None)
@@ -91,23 +91,23 @@ def test_every_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
         best, _ = read_with_fallback(folder.best, lambda path: read_tensors(path)[1]["step"])
         assert state.step in (1, 8)
         assert best in (0, 4, 8)
-        go_on = resume_state(folder)
-        list(train(go_on))
-        assert go_on.step == 8
-    found = f"{named} named in the error, each run can be resumed"
-    row("D2", f"{errno.errorcode[error]} at each call of the last save", f"{len(good.log)} faults", found)
+        resumed = resume_state(folder)
+        list(train(resumed))
+        assert resumed.step == 8
+    result = f"{named} named in the error; each run can be resumed"
+    row("D2", f"{errno.errorcode[error]} at each call of the last save", f"{len(good.log)} faults", result)
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
-def test_every_call_of_a_creation_and_an_import_fails(root, tiny, row, error):
+def test_creating_and_importing_a_run_are_all_or_nothing(root, tiny, row, error):
     model = new_state(tiny).model
     facts = {"step": 1, "validation_loss": 1.0, "exact_match": None, "preset": RunFolder.create(root, tiny).path}
     facts["preset"] = (facts["preset"] / "preset.yaml").read_text()
     data = bytes(serialize(model.state_dict(), facts))
-    makers = {"new": lambda name: RunFolder.create(root, tiny, name=name)}
-    makers["import"] = lambda name: import_weights(root, data, name=name)
+    creators = {"new": lambda name: RunFolder.create(root, tiny, name=name)}
+    creators["import"] = lambda name: import_weights(root, data, name=name)
     faults = 0
-    for kind, make in makers.items():
+    for kind, make in creators.items():
         good = Disk()
         with good.watched():
             make(f"{kind}-good")
@@ -122,7 +122,7 @@ def test_every_call_of_a_creation_and_an_import_fails(root, tiny, row, error):
                 assert kind == "new" or is_intact(folder.best)
             assert not [each for each in root.iterdir() if each.name.startswith(".")]
     assert len(list_runs(root)) >= 3
-    row("D2", f"{errno.errorcode[error]} at each call of making a run", f"{faults} faults", "a whole run or none")
+    row("D2", f"{errno.errorcode[error]} at each call of creating a run", f"{faults} faults", "a whole run or none")
 
 
 # --- power cuts --------------------------------------------------------------------------------------------------
@@ -168,18 +168,19 @@ def test_no_power_cut_tears_a_file(tmp_path, monkeypatch, row, links):
     assert order[:5] == ["open", "write", "flush", "fsync", "close"]
     assert order[last + 1 :] == ["folder", "fsync"]
     assert calls[-1][1] == str(tmp_path)
-    found = f"0 torn states; {torn[renamed]} without fsync, {torn[plain]} if written in place"
-    row("D3", f"power cut at any call, {'with' if links else 'without'} hard links", f"{len(order)} calls", found)
+    result = f"0 torn states; {torn[renamed]} without fsync, {torn[plain]} when written in place"
+    row("D3", f"power cut at any call, {'with' if links else 'without'} hard links", f"{len(order)} calls", result)
 
 
-def test_a_checkpoint_is_written_in_that_order(tiny, tmp_path, row):
+def test_a_checkpoint_is_synced_before_it_replaces_the_old_one(tiny, tmp_path, row):
     path = tmp_path / "best.safetensors"
     save_weights(path, new_state(tiny).model.state_dict(), {"step": 1})
     disk = Disk()
     with disk.watched():
         save_weights(path, new_state(tiny).model.state_dict(), {"step": 2})
     order = [call for call, *_ in disk.log if call not in ("read",)]
-    wanted = ["open", "close", "open", "write", "flush", "fsync", "close"]  # what was there, read; what is new
-    wanted += ["link", "replace", "unlink", "replace", "folder", "fsync"]
-    assert order == wanted
-    row("D3", "order of calls of a save", "1 save", " → ".join(wanted[2:]))
+    # read the existing file; write the new one
+    expected = ["open", "close", "open", "write", "flush", "fsync", "close"]
+    expected += ["link", "replace", "unlink", "replace", "folder", "fsync"]
+    assert order == expected
+    row("D3", "order of calls of a save", "1 save", " → ".join(expected[2:]))

@@ -1,4 +1,4 @@
-"""Files of strangers: each is refused by one kind of error, at once, in little memory, and nothing in it runs."""
+"""Hostile files are refused with a CheckpointError, quickly, in little memory, and no code in them runs."""
 
 import os
 import time
@@ -12,7 +12,7 @@ from core.storage.tensor_file import CheckpointError, serialize
 from core.teaching.bugs import new_state
 from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 
-SECONDS, MEGABYTES = 1.0, 100.0  # of processor time: other processes may be busy
+SECONDS, MEGABYTES = 1.0, 100.0  # of CPU time: other processes may be busy
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def facts(tiny) -> dict:
 
 @pytest.fixture
 def refused(root, tmp_path, memory):
-    """Refuse a file, by its path and by its content; seconds and MB that took at most."""
+    """Import a file by path and by content, expect a refusal, and return the largest CPU time and memory."""
     worst = {"seconds": 0.0, "megabytes": 0.0}
 
     def refuse(name: str, data: bytes, suffix: str) -> dict[str, float]:
@@ -30,10 +30,10 @@ def refused(root, tmp_path, memory):
         path.write_bytes(data)
         for source in (path, data):
             memory.restart()
-            began = time.process_time()
+            start = time.process_time()
             with pytest.raises(CheckpointError) as caught:
                 import_weights(root, source)
-            worst["seconds"] = max(worst["seconds"], time.process_time() - began)
+            worst["seconds"] = max(worst["seconds"], time.process_time() - start)
             worst["megabytes"] = max(worst["megabytes"], memory.grown())
             assert len(str(caught.value)) < 1_000, name
             assert worst["seconds"] < SECONDS, name
@@ -48,11 +48,11 @@ def in_words(worst: dict[str, float]) -> str:
     return f"each a clear refusal; at most {worst['seconds']:.2f} s of CPU and {worst['megabytes']:.0f} MB; no code ran"
 
 
-def test_a_good_file_is_taken(root, tiny, facts):
+def test_a_valid_file_is_imported(root, tiny, facts):
     import_weights(root, bytes(serialize(clone_weights(new_state(tiny).model), facts)), name="good")
 
 
-def test_pickles_are_refused_and_none_runs(tmp_path, refused, row):
+def test_pickles_are_refused_and_their_code_never_runs(tmp_path, refused, row):
     marker = tmp_path / "marker"
     files = list(pt_files(marker))
     assert len(files) >= 50
@@ -63,7 +63,7 @@ def test_pickles_are_refused_and_none_runs(tmp_path, refused, row):
     row("S1", "hostile .pt files, also as .safetensors", f"{len(files)} files", in_words(worst))
 
 
-def test_the_marker_would_show_code_that_ran(tmp_path):
+def test_unpickling_such_a_file_would_create_the_marker(tmp_path):
     import pickle
 
     name, data = next(pt_files(tmp_path / "marker"))
@@ -80,9 +80,9 @@ def test_hostile_safetensors_are_refused(tiny, facts, refused, row):
     row("S1", "hostile safetensors", f"{len(files)} files", in_words(worst))
 
 
-def test_other_files_are_refused(refused, row):
+def test_files_of_other_types_are_refused(refused, row):
     files = list(misnamed_files())
     assert len(files) >= 8
     for name, data in files:
         worst = refused(name, data, ".safetensors")
-    row("S1", "other files called .safetensors", f"{len(files)} files", in_words(worst))
+    row("S1", "files of other types named .safetensors", f"{len(files)} files", in_words(worst))

@@ -1,4 +1,4 @@
-"""Presets of strangers: one kind of error, at once, that names the key; and every field is held to its range."""
+"""Malformed presets are refused quickly with a ConfigError that names the key; every field checks its range."""
 
 import contextlib
 import math
@@ -17,10 +17,10 @@ from core.models import parameters_of
 from core.tasks import build_task
 from core.training.model_summary import estimate_memory
 
-SECONDS = 0.5  # of processor time: other processes may be busy
+SECONDS = 0.5  # of CPU time: other processes may be busy
 GENERATED = 3_000
 
-# Text, and what the message says; None for text that is put in place of training.steps in a good preset.
+# Document, and a part of the expected message.
 DOCUMENTS = {
     "nothing": ("", "preset"),
     "a text": ("hello", "preset"),
@@ -34,7 +34,7 @@ DOCUMENTS = {
     "new object": ("a: !!python/object/new:os.system [ls]", "tags are not allowed"),
     "binary": ("a: !!binary aGVsbG8=", "tags are not allowed"),
     "set": ("a: !!set {b}", "tags are not allowed"),
-    "own tag": ("a: !x 1", "tags are not allowed"),
+    "local tag": ("a: !x 1", "tags are not allowed"),
     "many laughs": ("a: &a [x]\n" + "\n".join(f"{c}: [*a,*a]" for c in "bcdef"), "anchors and aliases"),
     "an anchor alone": ("a: &a 1", "anchors and aliases"),
     "an alias of itself": ("a: &a [*a]", "anchors and aliases"),
@@ -93,27 +93,27 @@ def good() -> str:
 
 
 def refusal(text: str | bytes) -> str:
-    began = time.process_time()
+    start = time.process_time()
     with pytest.raises(ConfigError) as caught:
         read_preset(text, name="x")
-    assert time.process_time() - began < SECONDS
+    assert time.process_time() - start < SECONDS
     assert len(str(caught.value)) < 1_500
     return str(caught.value)
 
 
-def test_named_cases_are_refused(row):
+def test_malformed_documents_and_values_are_refused(row):
     for name, (text, message) in DOCUMENTS.items():
         assert message in refusal(text), name
     for name, value in VALUES.items():
-        said = refusal(good().replace("steps: 2000", f"steps: {value}"))
-        assert any(word in said for word in ("training.steps", "digits", "characters", "base 8")), (name, said)
-    learned = read_preset(
+        message = refusal(good().replace("steps: 2000", f"steps: {value}"))
+        assert any(word in message for word in ("training.steps", "digits", "characters", "base 8")), (name, message)
+    learning_rate = read_preset(
         good().replace("learning_rate: 0.005", "learning_rate: 1e-3"), name="x"
     ).training.learning_rate
-    assert learned == 0.001
+    assert learning_rate == 0.001
     count = len(DOCUMENTS) + len(VALUES)
     assert count >= 45
-    row("S2", "YAML that is no preset", f"{count} cases", "one exception type, the key named; 1e-3 is a number")
+    row("S2", "YAML that is not a preset", f"{count} cases", "one exception type, the key named; 1e-3 is a number")
 
 
 PIECES = [
@@ -134,7 +134,7 @@ PIECES += ["!!", "<<", "1e3", ".nan", "null", "0x1f", "1:30", "010"]
 
 
 def is_read_or_refused(text: str | bytes) -> bool:
-    """Whether it is a preset; every error but the one that is expected is let through."""
+    """Whether the text is a preset or raises ConfigError; any other exception propagates."""
     try:
         return isinstance(read_preset(text, name="x"), Preset)
     except ConfigError as error:
@@ -143,23 +143,23 @@ def is_read_or_refused(text: str | bytes) -> bool:
 
 @settings(max_examples=GENERATED)
 @given(st.one_of(st.lists(st.sampled_from(PIECES), max_size=60).map("".join), st.binary(max_size=200), st.text()))
-def any_text(text: str | bytes) -> None:
+def check_any_text(text: str | bytes) -> None:
     assert is_read_or_refused(text)
 
 
 @settings(max_examples=500)
 @given(st.data())
-def a_changed_preset(data: st.DataObject) -> None:
+def check_changed_preset(data: st.DataObject) -> None:
     text = good()
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, len(text)))
     assert is_read_or_refused(text[:start] + "".join(data.draw(st.lists(st.sampled_from(PIECES)))) + text[end:])
 
 
-def test_generated_text_is_refused_or_a_preset(row):
-    any_text()
-    a_changed_preset()
-    row("S2", "generated YAML", f"{GENERATED + 500} texts", "a preset or that one exception")
+def test_generated_text_is_a_preset_or_raises_config_error(row):
+    check_any_text()
+    check_changed_preset()
+    row("S2", "generated YAML", f"{GENERATED + 500} texts", "a preset or ConfigError")
 
 
 # --- values ------------------------------------------------------------------------------------------------------
@@ -168,21 +168,24 @@ ALWAYS_BAD: list[Any] = [math.nan, math.inf, -math.inf, None, [1], {"a": 1}, "<s
 
 
 def fields() -> list[tuple[dict, str, str, Any]]:
-    """Every field of every family of every section, within a preset that has it."""
-    found = {}
+    """Return (document, section, field, info) of every field of every section class."""
+    result = {}
     for name in preset_names():
         document = load_preset(name).model_dump()
         for section in config.SECTIONS:
-            for own in config.section_classes(section):
-                if own.model_fields.get("family") and own.model_fields["family"].default != document[section]["family"]:
+            for section_class in config.section_classes(section):
+                if (
+                    section_class.model_fields.get("family")
+                    and section_class.model_fields["family"].default != document[section]["family"]
+                ):
                     continue
-                for field, info in own.model_fields.items():
-                    found.setdefault((own.__name__, field), (document, section, field, info))
-    return list(found.values())
+                for field, info in section_class.model_fields.items():
+                    result.setdefault((section_class.__name__, field), (document, section, field, info))
+    return list(result.values())
 
 
 def bad_values(info: Any) -> list[Any]:
-    """What the field must refuse: beyond its bounds, of other types."""
+    """Values the field must refuse: out of bounds or of another type."""
     bad = list(ALWAYS_BAD)
     for bound in info.metadata:
         step = 1 if info.annotation is int else 1e-6
@@ -196,7 +199,7 @@ def bad_values(info: Any) -> list[Any]:
     return [*bad, 1e308]
 
 
-def test_every_field_refuses_what_is_out_of_its_range_before_anything_is_made(memory, row):
+def test_every_field_refuses_invalid_values_without_allocating_memory(memory, row):
     refused = 0
     assert len(fields()) > 45
     for document, section, field, info in fields():
@@ -211,29 +214,29 @@ def test_every_field_refuses_what_is_out_of_its_range_before_anything_is_made(me
 
 
 def extreme_values(info: Any) -> list[Any]:
-    """What the field may be at most and at least."""
+    """Return the bounds of the field that are themselves valid."""
     names = ("ge", "le")
     return [getattr(bound, name) for bound in info.metadata for name in names if getattr(bound, name, None) is not None]
 
 
-def test_extreme_values_give_a_preset_or_that_one_error(row):
-    """One at a time, and all of a family's at random: rules that join fields must hold for them too."""
-    dice, count, known = random.Random(0), 0, fields()
+def test_extreme_values_give_a_preset_or_config_error(row):
+    """One field at a time, and random combinations of one family: rules across fields must hold too."""
+    rng, count, known = random.Random(0), 0, fields()
     for document, section, field, info in known:
         for value in extreme_values(info):
             for _ in range(6):
                 changed = {**document, section: {**document[section], field: value}}
                 for own_document, other, name, other_info in known:
                     same = own_document["task"]["family"] == document["task"]["family"]
-                    if same and name in changed[other] and dice.random() < 0.3 and extreme_values(other_info):
-                        changed[other] = {**changed[other], name: dice.choice(extreme_values(other_info))}
+                    if same and name in changed[other] and rng.random() < 0.3 and extreme_values(other_info):
+                        changed[other] = {**changed[other], name: rng.choice(extreme_values(other_info))}
                 with contextlib.suppress(ConfigError):
                     assert parse_preset(changed)
                 count += 1
-    row("S3", "values at the end of their range", f"{count} presets", "a preset or that one exception")
+    row("S3", "values at the end of their range", f"{count} presets", "a preset or ConfigError")
 
 
-def test_the_largest_models_are_measured_without_being_made(memory, row):
+def test_the_largest_models_are_estimated_without_being_built(memory, row):
     blocks = {"d_model": 1024, "num_heads": 16, "d_ff": 4096}
     sizes = {
         "transformer": blocks | {"num_encoder_layers": 12, "num_decoder_layers": 12},
@@ -248,4 +251,4 @@ def test_the_largest_models_are_measured_without_being_made(memory, row):
     assert estimate_memory(preset.with_changes({"model.num_layers": 1}), batch_size=4096, length=32).total > 10**10
     assert memory.grown() < 100
     assert most > 3 * 10**8
-    row("S3", "largest models, measured", f"{len(sizes)} families", f"{most:,} parameters in {memory.grown():.0f} MB")
+    row("S3", "largest models, estimated", f"{len(sizes)} families", f"{most:,} parameters in {memory.grown():.0f} MB")

@@ -1,4 +1,4 @@
-"""A process is killed at any moment: no file is torn, nothing acknowledged is lost, and the run goes on as it was."""
+"""SIGKILL at a random moment: no file is torn, no completed save is lost, and the run resumes bit for bit."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from core.runs import RunFolder
 from core.runs.training_state import load_state
 from core.storage.tensor_file import is_intact, load_weights, previous_path
 from core.teaching.bugs import new_state
-from tests.faults.children import processes, save_without_end, train_on
+from tests.faults.children import processes, save_repeatedly, train_on
 from tests.faults.fingerprints import fingerprint
 
 SAVE_KILLS = 200
@@ -25,37 +25,37 @@ def kill(process) -> None:
     process.join()
 
 
-def heard(connection) -> list:
-    """Everything that was said before the end of it."""
-    said = []
+def received(connection) -> list:
+    """Return all messages sent before the connection closed."""
+    messages = []
     try:
         while True:
-            said.append(connection.recv())
+            messages.append(connection.recv())
     except EOFError:
-        return said
+        return messages
 
 
 def leftovers(folder: RunFolder) -> list[str]:
     return [name for name in os.listdir(folder.path) if name.endswith(".tmp")]
 
 
-def test_saving_is_killed(root, tiny, row):
-    folder, dice, context = RunFolder.create(root, tiny, name="a"), random.Random(1), processes()
+def test_killed_saves_tear_no_file_and_lose_no_completed_save(root, tiny, row):
+    folder, rng, context = RunFolder.create(root, tiny, name="a"), random.Random(1), processes()
     acknowledged, torn, lost, temporaries, swept = {"best": 0, "last": 0}, 0, 0, 0, 0
     saves = 0
     model = new_state(tiny).model
     for _ in range(SAVE_KILLS):
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=save_without_end, args=(root, theirs))
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=save_repeatedly, args=(root, sender))
         process.start()
-        theirs.close()
-        assert ours.recv() == "ready"
-        said = [ours.recv() for _ in range(dice.randrange(4))]
-        time.sleep(dice.uniform(0.0, 0.03))
+        sender.close()
+        assert receiver.recv() == "ready"
+        messages = [receiver.recv() for _ in range(rng.randrange(4))]
+        time.sleep(rng.uniform(0.0, 0.03))
         kill(process)
-        said += heard(ours)
-        saves += len(said)
-        acknowledged |= dict(said)
+        messages += received(receiver)
+        saves += len(messages)
+        acknowledged |= dict(messages)
         for path in (folder.best, folder.last):
             torn += path.exists() and not is_intact(path)
             torn += previous_path(path).exists() and not is_intact(previous_path(path))
@@ -63,20 +63,20 @@ def test_saving_is_killed(root, tiny, row):
             step = load_weights(folder.best, model)["step"]
             lost += not acknowledged["best"] <= step <= acknowledged["best"] + 1
             lost += not all((each == step).all() for each in model.state_dict().values())
-            acknowledged["best"] = step  # what was found may not be lost either
+            acknowledged["best"] = step  # a file that was read must not be lost either
         if acknowledged["last"]:
             step = load_state(folder.last, tiny).step
             lost += not acknowledged["last"] <= step <= acknowledged["last"] + 1
             acknowledged["last"] = step
         left = len(leftovers(folder))
         temporaries += left
-        folder.lock().release()  # as whoever goes on with the run does first
+        folder.lock().release()  # as the next process that resumes the run does
         swept += left - len(leftovers(folder))
     assert (torn, lost, temporaries - swept) == (0, 0, 0)
     assert saves > SAVE_KILLS
-    assert temporaries  # or it was never killed while it wrote
-    found = f"0 torn, 0 of {saves} acknowledged saves lost, all {temporaries} temporaries swept"
-    row("D1", "kill -9 while saving", f"{SAVE_KILLS} kills", found)
+    assert temporaries  # otherwise no kill happened during a write
+    result = f"0 torn, 0 of {saves} completed saves lost, all {temporaries} temporaries swept"
+    row("D1", "kill -9 while saving", f"{SAVE_KILLS} kills", result)
 
 
 @pytest.fixture(params=["transformer", "gru"])
@@ -85,25 +85,25 @@ def preset(request, tiny, tiny_gru):
     return chosen.with_changes({"training.steps": 300, "training.evaluate_every": 10, "training.batch_size": 16})
 
 
-def test_training_is_killed(root, preset, row):
-    dice, context = random.Random(2), processes()
+def test_training_killed_repeatedly_equals_the_uninterrupted_run(root, preset, row):
+    rng, context = random.Random(2), processes()
     for name in ("straight", "killed"):
         RunFolder.create(root, preset, name=name, status="stopped")
-    ours, theirs = context.Pipe(duplex=False)
-    straight = context.Process(target=train_on, args=(root, "straight", theirs))
+    receiver, sender = context.Pipe(duplex=False)
+    straight = context.Process(target=train_on, args=(root, "straight", sender))
     straight.start()
-    ours.recv()
-    began = time.perf_counter()
+    receiver.recv()
+    start = time.perf_counter()
     straight.join()
-    longest = (time.perf_counter() - began) / 6  # or it would be done before it was killed often
+    longest = (time.perf_counter() - start) / 6  # so that training does not end before it was killed often
     killed = RunFolder(root, "killed")
     kills, steps = 0, []
     while killed.info().status != "finished":
-        ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(target=train_on, args=(root, "killed", theirs), kwargs={"as_server": kills % 2})
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=train_on, args=(root, "killed", sender), kwargs={"as_server": kills % 2})
         process.start()
-        ours.recv()
-        process.join(dice.uniform(0.0, longest) if kills < TRAINING_KILLS else None)
+        receiver.recv()
+        process.join(rng.uniform(0.0, longest) if kills < TRAINING_KILLS else None)
         if process.is_alive():
             kill(process)
             kills += 1
@@ -112,6 +112,6 @@ def test_training_is_killed(root, preset, row):
     assert fingerprint(killed) == fingerprint(RunFolder(root, "straight"))
     assert kills >= 10
     family = preset.model.family
-    found = f"equal to the uninterrupted run bit for bit; resumed at {', '.join(map(str, steps))} of 300"
-    row("R2", f"kill -9 while training, {family}", f"{kills} kills", found)
+    result = f"equal to the uninterrupted run bit for bit; resumed at {', '.join(map(str, steps))} of 300"
+    row("R2", f"kill -9 while training, {family}", f"{kills} kills", result)
     shutil.rmtree(Path(root))

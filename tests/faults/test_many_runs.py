@@ -1,4 +1,4 @@
-"""Many runs asked for at once, and started and stopped again and again: who waits knows where; nothing is left."""
+"""Many runs started together, and one run stopped and resumed repeatedly: queue, speed, leaks."""
 
 import gc
 import os
@@ -19,8 +19,8 @@ from core.storage.errors import LabError
 from core.teaching.bugs import new_state
 from core.training.loop import StepEvent, train
 
-ASKED, WAITING, CYCLES = 10, 4, 50
-SHARE = 0.9  # of the speed of two bare trainings
+REQUESTED, QUEUED, CYCLES = 10, 4, 50
+MIN_RELATIVE_SPEED = 0.9  # compared with two training loops alone
 
 
 def wait(condition: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -31,27 +31,27 @@ def wait(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 
 def seconds_a_step(steps: Callable[[], int], seconds: float = 8.0) -> float:
-    """Processor time of this process for each step made meanwhile: other processes do not count."""
-    before, began, deadline = steps(), time.process_time(), time.monotonic() + seconds
+    """CPU time of this process per training step, measured over ``seconds``."""
+    before, start, deadline = steps(), time.process_time(), time.monotonic() + seconds
     while time.monotonic() < deadline or steps() - before < 10:
         time.sleep(0.02)
-    return (time.process_time() - began) / (steps() - before)
+    return (time.process_time() - start) / (steps() - before)
 
 
-class Bare:
-    """Two trainings in threads, and nothing else; they pause where told to."""
+class BareTraining:
+    """Two bare training loops in threads, as a baseline; they wait for ``go``."""
 
     def __init__(self, preset: Preset) -> None:
         self.steps, self.go, self.stop = [0, 0], threading.Event(), False
-        self.threads = [threading.Thread(target=self._train, args=(preset, place)) for place in range(2)]
+        self.threads = [threading.Thread(target=self._train, args=(preset, position)) for position in range(2)]
         for thread in self.threads:
             thread.start()
 
-    def _train(self, preset: Preset, place: int) -> None:
+    def _train(self, preset: Preset, position: int) -> None:
         torch.set_num_threads(1)
-        for event in train(new_state(preset.with_changes({"training.seed": place}))):
+        for event in train(new_state(preset.with_changes({"training.seed": position}))):
             self.go.wait()
-            self.steps[place] += isinstance(event, StepEvent)
+            self.steps[position] += isinstance(event, StepEvent)
             if self.stop:
                 return
 
@@ -62,38 +62,38 @@ class Bare:
             thread.join()
 
 
-def asked_at_once(runs: Runs, preset: Preset) -> tuple[list[str], list[str]]:
-    """Let visitors ask for a run each at the same moment; return what begins or waits, and refusals."""
+def start_together(runs: Runs, preset: Preset) -> tuple[list[str], list[str]]:
+    """Start one run per visitor simultaneously; return the accepted names and the refusals."""
 
-    who = threading.local()
-    visitors_runs = VisitorRuns(runs, lambda: who.asks)
+    current = threading.local()
+    visitors_runs = VisitorRuns(runs, lambda: current.visitor)
 
-    def ask(number: int) -> tuple[str, str]:
-        who.asks = Visitor(f"owner-{number}")
+    def start(number: int) -> tuple[str, str]:
+        current.visitor = Visitor(f"owner-{number}")
         try:
             return visitors_runs.start(preset), ""
         except LabError as error:
             return "", str(error)
 
-    with ThreadPoolExecutor(ASKED) as visitors:
-        answers = list(visitors.map(ask, range(ASKED)))
-    return [name for name, _ in answers if name], [said for _, said in answers if said]
+    with ThreadPoolExecutor(REQUESTED) as visitors:
+        results = list(visitors.map(start, range(REQUESTED)))
+    return [name for name, _ in results if name], [message for _, message in results if message]
 
 
-def test_of_ten_runs_asked_for_at_once_two_train_some_wait_and_the_rest_is_refused(root: Path, row):
+def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path, row):
     preset = load_preset("digits-reversal").with_changes({"training.steps": 20_000, "training.evaluate_every": 500})
-    runs = Runs(root, limits=PUBLIC.model_copy(update={"max_queued": WAITING}))
-    bare = Bare(preset)
+    runs = Runs(root, limits=PUBLIC.model_copy(update={"max_queued": QUEUED}))
+    bare = BareTraining(preset)
     try:
-        started, refused = asked_at_once(runs, preset)
-        places = [runs.progress(name).queue_position for name in started]
-        assert places.count(None) == 2
-        assert sorted(place for place in places if place) == list(range(1, len(started) - 1))
+        started, refused = start_together(runs, preset)
+        positions = [runs.progress(name).queue_position for name in started]
+        assert positions.count(None) == 2
+        assert sorted(position for position in positions if position) == list(range(1, len(started) - 1))
         assert runs.counts() == {"training": 2, "queued": len(started) - 2}
-        assert len(started) + len(refused) == ASKED
-        assert runs.counts()["queued"] == WAITING
-        assert all("runs are queued, which is the limit; try again" in said for said in refused)
-        training = [name for name, place in zip(started, places, strict=True) if place is None]
+        assert len(started) + len(refused) == REQUESTED
+        assert runs.counts()["queued"] == QUEUED
+        assert all("runs are queued, which is the limit; try again" in message for message in refused)
+        training = [name for name, position in zip(started, positions, strict=True) if position is None]
         wait(lambda: all(runs.info(name).step > 5 for name in training))
         with_all = seconds_a_step(lambda: sum(runs.info(name).step for name in training))
         runs.close()
@@ -103,13 +103,13 @@ def test_of_ten_runs_asked_for_at_once_two_train_some_wait_and_the_rest_is_refus
     finally:
         runs.close()
         bare.end()
-    assert alone / with_all >= SHARE
-    found = f"2 train, {len(started) - 2} wait with their places, {len(refused)} refused with the reason"
-    row("L2", "10 trainings asked for at once", "10 visitors", f"{found}; {100 * alone / with_all:.0f} % of bare speed")
+    assert alone / with_all >= MIN_RELATIVE_SPEED
+    result = f"2 train, {len(started) - 2} are queued with their positions, {len(refused)} refused with the reason"
+    row("L2", "10 runs started together", "10 visitors", f"{result}; {100 * alone / with_all:.0f} % of bare speed")
 
 
-def held() -> dict[str, float]:
-    """What this process holds: threads, open files, MB of memory."""
+def resources() -> dict[str, float]:
+    """Return the threads, open files and memory in MB of this process."""
     gc.collect()
     status = Path("/proc/self/status").read_text().splitlines()
     memory = next(int(line.split()[1]) / 1000 for line in status if line.startswith("VmRSS"))
@@ -117,8 +117,8 @@ def held() -> dict[str, float]:
     return {"threads": threads, "files": len(os.listdir("/proc/self/fd")), "megabytes": memory}
 
 
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="what a process holds can be read on Linux only")
-def test_runs_that_are_started_and_stopped_leave_nothing_behind(root: Path, row):
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the resources of a process can only be read on Linux")
+def test_stopping_and_resuming_a_run_leaks_no_thread_file_or_memory(root: Path, row):
     preset = load_preset("tiny").with_changes({"training.steps": 20_000, "training.evaluate_every": 100})
     runs, slowest = Runs(root), 0.0
     name = runs.start(preset)
@@ -126,12 +126,12 @@ def test_runs_that_are_started_and_stopped_leave_nothing_behind(root: Path, row)
     def cycle() -> float:
         wait(lambda: runs.info(name).step > step)
         before = runs.info(name).step
-        began = time.monotonic()
+        start = time.monotonic()
         runs.stop(name)
         wait(lambda: not runs.active())
         assert runs.info(name).status == "stopped"
-        assert runs.info(name).step <= before + 5  # those made between the two looks
-        return time.monotonic() - began
+        assert runs.info(name).step <= before + 5  # steps between the two readings
+        return time.monotonic() - start
 
     try:
         for number in range(CYCLES + 5):
@@ -140,9 +140,9 @@ def test_runs_that_are_started_and_stopped_leave_nothing_behind(root: Path, row)
                 runs.resume(name)
             slowest = max(slowest, cycle())
             if number == 5:
-                before = held()
-        wait(lambda: held()["threads"] <= before["threads"], 10)
-        after = held()
+                before = resources()
+        wait(lambda: resources()["threads"] <= before["threads"], 10)
+        after = resources()
     finally:
         runs.close()
     assert after["files"] <= before["files"]

@@ -1,4 +1,4 @@
-"""Imported by the process that all others come from: what PyTorch loads when it is first needed, is loaded here."""
+"""Preloaded by the fork server: imports everything and trains two steps, since PyTorch loads some code lazily."""
 
 from core.config import load_preset
 from core.teaching.bugs import new_state

@@ -1,4 +1,4 @@
-"""A public server with strict limits, and visitors of it."""
+"""Fixtures: a public server with strict limits, and its visitors."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ from ui.serving.visitors import Presence
 
 @dataclass(frozen=True)
 class Public:
-    """The server: its runs, and where it is."""
+    """The server: its runs, its address, and the folder of uploads."""
 
     runs: Runs
     address: str
@@ -31,7 +31,7 @@ class Public:
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
-    """The page as strangers get it, served."""
+    """The page served in public mode."""
     root, uploads = tmp_path_factory.mktemp("checkpoints"), tmp_path_factory.mktemp("uploads")
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
     with pytest.MonkeyPatch.context() as patch:
@@ -45,19 +45,19 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
 
 @pytest.fixture(scope="module")
 def visit(public: Public) -> Iterator[Callable[[], Session]]:
-    """Come as a new visitor."""
+    """Return a function that opens the session of a new visitor."""
     sessions: list[Session] = []
 
-    def come() -> Session:
+    def open_session() -> Session:
         sessions.append(Session(public.address))
         return sessions[-1]
 
-    yield come
+    yield open_session
     for session in sessions:
         session.close()
 
 
 @pytest.fixture(scope="module")
 def brief() -> dict[str, int]:
-    """Changes to the tiny preset with which it trains in a second."""
+    """Changes with which the tiny preset trains in a second."""
     return {"training.steps": 60, "training.evaluate_every": 30, "training.validation_sequences": 16}

@@ -1,4 +1,4 @@
-"""A visitor's browser, as far as the server can tell: raw requests with cookies, and no page that checks anything."""
+"""A visitor as raw HTTP requests with cookies, without the checks that the page makes."""
 
 import json
 import secrets
@@ -9,7 +9,7 @@ import httpx
 
 from ui.serving.guarded_page import INTERNAL_ERROR
 
-Answer = dict[str, Any]  # "status" of the request; "event" and "data" of what came of it
+Answer = dict[str, Any]  # "status" of the request; "event" and "data" of the result
 
 
 def reports_a_bug(text: str) -> bool:
@@ -18,7 +18,7 @@ def reports_a_bug(text: str) -> bool:
 
 
 class Session:
-    """Requests to the served page by one visitor."""
+    """One visitor of the served page."""
 
     def __init__(self, address: str) -> None:
         self.http = httpx.Client(base_url=address, timeout=60, follow_redirects=True)
@@ -36,7 +36,7 @@ class Session:
         return {name.strip("/"): endpoint["parameters"] for name, endpoint in info.items()}
 
     def call(self, endpoint: str, *data: Any) -> Answer:
-        """Call a public endpoint; a body is written in ASCII, so that halves of characters can be sent too."""
+        """Call a public endpoint; the body is ASCII, so that lone surrogates can be sent too."""
         body = json.dumps({"data": list(data)})
         posted = self.http.post(
             f"/gradio_api/call/{endpoint}", content=body, headers={"content-type": "application/json"}
@@ -44,16 +44,16 @@ class Session:
         if posted.status_code != 200:
             return {"status": posted.status_code, "event": "refused", "data": posted.text}
         event = posted.json()["event_id"]
-        said = {"event": None, "data": None}
+        result = {"event": None, "data": None}
         with self.http.stream("GET", f"/gradio_api/call/{endpoint}/{event}") as stream:
             for line in stream.iter_lines():
                 field, _, value = line.partition(": ")
-                if field in said and not (field == "event" and value == "heartbeat"):
-                    said[field] = value if field == "event" else json.loads(value)
-        return {"status": 200} | said
+                if field in result and not (field == "event" and value == "heartbeat"):
+                    result[field] = value if field == "event" else json.loads(value)
+        return {"status": 200} | result
 
     def trigger(self, event: int, data: list[Any], *, event_data: Any = None, query: str = "") -> list[Answer]:
-        """Trigger one of the page's own events, by its number; return all messages that come of it."""
+        """Trigger one of the page's events by its index; return all messages of the event stream."""
         body = {"data": data, "fn_index": event, "session_hash": self.hash, "event_data": event_data}
         posted = self.http.post(f"/gradio_api/queue/join{query}", json=body)
         if posted.status_code != 200:
@@ -73,16 +73,16 @@ class Session:
                     return
 
     def server_functions(self) -> list[tuple[int, str]]:
-        """Return what the components' scripts may call: (component, name)."""
+        """Return the server functions of all components: (component id, name)."""
         return [
             (component["id"], name)
             for component in self.config["components"]
             for name in component["props"].get("server_fns", [])
         ]
 
-    def ask(self, component: int, function: str, question: Any) -> httpx.Response:
+    def call_component(self, component: int, function: str, argument: Any) -> httpx.Response:
         """Call a component's server function."""
-        body = {"component_id": component, "fn_name": function, "data": question, "session_hash": self.hash}
+        body = {"component_id": component, "fn_name": function, "data": argument, "session_hash": self.hash}
         as_json = {"content-type": "application/json"}
         return self.http.post("/gradio_api/component_server/", content=json.dumps(body), headers=as_json)
 

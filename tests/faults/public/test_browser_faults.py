@@ -1,4 +1,4 @@
-"""A training in a real browser: what a reload, a second tab, a closed one and a stopped server lose: nothing."""
+"""Training in a real browser survives a reload, other tabs, a closed tab and a stopped server."""
 
 import re
 import time
@@ -14,7 +14,7 @@ from tests.faults.public.test_operations import Server, start
 __all__ = ["start"]
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 SECONDS = 60_000
-SAYS = "(pattern) => new RegExp(pattern).test(document.querySelector('#charts .message').textContent)"
+MESSAGE_MATCHES = "(pattern) => new RegExp(pattern).test(document.querySelector('#charts .message').textContent)"
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def browser() -> Iterator[Browser]:
 
 
 def steps(page: Page) -> int:
-    """The steps that the charts say are made."""
+    """Return the step shown above the charts."""
     return int(re.sub(r"\D", "", page.locator("#charts .numbers").inner_text().split("/")[0]))
 
 
-def trains_on(page: Page, past: int) -> int:
-    """See the training pass a step; return where it is."""
+def wait_past(page: Page, past: int) -> int:
+    """Wait until training passes a step; return the step shown."""
     expect(page.locator("#charts .state")).to_have_text("training", timeout=SECONDS)
     page.wait_for_function(
         "(past) => parseInt(document.querySelector('#charts .numbers').textContent.replace(/[^0-9/]/g, '')) > past",
@@ -41,7 +41,7 @@ def trains_on(page: Page, past: int) -> int:
     return steps(page)
 
 
-def test_nothing_is_lost_by_a_reload_other_tabs_a_closed_tab_or_a_stopped_server(start, browser: Browser, row):
+def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, browser: Browser, row):
     server: Server = start("--public")
     context = browser.new_context()
     page = context.new_page()
@@ -53,43 +53,48 @@ def test_nothing_is_lost_by_a_reload_other_tabs_a_closed_tab_or_a_stopped_server
     page.get_by_label("steps", exact=True).fill("20000")
     expect(page.locator("#summary")).to_contain_text("→ 20000", timeout=SECONDS)
     page.get_by_role("button", name="Train", exact=True).click()
-    seen = trains_on(page, 5)
+    step = wait_past(page, 5)
 
     page.reload()
-    seen = trains_on(page, seen)
+    step = wait_past(page, step)
     second = context.new_page()
     second.goto(server.address)
-    seen = trains_on(second, seen)
+    step = wait_past(second, step)
     page.close()
     second.close()
     third = context.new_page()
     third.goto(server.address)
-    seen = trains_on(third, seen)
+    step = wait_past(third, step)
 
     run = next(folder.name for folder in server.root.iterdir() if "shipped" not in folder.name and folder.is_dir())
     server.process.terminate()
-    began = time.monotonic()
-    told = "because the server shut down; press Resume|connection lost, retrying; if the server was stopped"
-    third.wait_for_function(SAYS, arg=told, timeout=SECONDS, polling=50)
-    took = time.monotonic() - began
+    start_time = time.monotonic()
+    pattern = "because the server shut down; press Resume|connection lost, retrying; if the server was stopped"
+    third.wait_for_function(MESSAGE_MATCHES, arg=pattern, timeout=SECONDS, polling=50)
+    seconds = time.monotonic() - start_time
     assert server.ended(20) == 0
-    kept = RunFolder(server.root, run)
-    assert kept.info().status == "stopped"
-    assert kept.info().step >= seen
+    saved = RunFolder(server.root, run)
+    assert saved.info().status == "stopped"
+    assert saved.info().step >= step
     expect(third.locator("#run-bar .error")).to_contain_text("connection lost", timeout=SECONDS)
 
     again: Server = start("--public")
     third.goto(f"{again.address}?run={run}&tab=train")
     expect(third.locator("#charts .state")).to_have_text("stopped", timeout=SECONDS)
-    assert steps(third) == kept.info().step
+    assert steps(third) == saved.info().step
     expect(third.locator("#charts .message")).to_have_text(
         "stopped and saved because the server shut down; press Resume to continue"
     )
     third.get_by_role("button", name="Resume").click()
-    trains_on(third, kept.info().step)
+    wait_past(third, saved.info().step)
     open_tab(third, "Decode")
     expect(third.locator("#answer .output")).to_be_visible(timeout=SECONDS)
-    found = f"nothing lost: {kept.info().step} steps kept and gone on from"
-    row("F1", "on the page: SIGTERM", "1 run", f"told after {took:.1f} s; after a new start why it stopped; resumed")
-    assert took <= 2
-    row("browser", "reload, second tab, closed tab, SIGTERM in mid-training", "1 run", found)
+    result = f"nothing lost: {saved.info().step} steps saved, then resumed"
+    row(
+        "F1",
+        "on the page: SIGTERM",
+        "1 run",
+        f"reported after {seconds:.1f} s; reason shown after the restart; resumed",
+    )
+    assert seconds <= 2
+    row("browser", "reload, second tab, closed tab, SIGTERM in mid-training", "1 run", result)

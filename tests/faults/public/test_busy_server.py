@@ -1,4 +1,4 @@
-"""The server while it has much to do: it answers, whatever else it computes. Served by a process of its own."""
+"""A busy server, in its own process, keeps responding to other visitors."""
 
 import random
 import socket
@@ -20,7 +20,7 @@ from tests.faults.public.session import Session
 from tests.faults.public.test_uploads import opened
 
 SECONDS = 10.0
-# The most that is drawn at once: 16 batches, to be dealt out by length; and sentences made in advance.
+# The largest draws of data: 16 batches grouped by length, and sentences generated in advance.
 HEAVY = {
     "addition": {"training.batch_size": 512, "training.group_by_length": True},
     "words-reversal-transformer": {"training.evaluate_every": 200},
@@ -28,7 +28,7 @@ HEAVY = {
 LONGEST = "9" * 48
 
 
-# A process that does nothing but answer: what it takes meanwhile is the machine's doing, not the server's.
+# An idle process that only echoes: its response time is the machine's share of the server's.
 IDLE = """
 import socket
 listener = socket.create_server(("127.0.0.1", 0))
@@ -47,16 +47,16 @@ def app() -> Iterator[AppProcess]:
 
 @pytest.fixture(scope="module")
 def ping_idle() -> Iterator[Callable[[], float]]:
-    """Ask the process that does nothing; return the seconds to its answer."""
+    """Ping the idle process; return its response time in seconds."""
     with subprocess.Popen([sys.executable, "-c", IDLE], stdout=subprocess.PIPE, text=True) as process:
         port = int(process.stdout.readline())
 
         def ping() -> float:
-            began = time.perf_counter()
+            start = time.perf_counter()
             with socket.create_connection(("127.0.0.1", port)) as connection:
                 connection.sendall(b"?")
                 connection.recv(100)
-            return time.perf_counter() - began
+            return time.perf_counter() - start
 
         yield ping
         process.kill()
@@ -66,16 +66,16 @@ def in_ms(times: ResponseTimes) -> str:
     return f"95 % within {1000 * times.p95:.0f} ms, all within {1000 * times.max:.0f} ms"
 
 
-def beside(idle: ResponseTimes) -> str:
-    return f"a process that does nothing: {1000 * idle.p95:.0f} and {1000 * idle.max:.0f} ms"
+def baseline(idle: ResponseTimes) -> str:
+    return f"an idle process: {1000 * idle.p95:.0f} and {1000 * idle.max:.0f} ms"
 
 
-def while_it_works(
+def ping_during(
     app: AppProcess, ping_idle: Callable[[], float], *works: Callable[[], object]
 ) -> tuple[ResponseTimes, ResponseTimes]:
-    """Ping while some work is done again and again, each in a thread; an error ends the test.
+    """Ping while each function runs repeatedly in its own thread; an exception fails the test.
 
-    Returns the times of the server and of the process that does nothing.
+    Returns the response times of the server and of the idle process.
     """
     errors: list[Exception] = []
     over = threading.Event()
@@ -100,7 +100,7 @@ def while_it_works(
     return times
 
 
-def test_heavy_data_beam_search_and_export_keep_nobody_waiting(app: AppProcess, ping_idle, row):
+def test_heavy_data_beam_search_and_export_do_not_block_others(app: AppProcess, ping_idle, row):
     pages = [PageClient(app.address) for _ in range(4)]
     for page in pages:
         page.open()
@@ -120,16 +120,21 @@ def test_heavy_data_beam_search_and_export_keep_nobody_waiting(app: AppProcess, 
     def look() -> None:
         pages[1].call_endpoint("attention", SHIPPED_RUN, "4 8 2 9 1 0 3 5 7 6", "encoder", 2, "", "", "zero")
 
-    times, idle = while_it_works(app, ping_idle, search, export, look)
+    times, idle = ping_during(app, ping_idle, search, export, look)
     for page, run in zip(pages, runs, strict=False):
         assert page.call_component("charts.progress", run | {"since_step": -1})["status"] in ("training", "finished")
         page.call_endpoint("stop", run["run"])
-    row("L3", "heaviest data, beam 32, exports of 128 × 128", f"{times.count} pings", f"{in_ms(times)}; {beside(idle)}")
+    row(
+        "L3",
+        "heaviest data, beam 32, exports of 128 × 128",
+        f"{times.count} pings",
+        f"{in_ms(times)}; {baseline(idle)}",
+    )
     assert times.p95 - idle.p95 <= 0.1
     assert times.max - idle.max <= 0.5
 
 
-def test_hostile_uploads_keep_nobody_waiting(app: AppProcess, ping_idle, tmp_path, row):
+def test_hostile_uploads_do_not_block_others(app: AppProcess, ping_idle, tmp_path, row):
     tiny = load_preset("tiny")
     facts = {"step": 4, "validation_loss": 0.5, "exact_match": 0.25, "preset": preset_to_yaml(tiny)}
     files = [*pt_files(tmp_path / "marker"), *misnamed_files()]
@@ -140,17 +145,19 @@ def test_hostile_uploads_keep_nobody_waiting(app: AppProcess, ping_idle, tmp_pat
     def upload() -> None:
         nonlocal count
         count += 1
-        taken = visitor.upload(next(left)[1])
-        if taken.status_code == 200:
-            assert '"problem": true' in opened(visitor, taken.json()[0])
+        response = visitor.upload(next(left)[1])
+        if response.status_code == 200:
+            assert '"problem": true' in opened(visitor, response.json()[0])
 
-    times, idle = while_it_works(app, ping_idle, upload)
+    times, idle = ping_during(app, ping_idle, upload)
     assert not (tmp_path / "marker").exists()
-    row("S1", "pings while hostile files are uploaded and opened", f"{count} files", f"{in_ms(times)}; {beside(idle)}")
+    row(
+        "S1", "pings while hostile files are uploaded and opened", f"{count} files", f"{in_ms(times)}; {baseline(idle)}"
+    )
     assert times.p95 - idle.p95 <= 0.25
 
 
-def test_programs_that_come_once_and_never_again_leave_little_behind(app: AppProcess, row):
+def test_one_off_sessions_of_programs_leak_little_memory(app: AppProcess, row):
     page, count = PageClient(app.address), 200
     page.call_endpoint("list_runs")
     before = app.megabytes()
@@ -161,18 +168,20 @@ def test_programs_that_come_once_and_never_again_leave_little_behind(app: AppPro
     assert grown <= 20
 
 
-def test_fifty_visitors_are_answered_while_two_runs_train(app: AppProcess, row):
+def test_fifty_visitors_are_served_while_two_runs_train(app: AppProcess, row):
     trainings = Trainings(app)
     while trainings.steps() < 20:
         time.sleep(0.1)
-    came = visit(app, trainings, "burst", "--visitors", "50", "--burst", "8")
-    assert came.errors == []
-    found = f"{len(came.errors)} errors, {came.busy} busy; 95 % answered within {came.responses['all'].p95:.1f} s"
-    row("L1", "2 trainings, 50 visitors × 8 decodes at once", f"{came.responses['all'].count} decodes", found)
+    report = visit(app, trainings, "burst", "--visitors", "50", "--burst", "8")
+    assert report.errors == []
+    result = (
+        f"{len(report.errors)} errors, {report.busy} busy; 95 % answered within {report.responses['all'].p95:.1f} s"
+    )
+    row("L1", "2 trainings, 50 visitors × 8 decodes at once", f"{report.responses['all'].count} decodes", result)
     row(
         "L1",
         "/health meanwhile; memory of the server",
-        f"{came.health.count} pings",
-        f"{in_ms(came.health)}; {came.megabytes:.0f} MB",
+        f"{report.health.count} pings",
+        f"{in_ms(report.health)}; {report.megabytes:.0f} MB",
     )
-    assert came.missed_targets() == []
+    assert report.missed_targets() == []

@@ -1,4 +1,4 @@
-"""What goes wrong under a training stands on the open page within two seconds, with its cause and what to do."""
+"""A fault during training is shown on the open page within two seconds, with its cause and the remedy."""
 
 import errno
 import math
@@ -22,7 +22,7 @@ from ui.serving.visitors import COOKIE
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}
 SECONDS, MILLISECONDS = 2.0, 60_000
-SAYS = """(parts) => {
+MESSAGE_CONTAINS = """(parts) => {
   const said = document.querySelector("#charts .message").textContent;
   return parts.every((part) => said.includes(part));
 }"""
@@ -45,26 +45,26 @@ def page(public: Public, visitor: Session) -> Iterator[Page]:
 
 
 class Trained:
-    """A run in training, looked at."""
+    """A run in training and the page that shows it."""
 
     def __init__(self, public: Public, visitor: Session, page: Page) -> None:
         self.page, self.runs = page, public.runs
         self.name = visitor.call("train", "tiny", LONG)["data"][0]["run"]
         self.folder = RunFolder(public.runs.root, self.name)
         page.goto(f"{public.address}?run={self.name}&tab=train")
-        self.goes_on()
+        self.wait_for_progress()
 
-    def goes_on(self) -> None:
-        """See it train, past its first saved state."""
+    def wait_for_progress(self) -> None:
+        """Wait until it trains and has made more than five further steps."""
         expect(self.page.locator("#charts .state")).to_have_text("training", timeout=MILLISECONDS)
         step = self.runs.info(self.name).step
         self.wait(lambda: self.runs.info(self.name).step > step + 5)
 
-    def seconds_to_read(self, *parts: str) -> float:
-        """See the page say something; return how long that took."""
-        began = time.monotonic()
-        self.page.wait_for_function(SAYS, arg=parts, timeout=MILLISECONDS, polling=50)
-        return time.monotonic() - began
+    def seconds_until_message(self, *parts: str) -> float:
+        """Wait until the message contains all parts; return the seconds it took."""
+        start = time.monotonic()
+        self.page.wait_for_function(MESSAGE_CONTAINS, arg=parts, timeout=MILLISECONDS, polling=50)
+        return time.monotonic() - start
 
     def stop(self) -> None:
         if self.name in (live.folder.name for live in self.runs.active()):
@@ -87,7 +87,7 @@ def run(public: Public, visitor: Session, page: Page) -> Iterator[Trained]:
 
 
 def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the next update in a thread that trains raise."""
+    """Make the next update in a training thread raise an exception."""
     genuine = torch.nn.functional.cross_entropy
 
     def fail(*arguments, **named):
@@ -99,7 +99,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the loss be NaN in training."""
+    """Make the training loss NaN."""
     genuine = torch.nn.functional.cross_entropy
 
     def poisoned(*arguments, **named):
@@ -110,7 +110,7 @@ def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "break_it", "told"),
+    ("fault", "inject", "message"),
     [
         ("a loss that is NaN", not_a_number, ("loss=nan", "Resume continues from the last save")),
         (
@@ -122,18 +122,18 @@ def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-def test_a_run_that_ends_says_why_and_goes_on_when_resumed(run, page, monkeypatch, row, what, break_it, told):
-    break_it(monkeypatch)
-    took = run.seconds_to_read(*told)
+def test_a_failed_run_shows_the_cause_and_can_be_resumed(run, page, monkeypatch, row, fault, inject, message):
+    inject(monkeypatch)
+    took = run.seconds_until_message(*message)
     expect(page.locator("#charts .state")).to_have_text("failed")
     monkeypatch.undo()
     page.get_by_role("button", name="Resume").click()
-    run.goes_on()
-    row("F1", f"on the page: {what}", "1 run", f"cause and cure after {took:.1f} s; resumed")
+    run.wait_for_progress()
+    row("F1", f"on the page: {fault}", "1 run", f"cause and remedy after {took:.1f} s; resumed")
     assert took <= SECONDS
 
 
-def test_a_full_disk_is_told_and_gone_when_there_is_room(run, monkeypatch, row):
+def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -146,39 +146,39 @@ def test_a_full_disk_is_told_and_gone_when_there_is_room(run, monkeypatch, row):
     monkeypatch.setattr(Path, "open", opened)
     for module in ("core.runs.folder", "core.storage.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
-    took = run.seconds_to_read("could not be saved", "the disk is full", "Delete runs")
+    took = run.seconds_until_message("could not be saved", "the disk is full", "Delete runs")
     monkeypatch.undo()
     run.page.wait_for_function("document.querySelector('#charts .message').textContent === ''", timeout=MILLISECONDS)
     run.stop()
     assert run.folder.info().step == run.runs.info(run.name).step > 0
-    row("F1", "on the page: the disk is full", "1 run", f"cause and cure after {took:.1f} s; saved later")
+    row("F1", "on the page: the disk is full", "1 run", f"cause and remedy after {took:.1f} s; saved later")
     assert took <= SECONDS
 
 
-def test_a_deleted_folder_is_told(run, row):
+def test_a_deleted_folder_is_reported(run, row):
     shutil.rmtree(run.folder.path)
-    took = run.seconds_to_read("could not be saved", "was deleted while it was in use. Train the run again")
-    row("F1", "on the page: the run's folder is deleted", "1 run", f"cause and cure after {took:.1f} s")
+    took = run.seconds_until_message("could not be saved", "was deleted while it was in use. Train the run again")
+    row("F1", "on the page: the run's folder is deleted", "1 run", f"cause and remedy after {took:.1f} s")
     assert took <= SECONDS
 
 
-def test_a_deleted_preset_is_written_again_and_told(run, page, row):
+def test_a_deleted_preset_is_restored_and_reported(run, page, row):
     preset = run.folder.preset()
     (run.folder.path / "preset.yaml").unlink()
-    took = run.seconds_to_read("preset.yaml was deleted during training", "restored; nothing needs to be done")
+    took = run.seconds_until_message("preset.yaml was deleted during training", "restored; nothing needs to be done")
     assert run.folder.preset() == preset
     page.get_by_role("button", name="Stop").click()
     run.wait(lambda: not run.runs.active())
     (run.folder.path / "preset.yaml").unlink()
-    later = run.seconds_to_read("restored from best.safetensors")
+    later = run.seconds_until_message("restored from best.safetensors")
     assert run.folder.preset() == preset
     page.get_by_role("button", name="Resume").click()
-    run.goes_on()
-    row("F1", "on the page: preset.yaml is deleted", "twice", f"told after {took:.1f} and {later:.1f} s; resumed")
+    run.wait_for_progress()
+    row("F1", "on the page: preset.yaml is deleted", "twice", f"reported after {took:.1f} and {later:.1f} s; resumed")
     assert max(took, later) <= SECONDS
 
 
-def test_the_newest_state_damaged_is_told_and_the_one_before_is_gone_on_from(run, page, row):
+def test_a_damaged_state_is_reported_and_the_previous_one_resumed(run, page, row):
     run.wait(lambda: previous_path(run.folder.last).exists())
     page.get_by_role("button", name="Stop").click()
     run.wait(lambda: not run.runs.active())
@@ -186,7 +186,7 @@ def test_the_newest_state_damaged_is_told_and_the_one_before_is_gone_on_from(run
     data[len(data) // 2] ^= 1
     run.folder.last.write_bytes(data)
     page.get_by_role("button", name="Resume").click()
-    took = run.seconds_to_read("last.safetensors is damaged", "the previous file is used instead")
-    run.goes_on()
-    row("F1", "on the page: the newest state is damaged", "1 run", f"told after {took:.1f} s; resumed")
+    took = run.seconds_until_message("last.safetensors is damaged", "the previous file is used instead")
+    run.wait_for_progress()
+    row("F1", "on the page: the newest state is damaged", "1 run", f"reported after {took:.1f} s; resumed")
     assert took <= SECONDS

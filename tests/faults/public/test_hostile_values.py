@@ -1,4 +1,4 @@
-"""Every public endpoint, given what no page would send: a message in words, never a bare failure."""
+"""Every public endpoint answers invalid values with an error message."""
 
 import json
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def visitor(visit: Callable[[], Session]) -> Session:
     return visit()
 
 
-def test_every_endpoint_answers_every_bad_value_in_words(visitor: Session, row):
+def test_every_endpoint_answers_bad_values_with_a_message(visitor: Session, row):
     calls = 0
     for endpoint, parameters in visitor.endpoints().items():
         names = [each["parameter_name"] for each in parameters]
@@ -47,7 +47,7 @@ def test_every_endpoint_answers_every_bad_value_in_words(visitor: Session, row):
             good = {each: GOOD.get(each, defaults[each]) for each in names}
             for bad in BAD:
                 if bad in (good[name], defaults[name]) and type(bad) is type(good[name]):
-                    continue  # an empty prefix, say, is nothing bad
+                    continue  # an empty prefix, for example, is valid
                 answer = visitor.call(endpoint, *(good | {name: bad}).values())
                 calls += 1
                 what = f"{endpoint}({name}={str(bad)[:40]!r}): {json.dumps(answer)[:300]}"
@@ -56,22 +56,22 @@ def test_every_endpoint_answers_every_bad_value_in_words(visitor: Session, row):
                     assert harmless(endpoint, name, bad), what
                     continue
                 assert answer["event"] == "error", what
-                said = answer["data"]
-                assert isinstance(said["error"] if isinstance(said, dict) else said, str), what
-                assert len(json.dumps(said)) < 1_000, what
-                assert not reports_a_bug(json.dumps(said)), what
-    row("S5", "bad values for every parameter of every endpoint", f"{calls} calls", "0 unhandled, 0 without words")
+                message = answer["data"]
+                assert isinstance(message["error"] if isinstance(message, dict) else message, str), what
+                assert len(json.dumps(message)) < 1_000, what
+                assert not reports_a_bug(json.dumps(message)), what
+    row("S5", "bad values for every parameter of every endpoint", f"{calls} calls", "0 unhandled, 0 without a message")
 
 
 def harmless(endpoint: str, name: str, bad: object) -> bool:
-    """Whether a value that looks bad is fine after all: no changes, an empty prefix, no heads, any step."""
+    """Whether a value from BAD is valid for this parameter: no changes, an empty prefix, no heads, any step."""
     if name == "since_step":
         return type(bad) is int
     return bad in ({}, "") and name in ("changes", "strategy", "prefix", "ablate", "pattern")
 
 
 @pytest.mark.parametrize("count", [0, 1, 20])
-def test_the_wrong_number_of_values_is_answered_in_words(visitor: Session, count: int):
+def test_a_wrong_number_of_values_is_answered_with_a_message(visitor: Session, count: int):
     answer = visitor.call("decode", *["x"] * count)
     assert answer["event"] == "error"
     assert isinstance(answer["data"]["error"], str)
@@ -80,28 +80,28 @@ def test_the_wrong_number_of_values_is_answered_in_words(visitor: Session, count
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"null", b"[]", b'{"data": 3}', b'{"data": null}', b"\xff\xfe", b'{"data": [' + b"[" * 5_000]
 )
-def test_bodies_that_are_no_call_are_refused(visitor: Session, body: bytes):
+def test_malformed_request_bodies_are_refused(visitor: Session, body: bytes):
     for path in ("call/decode", "queue/join", "component_server/", "run/decode"):
         answer = visitor.http.post(f"/gradio_api/{path}", content=body, headers={"content-type": "application/json"})
         assert 400 <= answer.status_code < 500, (path, answer.text[:200])
 
 
-def test_components_functions_answer_everything_in_words(visitor: Session, row):
-    asked = 0
+def test_component_functions_answer_bad_values_with_a_message(visitor: Session, row):
+    calls = 0
     for component, name in visitor.server_functions():
         for bad in [bad for bad in BAD if bad != 10**400]:
-            for question in (bad, {"run": bad}, {"run": SHIPPED, "since_step": bad, "shared": bad}):
-                answer = visitor.ask(component, name, question)
-                asked += 1
+            for argument in (bad, {"run": bad}, {"run": SHIPPED, "since_step": bad, "shared": bad}):
+                answer = visitor.call_component(component, name, argument)
+                calls += 1
                 if answer.status_code == 413:
-                    continue  # two million letters are not even read
-                assert answer.status_code == 200, (name, question)
-                assert isinstance(answer.json(), dict), (name, question)
-                assert not reports_a_bug(answer.text), (name, question)
-    row("S5", "bad questions to the components' functions", f"{asked} calls", "0 unhandled")
+                    continue  # two million characters are refused unread
+                assert answer.status_code == 200, (name, argument)
+                assert isinstance(answer.json(), dict), (name, argument)
+                assert not reports_a_bug(answer.text), (name, argument)
+    row("S5", "bad arguments of the components' functions", f"{calls} calls", "0 unhandled")
 
 
-def test_the_server_still_answers(public: Public, visitor: Session):
+def test_the_server_still_decodes_after_all_that(public: Public, visitor: Session):
     answer = visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero")
     assert answer["data"][0]["output"] == list("9284")
     assert httpx.get(f"{public.address}health").json()["ok"] is True

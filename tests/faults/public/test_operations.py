@@ -1,4 +1,4 @@
-"""The server as a supervisor sees it: it starts without a network, tells how it is, and ends cleanly when told to."""
+"""The server process: it starts offline, reports its health, and saves runs when it is terminated."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from tests.serving import SHIPPED
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LONG = {"training.steps": 20_000, "training.evaluate_every": 100}
-# Run in front of app.py: whoever connects to, or looks up, anything but this machine is noted and refused.
+# Runs before app.py: refuses and prints every connection or DNS lookup beyond this machine.
 WITHOUT_NETWORK = """
 import runpy, socket, sys
 genuine, look_up = socket.socket.connect, socket.getaddrinfo
@@ -56,18 +56,18 @@ class Server:
         return self.process.wait(timeout=seconds)
 
     def lines(self) -> list[dict]:
-        """What it logged, each line an object."""
+        """Return the log records, one JSON object per line."""
         return [json.loads(line) for line in self.log.read_text().splitlines()]
 
 
 def heed_interrupts() -> None:
-    """Undo what a shell does for a job in the background, this one perhaps: such a job ignores Ctrl+C."""
+    """Restore SIGINT, which shells ignore for background jobs."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start the server as a person would, and kill it at the end."""
+    """Return a function that starts the server from the command line; kill all servers at the end."""
     started: list[Server] = []
 
     def start(*flags: str, variables: dict[str, str] | None = None) -> Server:
@@ -103,8 +103,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Server]]:
         server.process.wait()
 
 
-def trained(session: Session, run: str, step: int) -> None:
-    """Wait for a run to be trained that far."""
+def wait_for_step(session: Session, run: str, step: int) -> None:
+    """Wait until a run has reached a step."""
     deadline = time.monotonic() + 60
     while session.call("progress", run, -1)["data"][0]["step"] < step:
         assert time.monotonic() < deadline
@@ -112,32 +112,35 @@ def trained(session: Session, run: str, step: int) -> None:
 
 
 @pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT], ids=str)
-def test_when_told_to_end_it_saves_what_trains_and_ends_well(start, by: signal.Signals, row):
+def test_sigterm_and_ctrl_c_save_all_runs_and_exit_with_0(start, by: signal.Signals, row):
     server = start("--public", "--max-active-per-visitor", "none", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
     runs = [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(3)]
     for run in runs[:2]:
-        trained(visitor, run, 20)
-    began = time.monotonic()
+        wait_for_step(visitor, run, 20)
+    start_time = time.monotonic()
     server.process.send_signal(by)
     assert server.ended(20) == 0
-    took = time.monotonic() - began
+    seconds = time.monotonic() - start_time
     for run in runs[:2]:
         folder = RunFolder(server.root, run)
         assert folder.info().status == "stopped"
         assert folder.info().step >= 20
         assert folder.last.exists()
-    assert RunFolder(server.root, runs[2]).info().status == "stopped"  # it waited
+    assert RunFolder(server.root, runs[2]).info().status == "stopped"  # it was queued
     ends = [line for line in server.lines() if line["message"] == "ended"]
     closing = next(line for line in server.lines() if line["message"] == "closing")
     assert {line["run"] for line in ends} == set(runs[:2])
     assert max(line["time"] for line in ends) > closing["time"]
     row(
-        "operations", f"{by.name} while two runs train and one waits", "1 time", f"all saved, exit 0 after {took:.1f} s"
+        "operations",
+        f"{by.name} while two runs train and one is queued",
+        "1 time",
+        f"all saved, exit 0 after {seconds:.1f} s",
     )
 
 
-def test_it_starts_and_answers_without_a_network_and_calls_nobody(start, row):
+def test_it_starts_and_decodes_without_network_access(start, row):
     server = start("--log-json")
     visitor = Session(server.address)
     page = visitor.http.get("/").text
@@ -148,20 +151,20 @@ def test_it_starts_and_answers_without_a_network_and_calls_nobody(start, row):
     assert [
         word for word in ("fonts.googleapis.com", "cdn.", "huggingface.co/api") if f'src="https://{word}' in page
     ] == []
-    row("operations", "start, page and decode with all other machines refused", "1 time", "0 tried to be reached")
+    row("operations", "start, page and decode with all other machines refused", "1 time", "0 connections attempted")
 
 
-def test_its_health_is_told_at_once_while_it_trains(start, row):
+def test_health_responds_quickly_while_two_runs_train(start, row):
     server = start("--public", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
     for run in [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(2)]:
-        trained(visitor, run, 5)
+        wait_for_step(visitor, run, 5)
     with httpx.Client(base_url=server.address) as client:
         times = []
         for _ in range(100):
-            began = time.perf_counter()
+            start_time = time.perf_counter()
             health = client.get("/health").json()
-            times.append(1000 * (time.perf_counter() - began))
+            times.append(1000 * (time.perf_counter() - start_time))
             time.sleep(0.02)
     assert health["ok"] is True
     assert health["runs"] == {"training": 2, "queued": 0}
@@ -172,13 +175,13 @@ def test_its_health_is_told_at_once_while_it_trains(start, row):
     row("operations", "/health while two runs train", "100 times", f"95 % within {slowest:.0f} ms")
 
 
-def test_every_line_of_its_log_is_an_object_that_tells_no_cookie(start):
+def test_log_lines_are_json_and_contain_no_cookie(start):
     server = start("--public")
     visitor = Session(server.address)
     visitor.call("stop", "nobody")
     visitor.http.get("/download/nobody?secret=in-the-address")
     run = visitor.call("train", "tiny", {"training.steps": 2, "training.warmup_steps": 0})["data"][0]["run"]
-    trained(visitor, run, 2)
+    wait_for_step(visitor, run, 2)
     server.process.terminate()
     server.ended(20)
     lines = server.lines()
@@ -190,15 +193,15 @@ def test_every_line_of_its_log_is_an_object_that_tells_no_cookie(start):
     assert "in-the-address" not in server.log.read_text()
 
 
-def test_limits_come_from_flags_and_variables(start):
+def test_limits_come_from_flags_and_environment_variables(start):
     server = start("--max-steps", "7", variables={"ATTENTION_LAB_PUBLIC": "1", "ATTENTION_LAB_MAX_INPUT": "3"})
     visitor = Session(server.address)
-    said = json.dumps(visitor.call("train", "tiny", {"training.steps": 8, "training.warmup_steps": 0}))
-    assert "training.steps=8 is more than this server allows: at most 7" in said
+    answer = json.dumps(visitor.call("train", "tiny", {"training.steps": 8, "training.warmup_steps": 0}))
+    assert "training.steps=8 is more than this server allows: at most 7" in answer
     assert "the maximum is 3" in json.dumps(visitor.call("decode", SHIPPED, "4829", {}, "", "", "", "zero"))
 
 
-def test_a_limit_that_makes_no_sense_ends_it_at_once_with_the_reason(start):
+def test_an_invalid_limit_exits_with_the_reason(start):
     server = start("--max-runs", "many")
     assert server.ended(30) == 2
     assert "max_runs='many' is not a valid limit: use a whole number above 0" in server.log.read_text()

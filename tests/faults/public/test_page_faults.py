@@ -1,4 +1,4 @@
-"""Faults under the served page: whoever asked reads what happened and what to do, and everything else goes on."""
+"""Faults under the served page: the user reads the cause and the remedy, and everything else keeps working."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 
-BAD = 13  # the seed of the run that something happens to
+BAD = 13  # the seed of the run in which faults are injected
 LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}
 DECODE = (SHIPPED, "4829", {}, "", "", "", "zero")
 
@@ -29,8 +29,8 @@ def visitor(visit: Callable[[], Session]) -> Session:
 
 
 @pytest.fixture(autouse=True)
-def others_go_on(public: Public, visit: Callable[[], Session]) -> Iterator[None]:
-    """Another visitor's run trains meanwhile, and another visitor decodes afterwards."""
+def other_visitors(public: Public, visit: Callable[[], Session]) -> Iterator[None]:
+    """Check that another visitor's run keeps training and that decoding works afterwards."""
     other = visit()
     run = other.call("train", "tiny", LONG | {"training.seed": 1})["data"][0]["run"]
     wait(lambda: step_of(other, run) > 0)
@@ -51,13 +51,13 @@ def wait(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def told(session: Session, run: str) -> dict:
-    """What the charts are told of a run."""
+def progress(session: Session, run: str) -> dict:
+    """Return the state of a run as the charts receive it."""
     return session.call("progress", run, -1)["data"][0]
 
 
 def step_of(session: Session, run: str) -> int:
-    return told(session, run)["step"]
+    return progress(session, run)["step"]
 
 
 def started(session: Session) -> str:
@@ -66,14 +66,14 @@ def started(session: Session) -> str:
     return run
 
 
-def seen_within(session: Session, run: str, *parts: str, seconds: float = 8.0) -> dict:
-    """Wait for what the visitor is told to have some parts; saving is tried every few seconds."""
-    wait(lambda: all(part in told(session, run)["message"] for part in parts), seconds=seconds)
-    return told(session, run)
+def wait_for_message(session: Session, run: str, *parts: str, seconds: float = 8.0) -> dict:
+    """Wait until the run's message contains all parts; saving is tried every few seconds."""
+    wait(lambda: all(part in progress(session, run)["message"] for part in parts), seconds=seconds)
+    return progress(session, run)
 
 
 def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the training of the bad run raise a while after its beginning."""
+    """Make the training of the run with seed BAD raise an exception after 40 events."""
     genuine = core.runs.recorder.train
 
     def train(state):
@@ -86,7 +86,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "cause", "cure"),
+    ("error", "cause", "remedy"),
     [
         (MemoryError(), "out of memory", "Use a smaller model"),
         (RuntimeError("[enforce fail] can't allocate memory"), "out of memory", "smaller training.batch_size"),
@@ -94,17 +94,22 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["no memory", "no memory for a tensor", "an exception"],
 )
-def test_a_training_that_fails_says_why_and_can_be_resumed(visitor, monkeypatch, row, error, cause, cure):
+def test_a_failed_training_reports_the_cause_and_can_be_resumed(visitor, monkeypatch, row, error, cause, remedy):
     raising(error, monkeypatch)
     run = visitor.call("train", "tiny", LONG | {"training.seed": BAD})["data"][0]["run"]
-    assert seen_within(visitor, run, cause, cure)["status"] == "failed"
+    assert wait_for_message(visitor, run, cause, remedy)["status"] == "failed"
     monkeypatch.undo()
     assert visitor.call("resume", run)["event"] == "complete"
-    wait(lambda: told(visitor, run)["status"] == "training" and step_of(visitor, run) > 0)
-    row("F1", f"{type(error).__name__} in a training", "1 run", "told with the cure, resumed, others went on")
+    wait(lambda: progress(visitor, run)["status"] == "training" and step_of(visitor, run) > 0)
+    row(
+        "F1",
+        f"{type(error).__name__} in a training",
+        "1 run",
+        "reported with the remedy, resumed, others kept training",
+    )
 
 
-def test_numbers_that_are_no_numbers_end_a_run_with_the_place_named(visitor, public, monkeypatch, row):
+def test_a_nan_loss_ends_the_run_with_a_message(visitor, public, monkeypatch, row):
     run = started(visitor)
     live = next(each for each in public.runs.active() if each.folder.name == run)
     genuine = torch.nn.functional.cross_entropy
@@ -114,9 +119,9 @@ def test_numbers_that_are_no_numbers_end_a_run_with_the_place_named(visitor, pub
         return loss * math.nan if torch.is_grad_enabled() and _trains(live) else loss
 
     monkeypatch.setattr(torch.nn.functional, "cross_entropy", poisoned)
-    said = seen_within(visitor, run, "nan", seconds=15)
-    assert said["status"] == "failed"
-    row("F1", "a loss that is NaN", "1 run", "told, others went on")
+    message = wait_for_message(visitor, run, "nan", seconds=15)
+    assert message["status"] == "failed"
+    row("F1", "a loss that is NaN", "1 run", "reported, others kept training")
 
 
 def _trains(live) -> bool:
@@ -125,7 +130,7 @@ def _trains(live) -> bool:
     return threading.current_thread().name == f"train {live.folder.name}"
 
 
-def test_a_full_disk_is_told_while_the_run_goes_on(visitor, public, monkeypatch, row):
+def test_a_full_disk_is_reported_while_training_continues(visitor, public, monkeypatch, row):
     run = started(visitor)
     genuine = core.storage.atomic.write_atomically
 
@@ -136,43 +141,50 @@ def test_a_full_disk_is_told_while_the_run_goes_on(visitor, public, monkeypatch,
 
     for module in ("core.storage.atomic", "core.runs.folder", "core.storage.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
-    said = seen_within(visitor, run, "could not be saved", "the disk is full", "Delete runs", seconds=20)
-    assert said["status"] == "training"
+    message = wait_for_message(visitor, run, "could not be saved", "the disk is full", "Delete runs", seconds=20)
+    assert message["status"] == "training"
     monkeypatch.undo()
-    wait(lambda: told(visitor, run)["message"] == "", seconds=20)
-    row("F1", "the disk is full", "1 run", "told, went on, saved when there was room")
+    wait(lambda: progress(visitor, run)["message"] == "", seconds=20)
+    row("F1", "the disk is full", "1 run", "reported, training continued, saved once there was space")
 
 
-def test_a_deleted_folder_is_told(visitor, public, row):
+def test_a_deleted_folder_is_reported(visitor, public, row):
     run = started(visitor)
     shutil.rmtree(RunFolder(public.runs.root, run).path)
-    began = time.monotonic()
-    seen_within(visitor, run, "could not be saved", "was deleted while it was in use. Train the run again", seconds=20)
-    took = time.monotonic() - began
+    start = time.monotonic()
+    wait_for_message(
+        visitor, run, "could not be saved", "was deleted while it was in use. Train the run again", seconds=20
+    )
+    seconds = time.monotonic() - start
     visitor.call("stop", run)
-    wait(lambda: told(visitor, run)["status"] == "failed")
-    assert "was deleted while it was in use. Train the run again" in told(visitor, run)["message"]
-    row("F1", "the run's folder is deleted", "1 run", f"told with the cure after {took:.1f} s, others went on")
+    wait(lambda: progress(visitor, run)["status"] == "failed")
+    assert "was deleted while it was in use. Train the run again" in progress(visitor, run)["message"]
+    row(
+        "F1",
+        "the run's folder is deleted",
+        "1 run",
+        f"reported with the remedy after {seconds:.1f} s, others kept training",
+    )
 
 
-def test_a_deleted_preset_is_written_again_as_the_weights_have_it(visitor, public, row):
+def test_a_deleted_preset_is_restored_from_the_weights(visitor, public, row):
     run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0})["data"][0]["run"]
-    wait(lambda: told(visitor, run)["status"] == "finished" and not owned(public, run))
+    wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     (RunFolder(public.runs.root, run).path / "preset.yaml").unlink()
     assert visitor.call("decode", run, *DECODE[1:])["event"] == "complete"
-    assert "preset.yaml was deleted and has been restored" in told(visitor, run)["message"]
+    assert "preset.yaml was deleted and has been restored" in progress(visitor, run)["message"]
     assert RunFolder(public.runs.root, run).has_preset()
-    row("F1", "a run's preset is deleted", "1 run", "told, written again")
+    row("F1", "a run's preset is deleted", "1 run", "reported, restored")
 
 
-def test_a_run_without_preset_or_weights_is_gone_from_the_list_and_nothing_else(visitor, public, row):
+def test_a_run_without_preset_and_weights_leaves_the_list(visitor, public, row):
     run = visitor.call("train", "tiny", {"training.steps": 3, "training.warmup_steps": 0})["data"][0]["run"]
-    wait(lambda: told(visitor, run)["status"] == "finished" and not owned(public, run))
+    wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     for name in ("preset.yaml", "best.safetensors", "best.previous.safetensors"):
         (RunFolder(public.runs.root, run).path / name).unlink(missing_ok=True)
     assert "there is no such run" in json.dumps(visitor.call("decode", run, *DECODE[1:]))
     wait(lambda: run not in [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]])
-    row("F1", "a run's preset and weights are deleted", "1 run", "told, the list goes on without it")
+    row("F1", "a run's preset and weights are deleted", "1 run", "reported, the list no longer shows it")
 
 
 def owned(public: Public, run: str) -> bool:
@@ -180,7 +192,7 @@ def owned(public: Public, run: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (ZeroDivisionError("/secret/path"), "Internal error. It was logged"),
         (MemoryError(), "out of memory"),
@@ -188,7 +200,7 @@ def owned(public: Public, run: str) -> bool:
     ],
     ids=["an exception", "no memory", "a full disk"],
 )
-def test_a_fault_in_a_handler_is_told_and_the_log_has_the_rest(visitor, monkeypatch, caplog, row, error, said):
+def test_a_fault_in_a_handler_is_reported_and_logged(visitor, monkeypatch, caplog, row, error, message):
     def fail(*_, **__):
         raise error
 
@@ -196,18 +208,18 @@ def test_a_fault_in_a_handler_is_told_and_the_log_has_the_rest(visitor, monkeypa
     monkeypatch.setattr("ui.tabs.report.write_report", fail)
     answer = visitor.call("decode", *DECODE)
     assert answer["event"] == "error"
-    assert said in answer["data"]["error"]
+    assert message in answer["data"]["error"]
     assert "/secret/path" not in json.dumps(answer)
     assert "handler failed" in caplog.text
     monkeypatch.undo()
     assert visitor.call("decode", *DECODE)["event"] == "complete"
-    row("F1", f"{type(error).__name__} in a tab's handler", "1 call", "told, noted, the next call is answered")
+    row("F1", f"{type(error).__name__} in a tab's handler", "1 call", "reported, logged, the next call is answered")
 
 
-def test_a_full_disk_starts_no_run_and_says_so(visitor, monkeypatch, row):
+def test_starting_a_run_on_a_full_disk_is_refused(visitor, monkeypatch, row):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("core.runs.folder.write_atomically", full)
     assert "the disk is full" in json.dumps(visitor.call("train", "tiny", {}))
-    row("F1", "a run is started on a full disk", "1 call", "told")
+    row("F1", "a run is started on a full disk", "1 call", "reported")

@@ -1,4 +1,4 @@
-"""The page as strangers get it, in a browser: sharing, deleting, and strangers' text that stays text."""
+"""The public page in a browser: sharing, deleting, and markup from users that is shown as text."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,23 +27,23 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visitor(browser: Browser, public: Public) -> Iterator[Callable[..., Page]]:
-    """Come as a new visitor, with a browser of their own."""
+    """Return a function that opens the page as a new visitor, in a new browser context."""
     contexts = []
 
-    def come(size: dict[str, int] = DESKTOP, query: str = "") -> Page:
+    def open_page(size: dict[str, int] = DESKTOP, query: str = "") -> Page:
         contexts.append(browser.new_context(viewport=size, accept_downloads=True))
         page = contexts[-1].new_page()
         page.goto(public.address + query)
         expect(page.locator("#answer .output .tile").first).to_be_visible(timeout=30_000)
         return page
 
-    yield come
+    yield open_page
     for context in contexts:
         context.close()
 
 
 def give_run(public: Public, page: Page, preset: Preset, name: str) -> None:
-    """Give a visitor a run with the shipped run's weights."""
+    """Create a run with the shipped run's weights, owned by the page's visitor."""
     token = next(each["value"] for each in page.context.cookies() if each["name"] == "attention-lab-visitor")
     weights = (public.runs.root / SHIPPED / "best.safetensors").read_bytes()
     folder = RunFolder.create(public.runs.root, preset, name=name, status="stopped")
@@ -51,7 +51,7 @@ def give_run(public: Public, page: Page, preset: Preset, name: str) -> None:
     write_ownership(folder, Ownership(owner=owner_of(token)))
 
 
-def test_a_run_is_shared_by_its_link_taken_away_and_deleted(public: Public, visitor: Callable[..., Page]):
+def test_a_run_can_be_shared_downloaded_and_deleted(public: Public, visitor: Callable[..., Page]):
     anna, ben, secret = visitor(), visitor(PHONE), "a1b2c3d4e5f6a1b2c3d4e5f6"
     give_run(public, anna, load_preset("digits-reversal"), f"bold-owl-{secret}")
     anna.goto(f"{public.address}?run=bold-owl-{secret}")
@@ -86,7 +86,7 @@ def load_preset_file(page: Page, file: Path) -> None:
     chooser.value.set_files(file)
 
 
-def test_markup_that_a_stranger_writes_anywhere_is_text(public: Public, visitor: Callable[..., Page], row, tmp_path):
+def test_markup_in_user_input_is_shown_as_text(public: Public, visitor: Callable[..., Page], row, tmp_path):
     page = visitor()
     preset = load_preset("digits-reversal").model_copy(update={"description": MARKUP[:200]})
     give_run(public, page, preset, "marked")

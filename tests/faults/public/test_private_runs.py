@@ -1,4 +1,4 @@
-"""A visitor reaches for the private run of another: by id, link, API, path, session and script, and gets nothing."""
+"""A visitor cannot reach another's private run by id, link, API, path, session or script."""
 
 import json
 import os
@@ -16,13 +16,13 @@ from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 
-SEED = 424_242_421  # of the private run: whatever tells of it tells this
+SEED = 424_242_421  # of the private run: must appear in no response to another visitor
 MISSING = "calm-otter-aaaaaaaaaaaaaaaaaaaaaaaa"
 
 
 @dataclass(frozen=True)
 class Reach:
-    """Anna's private run, and Ben, who would like to see it."""
+    """Anna's private run, her session, and the session of Ben, another visitor."""
 
     run: str
     anna: Session
@@ -40,12 +40,12 @@ def reach(public: Public, visit: Callable[[], Session], brief: dict[str, int]) -
 
 
 def arguments(endpoint: str, parameters: list[dict[str, Any]], run: str) -> list[Any]:
-    """Arguments with which an endpoint would answer the run's owner."""
+    """Return arguments that are valid for the run's owner."""
     given = {"run": run, "names": [run, SHIPPED], "input": "4829", "block": "cross", "layer": 1, "preset": "tiny"}
     return [given.get(each["parameter_name"], each.get("parameter_default")) for each in parameters]
 
 
-def test_every_endpoint_refuses_as_if_there_were_no_such_run(reach: Reach, row):
+def test_every_endpoint_answers_as_if_the_run_did_not_exist(reach: Reach, row):
     tried = 0
     for endpoint, parameters in reach.ben.endpoints().items():
         if not {"run", "names"} & {each["parameter_name"] for each in parameters}:
@@ -60,7 +60,7 @@ def test_every_endpoint_refuses_as_if_there_were_no_such_run(reach: Reach, row):
     row("visitors", "another's private run through the API", f"{tried} endpoints", "0 let in")
 
 
-def test_the_list_shows_each_visitor_their_own(reach: Reach):
+def test_the_list_shows_each_visitor_only_their_own_runs(reach: Reach):
     def listed(session: Session) -> list[str]:
         return [each["id"] for each in session.call("list_runs")["data"][0]["runs"]]
 
@@ -68,42 +68,43 @@ def test_the_list_shows_each_visitor_their_own(reach: Reach):
     assert listed(reach.ben) == [SHIPPED]
 
 
-def test_every_function_of_a_component_refuses(reach: Reach, row):
+def test_every_component_function_refuses_another_visitors_run(reach: Reach, row):
     functions = reach.ben.server_functions()
     assert {"progress", "replay", "saved", "bundle", "share", "delete", "list_runs"} <= {name for _, name in functions}
-    questions = [{"run": reach.run}, {"run": reach.run, "shared": True}, {"current": reach.run}, reach.run]
+    arguments_tried = [{"run": reach.run}, {"run": reach.run, "shared": True}, {"current": reach.run}, reach.run]
     for component, name in functions:
-        for question in questions:
-            answer = reach.ben.ask(component, name, question)
+        for argument in arguments_tried:
+            answer = reach.ben.call_component(component, name, argument)
             assert answer.status_code == 200
             assert str(SEED) not in answer.text, name
             assert "error" in answer.text or name == "list_runs", name
             assert reach.run not in json.dumps(answer.json().get("runs", [])), name
     of = {name: component for component, name in functions}
-    assert reach.anna.ask(of["progress"], "progress", {"run": reach.run}).json()["step"] == 60  # its owner does get it
-    row("visitors", "by the components' own calls", f"{len(functions) * len(questions)} calls", "0 let in")
+    seen_by_owner = reach.anna.call_component(of["progress"], "progress", {"run": reach.run}).json()
+    assert seen_by_owner["step"] == 60
+    row("visitors", "by the components' own calls", f"{len(functions) * len(arguments_tried)} calls", "0 let in")
 
 
-def test_every_event_of_the_page_refuses_with_the_run_put_into_it(reach: Reach, row):
-    """Ben's page is told that the run is the current one, then each of its events is triggered."""
-    told = []
+def test_no_page_event_reveals_the_run_when_given_its_id(reach: Reach, row):
+    """Trigger every event of Ben's page with the run's id as input, selection and query."""
+    messages = []
     for dependency in reach.ben.config["dependencies"]:
         data = [reach.run if index % 2 else None for index in range(len(dependency["inputs"]))]
         for values in ([None] * len(data), data):
-            query, picked = (
+            query, event_data = (
                 f"?run={reach.run}&tab=report&compare={reach.run},{SHIPPED}",
                 {"run": reach.run, "name": "x"},
             )
-            told += reach.ben.trigger(dependency["id"], values, event_data=picked, query=query)
-            assert not [each for each in told if each.get("status", 0) >= 500]
-    said = json.dumps(told)
-    assert str(SEED) not in said
-    assert "tiny" not in [each for each in said.split() if reach.run in each]
-    assert len(told) > len(reach.ben.config["dependencies"])
-    row("visitors", "through the page's own events, run put in", f"{len(told)} answers", "0 let in")
+            messages += reach.ben.trigger(dependency["id"], values, event_data=event_data, query=query)
+            assert not [each for each in messages if each.get("status", 0) >= 500]
+    text = json.dumps(messages)
+    assert str(SEED) not in text
+    assert "tiny" not in [each for each in text.split() if reach.run in each]
+    assert len(messages) > len(reach.ben.config["dependencies"])
+    row("visitors", "through the page's own events, run put in", f"{len(messages)} answers", "0 let in")
 
 
-def test_another_visitors_session_does_not_serve(reach: Reach):
+def test_another_visitors_session_cannot_be_used(reach: Reach):
     own = reach.anna.trigger(reach.anna.config["dependencies"][0]["id"], [])
     assert own
     thief = Session(str(reach.ben.http.base_url))
@@ -114,7 +115,7 @@ def test_another_visitors_session_does_not_serve(reach: Reach):
     assert thief.http.get("/gradio_api/queue/data", params={"session_hash": reach.anna.hash}).status_code == 403
 
 
-def test_every_path_refuses(public: Public, reach: Reach, row):
+def test_no_path_serves_the_run_to_another_visitor(public: Public, reach: Reach, row):
     folder = RunFolder(public.runs.root, reach.run).path
     files = [str(file) for file in folder.rglob("*") if file.is_file()]
     relative = os.path.relpath(folder / "run.json")
@@ -131,13 +132,13 @@ def test_every_path_refuses(public: Public, reach: Reach, row):
 
 
 @pytest.mark.parametrize("cookie", ["", "x", "0" * 43, "a" * 42 + "é", '"; drop', "../../etc", "null"])
-def test_no_made_up_cookie_is_anybody(public: Public, reach: Reach, cookie: str):
+def test_a_forged_cookie_is_refused(public: Public, reach: Reach, cookie: str):
     headers = {"cookie": f"attention-lab-visitor={cookie}".encode()}
     answer = httpx.get(f"{public.address}download/{reach.run}", headers=headers)
     assert answer.status_code == 404
 
 
-def test_the_cookie_cannot_be_read_by_scripts_nor_guessed_and_lasts(public: Public):
+def test_the_cookie_is_http_only_random_and_lasting(public: Public):
     first, second = (httpx.get(public.address) for _ in range(2))
     for answer in (first, second):
         cookie = answer.headers["set-cookie"]
@@ -158,13 +159,13 @@ def test_a_reload_and_a_second_tab_are_the_same_visitor(public: Public, reach: R
     again.close()
 
 
-def test_foreign_pages_can_make_no_browser_do_anything(reach: Reach):
+def test_cross_site_requests_are_refused(reach: Reach):
     headers = {"sec-fetch-site": "cross-site", "origin": "https://elsewhere.example"}
     for path in ("/gradio_api/call/stop", "/gradio_api/component_server/", "/gradio_api/upload"):
         assert reach.anna.http.post(path, json={"data": [reach.run]}, headers=headers).status_code == 403
 
 
-def test_a_program_is_somebody_for_as_long_as_its_client_lives_or_its_cookie_is_kept(public: Public):
+def test_a_client_keeps_access_while_it_keeps_its_cookie(public: Public):
     first, second = (Client(public.address, verbose=False) for _ in range(2))
     run = first.predict("tiny", {"training.steps": 2, "training.warmup_steps": 0}, api_name="/train")["run"]
     assert first.predict(run, -1, api_name="/progress")["run"] == run
@@ -174,9 +175,9 @@ def test_a_program_is_somebody_for_as_long_as_its_client_lives_or_its_cookie_is_
     assert third.predict(run, -1, api_name="/progress")["run"] == run
 
 
-def test_a_shared_run_can_be_seen_from_its_link_and_not_changed(reach: Reach):
+def test_a_shared_run_can_be_read_but_not_changed(reach: Reach):
     shares = next(each for each in reach.anna.server_functions() if each[1] == "share")
-    assert reach.anna.ask(*shares, {"run": reach.run, "shared": True}).json()["shared"] is True
+    assert reach.anna.call_component(*shares, {"run": reach.run, "shared": True}).json()["shared"] is True
     try:
         assert reach.ben.call("decode", reach.run, "482", {}, "", "", "", "zero")["event"] == "complete"
         assert reach.ben.http.get(f"/download/{reach.run}").status_code == 200
@@ -184,7 +185,7 @@ def test_a_shared_run_can_be_seen_from_its_link_and_not_changed(reach: Reach):
             assert "is not yours" in json.dumps(reach.ben.call(endpoint, reach.run))
         for name in ("share", "delete"):
             function = next(each for each in reach.ben.server_functions() if each[1] == name)
-            assert "is not yours" in reach.ben.ask(*function, {"run": reach.run, "shared": False}).text
+            assert "is not yours" in reach.ben.call_component(*function, {"run": reach.run, "shared": False}).text
     finally:
-        assert reach.anna.ask(*shares, {"run": reach.run, "shared": False}).json()["shared"] is False
+        assert reach.anna.call_component(*shares, {"run": reach.run, "shared": False}).json()["shared"] is False
     assert "there is no such run" in json.dumps(reach.ben.call("progress", reach.run, -1))

@@ -1,4 +1,4 @@
-"""What visitors send: bounded in size before it is read, and in sum by the hour."""
+"""Uploads are limited in size before they are read, and in total per hour and visitor."""
 
 import json
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from tests.serving import SHIPPED
 
 
 def event_of(session: Session, elem_id: str) -> int:
-    """Return the number of the event that an upload through a button triggers."""
+    """Return the index of the event that an upload through a button triggers."""
     button = next(each["id"] for each in session.config["components"] if each["props"].get("elem_id") == elem_id)
     return next(each["id"] for each in session.config["dependencies"] if [button, "upload"] in each["targets"])
 
 
 def opened(session: Session, path: str) -> str:
-    """Open an uploaded file as a run; return all that the page is told."""
+    """Open an uploaded file as a run; return all messages of the event as JSON."""
     file = {"path": path, "orig_name": "run.safetensors", "meta": {"_type": "gradio.FileData"}}
     return json.dumps(session.trigger(event_of(session, "open-run"), [file]))
 
@@ -25,7 +25,7 @@ def on_disk(public: Public) -> int:
     return sum(file.stat().st_size for file in public.uploads.rglob("*") if file.is_file())
 
 
-def test_a_large_file_is_refused_and_not_kept(public: Public, visit: Callable[[], Session], row):
+def test_a_large_file_is_refused_and_not_stored(public: Public, visit: Callable[[], Session], row):
     visitor, before = visit(), on_disk(public)
     assert visitor.upload(bytes(3 * MEGABYTE)).status_code == 413
     assert visitor.http.post("/gradio_api/component_server/", content=bytes(3 * MEGABYTE)).status_code == 413
@@ -35,7 +35,7 @@ def test_a_large_file_is_refused_and_not_kept(public: Public, visit: Callable[[]
     row("S6", "a file, or a body, over the limit", "3 requests", "413 or 411, nothing kept")
 
 
-def test_a_visitor_can_send_so_much_an_hour_and_another_still_can(public: Public, visit: Callable[[], Session], row):
+def test_the_hourly_quota_applies_to_each_visitor_separately(public: Public, visit: Callable[[], Session], row):
     visitor, another, before = visit(), visit(), on_disk(public)
     answers = [visitor.upload(bytes(50_000), f"{number}.yaml").status_code for number in range(200)]
     assert answers == sorted(answers)
@@ -47,34 +47,34 @@ def test_a_visitor_can_send_so_much_an_hour_and_another_still_can(public: Public
     row("S6", "200 small uploads by one visitor", f"{answers.count(200)} taken", "4 MB kept to, another unhindered")
 
 
-def test_a_file_that_is_no_run_is_refused_with_the_reason_and_not_kept(public: Public, visit: Callable[[], Session]):
+def test_a_file_that_is_not_a_run_is_refused_and_deleted(public: Public, visit: Callable[[], Session]):
     visitor = visit()
     for content in (b"", b"PK\x03\x04 pickle", b"\xff" * 8 + b"{}", b'{"a": 1}', bytes(100_000)):
         path = visitor.upload(content).json()[0]
-        told = opened(visitor, path)
-        assert '"problem": true' in told
-        assert not reports_a_bug(told)
+        messages = opened(visitor, path)
+        assert '"problem": true' in messages
+        assert not reports_a_bug(messages)
         assert path not in [str(file) for file in public.uploads.rglob("*")]
     assert visitor.call("list_runs")["data"][0]["runs"][0]["id"] == SHIPPED
 
 
-def test_only_what_was_uploaded_can_be_opened(public: Public, visit: Callable[[], Session]):
+def test_only_uploaded_files_can_be_opened(public: Public, visit: Callable[[], Session]):
     visitor = visit()
     shipped = public.runs.root / SHIPPED / "best.safetensors"
     for path in (str(shipped), "/etc/passwd", "http://169.254.169.254/latest/meta-data", f"{public.uploads}/../x", ""):
-        told = opened(visitor, path)
-        assert "process_completed" in told
-        assert '"success": false' in told or '"problem": true' in told
+        messages = opened(visitor, path)
+        assert "process_completed" in messages
+        assert '"success": false' in messages or '"problem": true' in messages
     assert shipped.exists()
     assert len(visitor.call("list_runs")["data"][0]["runs"]) == 1
 
 
-def test_a_run_that_was_taken_away_comes_back_as_ones_own(public: Public, visit: Callable[[], Session]):
+def test_a_downloaded_run_can_be_uploaded_again(public: Public, visit: Callable[[], Session]):
     visitor = visit()
     file = visitor.http.get(f"/download/{SHIPPED}")
     assert file.headers["content-disposition"] == f'attachment; filename="{SHIPPED}.safetensors"'
-    told = opened(visitor, visitor.upload(file.content).json()[0])
-    assert '"problem": true' not in told
+    messages = opened(visitor, visitor.upload(file.content).json()[0])
+    assert '"problem": true' not in messages
     names = [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]]
     assert len(names) == 2
     assert names[1] == SHIPPED
