@@ -29,6 +29,12 @@ class Public:
     uploads: Path
 
 
+def delete_folder(path: Path) -> None:
+    """Delete the folder of a run in training, which may write files at any moment: move it away first."""
+    moved = path.rename(path.parent.with_name(f"deleted-{path.name}"))
+    shutil.rmtree(moved)
+
+
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
     """The page served in public mode."""

@@ -2,7 +2,6 @@
 
 import errno
 import math
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from core.runs import RunFolder
 from core.storage.tensor_file import previous_path
 from tests.browser.chromium import CHROMIUM, FLAGS
-from tests.faults.public.conftest import Public
+from tests.faults.public.conftest import Public, delete_folder
 from tests.faults.public.session import Session
 from ui.serving.visitors import COOKIE
 
@@ -156,7 +155,7 @@ def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
 
 
 def test_a_deleted_folder_is_reported(run, row):
-    shutil.rmtree(run.folder.path)
+    delete_folder(run.folder.path)
     took = run.seconds_until_message("could not be saved", "was deleted while it was in use. Train the run again")
     row("F1", "on the page: the run's folder is deleted", "1 run", f"cause and remedy after {took:.1f} s")
     assert took <= SECONDS

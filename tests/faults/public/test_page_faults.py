@@ -3,7 +3,6 @@
 import errno
 import json
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 
@@ -14,7 +13,7 @@ import core.runs.recorder
 import core.storage.atomic
 import core.training.loop
 from core.runs import RunFolder
-from tests.faults.public.conftest import Public
+from tests.faults.public.conftest import Public, delete_folder
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 
@@ -150,7 +149,7 @@ def test_a_full_disk_is_reported_while_training_continues(visitor, public, monke
 
 def test_a_deleted_folder_is_reported(visitor, public, row):
     run = started(visitor)
-    shutil.rmtree(RunFolder(public.runs.root, run).path)
+    delete_folder(RunFolder(public.runs.root, run).path)
     start = time.monotonic()
     wait_for_message(
         visitor, run, "could not be saved", "was deleted while it was in use. Train the run again", seconds=20
