@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _ablated(loaded: LoadedRun, pairs: Batch, folder: RunFolder) -> list[AblatedHead]:
     """Decode the pairs without each head, with a progress bar; the result is cached in the run's folder."""
-    cells = cached_grid(folder.ablate, loaded.model, pairs, step=loaded.step)
+    cells = cached_grid(folder.ablation, loaded.model, pairs, step=loaded.step)
     count = len(grid_cells(loaded.model.heads))
     return list(tqdm(cells, desc="ablating", total=count, unit="head", file=sys.stderr, leave=False))
 

@@ -110,7 +110,7 @@ def cached_grid(
     """Return ``ablation_grid``, read from a file if it was measured before; a completed grid is saved there.
 
     Args:
-        path: the file, such as ``RunFolder.ablate``. Grids of other steps in it are deleted.
+        path: the file, such as ``RunFolder.ablation``. Grids of other steps in it are deleted.
         pairs: the first N of the run's task.
         step: of the model's weights.
     """

@@ -155,7 +155,7 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     @property
-    def ablate(self) -> Path:
+    def ablation(self) -> Path:
         """Path of the cached ablation results, which may not exist yet."""
         return self.path / "ablate.json"
 

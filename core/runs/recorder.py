@@ -23,8 +23,8 @@ from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, trai
 from core.training.nan_check import all_finite
 from core.training.state import TrainingState
 
-SECONDS_BETWEEN_SAVES = 5.0
-SECONDS_BETWEEN_FLUSHES = 0.5
+MIN_SECONDS_BETWEEN_SAVES = 5.0
+MIN_SECONDS_BETWEEN_FLUSHES = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -80,9 +80,9 @@ class Recorder:
                 self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state))
             if self._snapshot_taker and self._is_snapshot_step(event.step):
                 self.replay.add(self._snapshot_taker.snapshot(self.state.model, event.step))
-        if isinstance(event, EvaluationEvent) and time.monotonic() - self._last_save > SECONDS_BETWEEN_SAVES:
+        if isinstance(event, EvaluationEvent) and time.monotonic() - self._last_save > MIN_SECONDS_BETWEEN_SAVES:
             self._try(self._save)
-        elif time.monotonic() - self._last_flush > SECONDS_BETWEEN_FLUSHES:
+        elif time.monotonic() - self._last_flush > MIN_SECONDS_BETWEEN_FLUSHES:
             self._try(self._flush)
 
     def end(self, status: Status, message: str = "") -> None:

@@ -54,7 +54,7 @@ def train_on(
 ) -> None:
     """Resume a run and train it to its end, directly or in a server's worker thread; send "ready" at the start."""
     if save_often:
-        recording.SECONDS_BETWEEN_SAVES = recording.SECONDS_BETWEEN_FLUSHES = 0.0
+        recording.MIN_SECONDS_BETWEEN_SAVES = recording.MIN_SECONDS_BETWEEN_FLUSHES = 0.0
     torch.set_num_threads(1)
     torch.manual_seed(os.getpid())  # a run must not depend on the global generator
     folder = RunFolder(root, name)

@@ -39,7 +39,7 @@ def resume(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: Fal
 
 @pytest.fixture
 def often(monkeypatch) -> None:
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
 
 
 @pytest.fixture(params=["transformer", "gru"])

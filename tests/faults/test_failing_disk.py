@@ -22,8 +22,8 @@ ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 
 def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder, list[str], str]:
     """Train a run whose disk fails during the save at step 4; return the run, its notices and its status."""
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 60.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 60.0)
     folder = RunFolder.create(root, preset, name=name)
     state, history, notices = new_state(preset), History(8), []
     recorder = Recorder(folder, state, history)

@@ -171,7 +171,7 @@ def test_an_ablation_is_zero_or_mean():
 def path(root):
     folder = RunFolder(root, "some")
     folder.path.mkdir(parents=True)
-    return folder.ablate
+    return folder.ablation
 
 
 def read(path, pairs, **settings) -> list:

@@ -111,8 +111,8 @@ def test_a_resumed_run_equals_one_that_never_stopped(folder, straight, stops):
 
 
 def test_a_run_killed_between_saves_resumes_without_gaps_or_duplicates(folder, straight, monkeypatch):
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
     state = new_state(folder.preset())
     recorder = Recorder(folder, state, History(8))
     for event in train(state):
@@ -174,7 +174,7 @@ def test_a_diverged_run_fails_with_the_step_in_its_message(folder, monkeypatch):
 
 
 def test_metrics_are_flushed_during_training(folder, monkeypatch):
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     counts = []
     record(folder, on_event=lambda event: counts.append(len(lines(folder.metrics))))
     assert counts[3:5] == [4, 5]

@@ -91,7 +91,7 @@ def test_best_weights_contain_their_preset(folder):
 
 
 def test_training_restores_a_deleted_preset(folder, monkeypatch):
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     preset = folder.preset()
     state = resume_state(folder)
     recorder = Recorder(folder, state, History(8))
@@ -121,7 +121,7 @@ def full(*_):
 
 
 def test_training_survives_a_full_disk_and_saves_later(root, tiny, monkeypatch):
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, notices = new_state(tiny), []
     recorder = Recorder(folder, state, History(8))
@@ -151,8 +151,8 @@ def test_a_run_that_cannot_be_saved_at_its_end_fails_and_keeps_its_last_state(fo
 
 
 def test_partly_written_metrics_are_written_once(folder, monkeypatch):
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 60.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 60.0)
     state, history = new_state(folder.preset()), History(8)
     recorder = Recorder(folder, state, history)
     for event in train(state):

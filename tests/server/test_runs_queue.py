@@ -101,7 +101,7 @@ def test_a_torn_last_line_of_metrics_is_ignored(runs, tiny, root):
 
 def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, root, monkeypatch):
     folder = RunFolder.create(root, tiny, name="a")
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_FLUSHES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     state = new_state(tiny)
     recorder = Recorder(folder, state, History(8))
     for event in train(state):

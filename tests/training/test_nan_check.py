@@ -159,7 +159,7 @@ def test_the_highest_learning_rate_either_trains_or_ends_with_a_message(preset, 
 
 
 def test_the_last_good_checkpoint_is_kept(tiny, root, monkeypatch):
-    monkeypatch.setattr("core.runs.recorder.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, good = new_state(tiny), {}
 

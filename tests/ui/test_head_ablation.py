@@ -226,7 +226,7 @@ def test_a_cancelled_measurement_is_not_saved(fresh: Runs):
     measuring = attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)
     assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
-    assert not RunFolder(fresh.root, SHIPPED).ablate.exists()
+    assert not RunFolder(fresh.root, SHIPPED).ablation.exists()
     assert exact_matches(head_importance.saved_value(fresh, SHIPPED, "zero")) == [None] * 30
 
 

@@ -67,7 +67,7 @@ class Measurement:
         """Load a run for measuring."""
         loaded = runs.loaded(run)
         pairs = fixed_pairs(loaded.task, SEQUENCES, split="test")
-        return cls(loaded, pairs, runs.folder(run).ablate, ablate_with)
+        return cls(loaded, pairs, runs.folder(run).ablation, ablate_with)
 
     def cells(self) -> Iterator[AblatedHead]:
         """Yield the cells, measured or from the saved file."""
@@ -90,7 +90,7 @@ class Measurement:
 def saved_value(runs: VisitorRuns, run: str, ablate_with: Ablation) -> dict[str, Any]:
     """Return the component's value with a run's saved head importance, or with empty cells."""
     heads = heads_of_run(runs, run)
-    saved = latest_grid(runs.folder(run).ablate, heads, ablation=ablate_with)
+    saved = latest_grid(runs.folder(run).ablation, heads, ablation=ablate_with)
     if saved is None:
         return grid_value(run, heads, [])
     value = grid_value(run, heads, saved.cells, sequences=saved.sequences, step=saved.step)
