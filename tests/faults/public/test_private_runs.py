@@ -72,6 +72,7 @@ def test_every_component_function_refuses_another_visitors_run(reach: Reach, row
     functions = reach.ben.server_functions()
     assert {"progress", "replay", "saved", "bundle", "share", "delete", "list_runs"} <= {name for _, name in functions}
     arguments_tried = [{"run": reach.run}, {"run": reach.run, "shared": True}, {"current": reach.run}, reach.run]
+    refused = set()
     for component, name in functions:
         for argument in arguments_tried:
             answer = reach.ben.call_component(component, name, argument)
@@ -79,6 +80,8 @@ def test_every_component_function_refuses_another_visitors_run(reach: Reach, row
             assert str(SEED) not in answer.text, name
             assert "error" in answer.text or name == "list_runs", name
             assert reach.run not in json.dumps(answer.json().get("runs", [])), name
+            refused |= {name} if "there is no such run" in answer.text else set()
+    assert refused == {"progress", "replay", "saved", "bundle", "share", "delete", "examine"}
     of = {name: component for component, name in functions}
     seen_by_owner = reach.anna.call_component(of["progress"], "progress", {"run": reach.run}).json()
     assert seen_by_owner["step"] == 60
@@ -183,9 +186,9 @@ def test_a_shared_run_can_be_read_but_not_changed(reach: Reach):
         assert reach.ben.http.get(f"/download/{reach.run}").status_code == 200
         for endpoint in ("stop", "resume"):
             assert "is not yours" in json.dumps(reach.ben.call(endpoint, reach.run))
-        for name in ("share", "delete"):
+        for name, request in {"share": {"run": reach.run, "shared": False}, "delete": {"run": reach.run}}.items():
             function = next(each for each in reach.ben.server_functions() if each[1] == name)
-            assert "is not yours" in reach.ben.call_component(*function, {"run": reach.run, "shared": False}).text
+            assert "is not yours" in reach.ben.call_component(*function, request).text
     finally:
         assert reach.anna.call_component(*shares, {"run": reach.run, "shared": False}).json()["shared"] is False
     assert "there is no such run" in json.dumps(reach.ben.call("progress", reach.run, -1))
