@@ -1,6 +1,6 @@
 """Load a run's trained model: the only loader, shared by the command line, the page, exports and notebooks.
 
-It imports nothing of training, so that decoding with a saved run starts quickly.
+This module does not import ``core.training``, so that decoding with a saved run starts quickly.
 """
 
 from collections.abc import Mapping
@@ -24,12 +24,15 @@ WeightsKind = Literal["latest", "best"]
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A run's model in evaluation mode, with the task it learned and the preset it was trained from.
+    """A run's model in evaluation mode, with its task and preset.
 
     Attributes:
         run: name of the run.
         kind: which weights: "best" (lowest validation loss), or "latest" while the run is training.
-        step: the update after which these weights were saved.
+        step: number of training steps after which these weights were saved.
+        preset: the preset that the run was started with.
+        task: the preset's task, with its vocabularies and data.
+        model: the model with the weights loaded, in evaluation mode, on the CPU.
         facts: metadata saved with the weights: step, validation_loss, exact_match, preset; empty for "latest".
     """
 
@@ -43,7 +46,7 @@ class LoadedRun:
 
 
 class RunSource(Protocol):
-    """Where runs come from: ``SavedRuns`` on disk, or a server that also has runs in training."""
+    """Read access to runs by name: ``SavedRuns`` on disk, or ``core.server.Runs``, which includes runs in training."""
 
     def preset(self, name: str) -> Preset:
         """Return the run's preset."""
@@ -59,7 +62,7 @@ class RunSource(Protocol):
 
 
 class SavedRuns:
-    """The runs in a folder, as last saved.
+    """The runs in a folder, in the state in which they were last saved.
 
     Args:
         root: the folder of runs, such as ``checkpoints``.
@@ -73,8 +76,8 @@ class SavedRuns:
         return RunFolder(self.root, name).preset()
 
     def loaded(self, name: str) -> LoadedRun:
-        """Load a run's best weights; see ``load_run``."""
-        return load_run(self.root / name)
+        """Load a run's best weights; see ``load_run``. ``name`` may be untrusted input."""
+        return load_run(RunFolder(self.root, name).path)
 
     def info(self, name: str) -> RunInfo:
         """Read a run's status and metrics; RunError if there is no such run."""
@@ -82,7 +85,7 @@ class SavedRuns:
 
     def history(self, name: str) -> "History":
         """Read a run's metrics by step; RunError if there is no such run."""
-        from core.training.history import History  # decoding does not need it
+        from core.training.history import History  # imported here because decoding does not need it
 
         folder = RunFolder(self.root, name)
         return History.load(folder.metrics, folder.preset().training.steps)
@@ -91,10 +94,12 @@ class SavedRuns:
 def load_run(path: Path) -> LoadedRun:
     """Load the best weights of the run in a folder, such as ``checkpoints/digits-reversal-shipped``.
 
-    If the weight file is damaged, the previous one is used and a note is added to the run's message.
+    If the weight file is damaged, the previous one is used. If ``preset.yaml`` was deleted, it is restored from the
+    weights' metadata. In both cases loading writes to the folder, if possible: the restored file, and a note in the
+    run's message.
 
     Raises:
-        RunError: there is no such run, it has no weights yet, or they cannot be read.
+        RunError: there is no such run, it has no weights yet, or they or the preset cannot be read.
     """
     folder = RunFolder(path.parent, path.name)
     preset = folder.ensure_preset()
@@ -103,7 +108,10 @@ def load_run(path: Path) -> LoadedRun:
 
     def read(file: Path) -> LoadedRun:
         weights, facts = read_tensors(file)
-        return build_run(folder, preset, weights, facts=facts, step=facts["step"], label=file.name)
+        step = facts.get("step")
+        if not isinstance(step, int):
+            raise CheckpointError(f"{file.name} has no step in its metadata")
+        return build_run(folder, preset, weights, facts=facts, step=step, label=file.name)
 
     try:
         loaded, note = read_with_fallback(folder.best, read)
@@ -124,15 +132,21 @@ def build_run(
     facts: Mapping[str, Any] | None = None,
     label: str = "weights",
 ) -> LoadedRun:
-    """Build a preset's model, apply the preset's bug if it names one, and load weights into it.
+    """Build a preset's model, apply its teaching bug if it has one, and load weights into the model.
+
+    A teaching bug is an intentional defect for the lessons; see ``core.teaching.bugs``.
 
     Args:
-        folder: the run's, for its name and its own pairs.
+        folder: the run's folder; supplies the run's name and its copy of the user-provided pairs.
+        preset: the run's preset.
         weights: the model's state dict.
+        step: number of training steps after which the weights were saved.
+        kind: see ``LoadedRun``.
+        facts: metadata of the weights, see ``LoadedRun``; None means there is none.
         label: name of the weights in error messages.
 
     Raises:
-        CheckpointError: the weights are those of another model.
+        CheckpointError: names or shapes of the weights do not match the model.
     """
     task = build_task(preset.task, pairs=folder.pairs)
     model = assemble_model(preset.model, task)

@@ -1,4 +1,4 @@
-"""Loading a run: the one loader applies the preset's bug and imports neither training nor the server."""
+"""Loading a run: the loader applies the preset's teaching bug and imports neither training nor the server."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import torch
 from core.runs import RunError, RunFolder, SavedRuns, load_run
 from core.runs.recorder import train_recorded
 from core.runs.training_state import load_state, training_state_of
+from core.storage.tensor_file import write_tensors
 from core.teaching.bugs import new_state
 from core.training.history import History
 
@@ -43,6 +44,19 @@ def test_a_loaded_run_has_the_best_weights_in_evaluation_mode(trained):
     assert state.step == loaded.step
     assert torch.equal(state.model.output.weight, loaded.model.output.weight)
     assert load_state(RunFolder(trained, "done").last, loaded.preset).step == 8
+
+
+def test_saved_runs_are_not_loaded_from_outside_their_folder(trained):
+    for name in ("../done", str(trained / "done"), "x/../../done"):
+        with pytest.raises(RunError, match="is not a valid name"):
+            SavedRuns(trained / "done").loaded(name)
+
+
+def test_weights_without_a_step_are_refused(root, tiny):
+    folder = RunFolder.create(root, tiny, name="a")
+    write_tensors(folder.best, new_state(tiny).model.state_dict(), {})
+    with pytest.raises(RunError, match=r"run='a': best\.safetensors has no step in its metadata"):
+        load_run(folder.path)
 
 
 def test_a_run_without_weights_cannot_be_loaded(root, tiny):
