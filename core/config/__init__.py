@@ -2,6 +2,7 @@
 
 from core.config.preset import (
     BUG_FAMILIES,
+    MAX_NAME_LENGTH,
     NAME_PATTERN,
     PRESET_FOLDER,
     SECTIONS,
@@ -22,6 +23,7 @@ from core.config.preset import (
 
 __all__ = [
     "BUG_FAMILIES",
+    "MAX_NAME_LENGTH",
     "NAME_PATTERN",
     "PRESET_FOLDER",
     "SECTIONS",

@@ -19,7 +19,8 @@ from core.storage import bounded_yaml
 from core.storage.errors import LabError
 
 PRESET_FOLDER = Path(__file__).resolve().parents[2] / "presets"
-NAME_PATTERN = r"^[a-z0-9][a-z0-9-]{0,47}$"
+MAX_NAME_LENGTH = 48
+NAME_PATTERN = rf"^[a-z0-9][a-z0-9-]{{0,{MAX_NAME_LENGTH - 1}}}$"
 SPECIAL_TOKENS = 2  # BOS and EOS of every sequence
 SECTIONS = ("task", "model", "training")
 

@@ -7,15 +7,17 @@ best.safetensors     the weights with the lowest validation loss, with the prese
 last.safetensors     the full training state, to resume from
 best.previous.safetensors, last.previous.safetensors
                      the files before those; used if the newer one is damaged
-pairs.tsv            the user's own training pairs, if the task has any (``core.tasks.ingest``)
+pairs.tsv            the user-provided pairs, if the task learns any (``core.tasks.ingest``)
 replay.safetensors   attention of fixed inputs over the course of training (``Replay``)
 ablate.json          cached exact match without each head (``core.interpret.ablation``)
 access.json          owner of the run on a public server (``core.server.ownership``)
 report/              output of ``python -m core report``
 .lock                held by the process that trains the run
 
-Every file is written under a temporary name such as ``.run.json.1f2e3d4c.tmp`` and then renamed. The folder of a new
-run is built as ``.NAME.1f2e3d4c.new``. ``sweep`` deletes what a crash leaves of these.
+Files are written under a temporary name such as ``.run.json.1f2e3d4c.tmp`` and then renamed, so that a crash never
+leaves half a file. The exception is ``metrics.jsonl``: lines are appended to it, and ``History.load`` ignores an
+incomplete last line. The folder of a new run is built as ``.NAME.1f2e3d4c.new``. ``sweep`` deletes the temporary files
+and folders that a crash left behind.
 """
 
 import contextlib
@@ -33,9 +35,9 @@ from types import MappingProxyType
 from typing import Literal
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from core.config import NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
+from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
 from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, write_atomically
 from core.storage.errors import InputError, LabError
 from core.storage.tensor_file import CheckpointError, previous_path, read_tensors
@@ -57,14 +59,40 @@ class RunError(LabError):
 
 
 class RunInfo(BaseModel):
-    """Content of a run's ``run.json``: status and latest metrics, small enough to read for every row of a list."""
+    """Content of a run's ``run.json``: status and latest metrics, small enough to read for every row of a list.
+
+    Attributes:
+        format: version of the file format.
+        status: one of
+
+            - "queued": waiting for a worker; set by ``RunFolder.create`` and the server's worker pool.
+            - "training": set by the ``Recorder``.
+            - "stopping": asked to stop after the current step; only in the server's memory, never in the file.
+            - "stopped": ended before its last step on request of the user or the server; set by ``train_recorded``,
+              or by the worker pool for a queued run.
+            - "finished": all steps are done; set by the ``Recorder``, and for imported runs.
+            - "failed": ended by an error or a non-finite loss; set by the ``Recorder``, ``mark_failed`` or the worker
+              pool.
+            - "interrupted": the file says that the run is active, but no process holds its lock; set when it is read
+              (``RunFolder.with_verified_status``).
+        message: reason for the status and notes for the user, separated by "; "; "" if there are none.
+        created: time the run was created, with a time zone.
+        shipped: whether the run comes with the program; such runs can be neither resumed nor deleted.
+        parameters: number of the model's trainable parameters.
+        step: number of the last recorded training step.
+        best_step: step of the evaluation with the lowest validation loss; None before the first evaluation.
+        exact_match: share of validation sequences predicted entirely correctly at the last evaluation, 0 to 1; None
+            before the first evaluation.
+        sequences_seen: number of training sequences in all steps so far.
+        seconds: training time in seconds, summed over all resumptions.
+    """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     format: Literal["attention-lab-run-1"] = "attention-lab-run-1"
     status: Status
     message: str = ""
-    created: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
     shipped: bool = False
     parameters: int = 0
     step: int = 0
@@ -78,13 +106,15 @@ class RunFolder:
     """One run's folder. Only the process that holds its lock may write training files into it."""
 
     def __init__(self, root: Path, name: str) -> None:
-        """Refer to a run by name; the folder need not exist. ``name`` may come from a visitor.
+        """Refer to a run by name; the folder need not exist. ``name`` may be untrusted input.
 
         Raises:
             RunError: the name is not a valid run name (a valid name cannot leave ``root``).
         """
         if not re.fullmatch(NAME_PATTERN, name):
-            raise RunError(f"run={name[:60]!r} is not a valid name: use a-z, 0-9 and -, at most 48 characters")
+            raise RunError(
+                f"run={name[:60]!r} is not a valid name: use a-z, 0-9 and -, at most {MAX_NAME_LENGTH} characters"
+            )
         self.name = name
         self.path = root / name
 
@@ -103,12 +133,12 @@ class RunFolder:
 
         Args:
             name: the run's name; None generates a free one such as ``brisk-otter``.
-            pairs: the file of the task's own pairs, if it has any; the run keeps a copy.
+            pairs: the file of user-provided pairs, if the task learns any; it is copied to ``pairs.tsv``.
             contents: further files by name; they replace the default ``preset.yaml`` and ``run.json``.
 
         Raises:
             RunError: a run of that name exists.
-            ConfigError: the file of own pairs is missing or holds other pairs.
+            ConfigError: the file of user-provided pairs is missing or holds other pairs.
         """
         folder = cls(root, name or free_name(root))
         if folder.path.exists():
@@ -141,7 +171,7 @@ class RunFolder:
 
     @property
     def pairs(self) -> Path:
-        """Path of the run's own pairs, if its task has any."""
+        """Path of the run's copy of the user-provided pairs, if its task learns any."""
         return self.path / PAIRS
 
     @property
@@ -166,7 +196,7 @@ class RunFolder:
 
     def exists(self) -> bool:
         """Whether the run exists."""
-        return (self.path / "run.json").is_file()
+        return os.path.isfile(self.path / "run.json")  # unlike Path.is_file, False if the folder cannot be accessed
 
     def size(self) -> int:
         """Return the total size of its files in bytes; 0 if there is no such run."""
@@ -176,12 +206,15 @@ class RunFolder:
         """Read the preset; if ``preset.yaml`` was deleted, take it from the best weights' metadata.
 
         Raises:
-            RunError: there is no such run, or its preset is damaged.
+            RunError: there is no such run, its preset is damaged or cannot be read, or it was deleted and the best
+                weights do not contain it.
         """
         try:
-            return read_preset(self._preset_text(), name=self.name)
-        except (OSError, CheckpointError) as error:
-            raise RunError(f"run={self.name!r}: there is no such run") from error
+            return read_preset(self._preset_yaml(), name=self.name)
+        except CheckpointError as error:
+            raise self._read_error(f"preset.yaml is missing and cannot be restored: {error}") from error
+        except OSError as error:
+            raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
             raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
 
@@ -189,27 +222,42 @@ class RunFolder:
         """Whether ``preset.yaml`` exists."""
         return (self.path / "preset.yaml").is_file()
 
-    def write_preset(self, preset: Preset) -> None:
-        """Write ``preset.yaml``."""
-        write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
+    def restore_preset(self, preset: Preset) -> bool:
+        """Write ``preset.yaml`` if it is missing, and return whether it was missing.
 
-    def ensure_preset(self) -> Preset:
-        """Read the preset; if ``preset.yaml`` was deleted, restore the file and note that in the run's message.
+        The lock is not needed: every process would write the same content.
 
         Raises:
-            RunError: there is no such run, its preset is damaged, or it was deleted and there are no weights.
+            OSError: the folder cannot be written to.
         """
-        existed, preset = self.has_preset(), self.preset()
-        if not existed:
-            note = "preset.yaml was deleted and has been restored from best.safetensors; nothing needs to be done"
-            self.add_note(note, preset=preset)
+        if self.has_preset():
+            return False
+        write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
+        return True
+
+    def ensure_preset(self) -> Preset:
+        """Read the preset; if ``preset.yaml`` was deleted, restore it and add a note to the run's message.
+
+        If the folder is read-only, the preset is returned all the same, and the failure is logged.
+
+        Raises:
+            RunError: as for ``preset``.
+        """
+        preset = self.preset()
+        try:
+            if self.restore_preset(preset):
+                self.add_note(
+                    "preset.yaml was deleted and has been restored from best.safetensors; nothing needs to be done"
+                )
+        except OSError as error:
+            _log.info("%s: preset.yaml cannot be restored: %s", self.path, error)
         return preset
 
     def info(self) -> RunInfo:
         """Read the run's status and metrics; an active status is verified, see ``with_verified_status``.
 
         Raises:
-            RunError: there is no such run, or its ``run.json`` is damaged.
+            RunError: there is no such run, or its ``run.json`` is damaged or cannot be read.
         """
         return self.with_verified_status(self.written_info())
 
@@ -218,32 +266,26 @@ class RunFolder:
         try:
             return RunInfo.model_validate_json((self.path / "run.json").read_bytes())
         except OSError as error:
-            raise RunError(f"run={self.name!r}: there is no such run") from error
+            raise self._read_error(f"run.json cannot be read: {error.strerror or error}") from error
         except ValidationError as error:
             raise RunError(f"run={self.name!r}: run.json is damaged") from error
 
     def with_verified_status(self, info: RunInfo) -> RunInfo:
-        """Return the info, as "interrupted" if it claims to be active but no process holds the run's lock."""
+        """Return ``info``, with status "interrupted" if it says the run is active but no process holds its lock."""
         if info.status in ACTIVE and not self._is_locked():
             message = "; ".join(filter(None, ["its process ended before training did", info.message]))
             return info.model_copy(update={"status": "interrupted", "message": message})
         return info
 
     def write_info(self, info: RunInfo) -> None:
-        """Replace ``run.json``."""
+        """Replace ``run.json``. The caller must hold the lock, or be the only user of the folder."""
         write_atomically(self.path / "run.json", info.model_dump_json(indent=1).encode())
 
-    def add_note(self, note: str, *, preset: Preset | None = None) -> None:
-        """Append a note to the run's message, once; logged instead if the folder is locked or read-only.
-
-        Args:
-            preset: also written to ``preset.yaml``, if given.
-        """
+    def add_note(self, note: str) -> None:
+        """Append a note to the run's message, once; it is logged instead if the folder is locked or read-only."""
         try:
             lock = self.lock()
             try:
-                if preset is not None:
-                    self.write_preset(preset)
                 info = self.written_info()
                 if note not in info.message:
                     message = "; ".join(filter(None, [info.message, note]))
@@ -251,30 +293,39 @@ class RunFolder:
             finally:
                 lock.release()
         except (OSError, RunError) as error:
-            _log.info("%s: not noted in run.json: %s", self.path, error)
+            _log.info("%s: note %r cannot be added to run.json: %s", self.path, note, error)
 
     def lock(self) -> FileLock:
-        """Acquire the lock of a run that trains or is queued; the operating system frees it when the process ends.
+        """Acquire the folder's lock, delete the temporary files of an earlier holder, and return the acquired lock.
+
+        Hold it while the run is queued or trains, or to write ``run.json``. The caller must call ``release`` on the
+        returned lock; the operating system releases it if the process dies. Do not use it in a ``with`` statement:
+        that would acquire it a second time and release it only once.
 
         Raises:
-            RunError: another process or thread holds it.
+            RunError: another process or thread holds the lock.
         """
         lock = self._lock()
         try:
             lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.02)
         except Timeout as error:
-            raise RunError(f"run={self.name!r} is already being trained") from error
+            message = "is in use: another process or thread trains it, has queued it or is writing to it"
+            raise RunError(f"run={self.name!r} {message}") from error
         delete_temporaries(self.path, names=self._written_under_lock())
         return lock
 
-    def _preset_text(self) -> bytes:
+    def _preset_yaml(self) -> bytes:
+        """Return the content of ``preset.yaml``; if it is missing, that in the best weights, or CheckpointError."""
         try:
             return (self.path / "preset.yaml").read_bytes()
         except FileNotFoundError:
             text = read_tensors(self.best)[1].get("preset")
             if not isinstance(text, str):
-                raise
+                raise CheckpointError(f"{self.best.name} contains no preset") from None
             return text.encode()
+
+    def _read_error(self, reason: str) -> RunError:
+        return RunError(f"run={self.name!r}: {reason if self.exists() else 'there is no such run'}")
 
     def _rename_draft(self, draft: Path) -> None:
         """Rename a draft to the run's folder; RunError if another process created the run first."""
@@ -286,8 +337,10 @@ class RunFolder:
             raise RunError(f"run={self.name!r} exists already; choose another name, or resume it") from error
 
     def _written_under_lock(self) -> set[str]:
+        # Add every file that training writes. Files that are also written without the lock must not be in this set,
+        # since the next holder would delete their temporary files while they are being written.
         files = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.replay, self.metrics]
-        return {"preset.yaml", "run.json", *(path.name for path in files)}
+        return {"run.json", *(path.name for path in files)}
 
     def _lock(self) -> FileLock:
         return FileLock(self.path / ".lock", thread_local=False)
@@ -301,16 +354,22 @@ class RunFolder:
 
 
 def check_resumable(folder: RunFolder) -> None:
-    """Raise RunError unless the run has steps left and nothing is training it."""
+    """Refuse to resume a run that is shipped with the program, is active, or has finished.
+
+    Raises:
+        RunError: the run cannot be resumed, or there is no such run.
+    """
     info = folder.info()
+    if info.shipped:
+        raise RunError(f"run={folder.name!r} is shipped with the program and cannot be resumed")
     if info.status in ACTIVE:
         raise RunError(f"run={folder.name!r} is already {info.status}")
-    if info.shipped or info.status == "finished":
+    if info.status == "finished":
         raise RunError(f"run={folder.name!r} has finished all its {folder.preset().training.steps} steps")
 
 
 def list_runs(root: Path) -> list[RunFolder]:
-    """Return the runs in a folder, newest first."""
+    """Return the runs in a folder, newest first; runs whose ``run.json`` is damaged come last."""
     entries = [entry for entry in os.scandir(root) if entry.is_dir()] if root.is_dir() else []
     names = [entry.name for entry in entries if re.fullmatch(NAME_PATTERN, entry.name)]
     folders = [folder for folder in (RunFolder(root, name) for name in names) if folder.exists()]
@@ -318,9 +377,13 @@ def list_runs(root: Path) -> list[RunFolder]:
 
 
 def free_name(root: Path) -> str:
-    """Generate a free run name that is easy to remember, from the operating system's randomness (unseeded)."""
+    """Generate a free run name that is easy to remember, from the operating system's randomness (unseeded).
+
+    Raises:
+        InputError: no free name was found.
+    """
     dice = random.SystemRandom()
-    for attempt in range(1000):
+    for attempt in range(300):  # the number has at most 30 digits then, so the name has at most 48 characters
         name = f"{dice.choice(_ADJECTIVES.split())}-{dice.choice(_NOUNS.split())}"
         name += f"-{dice.randrange(10 ** (attempt // 10 + 1))}" if attempt > 4 else ""
         if not (root / name).exists():
@@ -329,29 +392,37 @@ def free_name(root: Path) -> str:
 
 
 def numbered_name(root: Path, name: str) -> str:
-    """Return ``name`` if it is free, else ``name-2``, ``name-3`` and so on, whichever is free first."""
+    """Return ``name`` if it is free, else ``name-2``, ``name-3`` and so on, whichever is free first.
+
+    A long name is shortened so that the result is a valid name, of at most ``MAX_NAME_LENGTH`` characters.
+    """
     number, free = 1, name
     while (root / free).exists():
         number += 1
-        free = f"{name}-{number}"
+        suffix = f"-{number}"
+        free = name[: MAX_NAME_LENGTH - len(suffix)] + suffix
     return free
 
 
 def sweep(root: Path) -> None:
     """Delete temporary files and folders older than an hour, which crashes left in a folder of runs."""
-    with contextlib.suppress(OSError):  # the folder is missing or read-only
-        for entry in [each for each in os.scandir(root) if each.is_dir()]:
+    try:
+        entries = [entry for entry in os.scandir(root) if entry.is_dir()]
+    except OSError:  # the folder is missing or cannot be read
+        return
+    for entry in entries:
+        with contextlib.suppress(OSError):  # it was deleted in the meantime, or cannot be accessed
             if not _DRAFT.fullmatch(entry.name):
                 delete_temporaries(Path(entry.path), seconds=_STALE_SECONDS)
             elif is_older_than(Path(entry.path), _STALE_SECONDS):
                 shutil.rmtree(entry.path, ignore_errors=True)
 
 
-def _created_at(folder: RunFolder) -> float:
+def _created_at(folder: RunFolder) -> datetime:
     try:
-        return (folder.path / "preset.yaml").stat().st_mtime
-    except OSError:  # deleted just now; reading the run will fail and leave it out
-        return 0.0
+        return folder.written_info().created
+    except RunError:  # run.json is damaged, or was deleted just now
+        return datetime.min.replace(tzinfo=UTC)
 
 
 def _size_of(file: Path) -> int:

@@ -1,4 +1,4 @@
-"""Record a training in the run's folder: metrics, best weights, and the state to resume from."""
+"""Record a training run in its folder: metrics, best weights, and the state to resume from."""
 
 import logging
 import time
@@ -29,14 +29,22 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Writes one run's training events to its folder. The caller holds the folder's lock.
+    """Writes one run's training events to its folder. The caller must hold the folder's lock.
 
-    A full disk or a folder that cannot be written to does not end the training: the state's ``notice`` says so, and
-    writing is retried. Only the end of the run must be written.
+    Construction rewrites ``metrics.jsonl`` from ``history`` and sets the run's status to "training". During training, a
+    full disk or a folder that cannot be written to does not end the run: ``state.notice`` reports the error, and the
+    write is retried. Only the final write, in ``end``, must succeed.
 
     Args:
-        replay: snapshots to append to; None loads those in the folder.
+        folder: the run's folder, created by ``RunFolder.create``.
+        state: the training state, which the training loop updates; its ``notice`` is set if a write fails.
+        history: metrics of the steps before ``state.step``; new ones are added to it.
+        replay: attention snapshots to append to; None loads those in the folder. Those of later steps are removed.
         with_replay: whether to take attention snapshots at all.
+
+    Raises:
+        OSError: ``metrics.jsonl`` or ``run.json`` cannot be written during construction.
+        RunError: there is no such run, or its ``run.json`` is damaged.
     """
 
     def __init__(
@@ -49,7 +57,7 @@ class Recorder:
         with_replay: bool = True,
     ) -> None:
         self.folder, self.state, self.history = folder, state, history
-        self.replay = replay or Replay.load(folder.replay, state.preset.training.evaluate_every)
+        self.replay = Replay.load(folder.replay, state.preset.training.evaluate_every) if replay is None else replay
         self.replay.rewind(state.evaluated_step)
         self._snapshot_taker = SnapshotTaker(state.task, state.model) if with_replay else None
         self._info = folder.info()
@@ -59,15 +67,19 @@ class Recorder:
         self._saved_step = state.step
         self._base_notice = state.notice
         self._metrics_complete = True
-        self._failed_write: Callable[[], None] | None = None
+        self._failed_writes: set[Callable[[], None]] = set()
         history.save(folder.metrics)
         self._write_info("training")
 
     def record(self, event: Event) -> None:
-        """Record one event: metrics in memory immediately, files every few seconds.
+        """Record one event: add its metrics to the history, and write files if enough time has passed.
+
+        Metrics are appended to the file at most every ``MIN_SECONDS_BETWEEN_FLUSHES``. Best weights, snapshots and the
+        training state are saved at evaluations, at most every ``MIN_SECONDS_BETWEEN_SAVES``. An ``EndEvent`` calls
+        ``end``.
 
         Raises:
-            RunError: it was the last event, and the folder cannot be written to.
+            RunError: the event is an ``EndEvent``, and the folder cannot be written to.
         """
         if isinstance(event, EndEvent):
             self.end("finished" if event.reason == "finished" else "failed", event.message)
@@ -86,7 +98,14 @@ class Recorder:
             self._try(self._flush)
 
     def end(self, status: Status, message: str = "") -> None:
-        """Write everything and the run's final status; RunError if the folder cannot be written to."""
+        """Write everything and the run's final status.
+
+        Args:
+            message: reason for the status; "" keeps the notice that the state had before any write failed.
+
+        Raises:
+            RunError: the folder cannot be written to.
+        """
         self.state.notice = self._base_notice
         try:
             self._save(status, message)
@@ -105,13 +124,14 @@ class Recorder:
             write()
         except OSError as error:
             self.state.notice = "; ".join(filter(None, [self._base_notice, self._failure_message(error)]))
-            if self._failed_write is None:
+            if not self._failed_writes:
                 _log.warning("%s: %s", self.folder.path, self.state.notice)
-            self._failed_write = self._save if self._failed_write == self._save else write
+            self._failed_writes.add(write)
             self._last_save = self._last_flush = time.monotonic()  # wait before the next attempt
         else:
-            if write in (self._save, self._failed_write):
-                self.state.notice, self._failed_write = self._base_notice, None
+            self._failed_writes -= {self._save, self._flush} if write == self._save else {write}  # a save also flushes
+            if not self._failed_writes:
+                self.state.notice = self._base_notice
 
     def _failure_message(self, error: OSError) -> str:
         reason = f"{type(error).__name__}: {error.strerror or error}"
@@ -145,8 +165,7 @@ class Recorder:
 
     def _restore_preset(self) -> None:
         """Write ``preset.yaml`` again if it was deleted during training: without it the run could not be opened."""
-        if not self.folder.has_preset():
-            self.folder.write_preset(self.state.preset)
+        if self.folder.restore_preset(self.state.preset):
             note = "preset.yaml was deleted during training and has been restored; nothing needs to be done"
             self.state.notice = self._base_notice = "; ".join(filter(None, [self._base_notice, note]))
 
@@ -176,18 +195,23 @@ def train_recorded(
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> RunInfo:
-    """Train from ``state`` to the end, or until asked to stop, and record everything in the folder.
+    """Train from ``state`` to the end, or until ``should_stop`` returns True, and record everything in the folder.
+
+    The caller must hold the folder's lock.
 
     Args:
-        replay: snapshots to append to; None loads those in the folder.
+        folder: the run's folder, created by ``RunFolder.create``.
+        state: the training state to start from; see ``core.runs.training_state.resume_state``.
+        history: metrics of the steps before ``state.step``; new ones are added to it.
+        replay: attention snapshots to append to; None loads those in the folder.
         should_stop: called after every step.
-        on_event: called with every event after it was recorded.
+        on_event: called with every event after it has been recorded.
 
     Returns:
         The run's final status and metrics.
 
     Raises:
-        Exception: any exception of the training or of a callback; the run is marked failed first.
+        Exception: any exception of the training, the recorder or a callback; the run is marked failed first.
     """
     if torch.get_num_threads() != state.threads and not state.notice:
         state.notice = f"started with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
@@ -204,7 +228,10 @@ def train_recorded(
 
 @contextmanager
 def mark_failed(folder: RunFolder) -> Iterator[None]:
-    """If an exception leaves the block, mark the run failed with the reason, and raise the exception again."""
+    """If an exception leaves the block, mark the run failed with the reason, and raise the exception again.
+
+    The caller must hold the folder's lock.
+    """
     try:
         yield
     except Exception as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.config import ConfigError, Preset
+from core.config import MAX_NAME_LENGTH, ConfigError, Preset
 from core.runs import RunError, RunFolder, RunInfo
 from core.runs.folder import free_name, numbered_name
 from core.runs.importing import MAX_IMPORT_BYTES
@@ -21,7 +21,6 @@ from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
-MAX_NAME_LENGTH = 48  # as in NAME_PATTERN
 SECRET_LENGTH = 24  # characters out of 36: 124 bits
 _ALPHABET = string.ascii_lowercase + string.digits
 

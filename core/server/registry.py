@@ -285,7 +285,7 @@ class Runs:
         if live is not None and live.has_weights and not (has_ended and folder.best.exists()):
             return self._models.latest(live)
         if not folder.best.exists():
-            self.preset(name)  # raises RunError if the preset is missing too: there is no such run
+            self.preset(name)  # raises RunError if there is no such run, or its preset is missing too
             raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
         return self._models.best(folder)
 

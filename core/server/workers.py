@@ -51,7 +51,7 @@ class WorkerPool:
         """Queue a run; it starts immediately if a worker is free.
 
         Raises:
-            RunError: the run is already being trained.
+            RunError: another process or thread uses the run.
             OSError: its folder cannot be written to.
         """
         lock = folder.lock()

@@ -109,8 +109,19 @@ def test_a_deleted_preset_is_restored_from_the_best_weights_and_noted_once(folde
     assert folder.info().message.count("preset.yaml was deleted") == 1
     (folder.path / "preset.yaml").unlink()
     damage(folder.best)
-    with pytest.raises(RunError, match="no such run"):
+    with pytest.raises(RunError, match=r"preset\.yaml is missing and cannot be restored: best\.safetensors is damaged"):
         folder.ensure_preset()
+
+
+def test_a_deleted_preset_is_restored_even_while_the_folder_is_locked(folder, caplog):
+    preset, lock = folder.preset(), folder.lock()
+    (folder.path / "preset.yaml").unlink()
+    with caplog.at_level("INFO", logger="core.runs.folder"):
+        assert folder.ensure_preset() == preset
+    lock.release()
+    assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
+    assert "note 'preset.yaml was deleted" in caplog.text
+    assert folder.info().message == ""
 
 
 # --- a disk that is full -----------------------------------------------------------------------------------------
@@ -206,6 +217,25 @@ def test_sweep_deletes_only_old_temporary_files(root, folder):
     assert (folder.path / ".ablate.json.11111111.tmp").exists()
     sweep(root / "nowhere")
     assert folder.info().status == "stopped"
+
+
+def test_sweep_continues_after_an_entry_that_cannot_be_accessed(root, monkeypatch):
+    drafts = [root / f".{name}.0123abcd.new" for name in "abc"]
+    for path in drafts:
+        path.mkdir(parents=True)
+    refused = drafts[0]
+
+    def is_older_than(path, seconds):
+        if path == refused:
+            raise PermissionError(errno.EACCES, "denied")
+        return True
+
+    monkeypatch.setattr("core.runs.folder.is_older_than", is_older_than)
+    for refused in drafts:  # whichever is listed first
+        for path in drafts:
+            path.mkdir(exist_ok=True)
+        sweep(root)
+        assert [path for path in drafts if path.exists()] == [refused]
 
 
 def test_two_processes_creating_the_same_run_do_not_interfere(root, tiny, monkeypatch):

@@ -4,11 +4,14 @@ import errno
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from core.runs import RunError, RunFolder, RunInfo, check_resumable, list_runs
+from core.runs.folder import numbered_name
+from core.storage.tensor_file import write_tensors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BAD_NAMES = ["../x", "..", ".", "", "a/b", "/etc", "A", "a b", "a_b", "-a", "a" * 49, "ä", "a\n", "a\0", ".hidden"]
@@ -100,6 +103,22 @@ def test_missing_and_damaged_runs_are_named(root, tiny):
         folder.preset()
 
 
+def test_an_unreadable_preset_of_an_existing_run_is_reported_as_such(root, tiny, monkeypatch):
+    folder = RunFolder.create(root, tiny, name="a")
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(PermissionError(errno.EACCES, "denied")))
+        with pytest.raises(RunError, match=r"run='a': preset\.yaml cannot be read: denied"):
+            folder.preset()
+        with pytest.raises(RunError, match=r"run='a': run\.json cannot be read: denied"):
+            folder.written_info()
+    (folder.path / "preset.yaml").unlink()
+    with pytest.raises(RunError, match=r"preset\.yaml is missing and cannot be restored: best\.safetensors cannot be"):
+        folder.preset()
+    write_tensors(folder.best, {}, {"step": 1})
+    with pytest.raises(RunError, match=r"preset\.yaml is missing and .* best\.safetensors contains no preset"):
+        folder.preset()
+
+
 # --- locks and status ----------------------------------------------------------------------------------------------
 
 
@@ -121,7 +140,7 @@ def test_an_ended_run_keeps_its_status(root, tiny):
 def test_a_lock_is_exclusive(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
     lock = folder.lock()
-    with pytest.raises(RunError, match="run='a' is already being trained"):
+    with pytest.raises(RunError, match="run='a' is in use: another process or thread trains it"):
         RunFolder(root, "a").lock()
     lock.release()
     RunFolder(root, "a").lock().release()
@@ -143,7 +162,7 @@ def test_a_dead_process_leaves_its_run_interrupted_and_free(root, tiny):
     try:
         assert process.stdout.readline() == "locked\n"
         assert folder.info().status == "training"
-        with pytest.raises(RunError, match="already being trained"):
+        with pytest.raises(RunError, match="is in use"):
             folder.lock()
         with pytest.raises(RunError, match="run='a' is already training"):
             check_resumable(folder)
@@ -165,7 +184,7 @@ def test_finished_and_shipped_runs_cannot_be_resumed(root, tiny):
     with pytest.raises(RunError, match="run='a' has finished all its 8 steps"):
         check_resumable(folder)
     folder.write_info(RunInfo(status="stopped", shipped=True))
-    with pytest.raises(RunError, match="has finished"):
+    with pytest.raises(RunError, match="run='a' is shipped with the program and cannot be resumed"):
         check_resumable(folder)
 
 
@@ -176,10 +195,26 @@ def test_list_runs_returns_only_runs_newest_first(root, tiny):
     assert list_runs(root) == []
     for age, name in enumerate(["newest", "middle", "oldest"]):
         folder = RunFolder.create(root, tiny, name=name)
-        os.utime(folder.path / "preset.yaml", (1e9 - age, 1e9 - age))
-        folder.write_info(RunInfo(status="stopped"))  # a later change does not make a run newer
+        folder.write_info(RunInfo(status="stopped", created=datetime.fromtimestamp(1e9 - age, UTC)))
+        os.utime(folder.path / "preset.yaml", (1e9 + age, 1e9 + age))  # when a file was written does not matter
+    (folder.path / "preset.yaml").unlink()  # nor whether the preset has to be restored
+    RunFolder.create(root, tiny, name="damaged")
+    (root / "damaged" / "run.json").write_text("{")
     (root / "file").write_text("x")
     (root / "empty").mkdir()
     (root / "Not-A-Name").mkdir()
     (root / ".draft.new").mkdir()
-    assert [folder.name for folder in list_runs(root)] == ["newest", "middle", "oldest"]
+    assert [folder.name for folder in list_runs(root)] == ["newest", "middle", "oldest", "damaged"]
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+def test_numbered_names_are_free_and_at_most_48_characters(root):
+    for name, expected in (("a", "a-2"), ("b" * 48, "b" * 46 + "-2")):
+        (root / name).mkdir(parents=True)
+        assert numbered_name(root, name) == expected
+        assert RunFolder(root, expected).name == expected
+    for number in range(2, 10):
+        (root / f"{'b' * 46}-{number}").mkdir()
+    assert numbered_name(root, "b" * 48) == "b" * 45 + "-10"

@@ -137,7 +137,7 @@ def test_a_deleted_run_is_gone_with_all_its_files(runs: Runs, tiny, root):
 
 def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
     runs.start(tiny.with_changes(LONG_TRAINING), name="a")
-    with pytest.raises(RunError, match="is already being trained"):
+    with pytest.raises(RunError, match="is in use: another process or thread trains it"):
         runs.delete("a")
     folder = RunFolder.create(root, tiny, name="gift", status="stopped")
     folder.write_info(folder.info().model_copy(update={"shipped": True}))

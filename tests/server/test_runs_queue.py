@@ -1,7 +1,7 @@
 """Queued and failed runs, runs of other processes, and the list of all runs."""
 
-import os
 import threading
+from datetime import UTC, datetime
 
 import pytest
 
@@ -142,8 +142,8 @@ def test_another_process_sees_a_run_but_cannot_take_it_over(make_runs, tiny, roo
 def test_runs_are_listed_newest_first_shipped_last_without_damaged_ones(runs, tiny, root):
     for age, name in enumerate(["newest", "gift", "older", "torn", "odd", "robbed"]):
         folder = RunFolder.create(root, tiny, name=name, status="stopped")
-        os.utime(folder.path / "preset.yaml", (1e9 - age, 1e9 - age))
-    RunFolder(root, "gift").write_info(RunInfo(status="finished", shipped=True))
+        created = datetime.fromtimestamp(1e9 - age, UTC)
+        folder.write_info(RunInfo(status="finished", created=created, shipped=name == "gift"))
     (root / "torn" / "run.json").write_text("{")
     (root / "odd" / "preset.yaml").write_text("{}")
     (root / "robbed" / "preset.yaml").unlink()

@@ -181,7 +181,7 @@ def test_a_run_without_preset_and_weights_leaves_the_list(visitor, public, row):
     wait(lambda: progress(visitor, run)["status"] == "finished" and not owned(public, run))
     for name in ("preset.yaml", "best.safetensors", "best.previous.safetensors"):
         (RunFolder(public.runs.root, run).path / name).unlink(missing_ok=True)
-    assert "there is no such run" in json.dumps(visitor.call("decode", run, *DECODE[1:]))
+    assert "preset.yaml is missing and cannot be restored" in json.dumps(visitor.call("decode", run, *DECODE[1:]))
     wait(lambda: run not in [each["id"] for each in visitor.call("list_runs")["data"][0]["runs"]])
     row("F1", "a run's preset and weights are deleted", "1 run", "reported, the list no longer shows it")
 
