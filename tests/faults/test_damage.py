@@ -135,10 +135,10 @@ def test_randomly_damaged_checkpoints_are_refused(root, tiny, row):
     refused, unchanged, different = total
     assert different == 0
     assert refused + unchanged == MUTATIONS
-    found = (
+    result = (
         f"{refused} refused, {unchanged} unchanged, 0 silently different; without the checksum {missed} of {CONTROLS}"
     )
-    row("D4", "damaged at random", f"{MUTATIONS} files", found)
+    row("D4", "damaged at random", f"{MUTATIONS} files", result)
 
 
 def test_damaged_best_and_last_fall_back_to_the_previous_files(root, tiny, row):

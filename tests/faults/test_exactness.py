@@ -129,7 +129,9 @@ def test_concurrent_runs_equal_the_same_runs_alone(root, tiny, tiny_gru, row):
             thread.join()
     for name in presets:
         assert fingerprint(RunFolder(root, name)) == alone[name], name
-    row("R3", "3 runs at once, decodes, reseeding", f"{decodes} decodes", "3 of 3 equal bit for bit to the run alone")
+    row(
+        "R3", "3 concurrent runs, decodes, reseeding", f"{decodes} decodes", "3 of 3 equal bit for bit to the run alone"
+    )
 
 
 def without(part: str, tensors: dict, facts: dict, preset: Preset) -> tuple[dict, dict]:

@@ -68,7 +68,7 @@ def failure_of(do) -> str:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
-def test_a_run_can_be_resumed_when_any_call_of_the_last_save_fails(root, tiny, monkeypatch, row, error):
+def test_a_run_can_be_resumed_when_its_last_save_fails(root, tiny, monkeypatch, row, error):
     def end(name: str, disk: Disk) -> RunFolder:
         folder = RunFolder.create(root, tiny, name=name)
         train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: True, on_event=lambda event: None)

@@ -177,7 +177,7 @@ def test_fifty_visitors_are_served_while_two_runs_train(app: AppProcess, row):
     result = (
         f"{len(report.errors)} errors, {report.busy} busy; 95 % answered within {report.responses['all'].p95:.1f} s"
     )
-    row("L1", "2 trainings, 50 visitors × 8 decodes at once", f"{report.responses['all'].count} decodes", result)
+    row("L1", "2 trainings, 50 visitors × 8 simultaneous decodes", f"{report.responses['all'].count} decodes", result)
     row(
         "L1",
         "/health meanwhile; memory of the server",

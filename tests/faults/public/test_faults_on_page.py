@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="
 LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}
 SECONDS, MILLISECONDS = 2.0, 60_000
 MESSAGE_CONTAINS = """(parts) => {
-  const said = document.querySelector("#charts .message").textContent;
-  return parts.every((part) => said.includes(part));
+  const message = document.querySelector("#charts .message").textContent;
+  return parts.every((part) => message.includes(part));
 }"""
 
 

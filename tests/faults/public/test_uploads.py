@@ -32,7 +32,7 @@ def test_a_large_file_is_refused_and_not_stored(public: Public, visit: Callable[
     lengthless = visitor.http.post("/gradio_api/upload", content=iter([b"x" * 1000]))
     assert lengthless.status_code == 411
     assert on_disk(public) == before
-    row("S6", "a file, or a body, over the limit", "3 requests", "413 or 411, nothing kept")
+    row("S6", "a file, or a body, over the limit", "3 requests", "413 or 411, nothing stored")
 
 
 def test_the_hourly_quota_applies_to_each_visitor_separately(public: Public, visit: Callable[[], Session], row):
@@ -44,7 +44,12 @@ def test_the_hourly_quota_applies_to_each_visitor_separately(public: Public, vis
     assert on_disk(public) - before <= 4 * MEGABYTE
     assert "of 4 MB an hour" in visitor.upload(bytes(50_000)).text
     assert another.upload(bytes(50_000)).status_code == 200
-    row("S6", "200 small uploads by one visitor", f"{answers.count(200)} taken", "4 MB kept to, another unhindered")
+    row(
+        "S6",
+        "200 small uploads by one visitor",
+        f"{answers.count(200)} accepted",
+        "limited to 4 MB, another visitor unaffected",
+    )
 
 
 def test_a_file_that_is_not_a_run_is_refused_and_deleted(public: Public, visit: Callable[[], Session]):
