@@ -210,7 +210,7 @@ def test_finished_and_shipped_runs_cannot_be_resumed(runs, tiny, root):
     with pytest.raises(RunError, match="has finished all its 8 steps"):
         runs.resume("done")
     RunFolder.create(root, tiny, name="gift").write_info(RunInfo(status="stopped", shipped=True))
-    with pytest.raises(RunError, match="has finished"):
+    with pytest.raises(RunError, match="is shipped with the program and cannot be resumed"):
         runs.resume("gift")
 
 
