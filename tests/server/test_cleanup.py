@@ -40,7 +40,7 @@ def test_only_runs_of_absent_owners_are_stopped_with_a_reason(make_runs, tiny):
     wait_for(lambda: "after 30 minutes without a visit; press Resume" in runs.info("anna").message)
     assert info.step > 0
     assert "without a visit" in runs.info("waits").message
-    assert runs.info("ben").status == "training"
+    wait_for(lambda: runs.info("ben").status == "training")
     runs.resume("anna")
     wait_for(lambda: runs.info("anna").step > info.step)
 
