@@ -9,7 +9,7 @@ from gradio.block_function import BlockFunction
 from core.storage.error_messages import explain_error, is_machine_fault
 from core.storage.errors import LabError
 from ui.serving.errors import escaped
-from ui.serving.visitors import SESSIONS, visitor_of
+from ui.serving.visitors import OTHERS_SESSION, SESSIONS, visitor_of
 
 INTERNAL_ERROR = "Internal error. It was logged, and everything else keeps running. Please try again."
 _log = logging.getLogger(__name__)
@@ -34,8 +34,8 @@ class GuardedPage(gr.Blocks):
     async def process_api(self, block_fn: BlockFunction | int, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Run a handler, if the session belongs to the visitor."""
         request = getattr(kwargs.get("request"), "request", None)
-        if request is not None and not SESSIONS.admits(kwargs.get("session_hash"), visitor_of(request.scope)):
-            raise gr.Error("This is not your session.", print_exception=False)
+        if request is not None and not SESSIONS.claim(kwargs.get("session_hash"), visitor_of(request.scope)):
+            raise gr.Error(OTHERS_SESSION, print_exception=False)
         try:
             return await super().process_api(block_fn, *args, **kwargs)
         except gr.Error:

@@ -1,4 +1,4 @@
-"""Identification of visitors by a random cookie that scripts cannot read."""
+"""Middleware that identifies visitors by cookie, protects their sessions, and tracks who is connected."""
 
 import re
 import secrets
@@ -22,12 +22,13 @@ _COOKIE_SECONDS = 400 * 24 * 3600  # the maximum that browsers allow
 _SCOPE = "attention_lab.visitor"
 MAX_VISITORS = 10_000
 NOBODY = Visitor(owner=None, returning=False)
+OTHERS_SESSION = "This session belongs to another visitor. Reload the page."
 
 
 def current_visitor() -> Visitor:
-    """Return the visitor whose request Gradio is handling in this thread; ``NOBODY`` outside of requests."""
+    """Return the visitor whose request Gradio is handling in this context; ``NOBODY`` outside of requests."""
     request = LocalContext.request.get(None)
-    request = getattr(request, "request", request)  # Gradio wraps the requests of events only
+    request = getattr(request, "request", request)  # in an event, Gradio's request wraps Starlette's
     return NOBODY if request is None else visitor_of(request.scope)
 
 
@@ -43,8 +44,12 @@ class Sessions:
         self._owners: OrderedDict[str, str] = OrderedDict()
         self._lock = threading.Lock()
 
-    def admits(self, session: str | None, visitor: Visitor) -> bool:
-        """Return whether a visitor may use a session. The first returning visitor to use it becomes its owner."""
+    def claim(self, session: str | None, visitor: Visitor) -> bool:
+        """Return whether a visitor may use a session. The first returning visitor to use it becomes its owner.
+
+        A visitor without a cookie cannot own a session: each of its requests gets a new token, so the next request
+        would be refused as another visitor's.
+        """
         if not session:
             return True
         with self._lock:
@@ -61,7 +66,10 @@ SESSIONS = Sessions()
 
 
 class Presence:
-    """Which visitors are connected and when the others last were; an open page holds a connection."""
+    """Tracks which visitors are connected, and when each other visitor was last connected.
+
+    An open page holds a connection.
+    """
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
@@ -119,10 +127,10 @@ class VisitorCookies:
         token = known or secrets.token_urlsafe(TOKEN_BYTES)
         scope[_SCOPE] = visitor = Visitor(owner_of(token), returning=known is not None)
         session = QueryParams(scope["query_string"]).get("session_hash")
-        if not SESSIONS.admits(session, visitor):
-            await PlainTextResponse("This is not your session.", status_code=403)(scope, receive, send)
+        if not SESSIONS.claim(session, visitor):
+            await PlainTextResponse(OTHERS_SESSION, status_code=403)(scope, receive, send)
             return
-        set_cookie = known is None or scope["path"] == "/"  # every visit renews the cookie
+        set_cookie = known is None or scope["path"] == "/"  # each load of the page renews the cookie
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and set_cookie:
@@ -152,6 +160,9 @@ def _is_secure(scope: Scope, headers: Headers) -> bool:
 
 
 def _cookie(token: str, *, secure: bool) -> str:
-    """Return the Set-Cookie header; over https it also works inside an iframe, as on Spaces."""
+    """Return the value of the Set-Cookie header.
+
+    Over HTTPS, the cookie also works in an iframe, as on Hugging Face Spaces.
+    """
     policy = "SameSite=None; Secure; Partitioned" if secure else "SameSite=Lax"
     return f"{COOKIE}={token}; Path=/; Max-Age={_COOKIE_SECONDS}; HttpOnly; {policy}"

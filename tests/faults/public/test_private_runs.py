@@ -113,7 +113,7 @@ def test_another_visitors_session_cannot_be_used(reach: Reach):
     thief = Session(str(reach.ben.http.base_url))
     thief.hash = reach.anna.hash
     body = {"data": [], "fn_index": reach.anna.config["dependencies"][0]["id"], "session_hash": reach.anna.hash}
-    assert "not your session" in thief.http.post("/gradio_api/run/predict", json=body).text
+    assert "belongs to another visitor" in thief.http.post("/gradio_api/run/predict", json=body).text
     assert reach.anna.http.post("/gradio_api/run/predict", json=body).status_code == 200
     assert thief.http.get("/gradio_api/queue/data", params={"session_hash": reach.anna.hash}).status_code == 403
 
