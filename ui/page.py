@@ -24,22 +24,25 @@ from ui.tabs import attention, compare, decode, lessons, report, train
 from ui.web import script
 
 MAX_INPUT = 2_000  # characters of an input in the page's address
-TABS = ("train", "decode", "attention", "report", "compare", "lessons")  # ids, and labels in lower case
+TABS = ("train", "decode", "attention", "report", "compare", "lessons")  # the ids that an address may select
 _HELP = """
-**Train** a preset: a small model learns a task while you watch. **Decode**: enter an input and let any run answer it,
-even one that is still training. **Attention**: see what every head attended to during that decode. **Report**: measure
-the run on held-out inputs and read how accurate it is and what its attention does. **Compare** runs of one task on the
-same inputs: which answers differ, and how accuracy falls beyond the trained lengths. **Lessons**: bugs that raise no
-error, each beside a correct run; predict their effect first.
+A *run* is one model and its training. **Train**: choose a preset (a task with a model and settings) and watch the model
+learn. **Decode**: type an input and see the model's answer, even during training. **Attention**: see which tokens each
+attention head attends to for that answer. **Report**: measure accuracy on inputs that the model was not trained on.
+**Compare**: give several runs the same inputs, including longer ones than in training. **Lessons**: bugs that raise no
+error: predict the effect of each, then compare it with a correct run.
 Training continues when you close this page; open it again to see the run.
 """
 
 
 def build_page(runs: VisitorRuns) -> gr.Blocks:
     """Build the page over some runs."""
+    # Downloads and pictures are temporary files: every minute, Gradio deletes those older than ten minutes
     with GuardedPage(title="Attention Lab", analytics_enabled=False, delete_cache=(60, 600)) as page:
         api.expose(runs)  # first, so that the page's own events do not take the endpoints' names
-        run, current, spec = gr.State(None), gr.State(None), gr.State(NO_INTERVENTIONS)
+        run = gr.State(None)  # str | None: the current run's name
+        current_decode = gr.State(None)  # CurrentDecode | None: what the Decode and Attention tabs show
+        spec = gr.State(NO_INTERVENTIONS)  # InterventionSpec: the requested interventions
         with gr.Row(elem_id="header"):
             gr.Markdown("# Attention Lab\nTrain a small model, decode with it, inspect every attention head.")
             theme = gr.Button("Light / dark", size="sm", scale=0, min_width=110, elem_id="theme")
@@ -52,7 +55,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
             with gr.Tab("Decode", id="decode"):
                 decode_tab = decode.build()
             with gr.Tab("Attention", id="attention"):
-                ends = [run.change, bar.status]
+                ends = [run.change, bar.status]  # they replace the grid that a measurement is filling in
                 attention_tab = attention.build(runs, run, spec, decode_tab.interventions, ends=ends)
             with gr.Tab("Report", id="report"):
                 report_tab = report.build(runs, run)
@@ -69,30 +72,37 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         # Decoding
         strategy = decode_tab.strategy
         decode_inputs = [run, decode_tab.text, spec, *strategy.all]
-        decode_outputs = [
-            current,
+        decode_outputs = [  # ``_decode_values`` returns their values
+            current_decode,
             *decode_tab.results,
             spec,
             *attention_tab.decode_outputs,
             attention_tab.viewer,
             address,
         ]
-        decode_current = partial(_decode, runs)
+        # The events share one queue, as their function is the same
+        decode_event: dict[str, Any] = {
+            "fn": partial(_decode, runs),
+            "inputs": decode_inputs,
+            "outputs": decode_outputs,
+            "concurrency_limit": 4,
+            **QUIET,
+        }
         triggers = [decode_tab.button.click, decode_tab.text.submit, strategy.prefix.submit]
         triggers += [each.input for each in (strategy.kind, *strategy.controls)]
-        gr.on(triggers, decode_current, decode_inputs, decode_outputs, concurrency_limit=4, **LATEST, **QUIET)
+        gr.on(triggers, **decode_event, **LATEST)
         decode_tab.compare.click(
             partial(decode.compare, runs),
             [run, spec, decode_tab.text, strategy.prefix, *strategy.controls],
-            [decode_tab.message, decode_tab.comparison],
+            [decode_tab.compare_message, decode_tab.comparison],
             concurrency_limit=4,
             **QUIET,
         )
         decode_tab.examples.click(lambda sample: sample[0], decode_tab.examples, decode_tab.text, **QUIET).then(
-            decode_current, decode_inputs, decode_outputs, **QUIET
+            **decode_event
         )
         for change in attention_tab.interventions_changed:
-            change.then(decode_current, decode_inputs, decode_outputs, concurrency_limit=4, **QUIET)
+            change.then(**decode_event)
 
         # The current run
         run_outputs = [menu, *train_tab.run_outputs, *report_tab.run_outputs, *attention_tab.run_outputs]
@@ -102,19 +112,18 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
             [bar, decode_tab.examples, *run_outputs],
             concurrency_limit=None,
             **QUIET,
-        ).then(decode_current, decode_inputs, decode_outputs, concurrency_limit=4, **QUIET)
+        ).then(**decode_event)
         bar.pick(_picked_run, None, run, **QUIET)
         menu.gone(partial(_run_to_open, runs), None, run, **QUIET)
-        bar.status(partial(_run_updates, runs), [run, spec], run_outputs, **QUIET).then(
-            decode_current, decode_inputs, decode_outputs, **QUIET
-        )
+        bar.status(partial(_run_updates, runs), [run, spec], run_outputs, **QUIET).then(**decode_event)
 
         # Links to the Attention tab
         viewer_outputs = [tabs, attention_tab.viewer]
-        decode_tab.answer.inspect(_inspect_step, current, viewer_outputs, **QUIET)
-        decode_tab.thumbnails.pick(_inspect_head, current, viewer_outputs, **QUIET)
-        train_tab.model.inspect(_inspect_block, current, viewer_outputs, **QUIET)
+        decode_tab.answer.inspect(_inspect_step, current_decode, viewer_outputs, **QUIET)
+        decode_tab.thumbnails.pick(_inspect_head, current_decode, viewer_outputs, **QUIET)
+        train_tab.model.inspect(_inspect_block, current_decode, viewer_outputs, **QUIET)
 
+        # Gradio passes event data and requests to annotated parameters only, and finds no annotations on a partial
         def inspect_failure(run: str | None, event: gr.EventData) -> list[Any]:
             return _inspect_failure(runs, run, event)
 
@@ -127,7 +136,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         )
 
         # Opening the page
-        def open_page(request: gr.Request) -> list[Any]:  # Gradio passes a request only to a parameter of this type
+        def open_page(request: gr.Request) -> list[Any]:
             return _open(runs, dict(request.query_params))
 
         opened = page.load(open_page, None, [run, tabs, decode_tab.text, spec, *strategy.all, picker], **QUIET)
@@ -193,12 +202,28 @@ def _decode(
         spec: requested interventions; ignored if they are of another run or do not fit.
         strategy: values of the strategy form: kind, prefix, settings.
     """
-    with runs.inference_priority.inference():
-        applied, error = attention.applicable(runs, run, spec)
-        current, results = decode.decode(runs, run, text or "", *strategy, interventions=applied)
-        updates = [*attention.decode_updates(current, applied, error), attention_value(current, run=run)]
-        new_spec = gr.skip() if applied == spec else applied
-        return [current, *results, new_spec, *updates, _address(run, text, applied, *strategy)]
+    applied, error = attention.applicable(runs, run, spec)
+    current_decode, results = decode.decode(runs, run, text or "", *strategy, interventions=applied)
+    return _decode_values(
+        current_decode,
+        results,
+        gr.skip() if applied == spec else applied,
+        attention.decode_updates(current_decode, applied, error),
+        attention_value(current_decode, run=run),
+        _address(run, text, applied, *strategy),
+    )
+
+
+def _decode_values(
+    current_decode: CurrentDecode | None,
+    results: list[Any],
+    spec: Any,
+    attention_updates: list[Any],
+    viewer: dict[str, Any],
+    address: str,
+) -> list[Any]:
+    """Return the values of ``decode_outputs``, in order."""
+    return [current_decode, *results, spec, *attention_updates, viewer, address]
 
 
 def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any) -> str:
@@ -210,38 +235,47 @@ def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any)
     return urlencode({name: value for name, value in query.items() if value})
 
 
-def _inspect_step(current: CurrentDecode | None, event: gr.EventData) -> list[Any]:
-    return [gr.Tabs(selected="attention"), _last_layer_value(current, row=int(event.step))]
+def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
+    return _open_attention(_last_layer_value(current_decode, row=int(event.step)))
 
 
-def _inspect_head(current: CurrentDecode | None, event: gr.EventData) -> list[Any]:
-    return [gr.Tabs(selected="attention"), _last_layer_value(current, head=int(event.head))]
+def _inspect_head(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
+    return _open_attention(_last_layer_value(current_decode, head=int(event.head)))
 
 
-def _inspect_block(current: CurrentDecode | None, event: gr.EventData) -> list[Any]:
-    value = attention_value(current, block=event.block, layer=int(event.layer))
+def _inspect_block(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
+    return _open_attention(attention_value(current_decode, block=event.block, layer=int(event.layer)))
+
+
+def _open_attention(value: dict[str, Any]) -> list[Any]:
+    """Return the updates that select the Attention tab and show a value in its viewer."""
     return [gr.Tabs(selected="attention"), value]
 
 
-def _last_layer_value(current: CurrentDecode | None, **selection: Any) -> dict[str, Any]:
+def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) -> dict[str, Any]:
     """Return the attention viewer's value with the last layer that attends to the source selected."""
-    if current is None:
+    if current_decode is None:
         return attention_value(None)
-    block = current.source_block
-    return attention_value(current, block=block, layer=current.num_layers(block), **selection)
+    block = current_decode.source_block
+    return attention_value(current_decode, block=block, layer=current_decode.num_layers(block), **selection)
 
 
 def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> list[Any]:
     """Decode a wrong answer again, greedily and without interventions, and select its first wrong step."""
     if event.run != run:
         raise gr.Error(
-            "These wrong answers are of another run than the current one. Find them again.", print_exception=False
+            "These wrong answers belong to a different run. In the Report tab, search for wrong answers again.",
+            print_exception=False,
         )
     text = str(event.text)[:MAX_INPUT]
-    current, results = decode.decode(runs, run, text)
-    last = len(current.inspection.steps) - 1 if current else 0  # newer weights may produce a shorter answer
-    value = _last_layer_value(current, row=min(int(event.step), last))
-    strategy = ["greedy", "", *strategy_form.controls_for(GREEDY)]
-    updates = [*attention.decode_updates(current, NO_INTERVENTIONS), value]
-    decoded = [current, *results, NO_INTERVENTIONS, *updates, _address(run, text, NO_INTERVENTIONS)]
-    return [gr.Tabs(selected="attention"), text, *strategy, *decoded]
+    current_decode, results = decode.decode(runs, run, text)
+    last = len(current_decode.inspection.steps) - 1 if current_decode else 0  # newer weights may answer in fewer steps
+    values = _decode_values(
+        current_decode,
+        results,
+        NO_INTERVENTIONS,
+        attention.decode_updates(current_decode, NO_INTERVENTIONS),
+        _last_layer_value(current_decode, row=min(int(event.step), last)),
+        _address(run, text, NO_INTERVENTIONS),
+    )
+    return [gr.Tabs(selected="attention"), text, "greedy", "", *strategy_form.controls_for(GREEDY), *values]

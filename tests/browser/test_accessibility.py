@@ -182,7 +182,7 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     page.keyboard.press("Control+a")
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")
-    expect(page.locator("#decode-message")).to_contain_text("decoded by")
+    expect(page.locator("#decode-message")).to_contain_text("Decoded with")
     press_until(page, "Tab", focused(page, "#answer button"))
     page.keyboard.press("Enter")
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 →")

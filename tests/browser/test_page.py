@@ -103,7 +103,7 @@ def test_beam_search_shows_hypotheses_tree_and_comparison(page: Page, reload: Ca
     expect(page.locator("#beam-tree svg g.winning")).to_have_count(5)
     page.get_by_text("Show as table").first.click()
     expect(page.locator("#beam-tree tbody tr").first).to_contain_text("best")
-    page.get_by_role("button", name="Compare all strategies").click()
+    page.get_by_role("button", name="Compare decoding strategies").click()
     expect(page.locator("#comparison .row")).to_have_count(3)
     assert page.evaluate(NOTHING_SIDEWAYS)
     expect(page).to_have_url(re.compile("strategy=beam.*n_best=3"))

@@ -7,6 +7,7 @@ import gradio as gr
 import pytest
 
 from core.config import ConfigError, load_preset, preset_names
+from core.interpret.inspection import inspect
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
@@ -53,7 +54,7 @@ def test_an_invalid_address_opens_the_default_view(runs: Runs, query: dict):
 
 
 def test_a_decode_shows_output_expected_output_and_probabilities(runs: Runs):
-    decoded, (message, answer, _, thumbnails, _) = decode.decode(runs, SHIPPED, "4829")
+    decoded, (message, answer, _, thumbnails, *_) = decode.decode(runs, SHIPPED, "4829")
     assert answer["output"] == answer["expected"] == list("9284")
     assert answer["correct"] is True
     assert "best weights" in message["text"]
@@ -67,12 +68,24 @@ def test_a_decode_shows_output_expected_output_and_probabilities(runs: Runs):
     assert decoded.run == SHIPPED
 
 
+def test_training_waits_while_an_input_is_decoded(runs: Runs, monkeypatch: pytest.MonkeyPatch):
+    requests = []
+
+    def counted_inspect(*args, **kwargs):
+        requests.append(runs.inference_priority._num_requests)
+        return inspect(*args, **kwargs)
+
+    monkeypatch.setattr(decode, "inspect", counted_inspect)
+    decode.decode(runs, SHIPPED, "4829")
+    assert requests == [1]
+
+
 @pytest.mark.parametrize(
     ("typed", "part"),
     [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
 )
 def test_an_invalid_input_is_explained_and_not_decoded(runs: Runs, typed: str, part: str):
-    decoded, (message, answer, _, thumbnails, _) = decode.decode(runs, SHIPPED, typed)
+    decoded, (message, answer, _, thumbnails, *_) = decode.decode(runs, SHIPPED, typed)
     assert message["problem"]
     assert part in message["text"]
     assert (decoded, answer, thumbnails) == (None, None, None)

@@ -70,7 +70,7 @@ def test_an_invalid_strategy_setting_is_explained(runs: Runs, field, value, mess
     values[places.index(("beam", field))] = value
     with pytest.raises(ConfigError):
         strategy_form.strategy_in("beam", values)
-    decoded, (notice, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
+    decoded, (notice, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
     assert (decoded, answer, tree) == (None, None, None)
     assert notice["problem"]
     assert message in notice["text"]
@@ -78,7 +78,7 @@ def test_an_invalid_strategy_setting_is_explained(runs: Runs, field, value, mess
 
 
 def test_beam_search_shows_its_n_best_hypotheses_and_its_tree(runs: Runs):
-    _, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
+    _, (_, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
     assert answer["n_best"][0]["output"] == answer["output"] == list("9284")
     assert len(answer["n_best"]) == 3
     scores = [ranked["score"] for ranked in answer["n_best"]]
@@ -90,7 +90,7 @@ def test_beam_search_shows_its_n_best_hypotheses_and_its_tree(runs: Runs):
 
 
 def test_prefix_tokens_are_marked_and_the_model_continues(runs: Runs):
-    decoded, (_, answer, tree, _, _) = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
+    decoded, (_, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
     assert answer["output"][:2] == ["7", "7"]
     assert [step["forced"] for step in answer["steps"][:3]] == [True, True, False]
     assert answer["steps"][0]["probability"] < 0.5
@@ -100,7 +100,8 @@ def test_prefix_tokens_are_marked_and_the_model_continues(runs: Runs):
 
 def test_all_strategies_decode_the_same_input(runs: Runs):
     values = filled(Sample(temperature=5.0, seed=3))
-    _, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "4829", "", *values)
+    message, shown = decode.compare(runs, SHIPPED, NO_INTERVENTIONS, "4829", "", *values)
+    assert message == {"text": ""}  # clears the error of an earlier comparison
     assert [row["label"].split(",")[0] for row in shown["rows"]] == ["greedy", "beam", "sample"]
     assert shown["rows"][2]["label"] == "sample, temperature 5, seed 3"
     assert shown["rows"][0]["output"] == list("9284")

@@ -21,7 +21,7 @@ from ui.forms import strategy_form
 from ui.forms.strategy_form import StrategyForm
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 
-EMPTY = (None, None, None, None)  # answer, tree, thumbnails and comparison without a decode
+_EMPTY = (None, None, None, None, {"text": ""})  # the results after ``message``, without a decode
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,13 @@ class DecodeTab:
     tree: gr.HTML
     thumbnails: gr.HTML
     compare: gr.Button
+    compare_message: gr.HTML
     comparison: gr.HTML
 
     @property
     def results(self) -> list:
         """The outputs of ``decode`` after the decode itself, in order."""
-        return [self.message, self.answer, self.tree, self.thumbnails, self.comparison]
+        return [self.message, self.answer, self.tree, self.thumbnails, self.comparison, self.compare_message]
 
 
 def build() -> DecodeTab:
@@ -51,7 +52,7 @@ def build() -> DecodeTab:
     with gr.Row(equal_height=True, elem_classes="ask"):
         text = gr.Textbox(
             label="Input",
-            placeholder="type an input or choose an example",
+            placeholder="Type an input or choose an example",
             max_lines=1,
             max_length=2000,
             scale=5,
@@ -71,9 +72,22 @@ def build() -> DecodeTab:
         with gr.Column(scale=2, min_width=300):
             thumbnails = head_thumbnails()
     with gr.Row(elem_classes="actions"):
-        compare = gr.Button("Compare all strategies", size="sm", elem_id="side-by-side", min_width=200)
-    rows = answer_comparison()
-    return DecodeTab(text, button, examples, form, message, interventions, output, tree, thumbnails, compare, rows)
+        compare = gr.Button("Compare decoding strategies", size="sm", elem_id="side-by-side", min_width=200)
+    compare_message = notice(elem_id="compare-message")
+    return DecodeTab(
+        text=text,
+        button=button,
+        examples=examples,
+        strategy=form,
+        message=message,
+        interventions=interventions,
+        answer=output,
+        tree=tree,
+        thumbnails=thumbnails,
+        compare=compare,
+        compare_message=compare_message,
+        comparison=answer_comparison(),
+    )
 
 
 def decode(
@@ -95,28 +109,29 @@ def decode(
         The decode (None if it failed), and the values of ``DecodeTab.results``.
     """
     if run is None:
-        return None, [NO_RUN, *EMPTY]
+        return None, [NO_RUN, *_EMPTY]
     try:
         strategy = strategy_form.strategy_in(kind, values or _default_values())
-        loaded = runs.loaded(run)
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
-        inspect_input = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
-        inspection = inspect_input(interventions=interventions.resolve(loaded))
-        baseline = inspect_input() if interventions else None
-        current = CurrentDecode(run, loaded.step, inspection, interventions, baseline)
+        with runs.inference_priority.inference():
+            loaded = runs.loaded(run)
+            inspect_input = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
+            inspection = inspect_input(interventions=interventions.resolve(loaded))
+            baseline = inspect_input() if interventions else None
+            current = CurrentDecode(run, loaded.step, inspection, interventions, baseline)
     except LabError as error:
-        return None, [problem(error), *EMPTY]
-    message = f"decoded by {display_name(run)} with its {loaded.kind} weights, after {loaded.step} steps"
+        return None, [problem(error), *_EMPTY]
+    message = f"Decoded with {display_name(run)} ({loaded.kind} weights, after {loaded.step} training steps)"
     message += f", {interventions}" if interventions else ""
     block = current.source_block
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
-    return current, [{"text": message}, answer_value(current), tree_value(current), heads, None]
+    return current, [{"text": message}, answer_value(current), tree_value(current), heads, None, {"text": ""}]
 
 
 def compare(
     runs: VisitorRuns, run: str | None, interventions: InterventionSpec, text: str, prefix: str, *values: Any
 ) -> tuple[Any, Any]:
-    """Decode an input with every strategy; return the message and the value of the comparison.
+    """Decode an input with every strategy; return the values of ``compare_message`` and ``comparison``.
 
     Args:
         values: the settings of all strategies.
@@ -133,14 +148,15 @@ def compare(
             inspections = [inspect_input(strategy=strategy, interventions=resolved) for strategy in strategies]
     except LabError as error:
         return problem(error), None
-    return gr.skip(), strategies_value(inspections, interventions.for_run(run))
+    return {"text": ""}, strategies_value(inspections, interventions.for_run(run))
 
 
 def examples_of(runs: VisitorRuns, run: str | None) -> list[list[str]]:
     """Return example inputs of a run's task, one per row."""
     if not run:
         return []
-    task = build_task(runs.preset(run).task, pairs=runs.folder(run).pairs)
+    pairs = runs.folder(run).pairs  # for a task on the user's own data: its examples are among these pairs
+    task = build_task(runs.preset(run).task, pairs=pairs)
     return [[example] for example in task.examples]
 
 
