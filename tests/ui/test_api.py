@@ -76,7 +76,7 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client):
         ("/attention", (SHIPPED, "1", "cross", 1, "", "cross.1.1"), "must be HEAD=PATTERN"),
         ("/head_importance", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
         ("/stop", (SHIPPED,), "is not training"),
-        ("/resume", (SHIPPED,), "finished"),
+        ("/resume", (SHIPPED,), "is shipped with the program"),
         ("/report", ("../../x",), "is not a valid name"),
         ("/compare", ([SHIPPED],), "select 2 to 10 runs of one task to compare; 1 selected"),
         ("/compare", ([SHIPPED, "../../x"],), "is not a valid name"),

@@ -73,7 +73,7 @@ def build() -> DecodeTab:
             thumbnails = head_thumbnails()
     with gr.Row(elem_classes="actions"):
         compare = gr.Button("Compare decoding strategies", size="sm", elem_id="side-by-side", min_width=200)
-    compare_message = notice(elem_id="compare-message")
+    compare_message = notice(elem_id="strategies-message")
     return DecodeTab(
         text=text,
         button=button,
