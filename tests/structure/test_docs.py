@@ -239,7 +239,14 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+RUN_NIGHTLY = ("command-line.md", "results.md")  # half a minute each
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page.name in RUN_NIGHTLY else []) for page in PAGES],
+    ids=names(PAGES),
+)
 def test_every_command_runs(page: Path, reader: Path):
     finished = set()
     for words in shell_commands(page):
