@@ -53,7 +53,7 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
         ValueError: the model has ALiBi, which neither Marian nor Pegasus has.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
-    if model.slopes is not None:
+    if model.relative.slopes is not None:
         raise ValueError("Hugging Face's Marian and Pegasus have no ALiBi")
     first = model.encoder_layers[0]
     shape = {
