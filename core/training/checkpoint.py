@@ -45,7 +45,7 @@ def restore_state(path: Path, state: TrainingState) -> TrainingState:
 
     Args:
         state: as ``new_state`` returns it, on the device to continue on. On another kind of device than the state was
-            saved on, the random generator is seeded anew, from the seed and the step.
+            saved on, the random generator is reseeded from the seed and the step.
 
     Returns:
         The same state. Its ``notice`` says why the rest of the run may differ in the last bits, if so.
@@ -73,15 +73,15 @@ def restore_state(path: Path, state: TrainingState) -> TrainingState:
 
 
 def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -> None:
-    """Restore the random generator; on another kind of device than it was saved on, seed it anew."""
+    """Restore the random generator; on another kind of device than it was saved on, reseed it."""
     generator, seed = state.generator, state.preset.training.seed
     if generator.device.type == device:
         generator.set_state(saved)
         return
     generator.manual_seed(seed * _STEP_STRIDE + state.step)
     state.notice = (
-        f"saved on {device}, continued on {generator.device.type}: random numbers are drawn anew, from seed {seed} and "
-        f"step {state.step}, so the rest of the run is not what it would have been on {device}"
+        f"saved on {device}, continued on {generator.device.type}: the random generator was reseeded from seed "
+        f"{seed} and step {state.step}, so the rest of the run is not what it would have been on {device}"
     )
     _log.warning("%s", state.notice)
 

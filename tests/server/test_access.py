@@ -22,7 +22,7 @@ OF_THE_SERVER = {"active", "counts", "close", "listings", "ownership"}  # not fo
 
 
 class Lab:
-    """Runs, and whoever asks for them just now."""
+    """Runs, and the visitor who asks for them just now."""
 
     def __init__(self, runs: Runs) -> None:
         self.all, self.asks = runs, ANNA

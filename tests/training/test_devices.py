@@ -190,7 +190,7 @@ def test_a_run_resumed_on_another_device_seeds_its_generator_anew(tiny, monkeypa
         moments = {name: state.optimizer.state[each]["exp_avg"].cpu() for name, each in state.model.named_parameters()}
     with caplog.at_level(logging.WARNING):
         loaded, again = load_state(path, preset), load_state(path, preset)
-    assert "saved on cuda, continued on cpu: random numbers are drawn anew, from seed 0 and step 3" in caplog.text
+    assert "saved on cuda, continued on cpu: the random generator was reseeded from seed 0 and step 3" in caplog.text
     assert torch.equal(loaded.generator.get_state(), again.generator.get_state())
     assert loaded.step == 3
     for name, parameter in loaded.model.named_parameters():
