@@ -50,26 +50,26 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
     """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: the model has ALiBi, which neither Marian nor Pegasus has.
+        ValueError: the model has relative positions, which neither Marian nor Pegasus has.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
-    if model.relative.slopes is not None:
-        raise ValueError("Hugging Face's Marian and Pegasus have no ALiBi")
-    first = model.encoder_layers[0]
-    shape = {
+    config = model.config
+    if config.positions in ("alibi", "vo-rope"):
+        raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.positions} positions")
+    shape: dict[str, Any] = {
         "vocab_size": len(source_embedding(model).tokens.weight),
-        "d_model": model.output.in_features,
-        "max_position_embeddings": model.max_seq_len,
-        "activation_function": first.feed_forward.activation.__name__,
+        "d_model": config.d_model,
+        "max_position_embeddings": config.max_seq_len,
+        "activation_function": config.activation,
         "scale_embedding": True,
         "tie_word_embeddings": False,  # a table that our model shares is copied to each of theirs
     }
-    for side, layers in (("encoder", model.encoder_layers), ("decoder", model.decoder_layers)):
-        shape[f"{side}_layers"] = len(layers)
-        shape[f"{side}_attention_heads"] = first.self_attention.num_heads
-        shape[f"{side}_ffn_dim"] = first.feed_forward.widen.out_features
+    for side, num_layers in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
+        shape[f"{side}_layers"] = num_layers
+        shape[f"{side}_attention_heads"] = config.num_heads
+        shape[f"{side}_ffn_dim"] = config.d_ff
     converted: HuggingFaceModel
-    if first.is_pre_norm:
+    if config.norm == "pre":
         converted = PegasusForConditionalGeneration(PegasusConfig(**shape, **SPECIAL_TOKENS))
     else:
         separate = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": model.output.out_features}
@@ -100,7 +100,7 @@ def convert_state_dict(model: Transformer) -> dict[str, torch.Tensor]:
             positions = table.new_zeros(model.max_seq_len, table.shape[1])
         weights[f"model.{side}.embed_positions.weight"] = positions
     weights.setdefault("lm_head.weight", model.tgt_embedding.tokens.weight)
-    if model.encoder_layers[0].is_pre_norm:
+    if model.config.norm == "pre":
         weights["model.shared.weight"] = source_embedding(model).tokens.weight
     return weights
 
