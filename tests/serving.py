@@ -7,12 +7,10 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
-from ui.serving.launch import serve
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before Gradio is imported
 
 SHIPPED = "digits-reversal-shipped"
 
@@ -30,6 +28,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 @pytest.fixture(scope="session")
 def address(runs: Runs) -> Iterator[str]:
     """The page, served; its address."""
+    from ui.serving.launch import serve  # Gradio takes seconds to import, and pytest reads this file before it starts
+
     page, address = serve(runs)
     yield address
     page.close()

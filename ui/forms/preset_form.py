@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import gradio as gr
@@ -191,9 +191,12 @@ def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any]:
     try:
         pairs = runs.pairs_of(preset)
         runs.limits.check(preset, pairs=pairs)
-        return described(runs, preset, base, seconds=seconds_to_train(preset, pairs=pairs))
+        return described(runs, preset, base, seconds=measured_seconds(preset, pairs=pairs))
     except LabError as error:  # for instance, the visitor does not have the preset's pairs
         return problem(error)
+
+
+measured_seconds = lru_cache(maxsize=256)(seconds_to_train)  # the form opens on the same presets again and again
 
 
 def described(runs: VisitorRuns, preset: Preset, base: Preset, *, seconds: float | None = math.inf) -> dict[str, Any]:
