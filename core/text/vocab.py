@@ -44,12 +44,13 @@ class Vocab:
         Raises:
             InputError: a symbol is unknown and the vocabulary has no UNK.
         """
-        ids = []
+        first_symbol_id, ids = self.first_symbol_id, []
         for position, token in enumerate(tokens, start=1):
-            is_known = self._ids.get(token, 0) >= self.first_symbol_id
+            index = self._ids.get(token, 0)
+            is_known = index >= first_symbol_id
             if not is_known and not self.has_unk:
                 raise InputError(f"{_shorten(token)} at position {position} is not one of {_list(self.symbols)}")
-            ids.append(self._ids[token] if is_known else UNK_ID)
+            ids.append(index if is_known else UNK_ID)
         return ids
 
     def decode(self, ids: Sequence[int]) -> list[str]:

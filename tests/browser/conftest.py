@@ -22,9 +22,9 @@ __all__ = ["address", "runs"]
 expect.set_options(timeout=30_000)  # the cores are busy with other tests
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tab() -> Iterator[tuple[Page, list[str]]]:
-    """A tab of a headless Chromium and its console errors; one per module, so that scripts stay compiled."""
+    """A tab of a headless Chromium and its console errors; one for all tests, so that scripts stay compiled."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         page = browser.new_context().new_page()
@@ -36,17 +36,24 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
 
 
 @pytest.fixture
-def page(tab: tuple[Page, list[str]], address: str, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """The page, newly opened, with its first decode; a console error or sideways scrolling fails the test."""
+def empty_page(tab: tuple[Page, list[str]]) -> Iterator[Page]:
+    """A tab for the test to open; a console error or sideways scrolling fails the test."""
     page, errors = tab
     page.goto("about:blank")  # cancels the requests of the last test's page
     errors.clear()
-    page.set_viewport_size(getattr(request, "param", DESKTOP))
-    page.goto(address)
-    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
+    page.set_viewport_size(DESKTOP)
     yield page
     assert errors == []
     assert page.evaluate(NOTHING_SIDEWAYS)
+
+
+@pytest.fixture
+def page(empty_page: Page, address: str, request: pytest.FixtureRequest) -> Page:
+    """The page, newly opened, with its first decode."""
+    empty_page.set_viewport_size(getattr(request, "param", DESKTOP))
+    empty_page.goto(address)
+    expect(empty_page.locator("#answer .output .tile")).to_have_text(list("9284"))
+    return empty_page
 
 
 @pytest.fixture(scope="session")

@@ -17,21 +17,16 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def opened(page: Page) -> None:
-    """The Attention tab of the shipped run's first example."""
-    open_tab(page, "Attention")
-    expect(page.locator("#heads .cell")).to_have_count(30)
-    expect(page.locator("#viewer canvas.map")).to_be_visible()
-
-
 def cell(page: Page, name: str):
     """Return the button of a head or a layer."""
     return page.locator("#heads").get_by_role("button", name=f"without {name}:")
 
 
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
-def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Callable):
+def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Callable, monkeypatch: pytest.MonkeyPatch):
+    open_tab(page, "Attention")
+    expect(page.locator("#heads .cell")).to_have_count(30)
+    expect(page.locator("#viewer canvas.map")).to_be_visible()
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "false")
     cell(page, "cross.1.2").press("Enter")
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "true", timeout=10_000)
@@ -61,8 +56,12 @@ def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Call
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct", timeout=10_000)
     expect(page).to_have_url(re.compile("^((?!ablate=).)*$"))
 
+    open_tab(page, "Attention")
+    check_that_measuring_is_cancelled_between_heads(page, monkeypatch)
 
-def test_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.MonkeyPatch):
+
+def check_that_measuring_is_cancelled_between_heads(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancel the measurement of all heads; the head in progress is the last."""
     measured = []
 
     def slowly(path, model, pairs, **settings) -> Iterator[AblatedHead]:

@@ -75,17 +75,13 @@ def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs:
     assert runs.preset("targets-not-shifted-right").bug is None
 
 
-def test_the_doctor_finds_no_bug_in_the_shipped_run(page: Page):
+@pytest.mark.parametrize("page", [PHONE], indirect=True)
+def test_the_shipped_run_has_no_bug_and_its_diagram_opens_its_heads(page: Page):
     open_tab(page, "Train")
     page.get_by_text("Doctor: check this run").click()
     expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
     page.locator("#doctor summary").click()
     expect(page.locator("#doctor .lights .green")).to_have_count(18)
-
-
-@pytest.mark.parametrize("page", [PHONE], indirect=True)
-def test_an_attention_block_of_the_diagram_opens_its_heads(page: Page):
-    open_tab(page, "Train")
     page.get_by_text("Model architecture").click()
     expect(page.locator("#model .about")).to_contain_text("169,933 parameters")
     assert page.evaluate(NOTHING_SIDEWAYS)

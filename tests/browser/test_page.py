@@ -15,8 +15,6 @@ pytestmark = [
 ]
 STEPS_SHOWN = "() => parseInt(document.querySelector('#charts .numbers')?.textContent.replace('·', ''))"
 
-at_both_widths = pytest.mark.parametrize("page", [DESKTOP, PHONE], ids=["desktop", "phone"], indirect=True)
-
 
 def start_training(page: Page) -> None:
     """Train the tiny preset for a fifth of its time, which is enough for it; see its first steps."""
@@ -36,17 +34,31 @@ def wait_for_more_steps(page: Page) -> None:
     page.wait_for_function(f"({STEPS_SHOWN})() > {page.evaluate(STEPS_SHOWN)}")
 
 
-@at_both_widths
-def test_the_page_opens_with_a_decoded_example_and_its_heads(page: Page):
-    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
-    expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
+def check_that_a_zoom_survives_new_points(page: Page) -> None:
+    """Zoom into the first chart while the run trains, then out again."""
+    canvas = page.locator("#charts canvas").first
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * 0.3, middle)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=5)
+    page.mouse.up()
+    reset = page.locator("#charts .reset")
+    expect(reset).to_be_visible()
+    wait_for_more_steps(page)
+    expect(reset).to_be_visible()
+    reset.click()
+    expect(reset).to_be_hidden()
 
 
 def test_training_survives_a_reload_and_the_address_restores_the_view(
     page: Page, reload: Callable, address: str, hurry: Callable
 ):
     start_training(page)
-    wait_for_more_steps(page)
+    page.set_viewport_size(PHONE)
+    check_that_a_zoom_survives_new_points(page)
+    page.set_viewport_size(DESKTOP)
     expect(page.get_by_role("button", name="Stop")).to_be_enabled()
 
     reload()  # during training: everything is restored
@@ -83,20 +95,9 @@ def test_training_survives_a_reload_and_the_address_restores_the_view(
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 → 3 2 1")
 
 
-def test_an_attention_map_can_be_read_and_downloaded(page: Page):
-    open_tab(page, "Attention")
-    page.locator("#viewer").get_by_title("layer 2, head 2").click()
-    expect(page.locator("#viewer .title")).to_have_text("Cross-attention, layer 2 of 2, head 2")
-    page.locator("#viewer").get_by_role("button", name="Table").click()
-    table = page.locator("#viewer table")
-    expect(table.get_by_role("row")).to_have_count(6)  # a header and five steps
-    for name, ending in (("PNG", ".png"), ("CSV", ".csv")):
-        with page.expect_download() as download:
-            page.locator("#viewer").get_by_role("button", name=name).click()
-        assert download.value.suggested_filename.endswith(ending)
-
-
-def test_beam_search_shows_hypotheses_tree_and_comparison(page: Page, reload: Callable):
+def test_an_answer_is_found_by_every_strategy_and_bad_input_explained(page: Page, reload: Callable):
+    expect(page.locator("#answer .verdict")).to_have_text("✓ correct")
+    expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
     page.get_by_role("radio", name="beam").check()
     page.get_by_label("n_best").fill("3")
     expect(page.locator("#answer .n-best li")).to_have_count(3)
@@ -110,8 +111,15 @@ def test_beam_search_shows_hypotheses_tree_and_comparison(page: Page, reload: Ca
     page.set_viewport_size(PHONE)
     reload()
     expect(page.locator("#answer .n-best li")).to_have_count(3)
+    expect(page.locator("#mini-viewer canvas:visible")).to_have_count(4)
     page.get_by_label("n_best").fill("9")
     expect(page.locator("#decode-message")).to_contain_text("n_best=9 must not be above beam_size=4")
+    page.get_by_role("radio", name="greedy").check()
+    for typed, reason in (("4 x", "'x' at position 2"), ("", "empty"), ("<img src=x onerror=window.P=1>", "'<'")):
+        page.get_by_label("Input").fill(typed)
+        page.get_by_role("button", name="Decode").click()
+        expect(page.locator("#decode-message")).to_contain_text(reason)
+    assert page.evaluate("window.P === undefined")
 
 
 def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
@@ -134,34 +142,7 @@ def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
     expect(report.locator("h1")).to_have_text("Report: digits-reversal-shipped")
 
 
-@pytest.mark.parametrize("page", [PHONE], indirect=True)
-@pytest.mark.usefixtures("hurry")
-def test_a_zoom_survives_new_points(page: Page):
-    start_training(page)
-    canvas = page.locator("#charts canvas").first
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    middle = box["y"] + box["height"] / 2
-    page.mouse.move(box["x"] + box["width"] * 0.3, middle)
-    page.mouse.down()
-    page.mouse.move(box["x"] + box["width"] * 0.6, middle, steps=5)
-    page.mouse.up()
-    reset = page.locator("#charts .reset")
-    expect(reset).to_be_visible()
-    wait_for_more_steps(page)
-    expect(reset).to_be_visible()
-    reset.click()
-    expect(reset).to_be_hidden()
-    page.get_by_role("button", name="Stop").click()
-    expect(page.locator("#charts .state")).to_contain_text("stopped")
-
-
-def test_invalid_input_and_settings_are_explained_and_start_nothing(page: Page):
-    for typed, reason in (("4 x", "'x' at position 2"), ("", "empty"), ("<img src=x onerror=window.P=1>", "'<'")):
-        page.get_by_label("Input").fill(typed)
-        page.get_by_role("button", name="Decode").click()
-        expect(page.locator("#decode-message")).to_contain_text(reason)
-    assert page.evaluate("window.P === undefined")
+def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(page: Page, tmp_path: Path):
     open_tab(page, "Train")
     expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()  # once the form is open
     page.locator("#section-model button.label-wrap").click()
@@ -172,9 +153,6 @@ def test_invalid_input_and_settings_are_explained_and_start_nothing(page: Page):
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#train-problem")).to_contain_text("d_model=30")
 
-
-def test_a_preset_is_saved_as_yaml_and_loaded_again(page: Page, tmp_path: Path):
-    open_tab(page, "Train")
     page.get_by_role("radio", name="tiny").check()
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     page.get_by_role("button", name=re.compile("^Training")).click()

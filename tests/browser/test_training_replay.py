@@ -1,4 +1,4 @@
-"""The training replay and the playback of an output in a real browser."""
+"""The training replay, and the maps of one answer, in a real browser."""
 
 import re
 from collections.abc import Callable
@@ -29,8 +29,9 @@ def training(runs: Runs) -> Runs:
 
 
 def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
-    page: Page, training: Runs, address: str, reload: Callable
+    empty_page: Page, training: Runs, address: str, reload: Callable
 ):
+    page = empty_page
     page.goto(f"{address}?run={RUN}&input=4+8+2+9&tab=attention")
     viewer = page.locator("#viewer")
     viewer.get_by_role("radio", name="training replay").check()
@@ -81,7 +82,7 @@ def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
     expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")
 
 
-def test_an_output_is_revealed_step_by_step(page: Page):
+def test_maps_can_be_played_back_previewed_and_downloaded(page: Page):
     open_tab(page, "Attention")
     viewer = page.locator("#viewer")
     whole = viewer.locator("canvas.map").evaluate(DRAWN)
@@ -94,13 +95,18 @@ def test_an_output_is_revealed_step_by_step(page: Page):
     expect(viewer.locator(".verdict")).to_have_text("✓ correct")
     expect(viewer.locator(".tile[aria-pressed=true]")).to_have_count(0)
 
-
-def test_pointing_at_a_head_previews_it(page: Page):
-    open_tab(page, "Attention")
-    viewer = page.locator("#viewer")
     title = viewer.locator(".title")
     locked = title.text_content()
     viewer.get_by_title("layer 1, head 3").hover()
     expect(title).to_have_text("Cross-attention, layer 1 of 2, head 3")
     title.hover()
     expect(title).to_have_text(locked)
+
+    viewer.get_by_title("layer 2, head 2").click()
+    expect(title).to_have_text("Cross-attention, layer 2 of 2, head 2")
+    viewer.get_by_role("button", name="Table").click()
+    expect(viewer.locator("table").get_by_role("row")).to_have_count(6)  # a header and five steps
+    for name, ending in (("PNG", ".png"), ("CSV", ".csv")):
+        with page.expect_download() as download:
+            viewer.get_by_role("button", name=name).click()
+        assert download.value.suggested_filename.endswith(ending)

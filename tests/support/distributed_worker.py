@@ -1,8 +1,8 @@
-"""Train in two processes: helpers that start the workers, and the program that each worker runs.
+"""Train in two processes: helpers that start them, and a program that trains many presets in two workers.
 
-Usage: torchrun's environment variables and ``python -m tests.support.distributed_worker FOLDER``. The worker trains
-every ``NAME.yaml`` in the folder, from ``NAME.start.safetensors`` if that exists, and writes ``NAME.RANK.safetensors``
-(a training state) and ``NAME.RANK.json`` (loss and gradient norm of each step).
+Usage: ``python -m tests.support.distributed_worker FOLDER``. Both workers train every ``NAME.yaml`` in the folder, from
+``NAME.start.safetensors`` if that exists, and write ``NAME.RANK.safetensors`` (a training state) and ``NAME.RANK.json``
+(loss and gradient norm of each step).
 """
 
 import json
@@ -32,11 +32,15 @@ def worker_environment(rank: int, port: int) -> dict[str, str]:
     return os.environ | {name: str(value) for name, value in variables.items()} | {"OMP_NUM_THREADS": "1"}
 
 
-def start_two_processes(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen]:
-    """Start two workers, rank 0 first."""
+def find_free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def start_two_processes(arguments_of: Callable[[int], list[str]]) -> list[subprocess.Popen]:
+    """Start two workers, rank 0 first."""
+    port = find_free_port()
     return [
         subprocess.Popen(
             [sys.executable, "-m", *arguments_of(rank)],
@@ -83,9 +87,25 @@ def train_case(path: Path, group: ProcessGroup) -> None:
     path.with_suffix(f".{group.rank}.json").write_text(json.dumps(figures))
 
 
-if __name__ == "__main__":
+def train_cases(rank: int, folder: Path, port: int) -> None:
+    """Train all preset files of the folder as one of two workers."""
+    os.environ.update(worker_environment(rank, port))
     torch.set_num_threads(1)
-    cases = sorted(Path(sys.argv[1]).glob("*.yaml"))
+    cases = sorted(folder.glob("*.yaml"))
     with process_group(load_preset_file(cases[0]), "cpu") as group:
         for each in cases:
             train_case(each, group)
+
+
+def train_in_two_processes(folder: Path, *, timeout: float) -> None:
+    """Run this program for a folder."""
+    command = [sys.executable, "-m", "tests.support.distributed_worker", str(folder)]
+    done = subprocess.run(command, cwd=REPOSITORY, stderr=subprocess.PIPE, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+
+
+if __name__ == "__main__":
+    import torch._dynamo  # as the first optimizer would: here the two workers, which are forks, share its seconds
+
+    work = (Path(sys.argv[1]), find_free_port())
+    torch.multiprocessing.start_processes(train_cases, work, nprocs=2, start_method="fork")

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import torch
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
 
@@ -83,13 +82,13 @@ class FakeCudaMode(TorchDispatchMode):
         if kwargs.get("device") is not None:
             on_cuda = torch.device(kwargs["device"]).type == CUDA.type
             kwargs["device"] = CPU
-        result = function(*tree_map(_to_cpu, list(args)), **tree_map(_to_cpu, kwargs))
+        result = function(*_map(_to_cpu, args), **_map(_to_cpu, kwargs))
         if name.endswith("_") and not name.endswith("__") and result is not None:  # in place
             if torch.Tag.inplace_view in function.tags and on_cuda:  # such as transpose_, which changes the shape
                 with no_dispatch():
                     function(*args, **kwargs)
             return args[0]
-        return tree_map(_to_cuda, result) if on_cuda else result
+        return _map(_to_cuda, result) if on_cuda else result
 
 
 def _flatten(values) -> Iterator:
@@ -100,6 +99,15 @@ def _flatten(values) -> Iterator:
             yield from _flatten(value)
         else:
             yield value
+
+
+def _map(function: Callable, values):
+    """Apply a function inside tuples, lists and dicts, several times as fast as PyTorch's ``tree_map``."""
+    if isinstance(values, dict):
+        return {name: _map(function, value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return type(values)(_map(function, value) for value in values)
+    return function(values)
 
 
 def _to_cpu(value):

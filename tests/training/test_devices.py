@@ -43,11 +43,12 @@ FAMILIES = ["transformer", "transformer, alibi", "transformer, tied", "decoder-o
 @pytest.fixture
 def preset_of(tiny, tiny_gru):
     others = {"model.norm": "pre", "model.activation": "gelu"}
+    tiny, tiny_gru = (each.with_changes({"model.max_seq_len": 8}) for each in (tiny, tiny_gru))
     return {
         "transformer": tiny,
         "transformer, alibi": tiny.with_changes(others | {"model.positions": "alibi"}),
         "transformer, tied": tiny.with_changes(others | {"model.positions": "learned", "model.tie_embeddings": "all"}),
-        "decoder-only": tiny.with_changes({"model.family": "decoder-only", "model.max_seq_len": 18}),
+        "decoder-only": tiny.with_changes({"model.family": "decoder-only"}),
         "gru": tiny_gru.with_changes({"model.dropout": 0.0}),
     }.__getitem__
 

@@ -17,7 +17,7 @@ from core.training.checkpoint import save_state
 from core.training.distributed import ProcessGroup, process_group
 from core.training.loop import EndEvent, train
 from core.training.state import TrainingState
-from tests.support.distributed_worker import prepare_state, start_two_processes, train_and_record
+from tests.support.distributed_worker import prepare_state, train_and_record, train_in_two_processes
 
 OPTIONS = {
     "fresh": {"training.batch_size": 9},  # five rows and four
@@ -75,9 +75,7 @@ def two_processes(tiny, tiny_gru, tmp_path_factory) -> TwoProcessRuns:
     start = prepare_state(tiny, "resumed")
     train_and_record(start, steps=2)
     save_state(folder / "resumed.start.safetensors", start)
-    for process in start_two_processes(lambda rank: ["tests.support.distributed_worker", str(folder)]):
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
+    train_in_two_processes(folder, timeout=300)
     return TwoProcessRuns(folder, presets)
 
 
@@ -101,8 +99,7 @@ def test_two_processes_make_the_updates_of_one_for_long(tmp_path):
     preset = load_preset("digits-reversal").with_changes({"training.steps": 100})
     for name in ("double", "float32"):
         (tmp_path / f"{name}.yaml").write_text(preset_to_yaml(preset))
-    for process in start_two_processes(lambda rank: ["tests.support.distributed_worker", str(tmp_path)]):
-        assert process.wait(timeout=600) == 0
+    train_in_two_processes(tmp_path, timeout=600)
     both = TwoProcessRuns(tmp_path, {})
     for name, same in (("double", 100), ("float32", 10)):
         alone = torch.tensor(train_and_record(prepare_state(preset, name)), dtype=torch.float64)
