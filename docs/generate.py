@@ -7,6 +7,7 @@ import argparse
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 from core.__main__ import command_parser
@@ -114,6 +115,7 @@ def limits_in_markdown() -> str:
 # --- architecture -----------------------------------------------------------------------------------------------
 
 
+@cache
 def room_imports() -> dict[str, set[str]]:
     """Return the packages that each package imports: the folders of core/, and app, ui and benchmarks."""
     rooms = {path.name for path in (REPOSITORY / "core").iterdir() if any(path.glob("*.py"))}

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -112,7 +113,7 @@ def _small_chart(title: str) -> tuple[Figure, Axes]:
 def as_png(figure: Figure) -> bytes:
     """Return a figure as the content of a PNG file."""
     file = io.BytesIO()
-    figure.savefig(file, format="png")
+    FigureCanvasAgg(figure).print_png(file)  # ``savefig`` would lay the figure out twice
     return file.getvalue()
 
 

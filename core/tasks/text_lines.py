@@ -1,7 +1,7 @@
 """Language modeling by character: ``The LORD is my `` continues with ``shepherd; I shall not want.``."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 import torch
@@ -30,11 +30,10 @@ class TextLines(Task):
     open_ended = True
 
     def __init__(self, *, max_length: int, longest_prompt: int) -> None:
-        lines = list(dict.fromkeys(line[:max_length].rstrip() for line in _lines()))
-        self.src_vocab = self.tgt_vocab = Vocab(sorted(set("".join(_lines()))))
+        self.src_vocab = self.tgt_vocab = _vocab()
         self.min_length, self.max_length = 0, longest_prompt
         self.examples = tuple(text for text in ("The LORD is ", "Blessed ", "A wise ") if len(text) <= longest_prompt)
-        self._table = pad_rows([self.src_vocab.encode(line) for line in lines], max_length)  # (N, max_length) int64
+        self._table = _table(max_length)
 
     @property
     def sampling(self) -> str:
@@ -92,6 +91,18 @@ class TextLines(Task):
     def _lines_of(self, split: Split) -> torch.Tensor:
         """Return the lines of a split, (N, max_length) int64."""
         return self._table[split_mask(self._table, split)]
+
+
+@lru_cache(4)
+def _table(max_length: int) -> torch.Tensor:
+    """Return the distinct lines, cut to ``max_length`` characters, (N, max_length) int64."""
+    lines = dict.fromkeys(line[:max_length].rstrip() for line in _lines())
+    return pad_rows([_vocab().encode(line) for line in lines], max_length)
+
+
+@cache
+def _vocab() -> Vocab:
+    return Vocab(sorted(set("".join(_lines()))))
 
 
 @cache

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.__main__ import main
+from core.cli import report
 from core.config import load_preset, preset_names, preset_to_yaml
 from core.evaluation.accuracy import evaluate
 from core.runs import RunFolder, RunInfo
@@ -254,7 +255,14 @@ def test_an_invalid_command_line_prints_the_usage(arguments, capsys):
 # --- report -----------------------------------------------------------------------------------------------------
 
 
-def test_report_writes_to_the_runs_folder_or_to_out(trained, tmp_path, capsys):
+def test_report_writes_to_the_runs_folder_or_to_out(trained, tmp_path, capsys, monkeypatch):
+    genuine, reports = report.write_report, []
+
+    def measured_once(*arguments, **options):
+        reports.append(reports[0] if reports else genuine(*arguments, **options))
+        return reports[-1]
+
+    monkeypatch.setattr(report, "write_report", measured_once)
     for options, folder in (([], trained / "done" / "report"), (["--out", str(tmp_path / "out")], tmp_path / "out")):
         code = main(["--checkpoints", str(trained), "report", "--run", "done", "--sequences", "40", *options, "--json"])
         output = capsys.readouterr().out

@@ -50,15 +50,17 @@ def test_the_steps_of_a_recurrent_decoder_are_counted(tiny_gru):
     assert (attention.block, attention.layer) == ("cross", 1)
 
 
-def test_the_trace_of_every_preset_contains_all_its_parameters():
-    for name in preset_names():
-        preset = load_preset(name)
+def test_the_trace_of_every_preset_contains_all_its_parameters(tiny):
+    distinct = {(preset.model, preset.task.family): preset for preset in map(load_preset, preset_names())}
+    for (_, family), preset in distinct.items():
+        if family == "pronunciations":  # a dictionary that takes seconds to read
+            preset = preset.model_copy(update={"task": tiny.task})
         parts = {
             each.name: each.parameters
             for each in trace_shapes(preset)
             if each.depth == 0 or (each.depth == 1 and each.kind.endswith("Layer"))
         }
-        assert sum(parts.values()) == parameters_of(preset.model, build_task(preset.task)), name
+        assert sum(parts.values()) == parameters_of(preset.model, build_task(preset.task)), preset.name
 
 
 def test_describe_prints_the_trace(capsys):

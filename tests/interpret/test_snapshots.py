@@ -33,7 +33,8 @@ def preset(request, tiny) -> Preset:
     longer = {"task.max_length": 8, "model.max_seq_len": 24}
     changes = FAMILIES[request.param]
     if "model.family" in changes:
-        return load_preset("digits-reversal").with_changes(longer | changes | {"training.batch_size": 8})
+        few = {"training.batch_size": 8, "training.validation_sequences": 16}
+        return load_preset("digits-reversal").with_changes(longer | changes | few)
     return tiny.with_changes(longer | changes)
 
 

@@ -23,7 +23,7 @@ def model(request) -> DecoderOnly:
 
 @pytest.fixture
 def src(tiny) -> torch.Tensor:
-    return build_task(tiny.task).sample(16, split="test", generator=torch.Generator().manual_seed(0)).src
+    return build_task(tiny.task).sample(8, split="test", generator=torch.Generator().manual_seed(0)).src
 
 
 def test_decoding_is_independent_of_cache_and_batch(model, src):

@@ -11,7 +11,11 @@ from core.tasks import build_task
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"model.positions": "vo-rope", "model.position_stretch": 2.0}, {"model.family": "decoder-only"}],
+    [
+        {},
+        {"model.positions": "vo-rope", "model.position_stretch": 2.0},
+        {"model.family": "decoder-only", "model.num_layers": 1},
+    ],
     ids=str,
 )
 def test_an_exported_graph_holds_for_every_size(tiny, changes):

@@ -279,7 +279,7 @@ def test_a_tiny_model_overfits_one_small_batch(tiny_gru):
     state = new_state(tiny_gru.with_changes({"model.dropout": 0.0, "model.d_hidden": 24}))
     batch = state.task.sample(8, split="train", generator=state.generator)
     optimizer = torch.optim.Adam(state.model.parameters(), lr=0.02)
-    for _ in range(150):
+    for _ in range(60):
         optimizer.zero_grad()
         loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
         loss.backward()

@@ -243,7 +243,7 @@ def test_a_tiny_model_overfits_one_small_batch(tiny):
     state = new_state(tiny)
     batch = state.task.sample(8, split="train", generator=state.generator)
     optimizer = torch.optim.Adam(state.model.parameters(), lr=0.01)
-    for _ in range(150):
+    for _ in range(80):
         optimizer.zero_grad()
         loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
         loss.backward()

@@ -167,19 +167,21 @@ def test_settings_that_only_affect_training_data_keep_runs_comparable():
 
 
 def test_equal_keys_mean_the_same_vocabulary_and_items():
-    tasks = {name: load_preset(name).task for name in preset_names()}
-    tasks["without-eos"] = tasks["numbers-reversal"].model_copy(update={"eos_in_targets": False})
+    tasks = {load_preset(name).task for name in preset_names()}
+    tasks.add(load_preset("numbers-reversal").task.model_copy(update={"eos_in_targets": False}))
     by_key: dict = {}
-    for task in tasks.values():
+    for task in tasks:
         by_key.setdefault(held_out_key(task), []).append(task)
-    assert any(len(configs) > 1 for configs in by_key.values())
-    for configs in by_key.values():
-        built = [build_task(task) for task in configs[:2]]
+    shared = [configs for configs in by_key.values() if len(configs) > 1]
+    assert shared
+    for configs in shared:
+        built = [build_task(task) for task in configs]
         assert len({(each.src_vocab.tokens, each.tgt_vocab.tokens) for each in built}) == 1
-        pairs = [fixed_pairs(each, 30, split="test") for each in built]
-        assert torch.equal(pairs[0].src, pairs[-1].src)
-        first, last = (with_eos(each.tgt) for each in (pairs[0], pairs[-1]))
-        assert torch.equal(first[first != PAD_ID], last[last != PAD_ID])
+        first, *others = (fixed_pairs(each, 30, split="test") for each in built)
+        for other in others:
+            assert torch.equal(first.src, other.src)
+            one, two = (with_eos(each.tgt) for each in (first, other))
+            assert torch.equal(one[one != PAD_ID], two[two != PAD_ID])
 
 
 # --- groups and settings -----------------------------------------------------------------------------------------

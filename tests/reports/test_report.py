@@ -146,6 +146,7 @@ def test_a_report_tells_the_loss_of_its_own_weights_on_the_training_set(reported
     assert f"| loss of the same weights on the training set | {loss:.4f} |" in report.markdown
 
 
+@pytest.mark.parametrize("written", ["tiny"], indirect=True)
 def test_a_run_whose_figures_are_lost_is_reported_on_without_them(reported):
     _, folder = reported
     folder.metrics.unlink()
@@ -157,7 +158,8 @@ def test_a_run_whose_figures_are_lost_is_reported_on_without_them(reported):
 def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
     name = runs.start(tiny.with_changes({"training.steps": 100_000, "training.evaluate_every": 50}))
     wait_for(lambda: runs.progress(name).info.step > 20)
-    report = write_report(runs, name, sequences=20)
+    with runs.inference_priority.inference():  # training goes on, but slowly
+        report = write_report(runs, name, sequences=20)
     assert report.metrics["weights"] == "latest"
     seen = int(re.search(r"training sequences seen \| ([\d,]+) ", report.markdown)[1].replace(",", ""))
     assert seen >= 20 * tiny.training.batch_size

@@ -16,16 +16,24 @@ from tests.support.hub_stub import serving
 constants = pytest.importorskip("huggingface_hub.constants")
 
 
-@pytest.fixture
-def hub(monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def served():
     with serving() as hub:
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which the page is
-        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
-        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-        monkeypatch.setenv("HF_TOKEN", "hf_told")
         yield hub
+
+
+@pytest.fixture
+def hub(served, monkeypatch, tmp_path):
+    """The server, empty."""
+    for state in (served.files, served.private, served.requests, served.tokens):
+        state.clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which the page is
+    monkeypatch.setattr(constants, "ENDPOINT", served.address)
+    template = served.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setenv("HF_TOKEN", "hf_told")
+    return served
 
 
 def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from torch.testing import assert_close
 
+from core.config import Preset
 from core.interpret.snapshots import Snapshot
 from core.runs import RunFolder, RunInfo
 from core.runs.recorder import Recorder, train_recorded
@@ -35,15 +36,20 @@ def lines(path: Path) -> list[dict]:
     return sorted((json.loads(line) for line in path.read_text().splitlines()), key=lambda row: (row["step"], len(row)))
 
 
-@pytest.fixture
-def folder(root, tiny) -> RunFolder:
-    return RunFolder.create(root, tiny.with_changes({"model.dropout": 0.2}), name="a")
+@pytest.fixture(scope="module")
+def preset(tiny) -> Preset:
+    return tiny.with_changes({"model.dropout": 0.2})
 
 
 @pytest.fixture
-def straight(root, folder) -> RunFolder:
-    """The same training in another folder, never stopped."""
-    other = RunFolder.create(root, folder.preset(), name="straight")
+def folder(root, preset) -> RunFolder:
+    return RunFolder.create(root, preset, name="a")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory, preset) -> RunFolder:
+    """The same training in another folder, never stopped; tests must not change it."""
+    other = RunFolder.create(tmp_path_factory.mktemp("straight"), preset, name="straight")
     record(other)
     return other
 

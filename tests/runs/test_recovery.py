@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 
 import pytest
 from torch.testing import assert_close
@@ -26,13 +27,20 @@ def go_on(folder: RunFolder, *, stop_after: int | None = None):
     return train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
 
 
-@pytest.fixture
-def folder(root, tiny) -> RunFolder:
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory, tiny) -> RunFolder:
     """A run of 8 steps that was saved after 3 and after 6, then stopped."""
-    folder = RunFolder.create(root, tiny.with_changes({"model.dropout": 0.2}), name="a")
+    folder = RunFolder.create(tmp_path_factory.mktemp("stopped"), tiny.with_changes({"model.dropout": 0.2}), name="a")
     for stop in (3, 6):
         go_on(folder, stop_after=stop)
     return folder
+
+
+@pytest.fixture
+def folder(root, stopped) -> RunFolder:
+    """A copy of ``stopped`` to damage."""
+    shutil.copytree(stopped.path, root / "a")
+    return RunFolder(root, "a")
 
 
 def damage(path) -> None:

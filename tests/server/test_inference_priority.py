@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -56,36 +57,47 @@ def test_training_continues_when_the_last_request_ends(right, monkeypatch):
 
 
 def test_requests_run_one_at_a_time_unless_one_takes_too_long(right, monkeypatch):
-    at_once, most, lock = 0, 0, threading.Lock()
+    at_once, most, lock, four = 0, 0, threading.Lock(), threading.Barrier(4)
 
-    def answer(seconds: float) -> None:
+    def answer(work: Callable[[], object]) -> None:
         nonlocal at_once, most
         with right.inference():
             with lock:
                 at_once += 1
                 most = max(most, at_once)
-            time.sleep(seconds)
-            with lock:
-                at_once -= 1
+            try:
+                work()
+            finally:
+                with lock:
+                    at_once -= 1
 
-    def all_at_once(seconds: float) -> int:
+    def all_at_once(work: Callable[[], object]) -> int:
         nonlocal most
         most = 0
-        threads = [threading.Thread(target=answer, args=(seconds,)) for _ in range(4)]
+        threads = [threading.Thread(target=answer, args=(work,)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         return most
 
-    assert all_at_once(0.005) == 1
+    assert all_at_once(lambda: time.sleep(0.005)) == 1
     monkeypatch.setattr("core.server.inference_priority.MAX_INFERENCE_WAIT", 0.05)
-    assert all_at_once(0.5) == 4
+    assert all_at_once(lambda: four.wait(5)) == 4
 
 
-def test_runs_finish_even_during_a_long_request(runs, tiny):
-    with runs.inference_priority.inference():
+def test_runs_finish_even_during_a_long_request(runs, tiny, monkeypatch):
+    preset = tiny.with_changes({"training.steps": 3})
+    genuine, waits = runs.inference_priority.wait_for_inference, []
+
+    def wait() -> None:
         begun = time.monotonic()
-        name = runs.start(tiny)
+        genuine()
+        waits.append(time.monotonic() - begun)
+
+    monkeypatch.setattr(runs.inference_priority, "wait_for_inference", wait)
+    with runs.inference_priority.inference():
+        name = runs.start(preset)
         assert wait_for_status(runs, name, "finished", "failed").status == "finished"
-    assert time.monotonic() - begun >= tiny.training.steps * MAX_TRAINING_WAIT
+    assert len(waits) >= preset.training.steps
+    assert min(waits) >= MAX_TRAINING_WAIT

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import core.runs.recorder
 from core.generation import generate
 from core.interpret.inspection import inspect
 from core.runs import RunError, RunFolder, RunInfo
@@ -81,7 +82,7 @@ def test_a_missing_run_is_named_in_the_error(runs):
 
 def test_watching_a_run_changes_none_of_its_results(make_runs, root, tiny, monkeypatch):
     monkeypatch.setattr("core.server.live.SECONDS_BETWEEN_COPIES", 0.0)
-    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 60, "training.evaluate_every": 10})
+    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 40, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
     runs = make_runs()
     runs.start(preset, name="watched")
@@ -102,7 +103,7 @@ def test_watching_a_run_changes_none_of_its_results(make_runs, root, tiny, monke
 
 
 def test_two_concurrent_runs_equal_runs_trained_alone(make_runs, root, tiny):
-    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 40})
+    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 30, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
     runs = make_runs(max_runs=2)
     for name in ("a", "b"):
@@ -176,24 +177,34 @@ def test_a_stopped_run_stops_quickly_and_is_saved(runs, tiny, root):
         runs.stop("a")
 
 
-def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tiny):
-    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 150, "training.evaluate_every": 10})
+def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tiny, monkeypatch):
+    preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 30, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
+    genuine, targets = core.runs.recorder.train, (5, 17)
+
+    def wait_to_be_stopped(state):
+        for event in genuine(state):
+            yield event
+            if event.step in targets:
+                (live,) = runs.active()
+                live.stop.wait()
+
+    monkeypatch.setattr("core.runs.recorder.train", wait_to_be_stopped)
     runs = make_runs()
     runs.start(preset, name="a")
     steps = []
-    for target in (5, 60):
+    for target in targets:
         wait_for(lambda target=target: runs.info("a").step >= target)
         runs.stop("a")
         steps.append(wait_for_status(runs, "a", "stopped").step)
         runs.resume("a")
     wait_for_status(runs, "a", "finished")
-    assert 5 <= steps[0] < steps[1] < 150
+    assert steps == [6, 18]  # the step that was waiting still ends
     folder = RunFolder(root, "a")
     assert read_rows(folder.metrics) == read_rows(alone.metrics)
     last, expected = (load_state(one.last, preset).model for one in (folder, alone))
     assert_close(clone_weights(last), clone_weights(expected), atol=0, rtol=0)
-    assert runs.history("a").points()["step"] == list(range(1, 151))
+    assert runs.history("a").points()["step"] == list(range(1, 31))
 
 
 def test_an_interrupted_run_can_be_resumed_by_another_process(runs, tiny, root):

@@ -151,7 +151,7 @@ def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
 
 def test_ownership_and_sharing_survive_training_and_restarts(make_runs, tiny, root):
     runs: Runs = make_runs()
-    runs.start(tiny.with_changes({"training.steps": 200}), name="a", owner="anna")
+    runs.start(tiny.with_changes({"training.steps": 40, "training.evaluate_every": 40}), name="a", owner="anna")
     runs.start(tiny, name="b")
     runs.share("a", True)
     wait_for_status(runs, "a", "finished")

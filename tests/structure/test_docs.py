@@ -172,8 +172,8 @@ def check_pytest(words: list[str], _: Path) -> None:
 
 @cache
 def names_of_tests() -> set[str]:
-    trees = [ast.parse(path.read_text()) for path in (REPOSITORY / "tests").rglob("test_*.py")]
-    return {node.name for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)}
+    files = (REPOSITORY / "tests").rglob("test_*.py")
+    return {name for path in files for name in re.findall(r"^def (\w+)", path.read_text(), re.MULTILINE)}
 
 
 def check_pip(words: list[str], _: Path) -> None:

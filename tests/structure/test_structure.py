@@ -4,7 +4,6 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -62,14 +61,22 @@ def sources(*folders: str) -> list[Path]:
     return paths
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> list[str]:
     """Dotted names of everything a file imports, at any depth of its code."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    names = []
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
 
 
 def package_of(path: Path) -> str:
@@ -135,7 +142,7 @@ def test_modules_of_a_package_have_no_circular_imports():
 
 def test_models_do_not_use_nn_transformer_modules():
     for path in sources("core/models"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             assert not (isinstance(node, ast.Attribute) and node.attr in NN_TRANSFORMER), f"{path}: {ast.unparse(node)}"
         assert not [
             name for name in imports(path) if name.startswith("torch") and name.split(".")[-1] in NN_TRANSFORMER
@@ -145,7 +152,7 @@ def test_models_do_not_use_nn_transformer_modules():
 def test_nothing_is_unpickled_or_evaluated():
     for path in [*sources("core", "ui"), REPOSITORY / "app.py"]:
         assert not {name.split(".")[0] for name in imports(path)} & UNPICKLERS, path
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if not isinstance(node, ast.Call):
                 continue
             called = ast.unparse(node.func)
@@ -164,7 +171,7 @@ def test_the_only_yaml_loader_is_a_safe_loader():
 def test_everything_public_has_a_docstring():
     missing = []
     for path in sources("core"):
-        tree = ast.parse(path.read_text())
+        tree = parsed(path)
         public = [
             node
             for node in tree.body
@@ -179,7 +186,7 @@ def test_paper_files_are_short_and_their_functions_take_few_arguments():
     assert sum(len(path.read_text().splitlines()) for path in paths) <= MAX_PAPER_LINES
     long = []
     for path in paths:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef):
                 arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 count = sum(each.arg not in ("self", "cls") for each in arguments)

@@ -1,6 +1,7 @@
 """Numbers in words: translated as by num2words, joined to text, tokenized from digits and from words."""
 
 import sys
+from functools import cache
 
 import pytest
 import torch
@@ -35,9 +36,10 @@ def drawn(task: NumberWords, count: int, split: str, seed: int = 0) -> list[tupl
     ]
 
 
-def number_from_words(words: list[str]) -> int:
-    """Find a number by its English words, by search."""
-    return next(number for number in range(10_000) if list(words_of(number, "english")) == words)
+@cache
+def numbers_by_words() -> dict[tuple[str, ...], int]:
+    """The numbers up to 9,999 by their English words."""
+    return {words_of(number, "english"): number for number in range(10_000)}
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -45,7 +47,7 @@ def number_from_words(words: list[str]) -> int:
 def test_samples_have_correct_translations(language, split):
     task = task_of(language)
     for source, target in drawn(task, 60, split):
-        assert task.answer_text(target) == num2words(number_from_words(source), lang=CODES[language])
+        assert task.answer_text(target) == num2words(numbers_by_words()[tuple(source)], lang=CODES[language])
         assert task.answer(source) == target
 
 

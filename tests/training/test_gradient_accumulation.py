@@ -93,11 +93,12 @@ def test_every_pair_is_used_once_per_epoch(tiny, monkeypatch):
 def test_the_command_line_counts_epochs_by_sequences(root, capsys):
     arguments = ["--checkpoints", str(root), "train", "--preset", "tiny", "--device", "cpu"]
     changes = {
-        "steps": 40,
+        "steps": 10,
+        "warmup_steps": 2,
         "batch_size": 5,
         "gradient_accumulation_steps": 4,
-        "training_sequences": 400,
-        "evaluate_every": 20,
+        "training_sequences": 100,
+        "evaluate_every": 5,
     }
     for key, value in (changes | {"validation_sequences": 8}).items():
         arguments += ["--set", f"training.{key}={value}"]

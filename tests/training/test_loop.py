@@ -108,7 +108,7 @@ def test_nothing_is_yielded_in_evaluation_mode_or_without_gradients(with_dropout
 
 
 def test_training_lowers_the_validation_loss(tiny):
-    changes = {"training.steps": 60, "training.evaluate_every": 60, "training.batch_size": 32}
+    changes = {"training.steps": 15, "training.evaluate_every": 15, "training.batch_size": 32}
     events = [event for event in train(new_state(tiny.with_changes(changes))) if isinstance(event, EvaluationEvent)]
     assert events[-1].evaluation.loss < events[0].evaluation.loss - 0.2
 

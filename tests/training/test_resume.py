@@ -1,6 +1,7 @@
 """A run that is paused, saved and resumed is the run that was never paused, bit for bit, with every option."""
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -86,45 +87,55 @@ def events_with_pauses(state: TrainingState, path: Path, pauses: set[tuple[type[
     yield state
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def preset_of(tiny: Preset, tiny_gru: Preset):
-    """Presets with dropout, so that the generator's state matters."""
+    """Presets with dropout, so that the generator's state matters: six steps, evaluated at 0, 3 and 6."""
+    short = {"training.steps": 6, "training.evaluate_every": 3}
     dropout = {"model.dropout": 0.2, "model.max_seq_len": 32}
     presets = {family: tiny.with_changes(dropout | {"model.family": family}) for family in FAMILIES if family != "gru"}
-    return lambda family, option: (presets | {"gru": tiny_gru})[family].with_changes(OPTIONS[option])
+    return lambda family, option: (presets | {"gru": tiny_gru})[family].with_changes(short | OPTIONS[option])
+
+
+@pytest.fixture(scope="module")
+def straight(preset_of):
+    """Events and final state of a run that was never paused, trained once; no test may change them."""
+
+    @cache
+    def trained(family: str, option: str) -> tuple[list[Event], TrainingState]:
+        state = new_state(preset_of(family, option))
+        return list(train(state)), state
+
+    return trained
 
 
 @EVERY_OPTION
-def test_a_resumed_run_with_any_option_is_bit_exact(preset_of, family, option, tmp_path):
-    preset = preset_of(family, option)
-    straight = new_state(preset)
-    expected = list(train(straight))
-    pauses = {(StepEvent, 3), (EvaluationEvent, 4), (StepEvent, 5)}
-    *events, resumed = events_with_pauses(new_state(preset), tmp_path / "last.safetensors", pauses)
+def test_a_resumed_run_with_any_option_is_bit_exact(preset_of, straight, family, option, tmp_path):
+    expected, never_paused = straight(family, option)
+    pauses = {(StepEvent, 2), (EvaluationEvent, 3), (StepEvent, 4)}
+    *events, resumed = events_with_pauses(new_state(preset_of(family, option)), tmp_path / "last.safetensors", pauses)
     assert comparable(events) == comparable(expected)
-    assert_same_state(resumed, straight)
+    assert_same_state(resumed, never_paused)
 
 
 @pytest.mark.parametrize("option", ["plain", "epochs"])
-def test_a_run_may_be_paused_and_resumed_after_any_event(preset_of, option, tmp_path):
+def test_a_run_may_be_paused_and_resumed_after_any_event(preset_of, straight, option, tmp_path):
     preset = preset_of("transformer", option)
-    straight = new_state(preset)
-    expected = list(train(straight))
+    expected, never_paused = straight("transformer", option)
     pauses = {(type(event), event.step) for event in expected if not isinstance(event, EndEvent)}
     *events, resumed = events_with_pauses(new_state(preset), tmp_path / "last.safetensors", pauses)
     assert comparable(events) == comparable(expected)
-    assert_same_state(resumed, straight)
+    assert_same_state(resumed, never_paused)
     in_memory, events = new_state(preset), []
     for _ in expected:
         events.append(next(train(in_memory)))  # a new iterator for every event
     assert comparable(events) == comparable(expected)
-    assert_same_state(in_memory, straight)
+    assert_same_state(in_memory, never_paused)
 
 
 @EVERY_OPTION
-def test_every_option_changes_the_run_and_survives_yaml(preset_of, family, option):
+def test_every_option_changes_the_run_and_survives_yaml(preset_of, straight, family, option):
     preset = preset_of(family, option)
     assert read_preset(preset_to_yaml(preset), name="x") == preset
     if option != "plain":
-        changed, plain = (comparable(train(new_state(each))) for each in (preset, preset_of(family, "plain")))
+        changed, plain = (comparable(straight(family, each)[0]) for each in (option, "plain"))
         assert changed != plain

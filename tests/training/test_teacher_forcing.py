@@ -118,7 +118,7 @@ def test_scheduled_sampling_forces_fewer_tokens_every_step(preset_of, family, mo
 @pytest.mark.parametrize(("family", "ratio", "schedule"), [("transformer", 0.0, "linear"), ("gru", 0.5, "constant")])
 def test_partial_teacher_forcing_learns(preset_of, family, ratio, schedule):
     changes = {"teacher_forcing_ratio": ratio, "teacher_forcing_schedule": schedule}
-    changes |= {"steps": 24, "evaluate_every": 24, "batch_size": 16}
+    changes |= {"steps": 12, "evaluate_every": 12, "batch_size": 16}
     preset = preset_of(family).with_changes({f"training.{key}": value for key, value in changes.items()})
     events = list(train(new_state(preset)))
     first, last = (event.evaluation.loss for event in events if isinstance(event, EvaluationEvent))

@@ -15,19 +15,27 @@ def client(address: str) -> Client:
     return Client(address, verbose=False)
 
 
-def test_a_client_can_train_decode_inspect_report_and_compare(client: Client):
+@pytest.fixture
+def few_inputs(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports and comparisons measure 200 inputs."""
+    monkeypatch.setattr("ui.api.SEQUENCES", 200)
+    monkeypatch.setattr("ui.tabs.compare.SEQUENCES", 200)
+    monkeypatch.setattr("ui.tabs.compare.INPUTS_PER_LENGTH", 20)
+
+
+def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, few_inputs: None):
     assert [run["id"] for run in client.predict(api_name="/list_runs")["runs"]][-1] == SHIPPED
 
-    changes = {"training.steps": 120, "training.warmup_steps": 10, "training.evaluate_every": 20}
-    run = client.predict("tiny", changes, api_name="/train")["run"]
+    small = {"model.max_seq_len": 12, "training.learning_rate": 0.01, "training.evaluate_every": 20}
+    run = client.predict("tiny", small | {"training.steps": 60, "training.warmup_steps": 10}, api_name="/train")["run"]
     decoded = []
     while not decoded or decoded[-1]["status"] in ("queued", "training"):
         decoded.append(client.predict(run, -1, api_name="/progress"))
         assert len(decoded) < 600, decoded[-1]
         time.sleep(0.05)
     assert decoded[-1]["status"] == "finished"
-    assert decoded[-1]["points"]["step"] == list(range(1, 121))
-    assert decoded[-1]["evaluations"]["step"] == list(range(0, 121, 20))
+    assert decoded[-1]["points"]["step"] == list(range(1, 61))
+    assert decoded[-1]["evaluations"]["step"] == list(range(0, 61, 20))
     losses = decoded[-1]["points"]["loss"]
     assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
 
@@ -49,7 +57,7 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client):
     assert report["markdown"].startswith(f"# Report: {run}\n\n**{report['summary']}**")
 
     short = {"training.steps": 5, "training.warmup_steps": 1, "training.seed": 1}
-    other = client.predict("tiny", short, api_name="/train")["run"]
+    other = client.predict("tiny", small | short, api_name="/train")["run"]
     while client.predict(other, api_name="/progress")["status"] != "finished":
         time.sleep(0.05)
     compared = client.predict([run, other], api_name="/compare")

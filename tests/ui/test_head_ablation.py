@@ -230,11 +230,12 @@ def test_a_cancelled_measurement_is_not_saved(fresh: Runs):
     assert exact_matches(head_importance.saved_value(fresh, SHIPPED, "zero")) == [None] * 30
 
 
-def test_results_of_older_weights_say_so(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
-    list(attention.measure(fresh, SHIPPED, NO_INTERVENTIONS))
+def test_results_of_older_weights_say_so(fresh: Runs, trained: Path, monkeypatch: pytest.MonkeyPatch):
+    shutil.copytree(trained / "done", fresh.root / "done")  # it has few heads
+    list(attention.measure(fresh, "done", NO_INTERVENTIONS))
     monkeypatch.setattr(head_importance, "_current_step", lambda runs, run: 1200)
-    value = head_importance.saved_value(fresh, SHIPPED, "zero")
-    assert value["step"] == fresh.loaded(SHIPPED).step
+    value = head_importance.saved_value(fresh, "done", "zero")
+    assert value["step"] == fresh.loaded("done").step
     assert "after step 1200; measure again" in value["note"]
 
 

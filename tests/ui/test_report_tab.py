@@ -16,48 +16,53 @@ from tests.ui.server_functions import call
 from ui.components.report_view import report_view
 from ui.tabs import report
 
+DONE = "done"
+
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Runs:
-    """A lab of its own with the shipped run, without a report."""
+def fresh(tmp_path: Path, trained: Path) -> Runs:
+    """A lab of its own with the shipped run and a smaller one, without reports."""
     root = tmp_path / "checkpoints"
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED, ignore=shutil.ignore_patterns("report"))
+    shutil.copytree(trained / DONE, root / DONE)
     return Runs(root)
 
 
 def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(report, "SEQUENCES", 200)
-    message, view, _ = report.run_updates(fresh, SHIPPED)
-    assert f"No report on {SHIPPED} yet" in message["text"]
-    assert view == {"run": SHIPPED, "written": None}
-    assert call(report_view(fresh), "saved", {"run": SHIPPED}) == {"error": "this run has no report yet"}
-    assert call(report_view(fresh), "bundle", {"run": SHIPPED}) == {"error": "this run has no report yet"}
+    monkeypatch.setattr(report, "SEQUENCES", 50)
+    message, view, _ = report.run_updates(fresh, DONE)
+    assert f"No report on {DONE} yet" in message["text"]
+    assert view == {"run": DONE, "written": None}
+    assert call(report_view(fresh), "saved", {"run": DONE}) == {"error": "this run has no report yet"}
+    assert call(report_view(fresh), "bundle", {"run": DONE}) == {"error": "this run has no report yet"}
 
-    assert "200 of 200 held-out inputs" in report.write(fresh, SHIPPED)["text"]
-    button, _ = report._written(fresh, SHIPPED)
+    assert "0 of 50 held-out inputs" in report.write(fresh, DONE)["text"]
+    button, _ = report._written(fresh, DONE)
     assert button["interactive"] is True
-    message, view, _ = report.run_updates(fresh, SHIPPED)
+    message, view, _ = report.run_updates(fresh, DONE)
     assert message["text"] == ""
     assert view["written"] > 0
-    assert "<h1>Report: digits-reversal-shipped</h1>" in call(report_view(fresh), "saved", {"run": SHIPPED})["html"]
-    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(call(report_view(fresh), "bundle", {"run": SHIPPED})["zip"])))
-    assert sorted(archive.namelist()) == sorted(f"{SHIPPED}-report/{name}" for name in REPORT_FILES)
+    assert f"<h1>Report: {DONE}</h1>" in call(report_view(fresh), "saved", {"run": DONE})["html"]
+    archive = zipfile.ZipFile(io.BytesIO(base64.b64decode(call(report_view(fresh), "bundle", {"run": DONE})["zip"])))
+    assert sorted(archive.namelist()) == sorted(f"{DONE}-report/{name}" for name in REPORT_FILES)
 
-    folder = RunFolder(fresh.root, SHIPPED)
+    folder = RunFolder(fresh.root, DONE)
     folder.write_info(folder.info().model_copy(update={"best_step": 7}))
-    message, _, _ = report.run_updates(fresh, SHIPPED)
+    message, _, _ = report.run_updates(fresh, DONE)
     assert "earlier checkpoint" in message["text"]
     (folder.report / "report.json").write_text("{")
-    assert "earlier checkpoint" in report.run_updates(fresh, SHIPPED)[0]["text"]
+    assert "earlier checkpoint" in report.run_updates(fresh, DONE)[0]["text"]
 
 
 def test_a_report_that_cannot_be_written_shows_an_error_and_enables_the_button(fresh: Runs, monkeypatch):
     monkeypatch.setattr(report, "SEQUENCES", 20)
-    RunFolder(fresh.root, SHIPPED).report.write_text("in the way")
-    message = report.write(fresh, SHIPPED)
+    folder = RunFolder(fresh.root, DONE)
+    folder.metrics.unlink()  # there are no curves to draw
+    folder.report.write_text("in the way")
+    message = report.write(fresh, DONE)
     assert message["problem"]
     assert "the report cannot be written to report: File exists" in message["text"]
-    assert report._written(fresh, SHIPPED)[0]["interactive"] is True
+    assert report._written(fresh, DONE)[0]["interactive"] is True
 
 
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
