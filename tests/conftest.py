@@ -1,5 +1,6 @@
 """Fixtures of all tests: presets that train in milliseconds, folders for runs, and seeded random numbers."""
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Run the whole suite on all cores; run a selection, or a run with ``-s``, in this process."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
     return None if whole and config.option.capture != "no" else 0  # None: as many as there are cores
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is imported by now out of garbage collection, which would look through all of PyTorch again."""
+    gc.collect()
+    gc.freeze()
 
 
 SMALL = {
