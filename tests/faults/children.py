@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def train_on(
         runs.resume(name)
         connection.send("ready")
         while runs.progress(name).info.status in ("queued", "training"):
-            connection.poll(0.01)
+            time.sleep(0.01)
         return
     state = resume_state(folder)
     torch.set_num_threads(state.threads)
