@@ -223,3 +223,9 @@ def test_beams_that_hold_everything_are_the_same(seed, vocab_size, max_steps, co
     assert [len(found) for found in ours] == [count] * len(src)
     # What theirs adds to make up for 32 is marked by a score that no hypothesis has.
     assert_same(ours, [[each for each in found if each[1] > -1e8] for found in theirs])
+
+
+@pytest.mark.parametrize("positions", ["alibi", "vo-rope"])
+def test_relative_positions_are_refused(positions):
+    with pytest.raises(ValueError, match=f"have no {positions} positions"):
+        to_hugging_face(make_model(Transformer, positions=positions))
