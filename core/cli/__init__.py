@@ -1,7 +1,9 @@
 """The commands of ``python -m core``: one module each, with ``add_arguments(parser)`` and ``run(options)``."""
 
 COMMANDS = {
-    "presets": "list the presets",
+    "presets": "list the presets, the quickest to train first",
+    "runs": "list the runs",
+    "rename": "give a run another title",
     "train": "train a preset and save it as a run",
     "resume": "continue a stopped or interrupted run",
     "evaluate": "evaluate a run on held-out test sequences",

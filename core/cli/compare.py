@@ -116,7 +116,7 @@ def _figures(result: dict[str, Any]) -> Rows:
     for each in result["runs"]:
         weights, parameters = f"{each['weights']}, step {each['step']:,}", f"{each['parameters']:,}"
         shares = [percent(each[name]) for name in _SHARES]
-        rows.append([each["run"], weights, parameters, f"{each['seconds']:.1f} s", f"{each['loss']:.4f}", *shares])
+        rows.append([each["title"], weights, parameters, f"{each['seconds']:.1f} s", f"{each['loss']:.4f}", *shares])
     return rows
 
 
@@ -148,16 +148,26 @@ def _print_settings(result: dict[str, Any]) -> None:
 
 
 def _pairs(result: dict[str, Any]) -> Rows:
+    title_of = {each["run"]: each["title"] for each in result["runs"]}
     rows = [["first", "second", "first wins", "second wins", "ties", "difference", "95 % interval", "p"]]
     for pair in result["pairs"]:
         counts = [f"{pair[name]:,}" for name in ("wins", "losses", "ties")]
-        rows.append([pair["first"], pair["second"], *counts, *pair["points"], pair["p"].removeprefix("p = ")])
+        rows.append(
+            [
+                title_of[pair["first"]],
+                title_of[pair["second"]],
+                *counts,
+                *pair["points"],
+                pair["p"].removeprefix("p = "),
+            ]
+        )
     return rows
 
 
 def _print_lengths(result: dict[str, Any]) -> None:
     """Print exact match by length: one row per length, one column per group."""
     lengths, (first, last) = result["lengths"], result["lengths"]["trained"]
+    title_of = {each["run"]: each["title"] for each in result["runs"]}
     several = any(group["n"] > 1 for group in result["groups"])
     print(
         f"\nexact match by {lengths['unit']}; trained on {first} to {last}" + (", means over seeds" if several else "")
@@ -172,18 +182,18 @@ def _print_lengths(result: dict[str, Any]) -> None:
     _print_table(rows)
     print("* not trained on")
     for name, limit in lengths["limits"].items():
-        print(f"{name} is not evaluated on longer inputs: {limit}")
+        print(f"{title_of[name]} is not evaluated on longer inputs: {limit}")
     if longer := lengths["longer"]:
-        _print_longer(longer, result["groups"])
+        _print_longer(longer, result["groups"], title_of)
 
 
-def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]], title_of: dict[str, str]) -> None:
     """Print means over the lengths beyond those trained on: one row per run, and the median over seeds."""
     print(f"\nmeans over lengths {format_range(longer['at'][0], longer['at'][-1])}, all lengths weighted equally")
     rows = [["run", "free-running tokens", "exact match"]]
     for group in groups:
         means = [list(longer["runs"][run].values()) for run in group["runs"]]
-        rows += [[run, *map(percent, of_run)] for run, of_run in zip(group["runs"], means, strict=True)]
+        rows += [[title_of[run], *map(percent, of_run)] for run, of_run in zip(group["runs"], means, strict=True)]
         if len(means) > 1:
             medians = map(median, zip(*means, strict=True))
             rows.append([f"median of {group['label']}", *map(percent, medians)])

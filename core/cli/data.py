@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='tokenizer of both sides, or of source and target: "character" (default), "word" or "symbol" (split at '
         "spaces)",
     )
-    parser.add_argument("--name", default="own-data", help="name of the preset (default: own-data)")
+    parser.add_argument("--name", help="name of the preset (default: named after FILE)")
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="file of the preset (default: named after FILE)")
     add_json(parser)
 

@@ -91,7 +91,7 @@ def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingS
         folder = RunFolder.create(folder.path.parent, preset, name=folder.name)
     lock = folder.lock()
     try:
-        state, history = resume_state(folder), History.load(folder.metrics, preset.training.steps)
+        state, history = resume_state(folder), History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
         if state.step < updates:
             _train(folder, state, history, updates)

@@ -1,14 +1,15 @@
 """``import``: create a run from a file, zip or folder that ``export`` wrote, or from a run's ``best.safetensors``."""
 
 import argparse
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 from core.cli.arguments import add_json
-from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs import DEFAULT_ROOT, RunFolder, other_titles
 from core.runs.importing import import_run
-from core.storage.errors import InputError
+from core.storage.errors import InputError, LabError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
 
 def add_new_name(parser: argparse.ArgumentParser) -> None:
     """Add ``--run NAME``, the name of the run to create."""
-    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: a generated one)")
+    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: preset and number)")
 
 
 def create_run(options: argparse.Namespace, create: Callable[[Path], RunFolder]) -> int:
@@ -40,6 +41,9 @@ def create_run(options: argparse.Namespace, create: Callable[[Path], RunFolder])
         folder = create(options.checkpoints or DEFAULT_ROOT)
     except OSError as error:
         raise InputError(f"the run cannot be written: {error.strerror or error}") from error
+    with contextlib.suppress(LabError, OSError):  # the title that it was exported with may be another run's
+        if folder.title() in other_titles(folder):
+            folder.rename("", others=())
     info = folder.info()
     print(f"run {folder.name}: {folder.preset().name}, {info.parameters:,} parameters, weights of step {info.step}")
     if options.json:

@@ -33,6 +33,6 @@ def run(options: argparse.Namespace) -> int:
             torch.set_num_threads(state.threads)  # otherwise the rest would not be bit-exact
         if group.rank > 0:
             return follow(state)
-        history = History.load(folder.metrics, state.preset.training.steps)
+        history = History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
         return print_result(train_with_bar(folder, state, history), as_json=options.json)

@@ -38,7 +38,7 @@ SPREAD = {  # figures summarized over seeds: label and format
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_preset(parser)
-    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: a generated one)")
+    parser.add_argument("--run", metavar="NAME", help="name of the new run (default: preset and number)")
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="train N runs with consecutive seeds, named NAME-seed-0 and so on"
     )
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
-        return print_result(train_with_bar(folder, state, History(preset.training.steps)), as_json=options.json)
+        return print_result(train_with_bar(folder, state, History()), as_json=options.json)
 
 
 def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
     for folder, preset in zip(folders, presets, strict=True):
         RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
         state = new_state(preset, device=device, pairs=folder.pairs)
-        trained.append(train_with_bar(folder, state, History(preset.training.steps)))
+        trained.append(train_with_bar(folder, state, History()))
         if trained[-1]["status"] == "stopped":
             print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not started", file=sys.stderr)
             break

@@ -1,6 +1,14 @@
 """Numbers in sentences and tables: no more digits than are meaningful, and never rounded up to all or down to none."""
 
 _SPACE = "\N{NO-BREAK SPACE}"
+_HOUR, _DAY = 3_600, 86_400
+_UNITS = (  # name, seconds, and the seconds from which the next one is used
+    ("s", 1, 90),
+    ("min", 60, 1.5 * _HOUR),
+    ("h", _HOUR, 2 * _DAY),
+    ("days", _DAY, 2 * 365 * _DAY),
+    ("years", 365 * _DAY, float("inf")),
+)
 
 
 def percent(fraction: float) -> str:
@@ -16,3 +24,27 @@ def percent(fraction: float) -> str:
 def count(number: int, noun: str) -> str:
     """Format a number with its noun: ``1 step``, ``12,000 steps``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def duration_range(low: float, high: float) -> str:
+    """Format a range of seconds in one unit and without digits that an estimate does not have: ``1.5–2 h``."""
+    if high < 1:
+        return f"less than 1{_SPACE}s"
+    unit, seconds, _ = next(each for each in _UNITS if high < each[2])
+    low, high = (_rounded(value / seconds, finest=1.0 if unit == "s" else 0.5) for value in (low, high))
+    amount = f"{_plain(low)}–{_plain(high)}" if low < high else f"about {_plain(high)}"
+    return f"{amount}{_SPACE}{unit}"
+
+
+def _rounded(value: float, *, finest: float) -> float:
+    """Round a positive value to a multiple of 5, 50 and so on, if that is at most a quarter of it; to 1 or less else.
+
+    Args:
+        finest: the smallest step to round to, 1 or less. The result is at least one step.
+    """
+    step = next((step for step in (50_000.0, 5_000.0, 500.0, 50.0, 5.0, 1.0) if value >= 4 * step), finest)
+    return step * max(1, int(value / step + 0.5))
+
+
+def _plain(value: float) -> str:
+    return f"{value:,.1f}".removesuffix(".0")

@@ -9,6 +9,7 @@ from core.runs.folder import (
     Status,
     check_resumable,
     list_runs,
+    other_titles,
     sweep,
 )
 from core.runs.load import LoadedRun, RunSource, SavedRuns, load_run
@@ -26,5 +27,6 @@ __all__ = [
     "check_resumable",
     "list_runs",
     "load_run",
+    "other_titles",
     "sweep",
 ]

@@ -13,6 +13,7 @@ from core.config import preset_to_yaml
 from core.runs.folder import PAIRS, RunFolder
 from core.runs.load import load_run
 from core.runs.model_card import model_card, vocabulary_json
+from core.runs.names import stored_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import write_tensors
 
@@ -20,7 +21,7 @@ WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabul
 
 
 def export_weights(folder: RunFolder, path: Path) -> None:
-    """Write a run's best weights, with the preset in their metadata, to one safetensors file.
+    """Write a run's best weights, with preset and title in their metadata, to one safetensors file.
 
     Raises:
         RunError: there is no such run, it has no weights yet, or they are damaged.
@@ -28,8 +29,11 @@ def export_weights(folder: RunFolder, path: Path) -> None:
     """
     loaded = load_run(folder.path)
     _refuse_existing(path)
+    facts = {**loaded.facts, "preset": preset_to_yaml(loaded.preset)}
+    if title := stored_title(folder.path):
+        facts["title"] = title
     try:
-        write_tensors(path, loaded.model.state_dict(), {**loaded.facts, "preset": preset_to_yaml(loaded.preset)})
+        write_tensors(path, loaded.model.state_dict(), facts)
     except OSError as error:
         raise _cannot_write(path, error) from error
 
@@ -67,7 +71,7 @@ def package_files(folder: RunFolder) -> dict[str, bytes]:
     loaded = load_run(folder.path)
     files[PRESET] = (folder.path / "preset.yaml").read_bytes()
     files[VOCABULARY] = vocabulary_json(loaded.task).encode()
-    files[CARD] = model_card(loaded, folder.info()).encode()
+    files[CARD] = model_card(loaded, folder.info(), title=folder.title()).encode()
     if loaded.preset.task.own_data:
         files[PAIRS] = folder.pairs.read_bytes()
     return files

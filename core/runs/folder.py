@@ -2,7 +2,7 @@
 
 preset.yaml          the exact preset the run was started with
 run.json             status and latest metrics (``RunInfo``)
-metrics.jsonl        one JSON line per training step and per evaluation (``History``)
+metrics.jsonl        one JSON line per training step, thinned in long runs, and per evaluation (``History``)
 best.safetensors     the weights with the lowest validation loss, with the preset in their metadata
 last.safetensors     the full training state, to resume from
 best.previous.safetensors, last.previous.safetensors
@@ -10,6 +10,7 @@ best.previous.safetensors, last.previous.safetensors
 pairs.tsv            the user-provided pairs, if the task learns any (``core.tasks.ingest``)
 replay.safetensors   attention of fixed inputs over the course of training (``Replay``)
 ablate.json          cached exact match without each head (``core.interpret.ablation``)
+title.json           the title that the run was given (``core.runs.names``)
 access.json          owner of the run on a public server (``core.server.ownership``)
 report/              output of ``python -m core report``
 .lock                held by the process that trains the run
@@ -24,11 +25,10 @@ import contextlib
 import errno
 import logging
 import os
-import random
 import re
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -38,8 +38,18 @@ from filelock import FileLock, Timeout
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
+from core.runs.names import (
+    Naming,
+    check_unique,
+    default_title,
+    names_in_use,
+    new_names,
+    read_title,
+    validate_title,
+    write_title,
+)
 from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, write_atomically
-from core.storage.errors import InputError, LabError
+from core.storage.errors import LabError
 from core.storage.tensor_file import CheckpointError, previous_path, read_tensors
 
 PAIRS = "pairs.tsv"
@@ -49,8 +59,6 @@ ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
 _STALE_SECONDS = 3600.0  # creating a run never takes this long
 _DRAFT = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?new")
 _LOCK_SECONDS = 0.3  # listing runs holds a lock for an instant, to test whether it is free
-_ADJECTIVES = "able bold brisk calm clear deft eager fair fleet keen kind light lucid merry neat nimble quick quiet"
-_NOUNS = "badger crane dove finch fox hare heron jay lark lynx marten otter owl pike robin seal swift tern wren"
 _log = logging.getLogger(__name__)
 
 
@@ -124,7 +132,7 @@ class RunFolder:
         root: Path,
         preset: Preset,
         *,
-        name: str | None = None,
+        name: str | Naming | None = None,
         status: Status = "queued",
         pairs: Path | None = None,
         contents: Mapping[str, bytes] = MappingProxyType({}),
@@ -132,7 +140,8 @@ class RunFolder:
         """Create the folder of a new run atomically: either complete or not at all.
 
         Args:
-            name: the run's name; None generates a free one such as ``brisk-otter``.
+            name: the run's name, or proposals, of which the first free one is taken. None names the run after its
+                preset and the next number in this folder, such as ``digits-reversal-3``.
             pairs: the file of user-provided pairs, if the task learns any; it is copied to ``pairs.tsv``.
             contents: further files by name; they replace the default ``preset.yaml`` and ``run.json``.
 
@@ -140,11 +149,10 @@ class RunFolder:
             RunError: a run of that name exists.
             ConfigError: the file of user-provided pairs is missing or holds other pairs.
         """
-        folder = cls(root, name or free_name(root))
-        if folder.path.exists():
-            raise RunError(f"run={folder.name!r} exists already; choose another name, or resume it")
+        if isinstance(name, str) and cls(root, name).path.exists():
+            raise cls(root, name)._name_taken()
         root.mkdir(parents=True, exist_ok=True)
-        draft = root / f".{folder.name}.{secrets.token_hex(4)}.new"
+        draft = root / f".{preset.name}.{secrets.token_hex(4)}.new"
         info = RunInfo(status=status).model_dump_json(indent=1)
         files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
         if preset.task.own_data:
@@ -153,7 +161,7 @@ class RunFolder:
         try:
             for file, content in (files | dict(contents)).items():
                 write_atomically(draft / file, content)
-            folder._rename_draft(draft)
+            folder = cls._first_free(root, draft, name, preset)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         fsync_folder(root)
@@ -277,6 +285,32 @@ class RunFolder:
             return info.model_copy(update={"status": "interrupted", "message": message})
         return info
 
+    def title(self) -> str:
+        """Return the run's title, see ``core.runs.names``; also for a run that does not exist."""
+        return read_title(self.path)
+
+    def rename(self, title: str, *, others: Iterable[str]) -> str:
+        """Give the run another title, also while it trains; the folder keeps its name.
+
+        Args:
+            title: the new title, with or without spaces around it; an empty one restores the default.
+            others: titles of other runs, none of which may be given again.
+
+        Returns:
+            The title as stored.
+
+        Raises:
+            RunError: there is no such run, or it is shipped with the program.
+            InputError: the title is not valid, or another run has it.
+            OSError: the folder cannot be written to.
+        """
+        if self.written_info().shipped:
+            raise RunError(f"run={self.name!r} is shipped with the program and cannot be renamed")
+        chosen = validate_title(title) if title.strip() else default_title(self.name)
+        check_unique(chosen, others)
+        write_title(self.path, chosen)
+        return chosen
+
     def write_info(self, info: RunInfo) -> None:
         """Replace ``run.json``. The caller must hold the lock, or be the only user of the folder."""
         write_atomically(self.path / "run.json", info.model_dump_json(indent=1).encode())
@@ -327,14 +361,33 @@ class RunFolder:
     def _read_error(self, reason: str) -> RunError:
         return RunError(f"run={self.name!r}: {reason if self.exists() else 'there is no such run'}")
 
-    def _rename_draft(self, draft: Path) -> None:
-        """Rename a draft to the run's folder; RunError if another process created the run first."""
+    @classmethod
+    def _first_free(cls, root: Path, draft: Path, name: str | Naming | None, preset: Preset) -> "RunFolder":
+        """Rename a draft to the first name that no other run has, also if another process takes names meanwhile."""
+        if name is None:
+            names = new_names(preset.name, names_in_use(root))
+        else:
+            names = iter([name]) if isinstance(name, str) else name(preset)
+        for each in names:
+            folder = cls(root, each)
+            if folder._rename_draft(draft):
+                return folder
+        raise folder._name_taken()
+
+    def _rename_draft(self, draft: Path) -> bool:
+        """Rename a draft to the run's folder; return whether the name was free."""
+        if self.path.exists():
+            return False
         try:
             draft.rename(self.path)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            raise RunError(f"run={self.name!r} exists already; choose another name, or resume it") from error
+            return False
+        return True
+
+    def _name_taken(self) -> RunError:
+        return RunError(f"run={self.name!r} exists already; choose another name, or resume it")
 
     def _written_under_lock(self) -> set[str]:
         # Add every file that training writes. Files that are also written without the lock must not be in this set,
@@ -368,40 +421,17 @@ def check_resumable(folder: RunFolder) -> None:
         raise RunError(f"run={folder.name!r} has finished all its {folder.preset().training.steps} steps")
 
 
+def other_titles(folder: RunFolder) -> list[str]:
+    """Return the titles of the other runs in the folder of a run."""
+    return [each.title() for each in list_runs(folder.path.parent) if each.name != folder.name]
+
+
 def list_runs(root: Path) -> list[RunFolder]:
     """Return the runs in a folder, newest first; runs whose ``run.json`` is damaged come last."""
     entries = [entry for entry in os.scandir(root) if entry.is_dir()] if root.is_dir() else []
     names = [entry.name for entry in entries if re.fullmatch(NAME_PATTERN, entry.name)]
     folders = [folder for folder in (RunFolder(root, name) for name in names) if folder.exists()]
     return sorted(folders, key=_created_at, reverse=True)
-
-
-def free_name(root: Path) -> str:
-    """Generate a free run name that is easy to remember, from the operating system's randomness (unseeded).
-
-    Raises:
-        InputError: no free name was found.
-    """
-    dice = random.SystemRandom()
-    for attempt in range(300):  # the number has at most 30 digits then, so the name has at most 48 characters
-        name = f"{dice.choice(_ADJECTIVES.split())}-{dice.choice(_NOUNS.split())}"
-        name += f"-{dice.randrange(10 ** (attempt // 10 + 1))}" if attempt > 4 else ""
-        if not (root / name).exists():
-            return name
-    raise InputError(f"no free name for a run in {root.name}")
-
-
-def numbered_name(root: Path, name: str) -> str:
-    """Return ``name`` if it is free, else ``name-2``, ``name-3`` and so on, whichever is free first.
-
-    A long name is shortened so that the result is a valid name, of at most ``MAX_NAME_LENGTH`` characters.
-    """
-    number, free = 1, name
-    while (root / free).exists():
-        number += 1
-        suffix = f"-{number}"
-        free = name[: MAX_NAME_LENGTH - len(suffix)] + suffix
-    return free
 
 
 def sweep(root: Path) -> None:

@@ -55,7 +55,7 @@ def pull(root: Path, repo: str, *, name: str | None = None, revision: str | None
     """Download a repository's package and import it as a run, with all checks of ``import_run``.
 
     Args:
-        name: of the new run; None generates a free one.
+        name: of the new run, see ``RunFolder.create``.
         revision: branch, tag or commit; None is the default branch.
 
     Raises:

@@ -21,6 +21,8 @@ from core.config import ConfigError, Preset, preset_to_yaml, read_preset
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
 from core.runs.folder import PAIRS, RunFolder, RunInfo
+from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
+from core.storage.errors import InputError
 from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
 from core.tasks.ingest import check_pairs_file
@@ -45,7 +47,7 @@ def import_run(
     root: Path,
     source: Path,
     *,
-    name: str | None = None,
+    name: str | Naming | None = None,
     max_bytes: int = MAX_IMPORT_BYTES,
     max_pairs: int | None = None,
 ) -> RunFolder:
@@ -53,7 +55,7 @@ def import_run(
 
     Args:
         root: the folder of runs.
-        name: of the new run; None generates a free one.
+        name: of the new run, see ``RunFolder.create``.
         max_bytes: size limit of a weight file or zip, and of each file inside a package.
         max_pairs: limit on the number of the user's own pairs in a package.
 
@@ -75,11 +77,13 @@ def import_weights(
     root: Path,
     source: Path | bytes,
     *,
-    name: str | None = None,
+    name: str | Naming | None = None,
     max_bytes: int = MAX_IMPORT_BYTES,
     pairs: Path | None = None,
 ) -> RunFolder:
     """Create a finished run from a weight file, either complete or not at all.
+
+    The run keeps the title that it was exported with, if it is valid, even if another run has it.
 
     Args:
         source: path or content of the file.
@@ -114,6 +118,8 @@ def import_weights(
         "best.safetensors": bytes(serialize(tensors, trusted)),
         "run.json": info.model_dump_json(indent=1).encode(),
     }
+    if title := _valid_title(header):
+        contents[TITLE_FILE] = title_content(title)
     return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)
 
 
@@ -154,6 +160,15 @@ def _checked_facts(header: Header, label: str) -> tuple[WeightsFacts, Preset]:
         raise CheckpointError(f"{label}: its preset is not valid: {error}") from error
 
 
+def _valid_title(header: Header) -> str | None:
+    """Return the title that the run was exported with; None if there is none, or it is not valid."""
+    title = header.facts.get("title")
+    try:
+        return validate_title(title) if isinstance(title, str) else None
+    except InputError:
+        return None
+
+
 def _check_tensors(header: Header, preset: Preset, pairs: Path | None, label: str) -> int:
     """Check that the tensors are those of the preset's model, and return how many parameters they have."""
     model = outline_model(preset.model, build_task(preset.task, pairs=pairs))
@@ -174,7 +189,7 @@ def _describe(tensor: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def _import_package(
-    root: Path, read: Callable[[str], bytes | None], name: str | None, max_pairs: int | None
+    root: Path, read: Callable[[str], bytes | None], name: str | Naming | None, max_pairs: int | None
 ) -> RunFolder:
     weights = read(WEIGHTS)
     if weights is None:

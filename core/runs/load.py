@@ -60,6 +60,9 @@ class RunSource(Protocol):
     def history(self, name: str) -> "History":
         """Return the run's metrics by step."""
 
+    def title(self, name: str) -> str:
+        """Return the run's title."""
+
 
 class SavedRuns:
     """The runs in a folder, in the state in which they were last saved.
@@ -87,8 +90,12 @@ class SavedRuns:
         """Read a run's metrics by step; RunError if there is no such run."""
         from core.training.history import History  # imported here because decoding does not need it
 
-        folder = RunFolder(self.root, name)
-        return History.load(folder.metrics, folder.preset().training.steps)
+        self.info(name)  # is there such a run?
+        return History.load(RunFolder(self.root, name).metrics)
+
+    def title(self, name: str) -> str:
+        """Read a run's title; the default one if there is no such run."""
+        return RunFolder(self.root, name).title()
 
 
 def load_run(path: Path) -> LoadedRun:

@@ -15,7 +15,7 @@ tags:
 - {family}
 ---
 
-# {name}
+# {title}
 
 {description}
 
@@ -55,12 +55,12 @@ or with other tokens, are not reliable.
 """
 
 
-def model_card(loaded: LoadedRun, info: RunInfo) -> str:
+def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
     """Return a run's model card: Markdown with the YAML metadata that the Hugging Face Hub reads."""
     preset, task = loaded.preset, loaded.task
     own = preset.task.own_data
     return _CARD.format(
-        name=loaded.run,
+        title=title,
         family=preset.model.family,
         description=preset.description,
         parameters=info.parameters,

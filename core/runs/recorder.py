@@ -69,6 +69,7 @@ class Recorder:
         self._metrics_complete = True
         self._failed_writes: set[Callable[[], None]] = set()
         history.save(folder.metrics)
+        self._num_lines = history.num_rows  # in metrics.jsonl
         self._write_info("training")
 
     def record(self, event: Event) -> None:
@@ -84,9 +85,7 @@ class Recorder:
         if isinstance(event, EndEvent):
             self.end("finished" if event.reason == "finished" else "failed", event.message)
             return
-        line = self.history.add(event)
-        if line:
-            self._unwritten_lines.append(line)
+        self._unwritten_lines.append(self.history.add(event))
         if isinstance(event, EvaluationEvent):
             if event.is_best:
                 self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state))
@@ -142,7 +141,7 @@ class Recorder:
         if self._unsaved_best:
             save_weights(self.folder.best, *self._unsaved_best)
             self._unsaved_best = None
-        self._flush()
+        self._flush(max_lines_per_row=2 if status == "training" else 1)
         self.replay.save(self.folder.replay)  # before the state, which must not be ahead of it
         if all_finite(self.state.model):  # otherwise resume from the last finite state
             save_state(self.folder.last, self.state)
@@ -150,14 +149,21 @@ class Recorder:
         self._write_info(status, message or self._base_notice)
         self._last_save = time.monotonic()
 
-    def _flush(self) -> None:
-        """Append new metrics; rewrite the whole file if an earlier append may have failed halfway."""
-        if self._metrics_complete:
+    def _flush(self, max_lines_per_row: int = 2) -> None:
+        """Append new metrics; rewrite the whole file if an earlier append may have failed halfway.
+
+        It is also rewritten when it would have more than ``max_lines_per_row`` lines for each row that the history of
+        a long run keeps: the others are of steps that it has thinned out.
+        """
+        num_lines = self._num_lines + len(self._unwritten_lines)
+        if self._metrics_complete and num_lines <= max_lines_per_row * self.history.num_rows:
             self._metrics_complete = False  # until the append below succeeds
             with self.folder.metrics.open("a") as file:
                 file.writelines(f"{line}\n" for line in self._unwritten_lines)
+            self._num_lines = num_lines
         else:
             self.history.save(self.folder.metrics)
+            self._num_lines = self.history.num_rows
         self._metrics_complete = True
         self._unwritten_lines.clear()
         self._restore_preset()

@@ -1,33 +1,30 @@
 """Access control: which runs a visitor may see, and what they may do with them."""
 
-import re
 import secrets
 import string
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.config import MAX_NAME_LENGTH, ConfigError, Preset
+from core.config import ConfigError, Preset
+from core.config.listing import missing_package
 from core.runs import RunError, RunFolder, RunInfo
-from core.runs.folder import free_name, numbered_name
 from core.runs.importing import MAX_IMPORT_BYTES
 from core.runs.load import LoadedRun
+from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
 from core.runs.replay import Replay
+from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
 from core.server.registry import RunProgress, Runs
+from core.storage.errors import LabError
 from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
-SECRET_LENGTH = 24  # characters out of 36: 124 bits
 _ALPHABET = string.ascii_lowercase + string.digits
-
-
-def display_name(name: str) -> str:
-    """Return a run's name without the random suffix that keeps it from being guessed."""
-    return re.sub(f"-[a-z0-9]{{{SECRET_LENGTH}}}$", "", name)
 
 
 @dataclass(frozen=True)
@@ -86,6 +83,10 @@ class VisitorRuns:
                 shared.append(each.name)
         return [*own, *shared, *shipped]
 
+    def title(self, name: str) -> str:
+        """See ``Runs.title``."""
+        return self._runs.title(self._visible(name))
+
     def preset(self, name: str) -> Preset:
         """See ``Runs.preset``."""
         return self._runs.preset(self._visible(name))
@@ -122,6 +123,37 @@ class VisitorRuns:
         """Return whether others may view a run; RunError if there is no such run."""
         return self._runs.ownership(self._visible(name)).shared
 
+    # ---- for every preset that the visitor can train
+
+    def training_time(self, preset: Preset) -> Answer:
+        """See ``Estimates.get``.
+
+        Raises:
+            ConfigError: the preset exceeds a limit, its pairs belong to someone else, or a package that it needs is
+                not installed. It is never measured.
+        """
+        return self._runs.estimates.get(preset, self._trainable(preset))
+
+    def wait_for_training_time(self, preset: Preset, *, seconds: float) -> Answer:
+        """See ``Estimates.wait``; refused as for ``training_time``."""
+        return self._runs.estimates.wait(preset, self._trainable(preset), seconds=seconds)
+
+    def request_training_times(self, presets: Iterable[Preset]) -> None:
+        """See ``Estimates.request``; those that the visitor cannot train are left out."""
+        trainable = []
+        for preset in presets:
+            with suppress(ConfigError):
+                trainable.append((preset, self._trainable(preset)))
+        self._runs.estimates.request(trainable)
+
+    def _trainable(self, preset: Preset) -> Path | None:
+        """Return the file of a preset's own pairs, if any; ConfigError if the visitor cannot train it."""
+        if missing := missing_package(preset):
+            raise ConfigError([("task.family", f"task.family={preset.task.family!r} {missing}")])
+        pairs = self.pairs_of(preset)
+        self.limits.check(preset, pairs=pairs)
+        return pairs
+
     # ---- for the run's owner
 
     def is_mine(self, name: str) -> bool:
@@ -132,20 +164,25 @@ class VisitorRuns:
         return owner is not None and self._runs.ownership(name).owner == owner
 
     def start(self, preset: Preset, *, like: str | None = None) -> str:
-        """Start a run, see ``Runs.start``; if there are visitors, its name gets a random suffix that nobody can guess.
+        """Start a run, see ``Runs.start``, and return its name.
+
+        It is named after its preset and one more than the largest number among the visitor's own runs, if there are
+        visitors followed by a secret that nobody can guess; see ``core.runs.names``.
 
         Args:
-            like: the run's name, numbered if it is taken; None generates one.
+            like: what it is named after instead of its preset; then the first of these has no number.
 
         Raises:
-            ConfigError: the preset exceeds a limit, or its pairs belong to someone else.
+            ConfigError: the preset exceeds a limit, its pairs belong to someone else, or a package that it needs is
+                not installed.
             RunError: the visitor, or all visitors together, have reached a limit on runs.
         """
-        pairs = self.pairs_of(preset)
-        self.limits.check(preset, pairs=pairs)
+        pairs = self._trainable(preset)
         with self._start_lock:
             self._check_limits(adds_run=True)
-            return self._runs.start(preset, name=self._new_name(like), owner=self._owner(), pairs=pairs)
+            name = self._runs.start(preset, name=self._naming(like), owner=self._owner(), pairs=pairs)
+            self._title_new(name, like or preset.name)
+            return name
 
     def register_upload(self, data: str, pairs: Path) -> None:
         """Register pairs that the visitor uploaded, so that they may train on them.
@@ -185,7 +222,9 @@ class VisitorRuns:
         with self._start_lock:
             self._check_limits(adds_run=True)
             max_bytes = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
-            return self._runs.import_file(file, max_bytes=max_bytes, name=self._new_name(), owner=self._owner())
+            name = self._runs.import_file(file, max_bytes=max_bytes, name=self._naming(), owner=self._owner())
+            self._title_new(name, self._runs.preset(name).name)
+            return name
 
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
@@ -205,6 +244,17 @@ class VisitorRuns:
     def share(self, name: str, shared: bool) -> None:
         """See ``Runs.share``."""
         self._runs.share(self._own(name), shared)
+
+    def rename(self, name: str, title: str) -> str:
+        """Give a run another title, which is returned; an empty one restores the default. See ``RunFolder.rename``.
+
+        Raises:
+            InputError: the title is not valid, or another run that the visitor can see has it.
+            RunError: there is no such run, or it is not the visitor's, or shipped with the program.
+        """
+        with self._start_lock:  # two runs cannot be given the same title at the same time
+            self._runs.rename(self._own(name), title, others=self._other_titles(name))
+        return self._runs.title(name)
 
     # ---- decisions
 
@@ -255,12 +305,28 @@ class VisitorRuns:
             )
         return visitor.owner
 
-    def _new_name(self, like: str | None = None) -> str | None:
-        if self._current_visitor is None:
-            return like and numbered_name(self._runs.root, like)
-        secret = "".join(secrets.choice(_ALPHABET) for _ in range(SECRET_LENGTH))
-        readable = (like or free_name(self._runs.root))[: MAX_NAME_LENGTH - SECRET_LENGTH - 1].strip("-")
-        return f"{readable}-{secret}"
+    def _naming(self, like: str | None = None) -> Naming:
+        """Return the function that names a new run of the visitor's."""
+        secret = "".join(secrets.choice(_ALPHABET) for _ in range(SECRET_LENGTH)) if self.has_visitors else ""
+        used = list(self._runs.names_in_use(self._visitor()))
+        return lambda preset: new_names(like or preset.name, used, secret=secret, bare_first=like is not None)
+
+    def _title_new(self, name: str, stem: str) -> None:
+        """Title a new run: as it was exported, or with the whole stem of its name if that is shortened.
+
+        A title that another run has is not given again.
+        """
+        imported = self._runs.title(name)
+        proposals = (imported if imported != default_title(name) else None, unshortened_title(name, stem))
+        for title in filter(None, proposals):
+            with suppress(LabError):  # another run has it, or the disk is full
+                self._runs.rename(name, title, others=self._other_titles(name))
+                return
+        if imported != default_title(name):
+            self._runs.rename(name, "")
+
+    def _other_titles(self, name: str) -> list[str]:
+        return [self._runs.title(other) for other in self.names() if other != name]
 
     def _check_limits(self, *, adds_run: bool) -> None:
         """Raise RunError if a limit on the number of runs, or on their disk space, is reached."""

@@ -89,7 +89,7 @@ class Limits(BaseModel):
     def _size_problems(self, preset: Preset, pairs: Path | None) -> list[tuple[str, str]]:
         if self.max_parameters is None and self.max_memory_mb is None:
             return []
-        parameters = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
+        parameters = _parameters(preset, pairs)
         if self.max_parameters is not None and parameters > self.max_parameters:
             message = (
                 f"model={parameters:,} parameters is more than this server allows: at most {self.max_parameters:,}"
@@ -158,6 +158,11 @@ def limits_from(flags: Mapping[str, Any], environment: Mapping[str, str], *, pub
 
 def _or_no_limit(name: str) -> str:
     return "" if Limits.model_fields[name].annotation is int else f', or "{NO_LIMIT}"'
+
+
+@lru_cache(256)  # the page asks again and again about the presets that it lists
+def _parameters(preset: Preset, pairs: Path | None) -> int:
+    return parameters_of(preset.model, build_task(preset.task, pairs=pairs))
 
 
 @lru_cache(256)

@@ -4,6 +4,8 @@ import logging
 import shutil
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,9 @@ from pathlib import Path
 from core.config import Preset
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.runs.importing import import_run
+from core.runs.names import TITLE_FILE, Naming
 from core.runs.replay import Replay
+from core.server.estimates import Estimates
 from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
@@ -25,6 +29,7 @@ from core.training.history import History
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
+REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
@@ -69,6 +74,7 @@ class Runs:
 
     Attributes:
         inference_priority: hold it while computing with a run's model.
+        estimates: how long presets would train here.
     """
 
     def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1) -> None:
@@ -81,9 +87,16 @@ class Runs:
             inference_priority=self.inference_priority,
             on_end=self._models.forget,
         )
+        self.estimates = Estimates(
+            lambda: self._pool.counts()["training"],
+            max_runs=limits.max_runs,
+            before_measuring=self.inference_priority.wait_for_inference,
+        )
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
+        self._titles: FileCache[str] = FileCache(CACHED_FILES)
+        self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
         self._reported: set[str] = set()
@@ -93,11 +106,12 @@ class Runs:
         self._listed_at = 0.0
 
     def start(
-        self, preset: Preset, *, name: str | None = None, owner: str | None = None, pairs: Path | None = None
+        self, preset: Preset, *, name: str | Naming | None = None, owner: str | None = None, pairs: Path | None = None
     ) -> str:
         """Create a run, start or queue it, and return its name.
 
         Args:
+            name: see ``RunFolder.create``.
             pairs: the file of the task's own pairs, if it has any.
 
         Raises:
@@ -113,7 +127,9 @@ class Runs:
             raise RunError(f"the run cannot be started: {explain_error(error)}") from error
         return folder.name
 
-    def import_file(self, file: Path, *, max_bytes: int, name: str | None = None, owner: str | None = None) -> str:
+    def import_file(
+        self, file: Path, *, max_bytes: int, name: str | Naming | None = None, owner: str | None = None
+    ) -> str:
         """Import a run from an uploaded file, see ``core.runs.importing``, and return its name.
 
         Raises:
@@ -132,6 +148,7 @@ class Runs:
                 raise
         except OSError as error:
             raise RunError(f"the run cannot be imported: {explain_error(error)}") from error
+        self._listing_stamp = None
         return folder.name
 
     def stop(self, name: str, *, reason: str = "") -> None:
@@ -169,6 +186,7 @@ class Runs:
             return
         if self.info(name).shipped:
             raise RunError(f"run={name!r} is shipped with the program and cannot be deleted")
+        owner = self.ownership(name).owner
         lock = folder.lock()
         deleted = self.root / f".{name}.deleted"
         try:
@@ -177,6 +195,7 @@ class Runs:
             raise RunError(f"run={name!r} cannot be deleted: {explain_error(error)}") from error
         finally:
             lock.release()
+        self._deleted.append((owner, name))
         shutil.rmtree(deleted, ignore_errors=True)
         _log.info("deleted", extra={"run": name})
 
@@ -188,6 +207,20 @@ class Runs:
         except OSError as error:
             raise RunError(f"run={name!r} cannot be shared: {explain_error(error)}") from error
         self._listing_stamp = None
+
+    def rename(self, name: str, title: str, *, others: Iterable[str] = ()) -> None:
+        """Give a run another title, see ``RunFolder.rename``; RunError if missing, shipped or not writable."""
+        try:
+            self.folder(name).rename(title, others=others)
+        except OSError as error:
+            raise RunError(f"run={name!r} cannot be renamed: {explain_error(error)}") from error
+
+    def names_in_use(self, owner: str | None = None) -> Iterator[str]:
+        """Yield names and titles of an owner's runs, also of deleted ones; of all runs if the owner is None."""
+        for each in self.listings():
+            if owner is None or each.ownership.owner == owner:
+                yield from (each.name, self.title(each.name))
+        yield from (name for whose, name in list(self._deleted) if owner in (None, whose))
 
     def names(self) -> list[str]:
         """Return the names of all readable runs, newest first, shipped ones last."""
@@ -223,6 +256,11 @@ class Runs:
         folder, live = RunFolder(self.root, name), self._pool.find(name)
         stored = self._ownerships.get(ownership_file(folder), lambda: read_ownership(folder))
         return stored if live is None else stored.model_copy(update={"owner": live.owner})  # its folder may be gone
+
+    def title(self, name: str) -> str:
+        """Return a run's title; RunError if the name is not a valid run name."""
+        folder = RunFolder(self.root, name)
+        return self._titles.get(folder.path / TITLE_FILE, folder.title)
 
     def preset(self, name: str) -> Preset:
         """Return the preset a run was started with; RunError if there is no such run."""
@@ -263,8 +301,9 @@ class Runs:
         live = self._pool.find(name)
         if live is not None:
             return live.history
-        folder, steps = RunFolder(self.root, name), self.preset(name).training.steps
-        return self._histories.get(folder.metrics, lambda: History.load(folder.metrics, steps))
+        self.info(name)  # is there such a run?
+        path = RunFolder(self.root, name).metrics
+        return self._histories.get(path, lambda: History.load(path))
 
     def replay(self, name: str) -> Replay:
         """Return a run's attention snapshots; RunError if there is no such run."""
@@ -296,7 +335,9 @@ class Runs:
 
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait until they are saved; call it when the process ends."""
+        deadline = time.monotonic() + seconds
         self._pool.close(seconds=seconds)
+        self.estimates.close(seconds=max(0.0, deadline - time.monotonic()))
 
     def _is_readable(self, name: str) -> bool:
         try:

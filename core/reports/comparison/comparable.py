@@ -65,11 +65,15 @@ def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = S
     return differing
 
 
-def group_runs(presets: Mapping[str, Preset]) -> list[RunGroup]:
+def group_runs(presets: Mapping[str, Preset], *, titles: Mapping[str, str]) -> list[RunGroup]:
     """Group runs that differ only in the seed, in the order in which they are given.
 
     Two runs with the same settings and the same seed are one training done twice, not two samples, so the second one
     goes to a group of its own.
+
+    Args:
+        presets: the runs' presets by name.
+        titles: the runs' titles by name, for the labels of the groups.
     """
     groups: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for name, preset in presets.items():
@@ -79,10 +83,10 @@ def group_runs(presets: Mapping[str, Preset]) -> list[RunGroup]:
         while any(presets[other].training.seed == seed for other in groups.get((settings, repetition), ())):
             repetition += 1
         groups.setdefault((settings, repetition), []).append(name)
-    labels = [_group_label(names) for names in groups.values()]
+    labels = [_group_label(names, titles) for names in groups.values()]
     return [
         RunGroup(
-            label if labels.count(label) == 1 else _first_and_number(names),
+            label if labels.count(label) == 1 else _first_and_number(names, titles),
             tuple(names),
             tuple(presets[name].training.seed for name in names),
         )
@@ -90,14 +94,15 @@ def group_runs(presets: Mapping[str, Preset]) -> list[RunGroup]:
     ]
 
 
-def _group_label(names: Sequence[str]) -> str:
-    """Return the name that runs share apart from ``-seed-N``, or one made from the first run's name."""
+def _group_label(names: Sequence[str], titles: Mapping[str, str]) -> str:
+    """Return the name that runs share apart from ``-seed-N``, or a label made from the first run's title."""
     stems = {re.sub(r"-seed-\d+$", "", name) for name in names}
-    return stems.pop() if len(names) > 1 == len(stems) else _first_and_number(names)
+    return stems.pop() if len(names) > 1 == len(stems) else _first_and_number(names, titles)
 
 
-def _first_and_number(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+def _first_and_number(names: Sequence[str], titles: Mapping[str, str]) -> str:
+    first = titles[names[0]]
+    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
 
 
 def _format_value(value: Any) -> str:

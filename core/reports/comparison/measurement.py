@@ -61,9 +61,11 @@ class ComparedRun:
     """One of the runs compared.
 
     Attributes:
+        title: what the run is called for people; its name if another of the runs has the same title.
         evaluations: see ``History.evaluations``.
     """
 
+    title: str
     loaded: LoadedRun
     info: RunInfo
     parameters: int
@@ -162,13 +164,14 @@ def compare(
     check_comparable({name: runs.preset(name) for name in names})
     loaded = [runs.loaded(name) for name in names]
     records = [(runs.info(name), runs.history(name).evaluations()) for name in names]
+    titles = [runs.title(name) for name in names]
     cache = cache or MeasurementCache()
     task = loaded[0].task
     pairs = fixed_pairs(task, sequences, split="test")
     sets = held_out_by_length(task, per_length=per_length, lengths=lengths) if per_length else {}
     items = (sequences, per_length, lengths)
     compared: list[ComparedRun] = []
-    for each, (info, evaluations) in zip(loaded, records, strict=True):
+    for each, title, (info, evaluations) in zip(loaded, titles, records, strict=True):
         measurement = cache.get(each.model, items)
         if measurement is None:
             for part in _measure(each, pairs, sets):
@@ -178,7 +181,8 @@ def compare(
                     yield ComparisonProgress((len(compared) + part) / len(loaded), each.run)
             assert measurement is not None  # noqa: S101 - ``_measure`` ends with it
             cache.put(each.model, items, measurement)
-        compared.append(ComparedRun(each, info, count_parameters(each.model), measurement, evaluations))
+        unique_title = title if titles.count(title) == 1 else each.run
+        compared.append(ComparedRun(unique_title, each, info, count_parameters(each.model), measurement, evaluations))
     yield _comparison_of(compared)
 
 
@@ -186,7 +190,7 @@ def _comparison_of(compared: Sequence[ComparedRun]) -> Comparison:
     """Group runs that were measured on the same items, and compare every two of them."""
     first = compared[0].loaded
     presets = {run.name: run.loaded.preset for run in compared}
-    groups = group_runs(presets)
+    groups = group_runs(presets, titles={run.name: run.title for run in compared})
     return Comparison(
         task=first.preset.task.summary,
         open_ended=first.task.open_ended,

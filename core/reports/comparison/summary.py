@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
@@ -76,13 +76,14 @@ def cautions(comparison: Comparison) -> list[str]:
 def as_data(comparison: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON-compatible data, for programs and for the page."""
     label_of = {name: group.label for group in comparison.groups for name in group.runs}
+    titles = {run.name: run.title for run in comparison.runs}
     return {
         "task": comparison.task,
         "sequences": comparison.sequences,
         "runs": [_run_data(run, label_of[run.name]) for run in comparison.runs],
         "groups": [_group_data(comparison, group) for group in comparison.groups],
         "settings": {key: list(values) for key, values in comparison.settings.items()},
-        "pairs": [_pair_data(pair) for pair in comparison.pairs],
+        "pairs": [_pair_data(pair, titles) for pair in comparison.pairs],
         "lengths": _length_data(comparison),
         "cautions": cautions(comparison),
     }
@@ -117,6 +118,7 @@ def _run_data(run: ComparedRun, group: str) -> dict[str, Any]:
     loaded, info = run.loaded, run.info
     return {
         "run": run.name,
+        "title": run.title,
         "group": group,
         "preset": loaded.preset.name,
         "status": info.status,
@@ -138,8 +140,9 @@ def _group_data(comparison: Comparison, group: RunGroup) -> dict[str, Any]:
     return identity | {"figures": metrics, "by_step": by_step}
 
 
-def _pair_data(pair: PairedComparison) -> dict[str, Any]:
+def _pair_data(pair: PairedComparison, titles: dict[str, str]) -> dict[str, Any]:
     outcome = pair.outcome
+    titled = replace(pair, first=titles[pair.first], second=titles[pair.second])
     return {
         "first": pair.first,
         "second": pair.second,
@@ -151,7 +154,7 @@ def _pair_data(pair: PairedComparison) -> dict[str, Any]:
         "p_value": outcome.p_value,
         "points": list(format_points(outcome)),
         "p": format_p(outcome.p_value),
-        "in_words": describe_pair(pair),
+        "in_words": describe_pair(titled),
     }
 
 

@@ -96,8 +96,9 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
     figures = _draw_figures(history, curve, example, head)
     failures = measurements.sequences[~measurements.sequences.is_exact]
     summary = verdict(measurements)
+    title = runs.title(name)
     context = {
-        "run": name,
+        "title": title,
         "verdict": summary,
         "findings": findings(measurements, training),
         "description": loaded.preset.description,
@@ -117,7 +118,7 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
         "figures": {figure.removesuffix(".png"): figure for figure in figures},
     }
     markdown = as_markdown(context)
-    html = as_html(markdown, title=f"Report: {name}", figures=figures)
+    html = as_html(markdown, title=f"Report: {title}", figures=figures)
     return Report(name, summary, markdown, html, figures, _metrics(run, measurements, summary))
 
 

@@ -1,7 +1,7 @@
 """Import the user's own pairs: read files of several formats, validate every row, and make a preset for them."""
 
 from core.tasks.ingest.pairs import IngestResult, SkippedRow, check_pairs_file, ingest_pairs
-from core.tasks.ingest.preparing import PairFiles, prepare_preset, preset_for
+from core.tasks.ingest.preparing import PairFiles, prepare_preset, preset_for, preset_name_for
 from core.tasks.ingest.reading import FORMATS, FileFormat, Row, format_of, read_pairs
 from core.tasks.ingest.staging import StagingArea
 from core.tasks.ingest.summary import histogram, summary_facts, summary_lines
@@ -20,6 +20,7 @@ __all__ = [
     "ingest_pairs",
     "prepare_preset",
     "preset_for",
+    "preset_name_for",
     "read_pairs",
     "summary_facts",
     "summary_lines",

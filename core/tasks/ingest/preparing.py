@@ -1,14 +1,17 @@
 """Prepare training on the user's own pairs: import their files and make a preset for them."""
 
+import re
 import tempfile
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
-from core.config import SPECIAL_TOKENS, Preset, parse_preset
+from core.config import SPECIAL_TOKENS, Preset, parse_preset, preset_names
 from core.tasks.ingest.pairs import IngestResult, ingest_pairs
 from core.tasks.ingest.reading import FileFormat, read_pairs
 from core.text.tokenizers import TokenKind
 
+MAX_PRESET_NAME = 40  # characters of a preset's name that are taken from a file's name
 _SMALL, _LARGE = 3_000, 30_000  # sources; a small data set gets fewer steps, a large one a larger model
 
 
@@ -30,14 +33,19 @@ class PairFiles:
 
 
 def prepare_preset(
-    files: PairFiles, out: Path, *, kinds: tuple[TokenKind, TokenKind], name: str, max_pairs: int | None = None
+    files: PairFiles,
+    out: Path,
+    *,
+    kinds: tuple[TokenKind, TokenKind],
+    name: str | None = None,
+    max_pairs: int | None = None,
 ) -> tuple[IngestResult, Preset]:
     """Import pairs and make a preset for them.
 
     Args:
         out: the pairs file to write, for ``build_task(…, pairs=out)``.
         kinds: tokenizers of source and target.
-        name: of the preset.
+        name: of the preset; None names it after the file with ``preset_name_for``.
 
     Raises:
         InputError: the files hold no usable pairs, or too few or too many; the message says why.
@@ -49,7 +57,18 @@ def prepare_preset(
         draft = Path(folder) / "pairs"
         result = ingest_pairs(rows, draft, kinds=kinds, test_rows=test_rows, max_pairs=max_pairs)
         draft.replace(out)
-    return result, preset_for(result, name=name)
+    return result, preset_for(result, name=name or preset_name_for(files.pairs))
+
+
+def preset_name_for(file: Path) -> str:
+    """Return the name of a preset for the pairs in a file: ``My pairs.tsv`` gives ``my-pairs``.
+
+    Accents are dropped, and other characters than a-z and 0-9 become hyphens; ``own-pairs`` is for a file without any.
+    A name that a shipped preset has gets ``-pairs``.
+    """
+    letters = [each for each in unicodedata.normalize("NFKD", file.stem.lower()) if not unicodedata.combining(each)]
+    name = re.sub(r"[^a-z0-9]+", "-", "".join(letters))[:MAX_PRESET_NAME].strip("-") or "own-pairs"
+    return f"{name}-pairs" if name in preset_names() else name
 
 
 def preset_for(result: IngestResult, *, name: str) -> Preset:

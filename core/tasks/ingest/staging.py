@@ -30,7 +30,7 @@ class StagingArea:
         self._number = 0
 
     def stage(self, files: PairFiles, *, kinds: tuple[TokenKind, TokenKind]) -> tuple[IngestResult, Preset, Path]:
-        """Import pairs and return their statistics, a preset for them, and the staged pairs file.
+        """Import pairs and return their statistics, a preset named after their file, and the staged pairs file.
 
         Raises:
             InputError: the files hold no usable pairs.
@@ -38,7 +38,7 @@ class StagingArea:
         with self._lock:
             self._number += 1
             out = Path(self._folder.name) / f"{self._number}.tsv"
-        result, preset = prepare_preset(files, out, kinds=kinds, name="own-data", max_pairs=self.max_pairs)
+        result, preset = prepare_preset(files, out, kinds=kinds, max_pairs=self.max_pairs)
         with self._lock:
             self._staged.append((time.monotonic(), out))
             while len(self._staged) > MAX_FILES or time.monotonic() - self._staged[0][0] > MAX_AGE_SECONDS:

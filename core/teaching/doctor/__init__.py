@@ -26,7 +26,7 @@ def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None)
         steps: updates to make first.
         pairs: the file of the task's own pairs, if it has any.
     """
-    state, history = new_state(preset, pairs=pairs), History(preset.training.steps)
+    state, history = new_state(preset, pairs=pairs), History()
     for event in train(state) if steps else ():
         if isinstance(event, EndEvent) or state.step >= steps:
             break

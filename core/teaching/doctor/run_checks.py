@@ -41,7 +41,7 @@ def check_free_running_gap(subject: Subject) -> Finding:
 def check_loss_curve(subject: Subject) -> Finding:
     """The training loss falls without spikes and converges."""
     name = "loss curve"
-    points = subject.history.points() if subject.history else {"loss": []}
+    points = subject.history.evenly_spaced_points() if subject.history else {"loss": []}
     losses = [loss for loss in points["loss"] if loss is not None]
     if len(losses) < MIN_UPDATES or points["step"][-1] < MIN_UPDATES:
         return Finding(name, "green", f"Too early to judge, after {len(losses)} updates.")

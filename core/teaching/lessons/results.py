@@ -51,7 +51,7 @@ def measure_pair(lesson: Lesson, *, on_step: OnStep, known: dict[Any, Side] | No
 def measure_side(preset: Preset, *, on_step: Callable[[int, int], None]) -> Side:
     """Train one preset to its end; return figures, curves, attention on one input and the doctor's findings."""
     started = time.perf_counter()
-    state, history = new_state(preset), History(preset.training.steps)
+    state, history = new_state(preset), History()
     for event in train(state):
         if isinstance(event, EndEvent):
             break

@@ -1,0 +1,56 @@
+"""``runs``: list the runs, the latest first."""
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from core.cli.arguments import add_json
+from core.reports.formatting import percent
+from core.runs import DEFAULT_ROOT, RunError, RunFolder, list_runs
+
+_COLUMNS = ("title", "name", "preset", "status", "step", "exact match", "created (UTC)", "task")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print a row for every run; a run that cannot be read is named on standard error."""
+    listed = []
+    for folder in list_runs(options.checkpoints or DEFAULT_ROOT):
+        try:
+            listed.append(_described(folder))
+        except RunError as error:
+            print(f"not listed: {error}", file=sys.stderr)
+    rows = [_COLUMNS, *map(_row, listed)] if listed else []
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    if options.json:
+        print(json.dumps({"runs": listed}))
+    return 0
+
+
+def _described(folder: RunFolder) -> dict[str, Any]:
+    info, preset = folder.info(), folder.preset()
+    return {
+        "run": folder.name,
+        "title": folder.title(),
+        "preset": preset.name,
+        "task": preset.task.summary,
+        "status": info.status,
+        "shipped": info.shipped,
+        "step": info.step,
+        "steps": preset.training.steps,
+        "exact_match": info.exact_match,
+        "created": info.created.isoformat(),
+    }
+
+
+def _row(each: dict[str, Any]) -> tuple[str, ...]:
+    exact_match = "–" if each["exact_match"] is None else percent(each["exact_match"])
+    step, created = f"{each['step']:,}/{each['steps']:,}", each["created"][:16].replace("T", " ")
+    return each["title"], each["run"], each["preset"], each["status"], step, exact_match, created, each["task"]
