@@ -60,7 +60,7 @@ def measure_memory() -> Iterator[Reading]:
     with tempfile.TemporaryDirectory() as root:
         folder = RunFolder.create(Path(root), preset, name="memory")
         state = new_state(preset)
-        recorder = Recorder(folder, state, History(STEPS))
+        recorder = Recorder(folder, state, History())
         for event in train(state):
             recorder.record(event)
             if isinstance(event, EvaluationEvent) and event.step and event.step % (STEPS // READINGS) == 0:

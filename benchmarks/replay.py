@@ -81,7 +81,7 @@ def _segments(folder: RunFolder, preset: Preset, *, with_replay: bool) -> Iterat
     """Train, and yield the processor seconds of each segment: an evaluation and the updates up to the next."""
     started = time.process_time()
     state = new_state(preset)
-    recorder = Recorder(folder, state, History(preset.training.steps), with_replay=with_replay)
+    recorder = Recorder(folder, state, History(), with_replay=with_replay)
     for event in train(state):
         recorder.record(event)
         is_segment_over = isinstance(event, StepEvent) and event.step % preset.training.evaluate_every == 0

@@ -119,6 +119,16 @@ def is_snapshot_step(step: int, *, every: int) -> bool:
     return step % snapshot_interval(step, every=every) == 0
 
 
+def count_snapshots(steps: int, *, every: int) -> int:
+    """Return how many snapshots a run of ``steps`` steps takes, those included that are dropped later."""
+    count, first, interval = 0, 0, every
+    while first <= steps:
+        end = (MAX_SNAPSHOTS - 1) * interval  # from here on, the interval is twice as long
+        count += len(range(-(-first // interval) * interval, min(end, steps + 1), interval))
+        first, interval = end, 2 * interval
+    return count + (not is_snapshot_step(steps, every=every))  # the last step always has one
+
+
 class SnapshotTaker:
     """Takes attention snapshots on fixed inputs of a task.
 

@@ -40,7 +40,7 @@ class LiveRun:
         self.reason = ""
         self.started_at: float | None = None
         self.info = folder.info()
-        self.history = History.load(folder.metrics, preset.training.steps)
+        self.history = History.load(folder.metrics)
         self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
         self._weights: tuple[int, dict[str, torch.Tensor]] | None = None
         self._copied_at = 0.0
