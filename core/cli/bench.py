@@ -12,7 +12,7 @@ import torch
 from core.cli.arguments import add_json, add_preset
 from core.storage.errors import InputError
 
-PAGE_SUBJECTS = ("load", "soak")  # programs of their own, because core must not import ui
+PAGE_SUBJECTS = ("browser", "load", "soak")  # programs of their own, because core must not import ui
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -26,7 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to measure",
         parser_class=argparse.ArgumentParser,
     )
+    subjects.add_parser("browser", help="the page in Chromium: opening it, seeing a training move, and what that costs")
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
+    estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
+    estimate.add_argument(
+        "--presets",
+        metavar="A,B",
+        help="names of presets (default: all that are estimated to take less than five minutes)",
+    )
     load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
     load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
     load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
@@ -57,12 +64,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _bench_page(options: argparse.Namespace) -> int:
     """Run a benchmark of the page, which starts the app and its visitors in other processes."""
-    visitors = getattr(options, "visitors", None)
-    if options.minutes <= 0:
-        raise InputError(f"--minutes={options.minutes:g} must be above 0")
+    visitors, minutes = getattr(options, "visitors", None), getattr(options, "minutes", None)
+    if minutes is not None and minutes <= 0:
+        raise InputError(f"--minutes={minutes:g} must be above 0")
     if visitors is not None and visitors < 1:
         raise InputError(f"--visitors={visitors} must be at least 1")
-    command = [sys.executable, "-m", f"benchmarks.page_load.{options.subject}", "--minutes", str(options.minutes)]
+    command = [sys.executable, "-m", f"benchmarks.page_load.{options.subject}"]
+    command += ["--minutes", str(minutes)] * (minutes is not None)
     command += ["--visitors", str(visitors)] * (visitors is not None) + ["--json"] * options.json
     sys.stdout.flush()
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - this repository's own program

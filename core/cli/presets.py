@@ -1,23 +1,57 @@
-"""``presets``: list the presets that can be trained."""
+"""``presets``: list the presets that can be trained, the quickest first."""
 
 import argparse
 import json
+from typing import Any
 
 from core.cli.arguments import add_json
-from core.config import load_preset, preset_names
+from core.config import Preset
+from core.config.listing import listed_presets, missing_package
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.add_argument(
+        "--times",
+        action="store_true",
+        help="also count parameters, and measure for about a minute how long each preset trains here on one thread",
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print every preset with its description."""
-    presets = [load_preset(name) for name in preset_names()]
-    width = max(len(preset.name) for preset in presets)
+    """Print every preset with its model's family and its description."""
+    presets = listed_presets()
+    names = max(len(preset.name) for preset in presets)
+    families = max(len(preset.model.family) for preset in presets)
+    result = {}
     for preset in presets:
-        print(f"{preset.name:{width}}  {preset.description}")
+        measured = _measured(preset) if options.times else {}
+        result[preset.name] = preset.model_dump(exclude={"name"}) | measured
+        missing = missing_package(preset)
+        cells = [f"{preset.name:{names}}", f"{preset.model.family:{families}}"]
+        cells += [f"{measured['parameters']:>11,} {_time(measured['seconds']):>16}"] if measured else []
+        cells.append(preset.description + (f" ({missing})" if missing else ""))
+        print("  ".join(cells), flush=True)
     if options.json:
-        print(json.dumps({"presets": {preset.name: preset.model_dump(exclude={"name"}) for preset in presets}}))
+        print(json.dumps({"presets": result}))
     return 0
+
+
+def _measured(preset: Preset) -> dict[str, Any]:
+    """Return a preset's number of parameters, and its training time as [low, high]; None if it cannot be measured."""
+    from core.models import parameters_of  # imports torch, which the plain list does not wait for
+    from core.runs.estimate import estimate_training_time
+    from core.tasks import build_task
+
+    time = None if missing_package(preset) else estimate_training_time(preset)
+    return {
+        "parameters": parameters_of(preset.model, build_task(preset.task)),
+        "seconds": None if time is None else [round(time.low, 1), round(time.high, 1)],
+    }
+
+
+def _time(seconds: list[float] | None) -> str:
+    from core.reports.formatting import duration_range
+
+    return "not measured" if seconds is None else duration_range(*seconds)

@@ -98,12 +98,22 @@ class TransformerConfig(BlocksConfig):
             )
         return self
 
+    @property
+    def summary(self) -> str:
+        """The model's size in a few words."""
+        return f"{self.num_encoder_layers} + {self.num_decoder_layers} layers, {self.num_heads} heads"
+
 
 class DecoderOnlyConfig(BlocksConfig):
     """A causal language model that reads the source as a prefix of the sequence it continues."""
 
     family: Literal["decoder-only"] = "decoder-only"
     num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
+
+    @property
+    def summary(self) -> str:
+        """The model's size in a few words."""
+        return f"decoder-only, {self.num_layers} layers, {self.num_heads} heads"
 
 
 class GRUConfig(Section):
@@ -118,6 +128,11 @@ class GRUConfig(Section):
     ] = 64
     dropout: Annotated[float, Field(ge=0, le=0.9, description="dropout probability")] = 0.1
     mask_padding: Annotated[bool, Field(description="stop the encoder before PAD")] = True
+
+    @property
+    def summary(self) -> str:
+        """The model's size in a few words."""
+        return f"GRU, {self.num_layers} layers of {self.d_hidden}"
 
 
 ModelConfig = TransformerConfig | DecoderOnlyConfig | GRUConfig
@@ -170,6 +185,11 @@ class TrainingConfig(Section):
     evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between evaluations")] = 50
     validation_sequences: Annotated[int, Field(ge=1, le=10_000, description="held-out sequences per evaluation")] = 256
     seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="random seed of the run")] = 0
+
+    @property
+    def summary(self) -> str:
+        """Length and optimizer of the training in a few words."""
+        return f"{self.steps:,} steps, {self.optimizer}"
 
     @property
     def sequences_per_step(self) -> int:

