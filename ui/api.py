@@ -35,7 +35,8 @@ def expose(runs: VisitorRuns) -> None:
         public = show_errors(validate_arguments(function, max_input=runs.limits.max_input))
         gr.api(public, api_name=function.__name__, **options)
 
-    for quick in (api.list_runs, api.train, api.stop, api.resume, api.progress, api.decode, api.attention):
+    about_runs = (api.list_runs, api.train, api.stop, api.resume, api.rename_run, api.progress)
+    for quick in (*about_runs, api.decode, api.attention):
         add(quick, concurrency_limit=4, concurrency_id="api")
     for slow in (api.report, api.compare, api.head_importance):
         add(slow, **CPU)
@@ -48,7 +49,7 @@ class Api:
         self.runs = runs
 
     def list_runs(self) -> dict[str, Any]:
-        """List all runs with preset, status, step and exact match."""
+        """List all runs with title, preset, task, status, step, exact match and the time they were created."""
         return run_info.list_runs(self.runs)
 
     def train(self, preset: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -65,9 +66,13 @@ class Api:
         self.runs.resume(run)
         return {"run": run}
 
+    def rename_run(self, run: str, title: str) -> dict[str, Any]:
+        """Give a run another title of 1 to 60 characters; an empty one restores the default."""
+        return {"run": run, "title": self.runs.rename(run, title)}
+
     def progress(self, run: str, since_step: int = -1) -> dict[str, Any]:
-        """Return the state of a run, and its metrics after a step."""
-        return run_info.progress_since(self.runs, run, since_step=since_step, since_evaluation=since_step)
+        """Return the state of a run, and its metrics after a step; a run of over 8,000 steps records a part of them."""
+        return run_info.recorded_since(self.runs, run, since_step)
 
     def decode(
         self,
@@ -143,4 +148,4 @@ def _decoded(
     loaded = runs.loaded(run)
     interventions = spec.resolve(loaded)
     inspection = inspect(loaded.model, loaded.task, text, strategy=strategy, prefix=prefix, interventions=interventions)
-    return CurrentDecode(run, loaded.step, inspection, spec)
+    return CurrentDecode(run, runs.title(run), loaded.step, inspection, spec)

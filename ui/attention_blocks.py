@@ -12,16 +12,16 @@ BLOCK_NAMES: dict[Block, str] = {
 }
 _CAPTIONS: dict[Block, str] = {
     "cross": "Each row is one decoding step, labeled with the token it produced and the token it had just read; the "
-    "columns are the input. Darker = more attention. Rows sum to 1.",
+    "columns are the input. A stronger color is more attention. Rows sum to 1.",
     "decoder": "Each row is one decoding step; the columns are the tokens read so far. The causal mask leaves "
-    "everything above the diagonal empty. Darker = more attention. Rows sum to 1.",
-    "encoder": "Each row is an input token (query), each column an input token it attends to (key). Darker = more "
-    "attention. Rows sum to 1.",
+    "everything above the diagonal empty. A stronger color is more attention. Rows sum to 1.",
+    "encoder": "Each row is an input token (query), each column an input token it attends to (key). A stronger color "
+    "is more attention. Rows sum to 1.",
 }
 _DECODER_ONLY_CAPTION = (
     "Each row is one decoding step, labeled with the token it produced and the token it had just read; the columns are "
     "the input, followed by the output tokens read so far. This decoder-only model reads its input as a prefix of the "
-    "output. Darker = more attention. Rows sum to 1."
+    "output. A stronger color is more attention. Rows sum to 1."
 )
 _RECURRENT_ENCODER_NOTE = " The encoder is recurrent: a column stands for the input up to and including its token."
 _LIMITATION = " Attention shows which tokens a head reads, which alone does not explain the answer."

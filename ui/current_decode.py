@@ -13,7 +13,8 @@ class CurrentDecode:
     """One decoded input with everything that was recorded.
 
     Attributes:
-        run: the run that decoded it.
+        run: name of the run that decoded it.
+        title: its title at that time.
         step: training step of its weights.
         inspection: input, output, steps and attention maps.
         interventions: interventions during the decode.
@@ -21,6 +22,7 @@ class CurrentDecode:
     """
 
     run: str
+    title: str
     step: int
     inspection: Inspection
     interventions: InterventionSpec = NO_INTERVENTIONS

@@ -5,21 +5,27 @@ from typing import Any
 from core.config import ConfigError, Preset, load_preset
 from core.runs import RunError
 from core.server import RunProgress
-from core.server.access import VisitorRuns, display_name
+from core.server.access import VisitorRuns
 from core.teaching.bugs.descriptions import bug_notice
 
-MAX_LISTED_RUNS = 50
+MAX_LISTED_RUNS = 100
+STOPPABLE = ("queued", "training")
+RESUMABLE = ("stopped", "failed", "interrupted")
 
 
 def list_runs(runs: VisitorRuns) -> dict[str, Any]:
-    """Return name, preset, status, step and exact match of the runs, the latest first."""
+    """Return name, title, preset, task, status and figures of the runs, the latest first."""
     listed = []
     for name in runs.names()[:MAX_LISTED_RUNS]:
-        progress = runs.progress(name)
+        progress, preset = runs.progress(name), runs.preset(name)
         listed.append(
             {
                 "id": name,
-                "preset": runs.preset(name).name,
+                "title": runs.title(name),
+                "preset": preset.name,
+                "task": preset.task.summary,
+                "created": progress.info.created.isoformat(),
+                "shared": runs.has_visitors and runs.is_shared(name),
                 "status": progress.info.status,
                 "shipped": progress.info.shipped,
                 "step": progress.info.step,
@@ -41,13 +47,38 @@ def can_open(runs: VisitorRuns, name: str) -> bool:
     return True
 
 
-def progress_since(runs: VisitorRuns, name: str, *, since_step: int, since_evaluation: int) -> dict[str, Any]:
-    """Return the state of a run, and its training and evaluation metrics after the given steps."""
-    progress, history = runs.progress(name), runs.history(name)
-    evaluations = history.evaluations(since=since_evaluation)
-    evaluations["loss"] = evaluations.pop("validation_loss")
+def progress_since(
+    runs: VisitorRuns,
+    name: str,
+    *,
+    since_step: int,
+    since_evaluation: int,
+    step_width: int = 0,
+    evaluation_width: int = 0,
+) -> dict[str, Any]:
+    """Return the state of a run, and what its charts need after the rows that they have; see ``History.chart``."""
+    state, history = progress_of(runs, name), runs.history(name)
+    points = history.chart("points", since=since_step, width=step_width)
+    evaluations = history.chart("evaluations", since=since_evaluation, width=evaluation_width)
+    _rename_loss(evaluations["columns"])
+    return state | {"points": points, "evaluations": evaluations}
+
+
+def recorded_since(runs: VisitorRuns, name: str, step: int) -> dict[str, Any]:
+    """Return the state of a run, and its recorded training and evaluation metrics after a step."""
+    state, history = progress_of(runs, name), runs.history(name)
+    evaluations = history.evaluations(since=step)
+    _rename_loss(evaluations)
+    restart = state["step"] < step  # the run resumed from an earlier checkpoint
+    return state | {"points": history.points(since=step), "evaluations": evaluations, "restart": restart}
+
+
+def progress_of(runs: VisitorRuns, name: str) -> dict[str, Any]:
+    """Return the state of a run without its metrics."""
+    progress = runs.progress(name)
     return {
         "run": name,
+        "title": runs.title(name),
         "status": progress.info.status,
         "message": _message(progress),
         "step": progress.info.step,
@@ -55,9 +86,6 @@ def progress_since(runs: VisitorRuns, name: str, *, since_step: int, since_evalu
         "steps_per_second": progress.steps_per_second,
         "seconds_left": progress.seconds_left,
         "best_step": progress.info.best_step,
-        "points": history.points(since=since_step),
-        "evaluations": evaluations,
-        "restart": progress.info.step < since_step,  # the run resumed from an earlier checkpoint
     }
 
 
@@ -65,7 +93,7 @@ def settings_line(runs: VisitorRuns, name: str) -> str:
     """Return a run's preset, changed settings and seed as one line."""
     preset = runs.preset(name)
     changes = describe_changes(preset, shipped_preset(preset))
-    line = f"{display_name(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    line = f"{runs.title(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line
 
 
@@ -81,6 +109,11 @@ def describe_changes(preset: Preset, base: Preset) -> str:
     """List changed settings as ``training.steps 1000 → 500, …``; without the old value where there is none."""
     changes = preset.changed_from(base).items()
     return ", ".join(f"{key} {new}" if old is None else f"{key} {old} → {new}" for key, (old, new) in changes)
+
+
+def _rename_loss(evaluations: dict[str, list]) -> None:
+    """Give the validation loss the name that it has on the page."""
+    evaluations["loss"] = evaluations.pop("validation_loss")
 
 
 def _message(progress: RunProgress) -> str:

@@ -4,7 +4,7 @@ from typing import Any
 
 import gradio as gr
 
-from ui.web import WEB
+from ui.serving.assets import head
 
 FONTS = ["system-ui", "sans-serif"]  # system fonts: nothing to fetch
 MONO_FONTS = ["ui-monospace", "monospace"]
@@ -16,7 +16,7 @@ THEME = gr.themes.Default(primary_hue="blue", neutral_hue="slate", font=FONTS, f
     button_primary_background_fill_hover="*primary_700",
 )
 LAUNCH: dict[str, Any] = {
-    "css_paths": WEB / "page.css",
+    "head": head(),
     "theme": THEME,
     "footer_links": ["api", "settings"],
     "run_history": False,

@@ -13,8 +13,8 @@ import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.storage.errors import LabError
+from ui.serving.assets import asset_address
 from ui.serving.guarded_page import message_for
-from ui.web import WEB
 
 FOLDER = Path(__file__).parent
 _log = logging.getLogger(__name__)
@@ -35,6 +35,20 @@ class RunRequest(Request):
     run: str = Field(max_length=100)
 
 
+class MetricsRequest(RunRequest):
+    """A request for the metrics of one run that the browser does not have yet; see ``History.chart``."""
+
+    since_step: int = Field(default=-1, ge=-1)
+    step_width: int = Field(default=0, ge=0)
+    since_evaluation: int = Field(default=-1, ge=-1)
+    evaluation_width: int = Field(default=0, ge=0)
+
+    @property
+    def held(self) -> dict[str, int]:
+        """What the browser has."""
+        return self.model_dump(include=set(MetricsRequest.model_fields) - {"run"})
+
+
 R = TypeVar("R", bound=Request)
 
 
@@ -52,35 +66,45 @@ def component(
     *,
     elem_id: str,
     value: dict[str, Any] | None = None,
+    events: Sequence[str] = (),
     server_functions: Mapping[str, ServerFunction] | None = None,
-    scripts: Sequence[str] = (),
-    styles: Sequence[str] = (),
     **props: Any,
 ) -> gr.HTML:
     """Build the component in ``ui/components/<name>/`` from ``<name>.html``, ``<name>.css`` and ``<name>.js``.
+
+    The script is a module with a function ``mount({ element, trigger, props, server, watch })``.
 
     Args:
         name: the folder's name.
         elem_id: the element's id on the page.
         value: the initial value; each component documents its keys.
-        server_functions: functions that the script calls as ``server.<key>(argument)``. A failed call returns
-            ``{"error": message}``.
-        scripts: files loaded before ``<name>.js``, from the component's folder or from ``ui/web/``.
-        styles: files loaded before ``<name>.css``, from the same places.
+        events: names of the events that the script triggers; each becomes a method to listen with.
+        server_functions: functions that the script calls with ``callServer(server, key, argument)``. A failed call
+            returns ``{"error": message}``.
         props: further values, which the script reads as ``props.<key>``.
     """
-    colors = f"const COLORS = {_read(name, 'colors.json').strip()};\n"
     return gr.HTML(
         value,
-        html_template=_read(name, f"{name}.html"),
-        css_template="".join(_read(name, file) for file in ("shared.css", *styles, f"{name}.css")),
-        js_on_load=colors + "\n".join(_read(name, file) for file in ("shared.js", *scripts, f"{name}.js")),
+        html_template=(FOLDER / name / f"{name}.html").read_text(encoding="utf-8"),
+        js_on_load=_loader(name, events),
         server_functions=[_callable_from_browser(key, function) for key, function in (server_functions or {}).items()],
         apply_default_css=False,
         elem_id=elem_id,
-        elem_classes="lab-component",
+        elem_classes=["lab-component", f"lab-{name}"],
         **props,
     )
+
+
+def _loader(name: str, events: Sequence[str]) -> str:
+    """Return the script that loads a component's module; Gradio finds the names of its events by their quotes."""
+    address = asset_address(f"components/{name}/{name}.js")
+    return f"""/* {" ".join(f"'{event}'" for event in events)} */
+import(new URL("{address}", document.baseURI).href)
+  .then((module) => module.mount({{ element, trigger, props, server, watch, upload }}))
+  .catch((error) => {{
+    console.error(error);
+    element.textContent = "This part of the page could not be loaded. Reload the page.";
+  }});"""
 
 
 def _callable_from_browser(name: str, function: ServerFunction) -> ServerFunction:
@@ -99,8 +123,3 @@ def _callable_from_browser(name: str, function: ServerFunction) -> ServerFunctio
 
     call.__name__ = name
     return call
-
-
-def _read(name: str, file: str) -> str:
-    own = FOLDER / name / file
-    return (own if own.exists() else WEB / file).read_text(encoding="utf-8")

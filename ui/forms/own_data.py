@@ -26,38 +26,40 @@ _INSTRUCTIONS = (
 )
 
 
-def build(runs: VisitorRuns, form: Form) -> gr.Accordion:
+def build(runs: VisitorRuns, form: Form) -> None:
     """Build the form; the preset made for the pairs opens in the preset form."""
     staging = StagingArea(max_pairs=runs.limits.max_pairs)
-    with gr.Accordion("Your own pairs", open=False, elem_id="own-pairs") as panel:
-        gr.Markdown(_INSTRUCTIONS)
-        file: dict[str, Any] = {"file_types": _SUFFIXES, "type": "filepath", "height": 140, "min_width": 240}
-        with gr.Row():
-            pairs = gr.File(label="Pairs, or source file", elem_id="own-file", **file)
-            targets = gr.File(label="Target file (optional)", elem_id="own-targets", **file)
-            test = gr.File(label="Test pairs (optional)", elem_id="own-test", **file)
-        pasted = gr.Textbox(
-            label="Or paste pairs",
-            info="one per line: source, a tab or =>, target",
-            lines=4,
-            max_lines=8,
-            elem_id="own-pasted",
-        )
-        with gr.Row():
-            kinds = [
-                gr.Radio(list(TOKEN_KINDS), value="character", label=label, info=info, elem_id=elem_id, min_width=280)
-                for label, info, elem_id in (
-                    ("Source tokens", "symbol: split at spaces", "own-source-kind"),
-                    ("Target tokens", "symbol: P1 P2 P3 are three tokens", "own-answer-kind"),
-                )
-            ]
-        with gr.Row(elem_classes="actions"):
-            check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
-        preview, preset = data_preview(), gr.State(None)
+    with gr.Row(elem_classes="actions"):
+        gr.Markdown("### Your own pairs")
+        close = gr.Button("Back to the charts", size="sm", scale=0, min_width=140, elem_id="own-close")
+    gr.Markdown(_INSTRUCTIONS)
+    file: dict[str, Any] = {"file_types": _SUFFIXES, "type": "filepath", "height": 140, "min_width": 240}
+    with gr.Row():
+        pairs = gr.File(label="Pairs, or source file", elem_id="own-file", **file)
+        targets = gr.File(label="Target file (optional)", elem_id="own-targets", **file)
+        test = gr.File(label="Test pairs (optional)", elem_id="own-test", **file)
+    pasted = gr.Textbox(
+        label="Or paste pairs",
+        info="one per line: source, a tab or =>, target",
+        lines=4,
+        max_lines=8,
+        elem_id="own-pasted",
+    )
+    with gr.Row():
+        kinds = [
+            gr.Radio(list(TOKEN_KINDS), value="character", label=label, info=info, elem_id=elem_id, min_width=280)
+            for label, info, elem_id in (
+                ("Source tokens", "symbol: split at spaces", "own-source-kind"),
+                ("Target tokens", "symbol: P1 P2 P3 are three tokens", "own-answer-kind"),
+            )
+        ]
+    with gr.Row(elem_classes="actions"):
+        check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
+    preview, preset = data_preview(), gr.State(None)
     inputs = [pairs, targets, test, pasted, *kinds]
     checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CPU)
     form.open_on(checked.then, draft_for, [preset, form.draft])
-    return panel
+    close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
 
 
 def check_pairs(
@@ -93,7 +95,7 @@ def _files(folder: Path, pairs: str | None, targets: str | None, test: str | Non
     if len(pasted) > MAX_PASTED:
         raise InputError(f"the pasted pairs have {len(pasted):,} characters, more than {MAX_PASTED:,}; upload a file")
     if pasted.strip():
-        path = folder / "pasted.tsv"
+        path = folder / "pasted-pairs.tsv"  # the preset is named after it
         path.write_text("\n".join(_with_tab(line) for line in pasted.splitlines()) + "\n", encoding="utf-8")
         return PairFiles(path, test=_path(test))
     if not pairs:

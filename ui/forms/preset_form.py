@@ -1,21 +1,23 @@
 """The preset form: a control for every setting, validated while typing, saved and loaded as YAML."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import gradio as gr
 from gradio.components import Component
 from gradio.events import Dependency
 
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
+from core.config.listing import work
 from core.models import parameters_of
+from core.reports.formatting import duration_range
 from core.server.access import VisitorRuns
+from core.server.estimates import Answer
 from core.storage.errors import LabError
 from core.tasks import build_task
-from core.training.estimate import seconds_to_train
 from ui.components.notice import notice, problem
 from ui.events import CPU, LATEST, QUIET
 from ui.forms.setting_controls import (
@@ -29,7 +31,12 @@ from ui.forms.setting_controls import (
 )
 from ui.run_info import describe_changes, shipped_preset
 from ui.serving.errors import show_errors
-from ui.web import script
+
+ASK_ABOVE_SECONDS = 600
+WORK_TO_WAIT_FOR = 5e12  # several minutes on one core, see ``work``
+_DOWNLOAD = Path(__file__).with_name("download_preset.js").read_text(encoding="utf-8")
+
+LONGEST_WAIT = 30.0  # seconds for an estimate, which may have to wait for others
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,13 @@ class Draft:
         base: the preset that changes are reported against.
         start: the form's initial values.
         edition: number of the draft; a new number reopens the form, even with the same values.
-        picked: the radio group the draft was picked from; it may already show a later choice and is left alone.
+        picked: the choice in the list of presets that opened it, or ""; the list may show a later choice by now.
     """
 
     base: Preset
     start: Preset
     edition: int = 0
-    picked: Literal["family", "preset", ""] = ""
+    picked: str = ""
 
     def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
         """Return the next draft, which opens with ``start``."""
@@ -65,6 +72,7 @@ class Form:
     edition: gr.Number
     settings: list[Setting]
     controls: list[Component]
+    folds: list[gr.Accordion]
     summary: gr.HTML
     problem: gr.HTML
     train: gr.Button
@@ -80,7 +88,7 @@ class Form:
 
         None leaves the form unchanged.
         """
-        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, *self.controls]
+        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, *self.folds, *self.controls]
 
         def opened(*values: Any) -> list[Any]:
             try:
@@ -92,7 +100,7 @@ class Form:
                 return [problem(error), *[gr.skip()] * (len(outputs) - 1)]
             enabled = gr.update(interactive=True)
             updates = [_opened_control(setting, draft) for setting in self.settings]
-            return [{"text": ""}, draft, draft.edition, summary, enabled, *updates]
+            return [{"text": ""}, draft, draft.edition, summary, enabled, *fold_labels(draft.start), *updates]
 
         listen(opened, inputs, outputs, **LATEST, **QUIET).then(
             lambda draft: timed(self.runs, draft.start, draft.base),
@@ -104,36 +112,46 @@ class Form:
         )
 
 
-def build(first: Preset, runs: VisitorRuns, run: gr.State) -> Form:
+def build(first: Preset, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
     """Build the form with its buttons.
 
     Args:
         first: the preset shown until the page has loaded.
         runs: start the run, and provide the limits that the form is validated against.
         run: receives the name of the started run.
+        bar: the run bar, which shows the started run immediately.
     """
     settings = all_settings()
-    summary = notice(elem_id="summary")
     controls: list[Component] = []
+    folds: list[gr.Accordion] = []
     for section in SECTIONS:
-        with gr.Accordion(section.capitalize(), open=False, elem_id=f"section-{section}"), gr.Row(elem_classes="grid"):
+        with (
+            gr.Accordion(section.capitalize(), open=False, elem_id=f"section-{section}", elem_classes="fold") as fold,
+            gr.Row(elem_classes="grid"),
+        ):
             controls += [
                 control(setting, visible=setting.applies_to(first))
                 for setting in settings
                 if setting.section == section
             ]
-    small: dict[str, Any] = {"size": "sm", "min_width": 110}
-    with gr.Row(elem_classes="actions"):
+        folds.append(fold)
+    small: dict[str, Any] = {"size": "sm", "min_width": 60}
+    with gr.Row(elem_classes="actions", elem_id="preset-tools"):
+        reset = gr.Button("Reset", elem_id="reset", **small)
+        save = gr.Button("Save", elem_id="save-preset", **small)
+        load = gr.UploadButton("Load", file_types=[".yaml", ".yml"], type="binary", elem_id="load-preset", **small)
+    with gr.Column(elem_id="rail-foot"):
+        summary = notice(elem_id="summary")
         train = gr.Button("Train", variant="primary", interactive=False, elem_id="train", min_width=100)
-        reset = gr.Button("Reset to preset", elem_id="reset", **small)
-        save = gr.Button("Save preset (YAML)", elem_id="save-preset", **small)
-        load = gr.UploadButton(
-            "Load preset (YAML)", file_types=[".yaml", ".yml"], type="binary", elem_id="load-preset", **small
-        )
-    message = notice(elem_id="train-problem")
+        with gr.Column(visible=False, elem_id="train-question") as question:
+            asked = notice(elem_id="train-question-text")
+            with gr.Row(elem_classes="actions"):
+                yes = gr.Button("Train anyway", variant="primary", elem_id="train-anyway", **small)
+                no = gr.Button("Cancel", elem_id="train-cancel", **small)
+        message = notice(elem_id="train-problem")
     yaml = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
-    form = Form(gr.State(Draft(first, first)), edition, settings, controls, summary, message, train, runs)
+    form = Form(gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, runs)
 
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
@@ -141,13 +159,16 @@ def build(first: Preset, runs: VisitorRuns, run: gr.State) -> Form:
         [each.input for each in controls],
         partial(check, runs, settings),
         form.inputs,
-        [summary, message, *controls],
+        [summary, message, *folds, *controls],
         **LATEST,
         **QUIET,
     ).then(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
-    train.click(partial(started, runs.start, settings), form.inputs, [run, message], **QUIET)
+    started_outputs = [run, bar, message, question, asked]
+    train.click(partial(started, runs, settings, ask=True), form.inputs, started_outputs, **QUIET)
+    yes.click(partial(started, runs, settings, ask=False), form.inputs, started_outputs, **QUIET)
+    no.click(lambda: gr.update(visible=False), None, question, **QUIET)
     save.click(show_errors(partial(as_yaml, settings)), form.inputs, yaml, **QUIET).success(
-        None, yaml, None, js=script("download_preset"), api_visibility="private"
+        None, yaml, None, js=_DOWNLOAD, api_visibility="private"
     )
     return form
 
@@ -164,16 +185,17 @@ def preset_in(settings: list[Setting], draft: Draft, edition: float | None, *val
 
 
 def check(runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
-    """Validate the form; return its summary, an empty error message, and the hint under each control."""
+    """Validate the form; return its summary, an empty error message, fold labels, and the hint under each control."""
     problems: list[tuple[str, str]] = []
+    labels: list[Any] = [gr.skip()] * len(SECTIONS)
     try:
         preset = preset_in(settings, draft, edition, *values)
         runs.limits.check(preset, pairs=runs.pairs_of(preset))
-        summary = described(runs, preset, draft.base)
+        summary, labels = described(runs, preset, draft.base), fold_labels(preset)
     except ConfigError as error:
         summary, problems = problem(error), error.problems
     hints = hints_with_problems(draft.base, settings, values, problems)
-    return [summary, {"text": ""}, *(gr.update(info=hint) for hint in hints)]
+    return [summary, {"text": ""}, *labels, *(gr.update(info=hint) for hint in hints)]
 
 
 def check_timed(
@@ -187,40 +209,68 @@ def check_timed(
 
 
 def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any]:
-    """Return a preset's summary with the estimated training time; a preset beyond the limits is not measured."""
+    """Return a preset's summary with the estimated training time, or why it cannot be trained here."""
     try:
-        pairs = runs.pairs_of(preset)
-        runs.limits.check(preset, pairs=pairs)
-        return described(runs, preset, base, seconds=measured_seconds(preset, pairs=pairs))
+        return described(runs, preset, base, time=runs.wait_for_training_time(preset, seconds=LONGEST_WAIT))
     except LabError as error:  # for instance, the visitor does not have the preset's pairs
         return problem(error)
 
 
-measured_seconds = lru_cache(maxsize=256)(seconds_to_train)  # the form opens on the same presets again and again
-
-
-def described(runs: VisitorRuns, preset: Preset, base: Preset, *, seconds: float | None = math.inf) -> dict[str, Any]:
-    """Return a preset's summary: description, number of parameters, training time and changed settings.
+def described(runs: VisitorRuns, preset: Preset, base: Preset, *, time: Answer = "pending") -> dict[str, Any]:
+    """Return a preset's summary: number of parameters, training time and changed settings.
 
     Args:
-        seconds: estimated training time; infinity while it is being measured, None if the model is too large for that.
+        time: estimated training time; None if it cannot be measured, for example because the model is too large.
     """
     task = build_task(preset.task, pairs=runs.pairs_of(preset))
-    parts = [preset.description.rstrip("."), f"{parameters_of(preset.model, task):,} parameters"]
-    if seconds == math.inf:
+    parts = [f"{parameters_of(preset.model, task):,} parameters"]
+    if time == "pending":
         parts.append("estimating the training time …")
     else:
-        parts.append(f"about {_duration(seconds)} on this machine" if seconds else "too large to estimate the time")
+        parts.append(
+            "too large to estimate the time"
+            if time is None
+            else f"{duration_range(time.low, time.high)} on this machine"
+        )
     changes = describe_changes(preset, base)
     return {"text": " · ".join(parts + ([f"changed: {changes}"] if changes else []))}
 
 
-def started(start: Callable[[Preset], str], settings: list[Setting], *inputs: Any) -> tuple[Any, dict]:
-    """Start a run from the form; return its name and an empty message, or no name and the error."""
+def started(runs: VisitorRuns, settings: list[Setting], *inputs: Any, ask: bool) -> list[Any]:
+    """Start a run from the form, or ask first if it takes long.
+
+    Returns:
+        The run's name, the value of the run bar, the message, whether the question is visible, and its text.
+    """
+    unchanged, hidden = [gr.skip(), gr.skip()], gr.update(visible=False)
     try:
-        return start(preset_in(settings, *inputs)), {"text": ""}
+        preset = preset_in(settings, *inputs)
+        takes = _long_time(runs, preset) if ask else ""
+        if takes:
+            text = f"Training takes {takes} on this machine. It continues when you close the page."
+            return [*unchanged, {"text": ""}, gr.update(visible=True), {"text": text}]
+        run = runs.start(preset)
+        return [run, {"current": run}, {"text": ""}, hidden, {"text": ""}]
     except LabError as error:
-        return gr.skip(), problem(error)
+        return [*unchanged, problem(error), hidden, {"text": ""}]
+
+
+def _long_time(runs: VisitorRuns, preset: Preset) -> str:
+    """Return how long training takes if that is longer than ``ASK_ABOVE_SECONDS``, else "".
+
+    A preset whose time is not known yet is waited for only if it is much work.
+    """
+    patience = LONGEST_WAIT if work(preset) > WORK_TO_WAIT_FOR else 0
+    time = runs.wait_for_training_time(preset, seconds=patience)
+    if time is None or time == "pending":
+        return "too long to estimate" if patience else ""
+    return duration_range(time.low, time.high) if time.high > ASK_ABOVE_SECONDS else ""
+
+
+def fold_labels(preset: Preset) -> list[Any]:
+    """Return the updates of the labels of the sections, which say what is in them."""
+    summaries = {"task": preset.task.summary, "model": preset.model.summary, "training": preset.training.summary}
+    return [gr.update(label=f"{section.capitalize()}: {summaries[section]}") for section in SECTIONS]
 
 
 def as_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> str:
@@ -250,10 +300,3 @@ def _opened_control(setting: Setting, draft: Draft) -> Any:
         return gr.update(visible=False)
     start = value_in(draft.start, setting)
     return gr.update(visible=True, value=start, info=hint_of(setting, start, value_in(draft.base, setting)))
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes / 60:.1f} h"

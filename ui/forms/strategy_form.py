@@ -54,7 +54,7 @@ def build() -> StrategyForm:
         for setting, component in pairs:
             if setting.family:
                 component.render()
-    with gr.Accordion("More options", open=False), gr.Row(elem_classes="grid"):
+    with gr.Accordion("More options", open=False, elem_classes="fold"), gr.Row(elem_classes="grid"):
         for setting, component in pairs:
             if not setting.family:
                 component.render()
@@ -97,13 +97,14 @@ def strategy_in(kind: Any, values: Sequence[Any]) -> Strategy:
 
 
 def as_query(kind: str, prefix: str | None, values: Sequence[Any]) -> dict[str, str]:
-    """Return what differs from greedy decoding as parameters of the page's address; {} for invalid controls."""
+    """Return the strategy as parameters of the page's address; what is as in greedy decoding, or invalid, is empty."""
+    unchanged = {setting.field: "" for setting in settings()} | {"strategy": "", "prefix": prefix or ""}
     try:
         strategy = strategy_in(kind, values)
     except ConfigError:
-        return {}
+        return unchanged
     changed = {name: str(value) for name, value in strategy.model_dump(exclude_defaults=True).items()}
-    return ({} if strategy.kind == "greedy" else {"strategy": strategy.kind}) | changed | {"prefix": prefix or ""}
+    return unchanged | changed | {"strategy": "" if strategy.kind == "greedy" else strategy.kind}
 
 
 def from_query(query: dict[str, str]) -> Strategy:

@@ -8,6 +8,7 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.server.cleanup import Cleanup
 from ui.page import build_page
+from ui.serving.assets import asset_route
 from ui.serving.downloads import download_route
 from ui.serving.middleware import server_options
 from ui.serving.sessions import use_light_sessions
@@ -30,7 +31,7 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
     page = build_page(visitor_runs)
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
-    server = server_options(runs, presence, [download_route(visitor_runs)])
+    server = server_options(runs, presence, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)
     if presence is not None:

@@ -1,4 +1,4 @@
-"""The Attention tab: all attention heads, their importance, and interventions on them."""
+"""The tab Look inside: all attention heads, their importance, and interventions on them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -57,7 +57,6 @@ def build(
         decode_comparison: the Decode tab's comparison with and without interventions.
         ends: events that cancel a measurement in progress.
     """
-    own_comparison = answer_comparison(elem_id="attention-edited")
     viewer = attention_viewer(runs)
     gr.Markdown(_INTRODUCTION)
     with gr.Row(elem_classes="actions"):
@@ -73,7 +72,11 @@ def build(
         start = gr.Button("Measure all heads", variant="primary", elem_id="measure-heads", min_width=150)
         cancel = gr.Button("Cancel", interactive=False, elem_id="cancel-heads", min_width=90)
     message = notice(elem_id="heads-message")
-    grid = head_importance()
+    with gr.Row(elem_id="ablation-row"):
+        with gr.Column(scale=3, min_width=320):
+            grid = head_importance()
+        with gr.Column(scale=2, min_width=300):
+            own_comparison = answer_comparison(elem_id="attention-edited")
     pattern_outputs, pattern_applied = _build_patterns(runs, run, interventions, message)
 
     state = [grid, start, cancel]
@@ -111,7 +114,9 @@ def _build_patterns(
     runs: VisitorRuns, run: gr.State, interventions: gr.State, message: gr.HTML
 ) -> tuple[list, Dependency]:
     """Build the pattern interventions; return the components that depend on the run, and the event of Apply."""
-    with gr.Accordion("Replace the attention pattern of a cross-attention head", open=False, elem_id="force"):
+    with gr.Accordion(
+        "Replace the attention pattern of a cross-attention head", open=False, elem_id="force", elem_classes="fold"
+    ):
         missing = notice(elem_id="force-missing")
         with gr.Column(visible=False) as controls:
             head = gr.Radio([], label="Head", elem_id="force-head", interactive=True)

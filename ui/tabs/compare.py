@@ -47,7 +47,7 @@ class Comparer:
                     yield _done({"text": ""}, as_data(event))
                 elif time.monotonic() - updated > UPDATE_INTERVAL:
                     updated = time.monotonic()
-                    yield _working(ticket, {"progress": {"done": event.done, "run": event.run}})
+                    yield _working(ticket, {"progress": {"done": event.done, "run": self.runs.title(event.run)}})
         except LabError as error:
             yield _done(problem(error), gr.skip())
 

@@ -1,4 +1,4 @@
-"""The Decode tab: enter an input and see the output with the model's probabilities at each step."""
+"""The input, and the Decode tab: the output with the model's probabilities at each step."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -8,9 +8,10 @@ import gradio as gr
 
 from core.generation import GREEDY
 from core.interpret.inspection import inspect
-from core.server.access import VisitorRuns, display_name
-from core.storage.errors import LabError
-from core.tasks import build_task
+from core.server.access import VisitorRuns
+from core.storage.errors import InputError, LabError
+from core.tasks import Task, build_task
+from core.text.vocab import UNK_ID
 from ui.components.answer import answer, answer_value
 from ui.components.answer_comparison import answer_comparison, strategies_value
 from ui.components.beam_tree import beam_tree, tree_value
@@ -21,18 +22,25 @@ from ui.forms import strategy_form
 from ui.forms.strategy_form import StrategyForm
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 
+_SHOWN_CHARACTERS = 60  # of an input that was replaced
 _EMPTY = (None, None, None, None, {"text": ""})  # the results after ``message``, without a decode
+
+
+@dataclass(frozen=True)
+class InputRow:
+    """The input, which the tabs Decode and Look inside share, and what became of it."""
+
+    text: gr.Textbox
+    button: gr.Button
+    message: gr.HTML
 
 
 @dataclass(frozen=True)
 class DecodeTab:
     """The components that the page connects."""
 
-    text: gr.Textbox
-    button: gr.Button
     examples: gr.Dataset
     strategy: StrategyForm
-    message: gr.HTML
     interventions: gr.HTML
     answer: gr.HTML
     tree: gr.HTML
@@ -43,50 +51,58 @@ class DecodeTab:
 
     @property
     def results(self) -> list:
-        """The outputs of ``decode`` after the decode itself, in order."""
-        return [self.message, self.answer, self.tree, self.thumbnails, self.comparison, self.compare_message]
+        """The outputs of ``decode`` after the decode itself and its message, in order."""
+        return [self.answer, self.tree, self.thumbnails, self.comparison, self.compare_message]
+
+
+def build_input() -> InputRow:
+    """Build the row with the input; style sheets show it on the tabs that decode."""
+    with gr.Column(elem_id="ask"):
+        with gr.Row(equal_height=True, elem_classes="ask"):
+            text = gr.Textbox(
+                label="Input",
+                placeholder="Type an input or choose an example",
+                max_lines=1,
+                max_length=2000,
+                scale=5,
+                elem_id="input",
+            )
+            button = gr.Button("Decode", variant="primary", scale=0, min_width=110, elem_id="decode")
+        message = notice(elem_id="decode-message")
+    return InputRow(text, button, message)
 
 
 def build() -> DecodeTab:
-    """Build the tab; the page connects it, because a decode also updates the Attention tab."""
-    with gr.Row(equal_height=True, elem_classes="ask"):
-        text = gr.Textbox(
-            label="Input",
-            placeholder="Type an input or choose an example",
-            max_lines=1,
-            max_length=2000,
-            scale=5,
-            elem_id="input",
-        )
-        button = gr.Button("Decode", variant="primary", scale=0, min_width=110, elem_id="decode")
-    examples = gr.Dataset(
-        components=[gr.Textbox(visible=False)], samples=[[""]], label="Examples", elem_id="examples", type="values"
-    )
-    form = strategy_form.build()
-    message = notice(elem_id="decode-message")
-    interventions = answer_comparison(elem_id="decode-edited")
-    with gr.Row():
+    """Build the tab; the page connects it, because a decode also updates the tab Look inside."""
+    with gr.Row(elem_id="decode-columns"):
         with gr.Column(scale=5, min_width=320):
+            interventions = answer_comparison(elem_id="decode-edited")
             output = answer()
             tree = beam_tree()
+            with gr.Row(elem_classes="actions"):
+                compare = gr.Button("Compare decoding strategies", size="sm", elem_id="side-by-side", min_width=200)
+            compare_message = notice(elem_id="strategies-message")
+            comparison = answer_comparison()
         with gr.Column(scale=2, min_width=300):
+            examples = gr.Dataset(
+                components=[gr.Textbox(visible=False)],
+                samples=[[""]],
+                label="Examples",
+                elem_id="examples",
+                type="values",
+            )
+            form = strategy_form.build()
             thumbnails = head_thumbnails()
-    with gr.Row(elem_classes="actions"):
-        compare = gr.Button("Compare decoding strategies", size="sm", elem_id="side-by-side", min_width=200)
-    compare_message = notice(elem_id="strategies-message")
     return DecodeTab(
-        text=text,
-        button=button,
         examples=examples,
         strategy=form,
-        message=message,
         interventions=interventions,
         answer=output,
         tree=tree,
         thumbnails=thumbnails,
         compare=compare,
         compare_message=compare_message,
-        comparison=answer_comparison(),
+        comparison=comparison,
     )
 
 
@@ -106,7 +122,7 @@ def decode(
         interventions: interventions during the decode; if there are any, the input is also decoded without them.
 
     Returns:
-        The decode (None if it failed), and the values of ``DecodeTab.results``.
+        The decode (None if it failed), and the values of ``InputRow.message`` and ``DecodeTab.results``.
     """
     if run is None:
         return None, [NO_RUN, *_EMPTY]
@@ -118,10 +134,10 @@ def decode(
             inspect_input = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
             inspection = inspect_input(interventions=interventions.resolve(loaded))
             baseline = inspect_input() if interventions else None
-            current = CurrentDecode(run, loaded.step, inspection, interventions, baseline)
+            current = CurrentDecode(run, runs.title(run), loaded.step, inspection, interventions, baseline)
     except LabError as error:
         return None, [problem(error), *_EMPTY]
-    message = f"Decoded with {display_name(run)} ({loaded.kind} weights, after {loaded.step} training steps)"
+    message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
     message += f", {interventions}" if interventions else ""
     block = current.source_block
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
@@ -151,13 +167,29 @@ def compare(
     return {"text": ""}, strategies_value(inspections, interventions.for_run(run))
 
 
+def readable_input(runs: VisitorRuns, run: str, text: str) -> tuple[str, str]:
+    """Return the input if the run's task can read it, else the task's first example; and a note if it was replaced."""
+    task = _task_of(runs, run)
+    try:
+        ids = task.src_vocab.encode(task.tokenize(text))
+    except InputError:
+        ids = []
+    if 0 < len(ids) + 2 <= runs.preset(run).model.max_seq_len and any(each != UNK_ID for each in ids):
+        return text, ""
+    example = task.examples[0]
+    shown = text.strip()
+    shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
+    return example, f"“{shown}” is not an input of {runs.title(run)}. This is an example of its task." if shown else ""
+
+
 def examples_of(runs: VisitorRuns, run: str | None) -> list[list[str]]:
     """Return example inputs of a run's task, one per row."""
-    if not run:
-        return []
-    pairs = runs.folder(run).pairs  # for a task on the user's own data: its examples are among these pairs
-    task = build_task(runs.preset(run).task, pairs=pairs)
-    return [[example] for example in task.examples]
+    return [[example] for example in _task_of(runs, run).examples] if run else []
+
+
+def _task_of(runs: VisitorRuns, run: str) -> Task:
+    pairs = runs.folder(run).pairs  # for a task on the user's own data
+    return build_task(runs.preset(run).task, pairs=pairs)
 
 
 def _default_values() -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.server.access import VisitorRuns, display_name
+from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from core.teaching.lessons import load_lesson
 from ui.components.lesson import lesson_view
@@ -42,6 +42,6 @@ def train_pair(runs: VisitorRuns, name: str) -> list[Any]:
         ]
     except LabError as error:
         return [problem(error), gr.skip()]
-    right, broken = map(display_name, started)
+    right, broken = map(runs.title, started)
     text = f"{right} and {broken} are training: watch them on the Train tab, and compare them when they have finished."
     return [{"text": text}, started[1]]

@@ -45,10 +45,10 @@ def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
     with gr.Row(elem_classes="actions"):
         button = gr.Button("Write report", variant="primary", elem_id="write-report", min_width=130)
     message = notice(elem_id="report-message")
-    with gr.Accordion("Wrong answers, one by one", open=False, elem_id="failures-section"):
+    with gr.Accordion("Wrong answers, one by one", open=False, elem_id="failures-section", elem_classes="fold"):
         gallery = build_failures(runs, run)
     view = report_view(runs)
-    button.click(_measuring, run, [message, button], **QUIET).then(
+    button.click(partial(_measuring, runs), run, [message, button], **QUIET).then(
         partial(write, runs), run, message, **QUIET, **CPU
     ).then(partial(_written, runs), run, [button, view], **QUIET)
     return ReportTab(message, view, gallery)
@@ -63,18 +63,18 @@ def write(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
         report.save(runs.folder(run).report)
     except LabError as error:
         return problem(error)
-    return {"text": f"{run}: {report.summary}"}
+    return {"text": f"{runs.title(run)}: {report.summary}"}
 
 
 def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
     """Return the updates for the current run: message, its saved report if there is one, and no wrong answers yet."""
     if run is None:
         return [NO_RUN, NO_REPORT, None]
-    folder = runs.folder(run).report
+    folder, title = runs.folder(run).report, runs.title(run)
     if not (folder / PAGE_FILE).is_file():
-        text = f"No report on {run} yet. Writing one takes a few seconds: {SEQUENCES:,} held-out inputs are decoded."
+        text = f"No report on {title} yet. Writing one takes a few seconds: {SEQUENCES:,} held-out inputs are decoded."
         return [{"text": text}, {"run": run, "written": None}, None]
-    outdated = f"This report is of an earlier checkpoint of {run}. Write it again for the current weights."
+    outdated = f"This report is of an earlier checkpoint of {title}. Write it again for the current weights."
     text = outdated if _is_outdated(runs, run, folder) else ""
     return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}, None]
 
@@ -91,10 +91,14 @@ def _is_outdated(runs: VisitorRuns, run: str, folder: Path) -> bool:
         return True
 
 
-def _measuring(run: str | None) -> tuple[dict[str, str], Any]:
+def _measuring(runs: VisitorRuns, run: str | None) -> tuple[dict[str, str], Any]:
     if run is None:
         return NO_RUN, gr.skip()
-    return {"text": f"Measuring {run} on {SEQUENCES:,} held-out inputs …"}, gr.update(interactive=False)
+    try:
+        title = runs.title(run)
+    except LabError as error:
+        return problem(error), gr.skip()
+    return {"text": f"Measuring {title} on {SEQUENCES:,} held-out inputs …"}, gr.update(interactive=False)
 
 
 def _written(runs: VisitorRuns, run: str | None) -> tuple[Any, dict[str, Any]]:
@@ -155,26 +159,26 @@ class FailureFinder:
         ticket, updated = self.cancellation.ticket(), 0.0
         inputs = INPUTS.get(choice, INPUTS[next(iter(INPUTS))])
         try:
-            loaded = self.runs.loaded(run)
+            loaded, title = self.runs.loaded(run), self.runs.title(run)
             for event in find_failures(loaded, source=inputs.source, sequences=inputs.sequences):
                 if self.cancellation.is_cancelled(ticket):
                     yield _done({"text": "Cancelled."}, None)
                     return
                 if isinstance(event, Gallery):
-                    summary = _summary(event, run, loaded.step, inputs)
+                    summary = _summary(event, title, loaded.step, inputs)
                     texts = {"run": run, "summary": summary, "advice": _advice(event)}
                     yield _done({"text": ""}, gallery_as_data(event) | texts)
                 elif time.monotonic() - updated > UPDATE_INTERVAL:
                     updated = time.monotonic()
-                    yield _working(ticket, {"progress": {"done": event, "run": run}})
+                    yield _working(ticket, {"progress": {"done": event, "run": title}})
         except LabError as error:
             yield _done(problem(error), None)
 
 
-def _summary(gallery: Gallery, run: str, step: int, inputs: Inputs) -> str:
+def _summary(gallery: Gallery, title: str, step: int, inputs: Inputs) -> str:
     wrong = f"{gallery.wrong:,} wrong answers" if gallery.wrong != 1 else "1 wrong answer"
     share = f" ({percent(gallery.wrong / gallery.inputs)})" if gallery.wrong else ""
-    model = f"by {run} after {count(step, 'step')}, greedy decoding"
+    model = f"by {title} after {count(step, 'step')}, greedy decoding"
     return f"{wrong} to {gallery.inputs:,} {inputs.description}{share}, {model}."
 
 

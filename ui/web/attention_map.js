@@ -1,11 +1,15 @@
 // Draws attention maps on canvases. A map is weights[row][column], each 0–1.
 
-const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
+import { fitText, prepareCanvas } from "./canvas.js";
+import { GOLD, attentionColor, inkOn } from "./colors.js";
+import { visibleToken } from "./format.js";
+
+export const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+export const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+export const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
 
 /** Draw a map without labels, at most `side` pixels wide and high. */
-function drawThumbnail(canvas, weights, side) {
+export function drawThumbnail(canvas, weights, side) {
   const rows = weights.length;
   const columns = weights[0]?.length ?? 0;
   if (!rows || !columns) return;
@@ -23,7 +27,7 @@ function drawThumbnail(canvas, weights, side) {
 }
 
 /** Draw the color scale from 0 to 1. */
-function drawScale(canvas) {
+export function drawScale(canvas) {
   const context = prepareCanvas(canvas, 120, 10);
   for (let x = 0; x < 120; x += 1) {
     context.fillStyle = "rgb(" + attentionColor(x / 119) + ")";
@@ -32,13 +36,13 @@ function drawScale(canvas) {
 }
 
 /** Labels of a row: the produced and the read token of a decoding step, or one token. */
-function rowParts(row) {
+export function rowParts(row) {
   const decoded = row.produced !== undefined;
   return { decoded, main: visibleToken(decoded ? row.produced : row.token), read: decoded ? visibleToken(row.read) : "" };
 }
 
 /** The row as one text, for downloads and tables. */
-function rowText(row) {
+export function rowText(row) {
   return row.produced === undefined ? String(row.token) : row.produced + " ← " + row.read;
 }
 
@@ -47,7 +51,7 @@ function rowText(row) {
  * Maps shown one after another in the same place have the same layout if `value.reserve` { tokens, rows, columns }
  * describes the largest of them.
  */
-function layoutMap(context, value, room) {
+export function layoutMap(context, value, room) {
   context.font = LABEL_FONT;
   const widest = (texts, most) =>
     Math.min(most, Math.max(0, ...texts.map((text) => Math.ceil(context.measureText(text).width))));
@@ -74,7 +78,7 @@ function layoutMap(context, value, room) {
 }
 
 /** Draw the labels of the first `revealed` rows: the produced token and, smaller, the read one. */
-function drawRowNames(canvas, layout, value, revealed, theme) {
+export function drawRowNames(canvas, layout, value, revealed, theme) {
   const context = prepareCanvas(canvas, layout.names, layout.height);
   context.textBaseline = "middle";
   if (layout.decoded) {
@@ -100,7 +104,7 @@ function drawRowNames(canvas, layout, value, revealed, theme) {
   });
 }
 
-function drawColumnNames(context, layout, theme) {
+export function drawColumnNames(context, layout, theme) {
   context.font = layout.cell < 14 ? SMALL_FONT : LABEL_FONT;
   context.fillStyle = theme.text;
   context.textBaseline = "middle";
@@ -115,7 +119,7 @@ function drawColumnNames(context, layout, theme) {
 }
 
 /** Outline `span` cells of a row. */
-function outline(context, layout, row, column, span, color, width, dash = []) {
+export function outline(context, layout, row, column, span, color, width, dash = []) {
   context.strokeStyle = color;
   context.setLineDash(dash);
   context.lineWidth = width;
@@ -125,12 +129,12 @@ function outline(context, layout, row, column, span, color, width, dash = []) {
 }
 
 /** Draw the first `revealed` rows of a map with column labels, values if they fit, and outlines. */
-function drawMap(canvas, layout, value, weights, { showGold, cursor, revealed }, theme) {
+export function drawMap(canvas, layout, value, weights, { showGold, cursor, revealed }, theme) {
   const context = prepareCanvas(canvas, layout.width, layout.height);
   const { cell, head } = layout;
   drawColumnNames(context, layout, theme);
   const gap = cell >= 16 ? 1 : 0;
-  context.fillStyle = "#d4d4d8";
+  context.fillStyle = theme.line;
   context.fillRect(0, head, layout.width - 2, revealed * cell);
   context.font = "11px " + theme.font;
   context.textAlign = "center";
@@ -139,12 +143,12 @@ function drawMap(canvas, layout, value, weights, { showGold, cursor, revealed },
     context.fillStyle = "rgb(" + attentionColor(weight) + ")";
     context.fillRect(c * cell, head + r * cell, cell - gap, cell - gap);
     if (cell < CELL.withValue) return;
-    context.fillStyle = weight > 0.5 ? "#ffffff" : "#18181b";
+    context.fillStyle = inkOn(weight);
     context.fillText(weight.toFixed(2), (c + 0.5) * cell, head + (r + 0.5) * cell);
   }));
   if (showGold) {
     for (const [row, column] of value.goldCells) {
-      if (row < revealed) outline(context, layout, row, column, 1, COLORS.alignment, 1.5, cell < 20 ? [] : [5, 3]);
+      if (row < revealed) outline(context, layout, row, column, 1, GOLD, 1.5, cell < 20 ? [] : [5, 3]);
     }
   }
   if (value.row != null) outline(context, layout, value.row, 0, layout.columns.length, theme.accent, 2);

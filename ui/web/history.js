@@ -1,29 +1,54 @@
 // The metrics of one run for the charts: columns of equal length, ordered by step.
 
-/** An empty history. `points` has one row per training step, `evaluations` one per evaluation. */
-function emptyHistory() {
+/**
+ * An empty history. `points` has rows of training steps, `evaluations` of evaluations: all of them in a short run, else
+ * those with extreme values in groups of `widths` steps.
+ */
+export function emptyHistory() {
   return {
+    widths: { points: 0, evaluations: 0 },
     points: { step: [], loss: [], learning_rate: [], gradient_norm: [] },
     evaluations: { step: [], loss: [], token_accuracy: [], exact_match: [] },
   };
 }
 
 /** The last step, or -1. */
-const lastStep = (columns) => columns.step.at(-1) ?? -1;
+export const lastStep = (columns) => columns.step.at(-1) ?? -1;
 
-/** Append new rows; returns how many. Rows that are already there (a response that came twice) are skipped. */
-function appendRows(columns, rows) {
-  if (!rows?.step) return 0;
-  const before = columns.step.length;
-  for (let row = 0; row < rows.step.length; row += 1) {
-    if (rows.step[row] <= lastStep(columns)) continue;
-    for (const name of Object.keys(columns)) columns[name].push(rows[name]?.[row] ?? null);
+/** Replace the rows at and after step `from` by those of a response, { from, columns }; returns whether any changed. */
+export function mergeRows(columns, update) {
+  if (!update?.columns) return false;
+  const kept = indexAtOrBefore(columns.step, update.from - 1) + 1;
+  let changed = columns.step.length - kept !== update.columns.step.length;
+  for (const name of Object.keys(columns)) {
+    const added = update.columns.step.map((_, row) => update.columns[name]?.[row] ?? null);
+    const dropped = columns[name].splice(kept, Infinity, ...added);
+    changed ||= added.some((value, row) => value !== dropped[row]);
   }
-  return columns.step.length - before;
+  return changed;
+}
+
+/** Merge a response into a history; returns whether { points, evaluations } changed. */
+export function mergeHistory(history, update) {
+  const merge = (name) => {
+    history.widths[name] = update[name]?.width ?? 0;
+    return mergeRows(history[name], update[name]);
+  };
+  return { points: merge("points"), evaluations: merge("evaluations") };
+}
+
+/** What a request says about the rows that the page has. */
+export function heldRows({ points, evaluations, widths }) {
+  return {
+    since_step: lastStep(points),
+    since_evaluation: lastStep(evaluations),
+    step_width: widths.points,
+    evaluation_width: widths.evaluations,
+  };
 }
 
 /** Index of the last step that is not after `step`; -1 if all are. */
-function indexAtOrBefore(steps, step) {
+export function indexAtOrBefore(steps, step) {
   let low = 0;
   let high = steps.length;
   while (low < high) {
@@ -35,7 +60,7 @@ function indexAtOrBefore(steps, step) {
 }
 
 /** Index of the step nearest to `step`; -1 for an empty list. */
-function nearestIndex(steps, step) {
+export function nearestIndex(steps, step) {
   const below = indexAtOrBefore(steps, step);
   const above = below + 1;
   if (below < 0) return steps.length ? 0 : -1;
@@ -44,7 +69,7 @@ function nearestIndex(steps, step) {
 }
 
 /** Exponential moving average with bias correction. */
-function smooth(values, weight) {
+export function smooth(values, weight) {
   let sum = 0;
   let total = 0;
   return values.map((value) => {
@@ -55,8 +80,8 @@ function smooth(values, weight) {
   });
 }
 
-/** One row per evaluation with all metrics; per-step metrics are those of the nearest step. */
-function evaluationRows({ points, evaluations }) {
+/** One row per evaluation of the charts with all metrics; per-step metrics are those of the nearest step. */
+export function evaluationRows({ points, evaluations }) {
   return evaluations.step.map((step, row) => {
     const near = nearestIndex(points.step, step);
     return [
@@ -71,8 +96,8 @@ function evaluationRows({ points, evaluations }) {
   });
 }
 
-/** All metrics as rows of a CSV file, one per step; cells without a value are empty. */
-function historyRows({ points, evaluations }) {
+/** The metrics of the charts as rows of a CSV file, one per step; cells without a value are empty. */
+export function historyRows({ points, evaluations }) {
   const rowOfStep = new Map();
   const rowAt = (step) => rowOfStep.get(step) ?? rowOfStep.set(step, Array(7).fill(null)).get(step);
   const put = (columns, names, from) => columns.step.forEach((step, row) => {

@@ -1,8 +1,10 @@
 // The doctor's findings as lights with a sentence each; they differ in shape and word, not only in color.
 
-const LAMPS = { red: ["■", "failed"], amber: ["▲", "warning"], green: ["●", "passed"] };
+import { make } from "./dom.js";
 
-function makeLight({ check, light, sentence }) {
+export const LAMPS = { red: ["■", "failed"], amber: ["▲", "warning"], green: ["●", "passed"] };
+
+export function makeLight({ check, light, sentence }) {
   const [lamp, word] = LAMPS[light];
   return make("li", { class: light },
     make("span", { class: "lamp", "aria-hidden": "true" }, lamp),
@@ -10,10 +12,10 @@ function makeLight({ check, light, sentence }) {
     make("span", { class: "sentence" }, sentence));
 }
 
-const lightList = (findings) => make("ul", { class: "lights" }, ...findings.map(makeLight));
+export const lightList = (findings) => make("ul", { class: "lights" }, ...findings.map(makeLight));
 
 /** The diagnosis and the findings; passed checks are folded. `examination` is { step, titles, findings }. */
-function makeLights(examination, open = false) {
+export function makeLights(examination, open = false) {
   const green = examination.findings.filter(({ light }) => light === "green");
   const others = ["red", "amber"].flatMap((wanted) => examination.findings.filter(({ light }) => light === wanted));
   const none = others.length ? "No known bug, but some checks did not pass." : "No bug found: all checks passed.";

@@ -1,7 +1,10 @@
 // A thumbnail of one head: its map, name and score.
 
+import { drawThumbnail } from "./attention_map.js";
+import { make, setText } from "./dom.js";
+
 /** { nodes, show }: the elements, and a function that shows a head in them. */
-function makeThumbnail(side) {
+export function makeThumbnail(side) {
   const canvas = make("canvas", { "aria-hidden": "true" });
   const label = make("span", { class: "head-label" });
   const score = make("span", { class: "score" });
@@ -9,7 +12,8 @@ function makeThumbnail(side) {
     nodes: [make("span", { class: "picture" }, canvas), label, score],
     show(head) {
       drawThumbnail(canvas, head.weights, side);
-      setText(label, "head " + head.head);
+      setText(label, (head.ablated ? "✕ " : "") + "head " + head.head);
+      label.classList.toggle("ablated", Boolean(head.ablated));
       setText(score, head.label ?? "");
       score.hidden = !head.label;
     },
@@ -17,6 +21,6 @@ function makeThumbnail(side) {
 }
 
 /** The score of uniform attention, for comparison. */
-function uniformSentence(uniform) {
+export function uniformSentence(uniform) {
   return uniform == null ? "" : "Uniform attention would score " + uniform.toFixed(2) + ".";
 }

@@ -13,7 +13,7 @@ def answer(*, elem_id: str = "answer") -> gr.HTML:
 
     Event: ``.inspect(fn)`` with ``evt.step``, counted from 0, when the visitor asks for the attention of a step.
     """
-    return component("answer", elem_id=elem_id)
+    return component("answer", elem_id=elem_id, events=["inspect"])
 
 
 def answer_value(decode: CurrentDecode) -> dict[str, Any]:

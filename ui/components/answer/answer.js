@@ -1,98 +1,105 @@
 // The output as tiles, whether it is correct, and the most probable tokens of each step.
 // Event: 'inspect' {step}, counted from 0, to see the attention of a step.
 
-// ---- output ----
+import { make, setText, partsOf } from "../../web/dom.js";
+import { formatPercent, visibleToken } from "../../web/format.js";
 
-/** One token; `fault` is "wrong", "missing" or "". */
-function makeTile(text, fault) {
-  const classes = { "": "tile", wrong: "tile wrong", missing: "tile wrong missing" }[fault];
-  return make("span", { class: classes, role: "listitem" },
-    text, fault ? make("span", { class: "visually-hidden" }, " (" + fault + ")") : null);
+export function mount({ element, trigger, props, watch }) {
+  const part = partsOf(element);
+
+  // ---- output ----
+
+  /** One token; `fault` is "wrong", "missing" or "". */
+  function makeTile(text, fault) {
+    const classes = { "": "tile", wrong: "tile wrong", missing: "tile wrong missing" }[fault];
+    return make("span", { class: classes, role: "listitem" },
+      text, fault ? make("span", { class: "visually-hidden" }, " (" + fault + ")") : null);
+  }
+
+  /** Show tokens as tiles; wrong and missing ones are marked if the expected output is known. */
+  function showTiles(box, tokens, expected) {
+    const fault = (token, at) => (expected && token !== expected[at] ? "wrong" : "");
+    box.replaceChildren(
+      ...tokens.map((token, at) => makeTile(visibleToken(token), fault(token, at))),
+      ...(expected ?? []).slice(tokens.length).map(() => makeTile("–", "missing")));
+    if (!tokens.length) box.append(make("span", { class: "muted" }, "empty output: the first token was <EOS>"));
+  }
+
+  function showVerdict(value) {
+    const known = value.correct === true || value.correct === false;
+    const verdict = part("verdict");
+    verdict.className = "verdict " + (value.correct ? "good" : "bad");
+    setText(verdict, known ? (value.correct ? "✓ correct" : "✗ wrong") : "");
+  }
+
+  /** Show the note from Python, whether EOS is missing, and the decoding time. */
+  function showNote(value) {
+    const remarks = [
+      value.note,
+      value.stopped === false ? "stopped at the length limit, without <EOS>" : "",
+      value.milliseconds == null ? "" : "decoded in " + (value.milliseconds < 1 ? "<1" : Math.round(value.milliseconds)) + " ms",
+    ];
+    setText(part("note"), remarks.filter(Boolean).join(" · "));
+  }
+
+  /** One of the n best hypotheses of a beam search, with its score. */
+  function makeHypothesis(answer) {
+    const scores = "score " + answer.score.toFixed(3) + ", log P " + answer.log_prob.toFixed(3) + (answer.stopped ? "" : ", no <EOS>");
+    return make("li", {},
+      make("span", { class: "token" }, answer.output.map(visibleToken).join(" ") || "(empty)"),
+      make("span", { class: "muted" }, " · " + scores));
+  }
+
+  // ---- steps ----
+
+  /** The probability of a token that was not the most probable one, or was forced by the prefix. */
+  function makeRemark(step) {
+    const isMostProbable = step.candidates?.[0]?.token === step.token;
+    if (step.probability == null || (isMostProbable && !step.forced)) return null;
+    return make("span", { class: "muted" }, " " + (step.forced ? "prefix, " : "") + formatPercent(step.probability));
+  }
+
+  function makeCandidate({ token, probability }) {
+    const fill = make("span", { class: "fill" });
+    fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
+    return make("span", { class: "candidate" },
+      make("span", { class: "token" }, visibleToken(token)),
+      make("span", { class: "probability" }, formatPercent(probability)),
+      make("span", { class: "bar", "aria-hidden": "true" }, fill));
+  }
+
+  function makeStep(step, at) {
+    const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
+    const inspect = make("button", {
+      type: "button", class: "inspect", "aria-label": "attention of step " + (at + 1), onclick: () => trigger("inspect", { step: at }),
+    }, "attention");
+    return make("tr", { role: "row" },
+      cell({ "data-head": "step" }, String(at + 1)),
+      cell({ class: "token", "data-head": "read" }, visibleToken(step.read)),
+      cell({ class: "token produced", "data-head": "produced" }, visibleToken(step.token), makeRemark(step)),
+      cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map(makeCandidate))),
+      cell({}, inspect));
+  }
+
+  function show() {
+    const value = props.value?.output ? props.value : null;
+    part("empty").hidden = value !== null;
+    part("shown").hidden = value === null;
+    if (!value) return setText(part("verdict"), "");
+    const { expected } = value;
+    showTiles(part("output"), value.output, expected);
+    showVerdict(value);
+    part("expected-line").hidden = !expected;
+    if (expected) showTiles(part("expected"), expected, null);
+    showNote(value);
+    const hypotheses = value.n_best ?? [];
+    part("n-best").hidden = hypotheses.length < 2;
+    part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));
+    const steps = value.steps ?? [];
+    part("steps").hidden = steps.length === 0;
+    element.querySelector("tbody").replaceChildren(...steps.map(makeStep));
+  }
+
+  show();
+  watch("value", show);
 }
-
-/** Show tokens as tiles; wrong and missing ones are marked if the expected output is known. */
-function showTiles(box, tokens, expected) {
-  const fault = (token, at) => (expected && token !== expected[at] ? "wrong" : "");
-  box.replaceChildren(
-    ...tokens.map((token, at) => makeTile(visibleToken(token), fault(token, at))),
-    ...(expected ?? []).slice(tokens.length).map(() => makeTile("–", "missing")));
-  if (!tokens.length) box.append(make("span", { class: "muted" }, "empty output: the first token was <EOS>"));
-}
-
-function showVerdict(value) {
-  const known = value.correct === true || value.correct === false;
-  const verdict = part("verdict");
-  verdict.className = "verdict " + (value.correct ? "good" : "bad");
-  setText(verdict, known ? (value.correct ? "✓ correct" : "✗ wrong") : "");
-}
-
-/** Show the note from Python, whether EOS is missing, and the decoding time. */
-function showNote(value) {
-  const remarks = [
-    value.note,
-    value.stopped === false ? "stopped at the length limit, without <EOS>" : "",
-    value.milliseconds == null ? "" : "decoded in " + (value.milliseconds < 1 ? "<1" : Math.round(value.milliseconds)) + " ms",
-  ];
-  setText(part("note"), remarks.filter(Boolean).join(" · "));
-}
-
-/** One of the n best hypotheses of a beam search, with its score. */
-function makeHypothesis(answer) {
-  const scores = "score " + answer.score.toFixed(3) + ", log P " + answer.log_prob.toFixed(3) + (answer.stopped ? "" : ", no <EOS>");
-  return make("li", {},
-    make("span", { class: "token" }, answer.output.map(visibleToken).join(" ") || "(empty)"),
-    make("span", { class: "muted" }, " · " + scores));
-}
-
-// ---- steps ----
-
-/** The probability of a token that was not the most probable one, or was forced by the prefix. */
-function makeRemark(step) {
-  const isMostProbable = step.candidates?.[0]?.token === step.token;
-  if (step.probability == null || (isMostProbable && !step.forced)) return null;
-  return make("span", { class: "muted" }, " " + (step.forced ? "prefix, " : "") + formatPercent(step.probability));
-}
-
-function makeCandidate({ token, probability }) {
-  const fill = make("span", { class: "fill" });
-  fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
-  return make("span", { class: "candidate" },
-    make("span", { class: "token" }, visibleToken(token)),
-    make("span", { class: "probability" }, formatPercent(probability)),
-    make("span", { class: "bar", "aria-hidden": "true" }, fill));
-}
-
-function makeStep(step, at) {
-  const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
-  const inspect = make("button", {
-    type: "button", class: "inspect", "aria-label": "attention of step " + (at + 1), onclick: () => trigger("inspect", { step: at }),
-  }, "attention");
-  return make("tr", { role: "row" },
-    cell({ "data-head": "step" }, String(at + 1)),
-    cell({ class: "token", "data-head": "read" }, visibleToken(step.read)),
-    cell({ class: "token produced", "data-head": "produced" }, visibleToken(step.token), makeRemark(step)),
-    cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map(makeCandidate))),
-    cell({}, inspect));
-}
-
-function show() {
-  const value = props.value?.output ? props.value : null;
-  part("empty").hidden = value !== null;
-  part("shown").hidden = value === null;
-  if (!value) return setText(part("verdict"), "");
-  const { expected } = value;
-  showTiles(part("output"), value.output, expected);
-  showVerdict(value);
-  part("expected-line").hidden = !expected;
-  if (expected) showTiles(part("expected"), expected, null);
-  showNote(value);
-  const hypotheses = value.n_best ?? [];
-  part("n-best").hidden = hypotheses.length < 2;
-  part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));
-  const steps = value.steps ?? [];
-  part("steps").hidden = steps.length === 0;
-  element.querySelector("tbody").replaceChildren(...steps.map(makeStep));
-}
-
-show();
-watch("value", show);

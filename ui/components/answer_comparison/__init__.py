@@ -17,7 +17,7 @@ def answer_comparison(*, elem_id: str = "comparison") -> gr.HTML:
 
     Event: ``.press(fn)`` for the button that the value names under ``"button"``.
     """
-    return component("answer_comparison", elem_id=elem_id)
+    return component("answer_comparison", elem_id=elem_id, events=["press"])
 
 
 def strategies_value(

@@ -1,41 +1,48 @@
 // Several outputs for one input, one per row; the first token that differs from the first row is marked.
 
-/** The first index at which two outputs differ, also in length; -1 if they are equal. */
-function firstDifference(one, other) {
-  for (let at = 0; at < Math.max(one.length, other.length); at += 1) if (one[at] !== other[at]) return at;
-  return -1;
-}
+import { make, setText, partsOf } from "../../web/dom.js";
+import { visibleToken } from "../../web/format.js";
 
-function makeRow(row, first) {
-  const differs = firstDifference(row.output, first.output);
-  const tokens = [...row.output.map(visibleToken), row.stopped ? "<EOS>" : "…"];
-  const tiles = tokens.map((token, at) => make("span", { class: at === differs ? "tile differs" : "tile" },
-    token, at === differs ? make("span", { class: "visually-hidden" }, " (first difference)") : null));
-  const text = row.correct ? "✓ correct" : "✗ wrong";
-  const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct == null ? "" : text);
-  const logProb = row.log_prob == null ? null : make("span", { class: "muted" }, " · log P " + row.log_prob.toFixed(3));
-  return make("div", { class: "row" },
-    make("span", { class: "label" }, row.label),
-    make("div", { class: "tiles" }, ...tiles),
-    make("span", { class: "metrics" }, verdict, logProb));
-}
+export function mount({ element, trigger, props, watch }) {
+  const part = partsOf(element);
 
-/** Show a text in a node, which is hidden without one. */
-function showText(node, text) {
-  node.hidden = !text;
-  setText(node, text ?? "");
-}
+  /** The first index at which two outputs differ, also in length; -1 if they are equal. */
+  function firstDifference(one, other) {
+    for (let at = 0; at < Math.max(one.length, other.length); at += 1) if (one[at] !== other[at]) return at;
+    return -1;
+  }
 
-function show() {
-  const value = props.value?.rows?.length ? props.value : null;
-  part("shown").hidden = value === null;
-  if (!value) return;
-  showText(part("heading"), value.heading);
-  showText(part("note"), value.note);
-  showText(part("button"), value.button);
-  part("rows").replaceChildren(...value.rows.map((row) => makeRow(row, value.rows[0])));
-}
+  function makeRow(row, first) {
+    const differs = firstDifference(row.output, first.output);
+    const tokens = [...row.output.map(visibleToken), row.stopped ? "<EOS>" : "…"];
+    const tiles = tokens.map((token, at) => make("span", { class: at === differs ? "tile differs" : "tile" },
+      token, at === differs ? make("span", { class: "visually-hidden" }, " (first difference)") : null));
+    const text = row.correct ? "✓ correct" : "✗ wrong";
+    const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct == null ? "" : text);
+    const logProb = row.log_prob == null ? null : make("span", { class: "muted" }, " · log P " + row.log_prob.toFixed(3));
+    return make("div", { class: "row" },
+      make("span", { class: "label" }, row.label),
+      make("div", { class: "tiles" }, ...tiles),
+      make("span", { class: "metrics" }, verdict, logProb));
+  }
 
-part("button").addEventListener("click", () => trigger("press", {}));
-show();
-watch("value", show);
+  /** Show a text in a node, which is hidden without one. */
+  function showText(node, text) {
+    node.hidden = !text;
+    setText(node, text ?? "");
+  }
+
+  function show() {
+    const value = props.value?.rows?.length ? props.value : null;
+    part("shown").hidden = value === null;
+    if (!value) return;
+    showText(part("heading"), value.heading);
+    showText(part("note"), value.note);
+    showText(part("button"), value.button);
+    part("rows").replaceChildren(...value.rows.map((row) => makeRow(row, value.rows[0])));
+  }
+
+  part("button").addEventListener("click", () => trigger("press", {}));
+  show();
+  watch("value", show);
+}

@@ -12,11 +12,11 @@ import numpy as np
 from pydantic import Field
 
 from core.interpret.snapshots import PackedMaps, Snapshot, SnapshotOutput
-from core.server.access import VisitorRuns, display_name
+from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.text.vocab import BOS, EOS
 from ui.attention_blocks import Block, described, source_block
-from ui.components.component import Request, RunRequest, component, validated
+from ui.components.component import MetricsRequest, Request, component, validated
 from ui.current_decode import CurrentDecode
 from ui.run_info import progress_since
 
@@ -31,15 +31,11 @@ def attention_viewer(runs: VisitorRuns, *, elem_id: str = "viewer") -> gr.HTML:
 
     The selected view is kept in the page's address and restored from it.
     """
-    scripts = ["attention_map.js", "thumbnails.js", "maps.js", "history.js", "plot.js", "view_state.js", "choice.js"]
-    scripts += ["heads_grid.js", "large_map.js", "playback.js", "replay_charts.js", "replay.js"]
     functions = {
         "picture": validated(PictureRequest, picture),
         "replay": validated(ReplayRequest, partial(replay, runs)),
     }
-    return component(
-        "attention_viewer", elem_id=elem_id, server_functions=functions, scripts=scripts, styles=["thumbnails.css"]
-    )
+    return component("attention_viewer", elem_id=elem_id, server_functions=functions)
 
 
 # ---- the current decode
@@ -49,6 +45,7 @@ def attention_value(
     decode: CurrentDecode | None,
     *,
     run: str | None = None,
+    problem: str = "",
     block: Block | None = None,
     layer: int | None = None,
     head: int | None = None,
@@ -58,11 +55,12 @@ def attention_value(
 
     Args:
         run: the current run, where there is no decode.
+        problem: why there is no decode.
         block, layer, head, row: selection, with layer and head counted from 1 and rows from 0. What is None keeps the
             visitor's selection; what the model does not have falls back to what it has.
     """
     if decode is None:
-        return {"run": run, "decode": None, "selection": {}}
+        return {"run": run, "decode": None, "problem": problem, "selection": {}}
     given = {"block": block, "layer": layer, "head": head, "row": row}
     selection: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if selection:
@@ -74,7 +72,7 @@ def _decode_record(decode: CurrentDecode) -> dict[str, Any]:
     inspection, blocks = decode.inspection, decode.blocks
     suffix = f", {decode.interventions}" if decode.interventions else ""
     return {
-        "model": f"{display_name(decode.run)} after {decode.step} steps{suffix}",
+        "model": f"{decode.title} after {decode.step} steps{suffix}",
         "source": inspection.source_labels,
         "tokens": [step.produced for step in inspection.steps],
         "expected": [*inspection.expected, EOS] if inspection.expected else None,
@@ -85,6 +83,7 @@ def _decode_record(decode: CurrentDecode) -> dict[str, Any]:
         "scored_on": "on this input",
         "uniform_mass": inspection.scores[0].uniform_mass if inspection.scores else None,
         "gold_cells": decode.gold_cells,
+        "ablated": list(decode.interventions.ablate),
     }
 
 
@@ -105,19 +104,15 @@ def _by_layer(scores: Sequence[tuple[int, float]]) -> list[list[float]] | None:
 # ---- the training replay
 
 
-class ReplayRequest(RunRequest):
-    """A request for metrics and snapshots after the steps that the browser already has."""
+class ReplayRequest(MetricsRequest):
+    """A request for metrics and snapshots after those that the browser already has."""
 
     since: int = Field(default=-1, ge=-1)
-    since_step: int = Field(default=-1, ge=-1)
-    since_evaluation: int = Field(default=-1, ge=-1)
 
 
 def replay(runs: VisitorRuns, request: ReplayRequest) -> dict[str, Any]:
     """Return the state of a run with its new metrics and attention snapshots."""
-    progress = progress_since(
-        runs, request.run, since_step=request.since_step, since_evaluation=request.since_evaluation
-    )
+    progress = progress_since(runs, request.run, **request.held)
     return progress | replay_value(runs.replay(request.run).snapshots(), since=request.since)
 
 

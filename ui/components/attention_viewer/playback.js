@@ -1,77 +1,106 @@
 // The output token by token: each marks its row of the map, and a button reveals them one after another.
 
+import { make, setText } from "../../web/dom.js";
+import { visibleToken } from "../../web/format.js";
+
 const STEP_MS = 700; // per step
-let revealedSteps = null; // number of revealed rows during playback; null: all
-let playbackTimer = 0;
-const tiles = [];
 
-const isPlayingBack = () => playbackTimer !== 0;
-
-/** Show the output tokens, with gaps for those not revealed yet; hidden for encoder maps. */
-function showPlayback(view, record) {
-  part("playback").hidden = view.block === "encoder";
-  while (tiles.length < record.tokens.length) {
-    const step = tiles.length;
-    tiles.push(make("button", { type: "button", class: "tile", onclick: () => markRow(step) }));
-    part("tiles").append(tiles.at(-1));
-  }
-  tiles.forEach((tile, step) => {
-    tile.hidden = step >= record.tokens.length;
-    if (tile.hidden) return;
-    const token = visibleToken(record.tokens[step]);
-    setText(tile, token);
-    tile.setAttribute("aria-pressed", String(selected.row === step));
-    tile.setAttribute("aria-label", "step " + (step + 1) + ", " + token);
-    tile.classList.toggle("not-revealed", revealedSteps !== null && step >= revealedSteps);
-  });
-  const text = revealedSteps === null || revealedSteps >= record.tokens.length ? verdict(record) : "";
-  setText(part("verdict"), text);
-  part("verdict").classList.toggle("good", text.startsWith("✓"));
-  part("verdict").classList.toggle("bad", text.startsWith("✗"));
-  setText(part("playback-button"), isPlayingBack() ? "❚❚ Pause" : "▶ Step by step");
-}
-
-function verdict({ tokens, expected }) {
+function verdictOf({ tokens, expected }) {
   if (!expected) return "";
   const right = tokens.length === expected.length && tokens.every((token, step) => token === expected[step]);
   return right ? "✓ correct" : "✗ expected " + expected.map(visibleToken).join(" ");
 }
 
-/** Mark a row, or unmark it. */
-function markRow(step) {
-  endPlayback();
-  selected.row = selected.row === step ? null : step;
-  showView();
-}
+/**
+ * Make the playback in a viewer's elements. It goes on, or stays paused, whatever else is shown, until `end` is called.
+ *
+ * isVisible()    whether the viewer is; while it is not, nothing is revealed
+ * onStart()      before the rows are revealed one after another
+ * onReveal(row)  a row was revealed; null: the playback ended, and all are
+ * onPick(row)    the visitor pressed an output token
+ */
+export function makePlayback(part, { isVisible, onStart, onReveal, onPick }) {
+  const tiles = [];
+  let steps = 0; // of the shown record
+  let revealed = null; // number of revealed steps; null: all, without a playback
+  let timer = 0; // while the playback runs
 
-function revealNext() {
-  const steps = shownView?.rows.length ?? 0;
-  if (revealedSteps === null || revealedSteps >= steps) return endPlayback();
-  revealedSteps += 1;
-  selected.row = revealedSteps - 1;
-  playbackTimer = setTimeout(revealNext, STEP_MS);
-  showView();
-}
-
-/** Start, pause or resume. */
-function togglePlayback() {
-  if (isPlayingBack()) {
-    clearTimeout(playbackTimer);
-    playbackTimer = 0;
-    return showView();
+  function pause() {
+    clearTimeout(timer);
+    timer = 0;
   }
-  stopReplay();
-  if (revealedSteps === null || revealedSteps >= shownView.rows.length) revealedSteps = 0;
-  revealNext();
-}
 
-/** Reveal all rows and unmark the current one. */
-function endPlayback() {
-  if (revealedSteps === null) return;
-  clearTimeout(playbackTimer);
-  playbackTimer = 0;
-  revealedSteps = selected.row = null;
-  showView();
-}
+  /** End the playback; returns whether there was one. */
+  function end() {
+    const wasActive = revealed !== null;
+    pause();
+    revealed = null;
+    return wasActive;
+  }
 
-part("playback-button").addEventListener("click", togglePlayback);
+  function revealNext() {
+    timer = setTimeout(revealNext, STEP_MS);
+    if (!isVisible()) return;
+    if (revealed >= steps) {
+      end();
+      return onReveal(null);
+    }
+    revealed += 1;
+    onReveal(revealed - 1);
+  }
+
+  /** Start, pause or resume. */
+  function toggle() {
+    if (timer) {
+      pause();
+      return showButtons();
+    }
+    onStart();
+    if (revealed === null || revealed >= steps) revealed = 0;
+    revealNext();
+  }
+
+  function showButtons() {
+    setText(part("playback-button"), timer ? "❚❚ Pause" : "▶ Step by step");
+    part("stop-button").hidden = revealed === null;
+  }
+
+  part("playback-button").addEventListener("click", toggle);
+  part("stop-button").addEventListener("click", () => {
+    end();
+    onReveal(null);
+    part("playback-button").focus(); // the pressed button is hidden now
+  });
+
+  return {
+    pause,
+    end,
+    isActive: () => revealed !== null,
+    /** The number of rows of a view that are shown; the rows of encoder maps are not steps. */
+    revealedRows: (view) => (view.block === "encoder" ? view.rows.length : Math.min(revealed ?? Infinity, view.rows.length)),
+    /** Show the output tokens, with gaps for those not revealed yet; hidden for encoder maps. */
+    show(record, view) {
+      steps = record.tokens.length;
+      part("playback").hidden = view.block === "encoder";
+      while (tiles.length < steps) {
+        const step = tiles.length;
+        tiles.push(make("button", { type: "button", class: "tile", onclick: () => onPick(step) }));
+        part("tiles").append(tiles.at(-1));
+      }
+      tiles.forEach((tile, step) => {
+        tile.hidden = step >= steps;
+        tile.classList.toggle("not-revealed", revealed !== null && step >= revealed);
+        if (tile.hidden) return;
+        const token = visibleToken(record.tokens[step]);
+        setText(tile, token);
+        tile.setAttribute("aria-pressed", String(view.row === step));
+        tile.setAttribute("aria-label", "step " + (step + 1) + ", " + token);
+      });
+      const text = revealed === null || revealed >= steps ? verdictOf(record) : "";
+      setText(part("verdict"), text);
+      part("verdict").classList.toggle("good", text.startsWith("✓"));
+      part("verdict").classList.toggle("bad", text.startsWith("✗"));
+      showButtons();
+    },
+  };
+}

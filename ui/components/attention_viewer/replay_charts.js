@@ -1,104 +1,92 @@
-// The charts of a replay: loss, exact match and the heads' scores, with a cursor at the displayed step.
+// The charts of a replay: loss, exact match and the heads' scores, with a line at the shown training step.
 
-const smallCharts = [...element.querySelectorAll(".chart")];
-const chartAreas = new Map(); // canvas → where its axes were last shownView
+import { makeChart } from "../../web/chart.js";
+import { setText, uniqueName } from "../../web/dom.js";
+import { formatNumber, formatPercent } from "../../web/format.js";
+import { indexAtOrBefore, lastStep, nearestIndex } from "../../web/history.js";
 
-const curve = (label, columns, name, style) => ({ label, steps: columns.step, values: columns[name], width: 2, ...style });
+const TRAIN = { key: "train", label: "train", color: "--train", width: 1, alpha: 0.7 };
+const VALIDATION = { key: "validation", label: "validation", color: "--validation", dash: [6, 3] };
 
-/** The plot of each chart, by its name in the template. */
-const SMALL_CHARTS = {
-  loss: () => ({
-    lines: [
-      curve("train", metrics.points, "loss", { color: COLORS.train, width: 1, alpha: 0.6 }),
-      curve("validation", metrics.evaluations, "loss", { color: COLORS.validation }),
-    ],
-    log: true,
-  }),
-  accuracy: () => ({
-    lines: [curve("validation", metrics.evaluations, "exact_match", { color: COLORS.validation })],
-    fixed: [0, 1],
-    format: (share) => Math.round(100 * share) + " %",
-  }),
-  scores: () => ({ lines: scoreLines(), fixed: [0, 1] }),
-};
-
-/** One line per scored head, the selected one on top, and the score of uniform attention. */
-function scoreLines() {
-  const steps = snapshots.map((each) => each.step);
-  const scored = snapshots.at(-1)?.attention_mass ?? [];
-  const open = shownView && shownView.block === facts.scored_block ? openHead() : null;
-  const lines = [];
-  scored.forEach((heads, layer) => heads.forEach((_, head) => {
-    const isOpen = open?.layer === layer + 1 && open?.head === head + 1;
-    lines.push({
-      label: isOpen ? "layer " + (layer + 1) + " head " + (head + 1) : null,
-      steps,
-      values: snapshots.map((each) => each.attention_mass?.[layer]?.[head] ?? null),
-      color: COLORS.train,
-      width: isOpen ? 3 : 1,
-      alpha: isOpen ? 1 : 0.4,
-    });
-  }));
-  lines.sort((one, other) => one.width - other.width); // the last line is drawn on top
-  const others = lines.find((each) => !each.label);
-  if (others) others.label = open && lines.length > 1 ? "other heads" : "heads";
-  if (facts.uniform_mass !== null && facts.uniform_mass !== undefined) {
-    const flat = { steps: [0, Math.max(1, ...steps)], values: [facts.uniform_mass, facts.uniform_mass] };
-    lines.push({ label: "uniform", ...flat, color: COLORS.validation, width: 1.5, dash: [5, 4] });
-  }
-  return lines;
+/** One line per scored head, the open one ({ layer, head } or null) on top, and the score of uniform attention. */
+function scoreSeries({ snapshots, facts }, open) {
+  const scores = snapshots.at(-1)?.attention_mass ?? [];
+  const heads = scores.flatMap((each, layer) => each.map((_, head) => ({ layer: layer + 1, head: head + 1 })));
+  const isOpen = (each) => open?.layer === each.layer && open?.head === each.head;
+  const key = ({ layer, head }) => layer + "." + head;
+  const others = heads.filter((each) => !isOpen(each));
+  return [
+    ...others.map((each, at) => ({
+      key: key(each), label: at ? null : others.length < heads.length ? "other heads" : "heads", color: "--train", width: 1, alpha: 0.4,
+    })),
+    ...heads.filter(isOpen).map((each) => ({
+      key: key(each), label: "layer " + each.layer + " head " + each.head, color: "--train", width: 3,
+    })),
+    ...(facts.uniform_mass == null ? [] : [{ key: "uniform", label: "uniform", color: "--faint", width: 1.5, dash: [5, 4] }]),
+  ];
 }
 
-function drawSmallCharts() {
-  const theme = themeColors();
-  const last = Math.max(1, lastStep(metrics.points), lastStep(metrics.evaluations));
-  for (const canvas of smallCharts) {
-    const width = canvas.parentElement.clientWidth;
-    if (!width) continue;
-    const plot = { format: tickText, from: 0, to: last, cursor: snapshots[shown]?.step, ...SMALL_CHARTS[canvas.dataset.chart]() };
-    if (plot.lines.every((each) => each.steps.length === 0)) plot.note = "no data yet";
-    const height = parseFloat(getComputedStyle(canvas).height);
-    chartAreas.set(canvas, drawPlot(prepareCanvas(canvas, width, height), width, height, plot, theme));
-  }
+/** The scores of each head by training step, for the keys of `scoreSeries`. */
+function scoreLines({ snapshots, facts }) {
+  const x = snapshots.map((each) => each.step);
+  const heads = (snapshots.at(-1)?.attention_mass ?? []).flatMap((each, layer) => each.map((_, head) => [
+    layer + 1 + "." + (head + 1), { x, y: snapshots.map(({ attention_mass }) => attention_mass?.[layer]?.[head] ?? null) },
+  ]));
+  const uniform = { x: [0, Math.max(1, ...x)], y: [facts.uniform_mass, facts.uniform_mass] };
+  return Object.fromEntries([...heads, ["uniform", uniform]]);
 }
 
-const redrawCharts = inNextFrame(drawSmallCharts);
-
-/** Show the values at the displayed step under each chart's title. */
-function showFigures() {
-  const step = snapshots[shown]?.step;
-  const { points, evaluations } = metrics;
-  const trained = points.loss[nearestIndex(points.step, step ?? 0)];
-  const evaluated = indexAtOrBefore(evaluations.step, step ?? -1);
-  const open = shownView && shownView.block === facts.scored_block ? openHead() : null;
-  const mass = open ? snapshots[shown]?.attention_mass?.[open.layer - 1]?.[open.head - 1] : null;
-  const texts = {
-    loss: "train " + formatNumber(trained) + ", validation " + formatNumber(evaluations.loss[evaluated]),
-    accuracy: formatPercent(evaluations.exact_match[evaluated]) + " of validation answers",
-    scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
-      + ", uniform attention: " + facts.uniform_mass.toFixed(2),
-  };
-  for (const canvas of smallCharts) {
-    const figure = canvas.parentElement;
-    setText(figure.querySelector(".figures"), step == null ? "" : texts[canvas.dataset.chart]);
-    const title = figure.querySelector("h3").textContent;
-    canvas.setAttribute("aria-label", title + " by training step, at step " + step + ": " + texts[canvas.dataset.chart]);
-  }
-  part("scores-figure").hidden = !facts.scored_block;
-  redrawCharts();
-}
-
-/** Pressing or dragging on a chart selects that training step. */
-function enableScrubbing(canvas) {
-  const go = (event) => {
-    const area = chartAreas.get(canvas);
-    if (area && event.buttons & 1) jumpTo(nearestIndex(snapshots.map((each) => each.step), area.toStep(event.offsetX)));
-  };
-  canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
-    go(event);
+/** Make the charts in a viewer's elements; `pick(step)` is called with a pressed training step. Returns { show }. */
+export function makeReplayCharts(element, pick) {
+  const group = uniqueName("replay");
+  const figureOf = (name) => element.querySelector("[data-chart=" + name + "]").closest("figure");
+  const chart = (name, options) => makeChart(element.querySelector("[data-chart=" + name + "]"), {
+    label: figureOf(name).querySelector("h3").textContent + " by training step", group, onPick: pick, ...options,
   });
-  canvas.addEventListener("pointermove", go);
-}
+  const charts = {
+    loss: chart("loss", { series: [TRAIN, VALIDATION], log: true }),
+    accuracy: chart("accuracy", {
+      series: [VALIDATION], fixed: [0, 1], format: (share) => Math.round(100 * share) + " %", exact: (share) => formatPercent(share),
+    }),
+    scores: chart("scores", { series: [], fixed: [0, 1], exact: (score) => score.toFixed(2) }),
+  };
 
-smallCharts.forEach(enableScrubbing);
+  /** The values at a training step as text, by chart. */
+  function figuresAt(step, { metrics, snapshots, facts }, at, open) {
+    const { points, evaluations } = metrics;
+    const trained = points.loss[nearestIndex(points.step, step)];
+    const evaluated = indexAtOrBefore(evaluations.step, step);
+    const mass = open && snapshots[at].attention_mass?.[open.layer - 1]?.[open.head - 1];
+    return {
+      loss: "train " + formatNumber(trained) + ", validation " + formatNumber(evaluations.loss[evaluated]),
+      accuracy: formatPercent(evaluations.exact_match[evaluated]) + " of validation answers",
+      scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
+        + ", uniform attention: " + facts.uniform_mass.toFixed(2),
+    };
+  }
+
+  return {
+    /** Show a replay at one of its snapshots; `open` is the scored head { layer, head } that is shown large, or null. */
+    show(replay, at, open) {
+      const { metrics, snapshots, facts } = replay;
+      const { points, evaluations } = metrics;
+      const { step } = snapshots[at];
+      const lines = {
+        loss: { train: { x: points.step, y: points.loss }, validation: { x: evaluations.step, y: evaluations.loss } },
+        accuracy: { validation: { x: evaluations.step, y: evaluations.exact_match } },
+        scores: scoreLines(replay),
+      };
+      charts.scores.setSeries(scoreSeries(replay, open));
+      const shared = {
+        from: 0, to: Math.max(1, lastStep(points), lastStep(evaluations)), cursor: step, stops: snapshots.map((each) => each.step),
+      };
+      const figures = figuresAt(step, replay, at, open);
+      for (const [name, each] of Object.entries(charts)) {
+        const isEmpty = Object.values(lines[name]).every(({ x }) => x.length === 0);
+        each.setData({ ...shared, lines: lines[name], note: isEmpty ? "no data yet" : "" });
+        setText(figureOf(name).querySelector(".figures"), figures[name]);
+      }
+      figureOf("scores").hidden = !facts.scored_block;
+    },
+  };
+}

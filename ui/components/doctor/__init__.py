@@ -26,9 +26,7 @@ PAUSE_FACTOR = 20.0  # pause between examinations of a training run, in examinat
 def doctor(runs: VisitorRuns, *, elem_id: str = "doctor") -> gr.HTML:
     """Build the component, which updates itself while it is visible. Value: ``{"run": id}``."""
     functions = {"examine": validated(RunRequest, Doctor(runs).examine)}
-    return component(
-        "doctor", elem_id=elem_id, server_functions=functions, scripts=["lights.js"], styles=["lights.css"]
-    )
+    return component("doctor", elem_id=elem_id, server_functions=functions)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ def head_importance(*, elem_id: str = "heads") -> gr.HTML:
     Event: ``.toggle(fn)`` with ``evt.name``, such as ``cross.2.1`` or ``cross.2``.
     """
     none: dict[str, Any] = {"ablated": [], "patterns": {}}
-    return component("head_importance", elem_id=elem_id, interventions=none, measuring=False)
+    return component("head_importance", elem_id=elem_id, events=["toggle"], interventions=none, measuring=False)
 
 
 def measure_heads(runs: VisitorRuns, run: str, ablate_with: Ablation) -> dict[str, Any]:

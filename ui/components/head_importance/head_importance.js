@@ -3,112 +3,119 @@
 // exact_match }] }] }; cells that are not measured yet have exact_match null. Props: interventions { ablated, patterns }, measuring.
 // Event: 'toggle' {name}.
 
-const buttons = new Map(); // by name; created once per model, so that updates keep the keyboard focus
-let builtFor = "";
+import { make, setText, partsOf } from "../../web/dom.js";
+import { formatPercent, formatSeconds } from "../../web/format.js";
 
-// ---- texts ----
+export function mount({ element, trigger, props, watch }) {
+  const part = partsOf(element);
 
-/** "40 %", or "99.6 %". */
-function inPercent(fraction) {
-  return formatPercent(fraction, Number.isInteger(Math.round(fraction * 1000) / 10) ? 0 : 1);
-}
+  const buttons = new Map(); // by name; created once per model, so that updates keep the keyboard focus
+  let builtFor = "";
 
-function inPoints(loss) {
-  const points = Math.round(Math.abs(loss) * 1000) / 10;
-  return points + (points === 1 ? " point" : " points");
-}
+  // ---- texts ----
 
-/** Exact match without a head, compared with the intact model. */
-function comparedWith(intact, share) {
-  const loss = intact - share;
-  if (Math.abs(loss) < 0.0005) return "the same as with all heads";
-  return inPoints(loss) + (loss > 0 ? " less" : " more") + " than with all heads";
-}
-
-function asSentence(name, share, intact) {
-  return "without " + name + ": exact match " + inPercent(share) + ", " + comparedWith(intact, share);
-}
-
-/** Whether a head is ablated, itself or with its layer. */
-function isAblated(name, ablated) {
-  return ablated.some((each) => name === each || name.startsWith(each + "."));
-}
-
-// ---- the cells ----
-
-function makeCell({ name, label }) {
-  const button = make("button", { type: "button", class: "cell", onclick: () => trigger("toggle", { name }) },
-    make("span", { class: "name" }, label), make("span", { class: "figure" }, "–"));
-  buttons.set(name, button);
-  return make("td", { role: "cell" }, button);
-}
-
-function makeRow({ label, cells }) {
-  return make("tr", { role: "row" }, make("th", { role: "rowheader", scope: "row" }, label), ...cells.map(makeCell));
-}
-
-function fill(button, cell, intact) {
-  const { ablated, patterns } = props.interventions ?? { ablated: [], patterns: {} };
-  const pressed = isAblated(cell.name, ablated);
-  const pattern = patterns[cell.name];
-  const known = cell.exact_match != null;
-  button.setAttribute("aria-pressed", String(pressed));
-  setText(button.firstChild, (pressed ? "✕ " : pattern ? "→ " : "") + cell.label);
-  setText(button.lastChild, known ? inPercent(cell.exact_match) : "–");
-  button.setAttribute("aria-label", known
-    ? asSentence(cell.name, cell.exact_match, intact)
-    : "without " + cell.name + ": not measured");
-  button.title = pattern ? cell.name + " has the pattern " + pattern : cell.name;
-  const loss = known ? Math.min(1, Math.max(0, intact - cell.exact_match)) : 0;
-  button.style.background = "color-mix(in srgb, var(--loss) " + Math.round(100 * loss) + "%, var(--background-fill-primary))";
-}
-
-// ---- summary ----
-
-/** Show exact match without the ablated head, or without the most important head. */
-function showImportance(value, cells) {
-  const measured = cells.filter((cell) => cell.exact_match != null);
-  const ablated = props.interventions?.ablated ?? [];
-  const chosen = ablated.length === 1 ? measured.find((cell) => cell.name === ablated[0]) : null;
-  const heads = measured.filter((cell) => cell.label !== "all");
-  const least = heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]);
-  const complete = value.measured === value.total;
-  const shown = chosen ?? (complete ? least : null);
-  part("importance").hidden = !shown;
-  const about = chosen || !shown ? "" : " (the most important head)";
-  if (shown) setText(part("importance"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about + ".");
-}
-
-function showStatus(value) {
-  const measured = value.intact == null
-    ? "Not measured yet. Press a head to ablate it, or measure all heads."
-    : "With all heads: exact match " + inPercent(value.intact) + " on " + value.sequences.toLocaleString("en") +
-      " held-out inputs, with the weights after step " + value.step + ".";
-  setText(part("baseline"), measured);
-  part("progress").hidden = !props.measuring;
-  element.querySelector("progress").value = value.total ? value.measured / value.total : 0;
-  const left = value.measured && value.seconds_left > 1 ? " · about " + formatSeconds(value.seconds_left) + " left" : "";
-  setText(part("count"), value.measured + " of " + value.total + " measured" + left);
-  part("note").hidden = !value.note;
-  setText(part("note"), value.note);
-}
-
-function show() {
-  const value = props.value?.rows ? props.value : null;
-  part("empty").hidden = value !== null;
-  part("shown").hidden = value === null;
-  if (!value) return;
-  const cells = value.rows.flatMap((row) => row.cells);
-  const names = cells.map((cell) => cell.name).join(" ");
-  if (names !== builtFor) {
-    buttons.clear();
-    element.querySelector("tbody").replaceChildren(...value.rows.map(makeRow));
-    builtFor = names;
+  /** "40 %", or "99.6 %". */
+  function inPercent(fraction) {
+    return formatPercent(fraction, Number.isInteger(Math.round(fraction * 1000) / 10) ? 0 : 1);
   }
-  for (const cell of cells) fill(buttons.get(cell.name), cell, value.intact);
-  showStatus(value);
-  showImportance(value, cells);
-}
 
-show();
-watch(["value", "interventions", "measuring"], show);
+  function inPoints(loss) {
+    const points = Math.round(Math.abs(loss) * 1000) / 10;
+    return points + (points === 1 ? " point" : " points");
+  }
+
+  /** Exact match without a head, compared with the intact model. */
+  function comparedWith(intact, share) {
+    const loss = intact - share;
+    if (Math.abs(loss) < 0.0005) return "the same as with all heads";
+    return inPoints(loss) + (loss > 0 ? " less" : " more") + " than with all heads";
+  }
+
+  function asSentence(name, share, intact) {
+    return "without " + name + ": exact match " + inPercent(share) + ", " + comparedWith(intact, share);
+  }
+
+  /** Whether a head is ablated, itself or with its layer. */
+  function isAblated(name, ablated) {
+    return ablated.some((each) => name === each || name.startsWith(each + "."));
+  }
+
+  // ---- the cells ----
+
+  function makeCell({ name, label }) {
+    const button = make("button", { type: "button", class: "cell", onclick: () => trigger("toggle", { name }) },
+      make("span", { class: "name" }, label), make("span", { class: "figure" }, "–"));
+    buttons.set(name, button);
+    return make("td", { role: "cell" }, button);
+  }
+
+  function makeRow({ label, cells }) {
+    return make("tr", { role: "row" }, make("th", { role: "rowheader", scope: "row" }, label), ...cells.map(makeCell));
+  }
+
+  function fill(button, cell, intact) {
+    const { ablated, patterns } = props.interventions ?? { ablated: [], patterns: {} };
+    const pressed = isAblated(cell.name, ablated);
+    const pattern = patterns[cell.name];
+    const known = cell.exact_match != null;
+    button.setAttribute("aria-pressed", String(pressed));
+    setText(button.firstChild, (pressed ? "✕ " : pattern ? "→ " : "") + cell.label);
+    setText(button.lastChild, known ? inPercent(cell.exact_match) : "–");
+    button.setAttribute("aria-label", known
+      ? asSentence(cell.name, cell.exact_match, intact)
+      : "without " + cell.name + ": not measured");
+    button.title = pattern ? cell.name + " has the pattern " + pattern : cell.name;
+    const loss = known ? Math.min(1, Math.max(0, intact - cell.exact_match)) : 0;
+    button.style.background = "color-mix(in srgb, var(--loss) " + Math.round(100 * loss) + "%, var(--background-fill-primary))";
+  }
+
+  // ---- summary ----
+
+  /** Show exact match without the ablated head, or without the most important head. */
+  function showImportance(value, cells) {
+    const measured = cells.filter((cell) => cell.exact_match != null);
+    const ablated = props.interventions?.ablated ?? [];
+    const chosen = ablated.length === 1 ? measured.find((cell) => cell.name === ablated[0]) : null;
+    const heads = measured.filter((cell) => cell.label !== "all");
+    const least = heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]);
+    const complete = value.measured === value.total;
+    const shown = chosen ?? (complete ? least : null);
+    part("importance").hidden = !shown;
+    const about = chosen || !shown ? "" : " (the most important head)";
+    if (shown) setText(part("importance"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about + ".");
+  }
+
+  function showStatus(value) {
+    const measured = value.intact == null
+      ? "Not measured yet. Press a head to ablate it, or measure all heads."
+      : "With all heads: exact match " + inPercent(value.intact) + " on " + value.sequences.toLocaleString("en") +
+        " held-out inputs, with the weights after step " + value.step + ".";
+    setText(part("baseline"), measured);
+    part("progress").hidden = !props.measuring;
+    element.querySelector("progress").value = value.total ? value.measured / value.total : 0;
+    const left = value.measured && value.seconds_left > 1 ? " · about " + formatSeconds(value.seconds_left) + " left" : "";
+    setText(part("count"), value.measured + " of " + value.total + " measured" + left);
+    part("note").hidden = !value.note;
+    setText(part("note"), value.note);
+  }
+
+  function show() {
+    const value = props.value?.rows ? props.value : null;
+    part("empty").hidden = value !== null;
+    part("shown").hidden = value === null;
+    if (!value) return;
+    const cells = value.rows.flatMap((row) => row.cells);
+    const names = cells.map((cell) => cell.name).join(" ");
+    if (names !== builtFor) {
+      buttons.clear();
+      element.querySelector("tbody").replaceChildren(...value.rows.map(makeRow));
+      builtFor = names;
+    }
+    for (const cell of cells) fill(buttons.get(cell.name), cell, value.intact);
+    showStatus(value);
+    showImportance(value, cells);
+  }
+
+  show();
+  watch(["value", "interventions", "measuring"], show);
+}

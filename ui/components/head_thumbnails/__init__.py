@@ -13,8 +13,7 @@ from ui.current_decode import CurrentDecode
 
 def head_thumbnails(*, elem_id: str = "mini-viewer") -> gr.HTML:
     """Build the component. Value: ``layer_value``. Event: ``.pick(fn)`` with ``evt.head``, counted from 1."""
-    scripts = ["attention_map.js", "thumbnails.js"]
-    return component("head_thumbnails", elem_id=elem_id, scripts=scripts, styles=["thumbnails.css"])
+    return component("head_thumbnails", elem_id=elem_id, events=["pick"])
 
 
 def layer_value(decode: CurrentDecode, block: Block, layer: int) -> dict[str, Any]:

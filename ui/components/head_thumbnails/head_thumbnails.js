@@ -1,15 +1,22 @@
 // The heads of one layer as thumbnails. Event: 'pick' {head}. (An event named 'head' would clash with gr.HTML.head.)
 
-function applyValue() {
-  const heads = props.value?.heads ?? [];
-  part("thumbnails").replaceChildren(...heads.map((head) => {
-    const thumbnail = makeThumbnail(128);
-    thumbnail.show(head);
-    const open = () => trigger("pick", { head: head.head });
-    return make("button", { type: "button", class: "thumbnail", onclick: open }, ...thumbnail.nodes);
-  }));
-  setText(part("uniform"), uniformSentence(props.value?.uniform_mass));
-}
+import { make, setText, partsOf } from "../../web/dom.js";
+import { makeThumbnail, uniformSentence } from "../../web/thumbnails.js";
 
-applyValue();
-watch("value", applyValue);
+export function mount({ element, trigger, props, watch }) {
+  const part = partsOf(element);
+
+  function applyValue() {
+    const heads = props.value?.heads ?? [];
+    part("thumbnails").replaceChildren(...heads.map((head) => {
+      const thumbnail = makeThumbnail(128);
+      thumbnail.show(head);
+      const open = () => trigger("pick", { head: head.head });
+      return make("button", { type: "button", class: "thumbnail", onclick: open }, ...thumbnail.nodes);
+    }));
+    setText(part("uniform"), uniformSentence(props.value?.uniform_mass));
+  }
+
+  applyValue();
+  watch("value", applyValue);
+}

@@ -29,14 +29,12 @@ def lesson_view(*, elem_id: str = "lesson") -> gr.HTML:
     Event: ``.train(fn)`` with ``evt.lesson``, when the visitor asks to train its two runs.
     """
     value = {"lessons": [{"name": name, "title": _TITLES[name]} for name in lesson_names()]}
-    scripts = ["history.js", "plot.js", "series_chart.js", "attention_map.js", "lights.js"]
     return component(
         "lesson",
         elem_id=elem_id,
+        events=["train"],
         value=value,
         server_functions={"lesson": validated(LessonRequest, lesson)},
-        scripts=scripts,
-        styles=["series_chart.css", "lights.css"],
     )
 
 

@@ -34,7 +34,7 @@ def model_diagram(*, elem_id: str = "model") -> gr.HTML:
 
     Event: ``.inspect(fn)`` with ``evt.block, evt.layer``, when the visitor opens an attention block.
     """
-    return component("model_diagram", elem_id=elem_id)
+    return component("model_diagram", elem_id=elem_id, events=["inspect"])
 
 
 def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:

@@ -1,35 +1,41 @@
 // The model's modules from input to output, with output shapes and parameter counts.
 // Event: 'inspect' {block, layer}, to see the heads of an attention block.
 
-function sizes({ shape, weights, parameters, calls }) {
-  const texts = [shape, weights ? "attention weights " + weights : "", calls > 1 ? calls + " calls" : "",
-    parameters ? parameters.toLocaleString("en") + " parameters" : ""];
-  return make("span", { class: "size" }, texts.filter(Boolean).join(" · "));
+import { make, setText, partsOf } from "../../web/dom.js";
+
+export function mount({ element, trigger, props, watch }) {
+  const part = partsOf(element);
+
+  function sizes({ shape, weights, parameters, calls }) {
+    const texts = [shape, weights ? "attention weights " + weights : "", calls > 1 ? calls + " calls" : "",
+      parameters ? parameters.toLocaleString("en") + " parameters" : ""];
+    return make("span", { class: "size" }, texts.filter(Boolean).join(" · "));
+  }
+
+  const line = (part) => make("span", { class: "line" }, make("span", { class: "label" }, part.label), sizes(part));
+
+  function makeInner(part) {
+    if (!part.block) return make("div", { class: "inner" }, line(part));
+    const { block, layer } = part;
+    return make("button", { type: "button", class: "inner", title: "show its heads on the Attention tab",
+      onclick: () => {
+        trigger("inspect", { block, layer });
+        element.closest("#tabs")?.scrollIntoView(); // the heads are at the top of their tab
+      } }, line(part));
+  }
+
+  function show() {
+    const { columns = [], parameters = 0, batch = 0 } = props.value ?? {};
+    setText(part("about"), columns.length
+      ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
+        + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
+      : "No run yet. Train one: its modules appear here.");
+    const hasCrossAttention = columns.some(({ parts }) => parts.some(({ inner }) => inner.some(({ block }) => block === "cross")));
+    part("columns").replaceChildren(...columns.map(({ title, parts }, at) => make("div", {}, make("h3", {}, title),
+      ...parts.map((each) => make("div", { class: "part" }, line(each), ...each.inner.map(makeInner))),
+      at === 0 ? make("p", { class: "memory muted" }, "↳ " + (hasCrossAttention ? "encoder output → keys and values of each cross-attention" : "processed by the same layers, before the output")) : null)));
+  }
+
+  show();
+  watch("value", show);
 }
-
-const line = (part) => make("span", { class: "line" }, make("span", { class: "label" }, part.label), sizes(part));
-
-function makeInner(part) {
-  if (!part.block) return make("div", { class: "inner" }, line(part));
-  const { block, layer } = part;
-  return make("button", { type: "button", class: "inner", title: "show its heads on the Attention tab",
-    onclick: () => {
-      trigger("inspect", { block, layer });
-      element.closest("#tabs")?.scrollIntoView(); // the heads are at the top of their tab
-    } }, line(part));
-}
-
-function show() {
-  const { columns = [], parameters = 0, batch = 0 } = props.value ?? {};
-  setText(part("about"), columns.length
-    ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
-      + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
-    : "No run yet. Train one: its modules appear here.");
-  const hasCrossAttention = columns.some(({ parts }) => parts.some(({ inner }) => inner.some(({ block }) => block === "cross")));
-  part("columns").replaceChildren(...columns.map(({ title, parts }, at) => make("div", {}, make("h3", {}, title),
-    ...parts.map((each) => make("div", { class: "part" }, line(each), ...each.inner.map(makeInner))),
-    at === 0 ? make("p", { class: "memory muted" }, "↳ " + (hasCrossAttention ? "encoder output → keys and values of each cross-attention" : "processed by the same layers, before the output")) : null)));
-}
-
-show();
-watch("value", show);

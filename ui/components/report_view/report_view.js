@@ -1,62 +1,71 @@
 // A run's saved report, in a sandboxed frame without scripts. It is fetched when it becomes visible.
 
-const frame = part("page");
-let html = null; // the displayed report
-let shown = ""; // its run and time
-let wanted = "";
+import { onAppearanceChange } from "../../web/canvas.js";
+import { setText, partsOf } from "../../web/dom.js";
+import { download, fileName } from "../../web/files.js";
+import { callServer } from "../../web/server.js";
 
-function fit() {
-  const page = frame.contentDocument?.documentElement;
-  if (!page || !html) return;
-  page.dataset.theme = document.body.classList.contains("dark") ? "dark" : "light";
-  frame.style.height = "0"; // so that it can shrink
-  frame.style.height = page.scrollHeight + 4 + "px";
-}
+export function mount({ element, props, server, watch }) {
+  const part = partsOf(element);
 
-function show(text) {
-  html = text;
-  frame.hidden = part("tools").hidden = !text;
-  setText(part("error"), "");
-  frame.srcdoc = text ?? "";
-}
+  const frame = part("page");
+  let html = null; // the displayed report
+  let shown = ""; // its run and time
+  let wanted = "";
 
-async function fetchIfVisible() {
-  const { run, written } = props.value ?? {};
-  wanted = run && written ? run + " " + written : "";
-  if (!wanted) {
-    shown = "";
-    return show(null);
+  function fit() {
+    const page = frame.contentDocument?.documentElement;
+    if (!page || !html) return;
+    page.dataset.theme = document.body.classList.contains("dark") ? "dark" : "light";
+    frame.style.height = "0"; // so that it can shrink
+    frame.style.height = page.scrollHeight + 4 + "px";
   }
-  if (wanted === shown || element.offsetParent === null) return;
-  const mine = (shown = wanted);
-  const answer = await callServer("saved", { run });
-  if (mine !== wanted) return; // another run was selected meanwhile
-  show(answer?.html ?? null);
-  if (!answer?.html) {
-    shown = "";
-    part("tools").hidden = false;
-    setText(part("error"), answer?.error || "The server did not return the report.");
+
+  function show(text) {
+    html = text;
+    frame.hidden = part("tools").hidden = !text;
+    setText(part("error"), "");
+    frame.srcdoc = text ?? "";
   }
-}
 
-async function saveZip() {
-  const button = part("zip-button");
-  const run = props.value.run;
-  button.disabled = true;
-  const answer = await callServer("bundle", { run });
-  button.disabled = false;
-  if (!answer?.zip) return setText(part("error"), answer?.error || "The server did not return the file.");
-  const bytes = Uint8Array.from(atob(answer.zip), (letter) => letter.charCodeAt(0));
-  download(new Blob([bytes], { type: "application/zip" }), fileName(run + " report", "zip"));
-}
+  async function fetchIfVisible() {
+    const { run, written } = props.value ?? {};
+    wanted = run && written ? run + " " + written : "";
+    if (!wanted) {
+      shown = "";
+      return show(null);
+    }
+    if (wanted === shown || element.offsetParent === null) return;
+    const mine = (shown = wanted);
+    const answer = await callServer(server, "saved", { run });
+    if (mine !== wanted) return; // another run was selected meanwhile
+    show(answer?.html ?? null);
+    if (!answer?.html) {
+      shown = "";
+      part("tools").hidden = false;
+      setText(part("error"), answer?.error || "The server did not return the report.");
+    }
+  }
 
-part("html-button").addEventListener("click", () =>
-  download(new Blob([html], { type: "text/html" }), fileName(props.value.run + " report", "html")));
-part("zip-button").addEventListener("click", saveZip);
-frame.addEventListener("load", fit);
-onAppearanceChange(() => {
-  fetchIfVisible(); // an opened tab gets its width
-  fit();
-});
-fetchIfVisible();
-watch("value", fetchIfVisible);
+  async function saveZip() {
+    const button = part("zip-button");
+    const run = props.value.run;
+    button.disabled = true;
+    const answer = await callServer(server, "bundle", { run });
+    button.disabled = false;
+    if (!answer?.zip) return setText(part("error"), answer?.error || "The server did not return the file.");
+    const bytes = Uint8Array.from(atob(answer.zip), (letter) => letter.charCodeAt(0));
+    download(new Blob([bytes], { type: "application/zip" }), fileName(run + " report", "zip"));
+  }
+
+  part("html-button").addEventListener("click", () =>
+    download(new Blob([html], { type: "text/html" }), fileName(props.value.run + " report", "html")));
+  part("zip-button").addEventListener("click", saveZip);
+  frame.addEventListener("load", fit);
+  onAppearanceChange(element, () => {
+    fetchIfVisible(); // an opened tab gets its width
+    fit();
+  });
+  fetchIfVisible();
+  watch("value", fetchIfVisible);
+}

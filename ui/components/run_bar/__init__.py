@@ -1,32 +1,215 @@
-"""The run bar: all runs as chips, one of them current."""
+"""The bar at the top: the current run, its progress, Stop and Resume, and the menu of all runs."""
 
-from collections import Counter
+import base64
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import gradio as gr
+from pydantic import Field
 
-from core.server.access import VisitorRuns, display_name
-from ui.components.component import Request, component, validated
-from ui.run_info import list_runs
+from core.interpret.snapshots import PackedMaps, Snapshot
+from core.models.seq2seq import Block
+from core.runs import ACTIVE, RunError
+from core.server.access import VisitorRuns
+from core.text.vocab import BOS, EOS
+from ui.attention_blocks import BLOCK_NAMES, source_block
+from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
+from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
+from ui.serving.downloads import PATH
+
+MIN_HEADS = 4  # with fewer heads in the block that attends to the source, the bench shows all blocks
+
+
+class FeedRequest(MetricsRequest):
+    """A request for what has changed since the steps that the browser has."""
+
+    since_snapshot: int = Field(default=-1, ge=-1)
+    known_snapshots: int = Field(default=0, ge=0)
+    block: Literal["", "all", "cross", "decoder", "encoder"] = ""
+    input: int = Field(default=0, ge=0)
+
+
+class SnapshotRequest(RunRequest):
+    """A request for one attention snapshot."""
+
+    step: int = Field(ge=0)
+    block: Literal["", "all", "cross", "decoder", "encoder"] = ""
+    input: int = Field(default=0, ge=0)
+
+
+class RenameRequest(RunRequest):
+    """A request to give a run another title; an empty one restores the default."""
+
+    title: str = Field(max_length=200)
+
+
+class ShareRequest(RunRequest):
+    """A request to share a run or to stop sharing it."""
+
+    shared: bool
 
 
 def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
-    """Build the component. Value: ``{"current": id}``, optionally with ``"status"``.
+    """Build the component.
 
-    Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the
-    current run changes.
+    Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there.
+
+    Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
+    run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted.
     """
-    functions = {"list_runs": validated(Request, partial(labeled_runs, runs))}
-    return component("run_bar", elem_id=elem_id, server_functions=functions)
+    functions = {
+        "feed": validated(FeedRequest, partial(feed, runs)),
+        "snapshot": validated(SnapshotRequest, partial(snapshot, runs)),
+        "list_runs": validated(Request, lambda _: list_runs(runs)),
+        "actions": validated(RunRequest, partial(actions, runs)),
+        "stop": validated(RunRequest, partial(stop, runs)),
+        "resume": validated(RunRequest, partial(resume, runs)),
+        "rename": validated(RenameRequest, partial(rename, runs)),
+        "share": validated(ShareRequest, partial(share, runs)),
+        "delete": validated(RunRequest, partial(delete, runs)),
+    }
+    return component(
+        "run_bar",
+        elem_id=elem_id,
+        value={"current": None},
+        events=["pick", "status", "weights", "gone"],
+        server_functions=functions,
+    )
 
 
-def labeled_runs(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
-    """Return the runs with short unique labels and whether they are shared."""
-    listed = list_runs(runs)["runs"]
-    count = Counter(display_name(each["id"]) for each in listed)
-    for each in listed:
-        short = display_name(each["id"])
-        each["label"] = short if count[short] == 1 else each["id"][: len(short) + 5]
-        each["shared"] = runs.has_visitors and runs.is_shared(each["id"])
-    return {"runs": listed}
+# ---- the feed
+
+
+def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
+    """Return the state of a run, with the metrics and snapshots that the browser does not have yet."""
+    progress = progress_since(runs, request.run, **request.held)
+    info = runs.info(request.run)
+    mine = runs.is_mine(request.run) and not info.shipped
+    about = {
+        "task": runs.preset(request.run).task.summary,
+        "exact_match": info.exact_match,
+        "queue_position": runs.progress(request.run).queue_position,
+        "shipped": info.shipped,
+        "stoppable": mine and info.status in STOPPABLE,
+        "resumable": mine and info.status in RESUMABLE,
+    }
+    return progress | about | {"snapshots": _new_snapshots(runs.replay(request.run).snapshots(), request)}
+
+
+def _new_snapshots(snapshots: list[Snapshot], request: FeedRequest) -> dict[str, Any]:
+    """Return the steps of all snapshots, the scores of those the browser may lack, and the latest one if it is new."""
+    known = request.since_snapshot if request.known_snapshots else -1
+    is_new = bool(snapshots) and snapshots[-1].step > known
+    return {
+        "steps": [each.step for each in snapshots],
+        "masses": [[each.step, each.attention_mass] for each in snapshots if each.step > known and each.attention_mass],
+        "latest": snapshot_value(snapshots[-1], block=request.block, shown_input=request.input) if is_new else None,
+    }
+
+
+def snapshot(runs: VisitorRuns, request: SnapshotRequest) -> dict[str, Any]:
+    """Return the snapshot of a training step.
+
+    Raises:
+        RunError: there is none of that step.
+    """
+    for each in runs.replay(request.run).snapshots():
+        if each.step == request.step:
+            return snapshot_value(each, block=request.block, shown_input=request.input)
+    raise RunError(f"step={request.step}: run {request.run!r} has no snapshot of this step")
+
+
+def snapshot_value(snapshot: Snapshot, *, block: str = "", shown_input: int = 0) -> dict[str, Any]:
+    """Return a snapshot as plain data: the answers to all inputs, and the maps of one input.
+
+    Args:
+        block: the attention block whose maps to return, or "all"; "" chooses the one that attends to the source, or
+            all if it has only a few heads.
+        shown_input: index of the input whose maps to return.
+    """
+    if not snapshot.outputs:
+        return {"step": snapshot.step, "answers": [], "blocks": [], "maps": {}, "attention_mass": None}
+    index = min(shown_input, len(snapshot.outputs) - 1)
+    maps = snapshot.outputs[index].maps
+    blocks = [each for each in BLOCK_NAMES if each in maps]
+    return {
+        "step": snapshot.step,
+        "answers": [
+            {
+                "source": list(each.symbols),
+                "expected": [*each.expected, EOS] if each.expected else None,
+                "tokens": list(output.tokens),
+            }
+            for each, output in zip(snapshot.inputs, snapshot.outputs, strict=True)
+        ],
+        "input": index,
+        "read": [BOS, *snapshot.outputs[index].tokens[:-1]],
+        "blocks": [{"block": each, "name": BLOCK_NAMES[each], "layers": maps[each].shape[0]} for each in blocks],
+        "maps": {each: _encoded(maps[each]) for each in _shown_blocks(maps, block)},
+        "scored_block": source_block(blocks) if snapshot.attention_mass else None,
+        "attention_mass": snapshot.attention_mass,
+        "uniform_mass": snapshot.uniform_mass,
+    }
+
+
+def _shown_blocks(maps: dict[Block, PackedMaps], block: str) -> list[Block]:
+    blocks = [each for each in BLOCK_NAMES if each in maps]
+    if block in maps:
+        return [each for each in blocks if each == block]
+    layers, heads = maps[source_block(blocks)].shape[:2]
+    return blocks if block == "all" or layers * heads < MIN_HEADS else [source_block(blocks)]
+
+
+def _encoded(maps: PackedMaps) -> dict[str, Any]:
+    return {"shape": maps.shape, "bytes": 1, "data": base64.b64encode(maps.data).decode()}
+
+
+# ---- the menu of runs
+
+
+def actions(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Return what the visitor can do with a run."""
+    run = request.run
+    info = runs.info(run)
+    mine = runs.is_mine(run) and not info.shipped
+    has_file = runs.has_weights(run) and info.status not in ACTIVE
+    has_own_data = bool(runs.preset(run).task.own_data)
+    return {
+        "run": run,
+        "title": runs.title(run),
+        "file": f"{PATH}/{run}" if has_file and not has_own_data else None,
+        "package": f"{PATH}/{run}.zip" if has_file and (mine or not has_own_data) else None,
+        "shared": runs.is_shared(run) if mine and runs.has_visitors else None,
+        "renamable": mine,
+        "deletable": mine and info.status not in ACTIVE,
+    }
+
+
+def stop(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Stop a run after its current step."""
+    runs.stop(request.run)
+    return {"run": request.run}
+
+
+def resume(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Continue a stopped run."""
+    runs.resume(request.run)
+    return {"run": request.run}
+
+
+def rename(runs: VisitorRuns, request: RenameRequest) -> dict[str, Any]:
+    """Give a run another title; return its actions."""
+    runs.rename(request.run, request.title)
+    return actions(runs, request)
+
+
+def share(runs: VisitorRuns, request: ShareRequest) -> dict[str, Any]:
+    """Share a run or stop sharing it; return its actions."""
+    runs.share(request.run, request.shared)
+    return actions(runs, request)
+
+
+def delete(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
+    """Delete a run."""
+    runs.delete(request.run)
+    return {"run": None}

@@ -1,139 +1,175 @@
-// All runs as radio chips, updated every second.
-// Events: 'pick' {run} when the visitor selects a run; 'status' {run, status} when the status of the selected run changes.
+// The bar at the top: the current run with progress, Stop and Resume; a menu of all runs; the tour and the theme.
+// Events: 'pick' {run}; 'status' {run, status} when the status of the current run changes; 'weights' {step} when the
+// run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted.
 
-const chips = part("chips");
-const error = part("error");
-const groupName = uniqueName("run");
-const chipOfRun = new Map();
+import { patchAddress } from "../../web/address.js";
+import { make, partsOf, setText } from "../../web/dom.js";
+import { formatPercent, formatSeconds } from "../../web/format.js";
+import { feed, follow, isActive, onFeed, startFeed } from "../../web/run_feed.js";
+import { callServer } from "../../web/server.js";
+import { offerTour, startTour } from "../../web/tour.js";
+import { runMenu } from "./run_menu.js";
 
-let current = null; // id of the selected run
-let knownStatus = null; // its last known status; null: unknown
-let pickTimer = 0;
+const DECODING_TABS = ["decode", "attention"];
+const WEIGHTS_MS = 1500; // between two decodes of the current input while the run trains
 
-// ---- texts ----
+export function mount({ element, trigger, props, server, watch }) {
+  const part = partsOf(element);
+  let knownStatus = null; // the current run's last known status
+  let decodedStep = null; // training step of the weights that the last decode was asked for
+  let decodedAt = 0;
+  let closed = ""; // the problem that the visitor has read and closed
 
-/** "next", "2nd", "3rd", "11th" in the queue. */
-function queueText(position) {
-  if (position === 1) return "next in the queue";
-  const teens = position % 100 >= 11 && position % 100 <= 13;
-  return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
-}
+  const menu = runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), rename: () => follow(feed.run) });
 
-/** The text after the run's name. */
-function stateText(run) {
-  const reached = run.step + "/" + run.steps;
-  const words = {
-    queued: run.queue_position ? "queued, " + queueText(run.queue_position) : "queued",
-    training: "training " + reached,
-    stopping: "stopping at " + reached,
-    stopped: "stopped at " + reached,
-    interrupted: "interrupted at " + reached,
-    failed: "failed",
-    finished: run.exact_match == null ? "finished" : formatPercent(run.exact_match, 2),
-  };
-  return "· " + (run.shipped ? "shipped · " : run.shared ? "shared · " : "") + (words[run.status] || run.status);
-}
+  // ---- the current run ----
 
-// ---- chips ----
+  const STATUS = { queued: "queued", training: "training", stopping: "stopping", stopped: "stopped", finished: "finished",
+    failed: "failed", interrupted: "interrupted" };
 
-function makeChip(run) {
-  const chip = {
-    radio: make("input", { type: "radio", name: groupName, value: run.id, onchange: () => pick(run.id) }),
-    name: make("span", { class: "name" }, run.label),
-    state: make("span", { class: "state" }),
-    line: make("span", { class: "line", hidden: true }),
-  };
-  chip.label = make("label", { class: "chip", title: "preset " + run.preset },
-    chip.radio, chip.name, chip.state, chip.line);
-  return chip;
-}
-
-function updateChip(chip, run) {
-  setText(chip.name, run.label);
-  setText(chip.state, stateText(run));
-  const moving = run.status === "training" || run.status === "stopping";
-  chip.line.hidden = !moving;
-  if (moving) chip.line.style.width = (100 * run.step) / Math.max(1, run.steps) + "%";
-}
-
-/** Update the chips; only those that differ are touched, so that the keyboard focus stays. */
-function showRuns(runs) {
-  const listed = new Set(runs.map((run) => run.id));
-  for (const [id, chip] of chipOfRun) {
-    if (listed.has(id)) continue;
-    chip.label.remove();
-    chipOfRun.delete(id);
+  /** "next in the queue", "2nd in the queue". */
+  function queueText(position) {
+    if (position === 1) return "next in the queue";
+    const teens = position % 100 >= 11 && position % 100 <= 13;
+    return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
-  const focused = document.activeElement;
-  let next = chips.firstChild;
-  for (const run of runs) {
-    if (!chipOfRun.has(run.id)) chipOfRun.set(run.id, makeChip(run));
-    const chip = chipOfRun.get(run.id);
-    updateChip(chip, run);
-    if (chip.label === next) next = next.nextSibling;
-    else chips.insertBefore(chip.label, next);
+
+  function statusText({ status, queue_position: position, exact_match: exact }) {
+    if (status === "queued" && position) return queueText(position);
+    if (status === "finished" && exact != null) return "finished, exact match " + formatPercent(exact);
+    return STATUS[status] ?? status;
   }
-  if (focused !== document.activeElement && chips.contains(focused)) focused.focus();
-}
 
-function showCurrent() {
-  for (const [id, chip] of chipOfRun) chip.radio.checked = id === current;
-}
-
-/** Scroll the selected chip into view inside the bar, without scrolling the page. */
-function scrollToCurrent() {
-  const chip = chipOfRun.get(current);
-  if (!chip) return;
-  const { offsetTop, offsetHeight } = chip.label;
-  if (offsetTop < chips.scrollTop) chips.scrollTop = offsetTop;
-  const hidden = offsetTop + offsetHeight - chips.scrollTop - chips.clientHeight;
-  if (hidden > 0) chips.scrollTop += hidden;
-}
-
-// ---- selection and polling ----
-
-/** Select a run after a moment: arrow keys pass through several. */
-function pick(id) {
-  current = id;
-  knownStatus = null;
-  props.value = { current: id }; // the value that Python receives
-  clearTimeout(pickTimer);
-  pickTimer = setTimeout(() => trigger("pick", { run: id }), 150);
-}
-
-function reportStatus(runs) {
-  const run = runs.find((each) => each.id === current);
-  if (!run) return;
-  const changed = knownStatus !== null && knownStatus !== run.status;
-  knownStatus = run.status;
-  if (changed) trigger("status", { run: run.id, status: run.status });
-}
-
-async function refresh() {
-  const answer = await callServer("list_runs", {});
-  if (!answer || !Array.isArray(answer.runs)) {
-    setText(error, "connection lost, retrying");
-    return 1000;
+  function rateText({ steps_per_second: rate, seconds_left: left }) {
+    const parts = [rate == null ? "" : (rate >= 10 ? Math.round(rate) : rate.toFixed(1)) + " steps/s",
+      left == null ? "" : formatSeconds(left) + " left"];
+    return parts.filter(Boolean).join(" · ");
   }
-  setText(error, answer.runs.length ? "" : "No runs yet. Train one on the Train tab.");
-  const before = chipOfRun.size;
-  showRuns(answer.runs);
-  showCurrent();
-  if (chipOfRun.size !== before) scrollToCurrent();
-  reportStatus(answer.runs);
-  return 1000;
-}
 
-function applyValue() {
-  current = props.value?.current ?? null;
-  knownStatus = props.value?.status ?? null;
-  showCurrent();
-  scrollToCurrent();
-}
+  function showRun() {
+    const { run, latest } = feed;
+    const active = isActive();
+    setText(part("title"), latest?.title ?? (run ? "…" : "Choose a run"));
+    setText(part("task"), latest ? latest.task : "");
+    part("dot").className = "dot " + (active ? "training" : latest?.status === "failed" ? "failed" : "");
+    part("state").hidden = !latest;
+    showProblem();
+    part("stop").disabled = !latest?.stoppable;
+    part("stop").hidden = Boolean(latest?.resumable);
+    part("resume").hidden = !latest?.resumable;
+    if (!latest) return;
+    setText(part("status"), latest.status === "training" ? "" : statusText(latest));
+    part("progress").hidden = part("steps").hidden = part("rate").hidden = latest.status === "finished";
+    part("progress").max = Math.max(1, latest.steps);
+    part("progress").value = latest.step;
+    const steps = part("steps");
+    if (steps.dataset.text !== latest.step + "/" + latest.steps) {
+      steps.dataset.text = latest.step + "/" + latest.steps;
+      steps.replaceChildren(latest.step.toLocaleString("en"), make("span", { class: "of" }, " / " + latest.steps.toLocaleString("en")));
+    }
+    setText(part("rate"), active ? rateText(latest) : "");
+  }
 
-applyValue();
-const refreshNow = pollWhileVisible(refresh);
-watch("value", () => {
-  applyValue();
-  refreshNow();
-});
+  /** A failure or a notice in the line under the bar, until the visitor closes it. */
+  function showProblem() {
+    const { status, message } = feed.latest ?? {};
+    const text = feed.error || (status === "queued" ? "" : message) || ""; // the bar says the place in the queue
+    if (text !== closed) closed = "";
+    if (text && !closed) say(text, { lasting: false });
+    else if (part("message").dataset.lasting !== "true") part("message").hidden = true;
+  }
+
+  function reportStatus() {
+    const { run, latest } = feed;
+    if (!latest) return void (knownStatus = null);
+    const isChange = knownStatus !== null && knownStatus !== latest.status;
+    knownStatus = latest.status;
+    if (isChange) trigger("status", { run, status: latest.status });
+  }
+
+  /** While the run trains, ask for a decode of the current input with its new weights. */
+  function reportWeights() {
+    const evaluated = feed.metrics.evaluations.step.at(-1) ?? null;
+    const isOpen = DECODING_TABS.includes(document.body.dataset.tab);
+    if (!isActive() || !isOpen || evaluated === decodedStep || Date.now() - decodedAt < WEIGHTS_MS) return;
+    decodedStep = evaluated;
+    decodedAt = Date.now();
+    trigger("weights", { step: evaluated });
+  }
+
+  function pick(run) {
+    props.value = { current: run }; // the value that Python receives
+    part("message").dataset.lasting = "";
+    show();
+    trigger("pick", { run });
+  }
+
+  // ---- messages ----
+
+  function say(text, { lasting = true, action = null } = {}) {
+    part("message").hidden = false;
+    part("message").dataset.lasting = String(lasting);
+    setText(part("message-text"), text);
+    const button = part("message-action");
+    button.hidden = !action;
+    if (action) setText(button, action.label);
+    button.onclick = action?.run ?? null;
+  }
+
+  async function ask(name) {
+    const { run } = feed;
+    const answer = await callServer(server, name, { run });
+    if (!answer || answer.error) say(answer?.error ?? "No answer from the server.");
+    follow(feed.run);
+  }
+
+  // ---- theme ----
+
+  function switchTheme() {
+    const dark = document.body.classList.toggle("dark");
+    localStorage.setItem("attention-lab-theme", dark ? "dark" : "light");
+    patchAddress({ __theme: dark ? "dark" : "light" });
+  }
+
+  // ---- values ----
+
+  function show() {
+    const { current = null, missing = null } = props.value ?? {};
+    if (current !== feed.run) {
+      knownStatus = decodedStep = null;
+      closed = "";
+      // A reload must find the run before its first decode; the interventions of another run do not belong to it
+      if (current) patchAddress(feed.run ? { run: current, ablate: null, pattern: null } : { run: current });
+    }
+    follow(current);
+    if (missing) {
+      say("There is no run “" + missing + "” here, or it is not shared with you.",
+        { action: { label: "Choose a run", run: () => menu.open() } });
+    }
+  }
+
+  const mark = part("mark");
+  mark.append(...Array.from({ length: 16 }, (_, at) => make("i", { class: (at >> 2) + (at & 3) === 3 ? "on" : false })));
+  part("run").addEventListener("click", () => menu.toggle());
+  part("stop").addEventListener("click", () => {
+    part("stop").disabled = true;
+    ask("stop");
+  });
+  part("resume").addEventListener("click", () => ask("resume"));
+  part("message-close").addEventListener("click", () => {
+    if (part("message").dataset.lasting !== "true") closed = part("message-text").textContent;
+    part("message").hidden = true;
+    part("message").dataset.lasting = "";
+  });
+  part("tour").addEventListener("click", startTour);
+  part("theme").addEventListener("click", switchTheme);
+  startFeed(element, server);
+  onFeed(() => {
+    showRun();
+    reportStatus();
+    reportWeights();
+  });
+  show();
+  watch("value", show);
+  offerTour();
+}

@@ -8,7 +8,6 @@ from ui.components.component import component
 def run_comparison(*, elem_id: str = "run-comparison") -> gr.HTML:
     """Build the component.
 
-    Value: ``core.reports.comparison.as_data``; while measuring, ``{"progress": {"done": fraction, "run": id}}``.
+    Value: ``core.reports.comparison.as_data``; while measuring, ``{"progress": {"done": fraction, "run": title}}``.
     """
-    scripts = ["history.js", "plot.js", "series_chart.js"]
-    return component("run_comparison", elem_id=elem_id, scripts=scripts, styles=["series_chart.css"])
+    return component("run_comparison", elem_id=elem_id)

@@ -18,7 +18,7 @@ def run_picker(runs: VisitorRuns, *, elem_id: str = "run-picker") -> gr.HTML:
     Event: ``.begin(fn)``, when a value with ``"start": True`` arrives.
     """
     functions = {"list_runs": validated(Request, partial(runs_by_task, runs))}
-    return component("run_picker", elem_id=elem_id, value={"chosen": []}, server_functions=functions)
+    return component("run_picker", elem_id=elem_id, events=["begin"], value={"chosen": []}, server_functions=functions)
 
 
 def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def _task(runs: VisitorRuns, presets: dict[str, Preset]) -> dict[str, Any]:
                 _listed(runs, name, presets[name]) for _, name in sorted(zip(group.seeds, group.runs, strict=True))
             ],
         }
-        for group in group_runs(presets)
+        for group in group_runs(presets, titles={name: runs.title(name) for name in presets})
     ]
     return {"task": first.task.summary, "groups": groups}
 
@@ -49,6 +49,7 @@ def _listed(runs: VisitorRuns, name: str, preset: Preset) -> dict[str, Any]:
     info = runs.info(name)
     return {
         "id": name,
+        "title": runs.title(name),
         "seed": preset.training.seed,
         "status": info.status,
         "step": info.step,

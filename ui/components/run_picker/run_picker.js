@@ -1,116 +1,117 @@
 // All runs by task, with checkboxes. Selecting a run disables runs of other tasks, which have other held-out inputs.
 // Event: 'begin', to compare the runs in the value immediately.
 
-const tasks = part("tasks");
-let chosen = []; // names of the selected runs, in the order of the list
-let listed = []; // the tasks from the server
-let drawnFrom = ""; // the tasks as JSON
-let rows = []; // { box, names, task } of every checkbox
+import { patchAddress } from "../../web/address.js";
+import { make, setText, partsOf } from "../../web/dom.js";
+import { formatPercent } from "../../web/format.js";
+import { callServer, pollWhileVisible } from "../../web/server.js";
 
-const namesOf = (task) => task.groups.flatMap((group) => group.runs.map((run) => run.id));
+export function mount({ element, trigger, props, server, watch }) {
+  const part = partsOf(element);
 
-/** Index of the task of the selected runs; -1 without any. */
-const chosenTask = () => listed.findIndex((task) => namesOf(task).some((name) => chosen.includes(name)));
+  const tasks = part("tasks");
+  let chosen = []; // names of the selected runs, in the order of the list
+  let listed = []; // the tasks from the server
+  let drawnFrom = ""; // the tasks as JSON
+  let rows = []; // { box, names, task } of every checkbox
 
-function stateText(run) {
-  if (!run.ready) return "no weights yet";
-  const measured = run.exact_match == null ? "" : formatPercent(run.exact_match, 2);
-  if (run.status === "finished") return measured || "finished";
-  return run.status + " at " + run.step + (measured ? " · " + measured : "");
-}
+  const namesOf = (task) => task.groups.flatMap((group) => group.runs.map((run) => run.id));
 
-/** A checkbox for one run or for all seeds of a group. */
-function makeRow(task, names, label, state, about, ready = true) {
-  const box = make("input", { type: "checkbox", disabled: !ready, onchange: () => tick(names, box.checked) });
-  if (ready) rows.push({ box, names, task });
-  return make("label", { class: ready ? "run" : "run off" }, box,
-    make("span", { class: "name" }, label), make("span", { class: "state" }, state),
-    about ? make("span", { class: "about" }, about) : null);
-}
+  /** Index of the task of the selected runs; -1 without any. */
+  const chosenTask = () => listed.findIndex((task) => namesOf(task).some((name) => chosen.includes(name)));
 
-function makeGroup(task, group) {
-  const { runs } = group;
-  if (runs.length === 1) {
-    const [run] = runs;
-    return make("li", {}, makeRow(task, [run.id], run.id, stateText(run), group.about + "; seed " + run.seed, run.ready));
+  function stateText(run) {
+    if (!run.ready) return "no weights yet";
+    const measured = run.exact_match == null ? "" : formatPercent(run.exact_match, 2);
+    if (run.status === "finished") return measured || "finished";
+    return run.status + " at " + run.step + (measured ? " · " + measured : "");
   }
-  const ready = runs.filter((run) => run.ready).map((run) => run.id);
-  return make("li", {},
-    makeRow(task, ready, group.label, runs.length + " seeds", group.about, ready.length > 0),
-    make("ul", { class: "runs" }, ...runs.map((run) => make("li", {},
-      makeRow(task, [run.id], run.id, "seed " + run.seed + " · " + stateText(run), "", run.ready)))));
-}
 
-function drawList() {
-  rows = [];
-  tasks.replaceChildren(...listed.map((task) => make("section", { class: "task" },
-    make("h3", {}, task.task),
-    make("p", { class: "why muted" }),
-    make("ul", { class: "runs" }, ...task.groups.map((group) => makeGroup(task, group))))));
-  showSelection();
-}
+  /** A checkbox for one run or for all seeds of a group. */
+  function makeRow(task, names, label, state, about, ready = true) {
+    const box = make("input", { type: "checkbox", disabled: !ready, onchange: () => tick(names, box.checked) });
+    if (ready) rows.push({ box, names, task });
+    return make("label", { class: ready ? "run" : "run off" }, box,
+      make("span", { class: "name" }, label), make("span", { class: "state" }, state),
+      about ? make("span", { class: "about" }, about) : null);
+  }
 
-function showSelection() {
-  const own = chosenTask();
-  listed.forEach((task, at) => {
-    const section = tasks.children[at];
-    const isOtherTask = own >= 0 && at !== own;
-    section.classList.toggle("other-task", isOtherTask);
-    setText(section.querySelector(".why"), isOtherTask
-      ? "Another task than the selected runs: no held-out inputs in common."
-      : namesOf(task).length > 1 ? "" : "Only one run. Train another one on this task to compare it.");
-    for (const row of rows.filter((each) => each.task === task)) {
-      const ticked = row.names.filter((name) => chosen.includes(name)).length;
-      row.box.checked = ticked === row.names.length;
-      row.box.indeterminate = ticked > 0 && ticked < row.names.length;
-      row.box.disabled = isOtherTask;
+  function makeGroup(task, group) {
+    const { runs } = group;
+    if (runs.length === 1) {
+      const [run] = runs;
+      return make("li", {}, makeRow(task, [run.id], run.title, stateText(run), group.about + "; seed " + run.seed, run.ready));
     }
-  });
-}
-
-function tick(names, wanted) {
-  const order = listed.flatMap(namesOf);
-  const others = chosen.filter((name) => !names.includes(name));
-  chosen = [...others, ...(wanted ? names : [])].sort((one, other) => order.indexOf(one) - order.indexOf(other));
-  props.value = { chosen }; // the value that Python receives
-  updateAddress();
-  showSelection();
-}
-
-/** Keep the selection in the address, for reloads and links. */
-function updateAddress() {
-  const query = new URLSearchParams(window.location.search);
-  if (chosen.length) query.set("compare", chosen.join(","));
-  else query.delete("compare");
-  window.history.replaceState(window.history.state, "", "?" + query);
-}
-
-async function refresh() {
-  const answer = await callServer("list_runs", {});
-  setText(part("error"), answer ? "" : "connection lost, retrying");
-  if (!answer) return 1000;
-  part("empty").hidden = answer.tasks.length > 0;
-  setText(part("empty"), "No runs yet. Train some on one task on the Train tab, then compare them here.");
-  const now = JSON.stringify(answer.tasks);
-  if (now !== drawnFrom) {
-    const focused = rows.findIndex((row) => row.box === document.activeElement);
-    drawnFrom = now;
-    listed = answer.tasks;
-    drawList();
-    rows[focused]?.box.focus();
+    const ready = runs.filter((run) => run.ready).map((run) => run.id);
+    return make("li", {},
+      makeRow(task, ready, group.label, runs.length + " seeds", group.about, ready.length > 0),
+      make("ul", { class: "runs" }, ...runs.map((run) => make("li", {},
+        makeRow(task, [run.id], run.title, "seed " + run.seed + " · " + stateText(run), "", run.ready)))));
   }
-  return 2000;
-}
 
-function applyValue() {
-  const { chosen: ticked = [], start = false } = props.value ?? {};
-  chosen = ticked;
-  showSelection();
-  if (!start) return;
-  props.value = { chosen }; // only once
-  trigger("begin", {});
-}
+  function drawList() {
+    rows = [];
+    tasks.replaceChildren(...listed.map((task) => make("section", { class: "task" },
+      make("h3", {}, task.task),
+      make("p", { class: "why muted" }),
+      make("ul", { class: "runs" }, ...task.groups.map((group) => makeGroup(task, group))))));
+    showSelection();
+  }
 
-applyValue();
-pollWhileVisible(refresh);
-watch("value", applyValue);
+  function showSelection() {
+    const own = chosenTask();
+    listed.forEach((task, at) => {
+      const section = tasks.children[at];
+      const isOtherTask = own >= 0 && at !== own;
+      section.classList.toggle("other-task", isOtherTask);
+      setText(section.querySelector(".why"), isOtherTask
+        ? "Another task than the selected runs: no held-out inputs in common."
+        : namesOf(task).length > 1 ? "" : "Only one run. Train another one on this task to compare it.");
+      for (const row of rows.filter((each) => each.task === task)) {
+        const ticked = row.names.filter((name) => chosen.includes(name)).length;
+        row.box.checked = ticked === row.names.length;
+        row.box.indeterminate = ticked > 0 && ticked < row.names.length;
+        row.box.disabled = isOtherTask;
+      }
+    });
+  }
+
+  function tick(names, wanted) {
+    const order = listed.flatMap(namesOf);
+    const others = chosen.filter((name) => !names.includes(name));
+    chosen = [...others, ...(wanted ? names : [])].sort((one, other) => order.indexOf(one) - order.indexOf(other));
+    props.value = { chosen }; // the value that Python receives
+    patchAddress({ compare: chosen.join(",") });
+    showSelection();
+  }
+
+  async function refresh() {
+    const answer = await callServer(server, "list_runs", {});
+    setText(part("error"), answer ? "" : "connection lost, retrying");
+    if (!answer) return 1000;
+    part("empty").hidden = answer.tasks.length > 0;
+    setText(part("empty"), "No runs yet. Train some on one task on the Train tab, then compare them here.");
+    const now = JSON.stringify(answer.tasks);
+    if (now !== drawnFrom) {
+      const focused = rows.findIndex((row) => row.box === document.activeElement);
+      drawnFrom = now;
+      listed = answer.tasks;
+      drawList();
+      rows[focused]?.box.focus();
+    }
+    return 2000;
+  }
+
+  function applyValue() {
+    const { chosen: ticked = [], start = false } = props.value ?? {};
+    chosen = ticked;
+    showSelection();
+    if (!start) return;
+    props.value = { chosen }; // only once
+    trigger("begin", {});
+  }
+
+  applyValue();
+  pollWhileVisible(element, refresh);
+  watch("value", applyValue);
+}

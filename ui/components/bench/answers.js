@@ -1,0 +1,62 @@
+// The answers of the shown snapshot, token by token.
+
+import { make, setText } from "../../web/dom.js";
+import { visibleToken } from "../../web/format.js";
+import { feed, isActive } from "../../web/run_feed.js";
+
+const LONG = 8; // tokens; more are drawn smaller
+
+function makeToken(text, fault) {
+  const spoken = fault === "ok" ? null : { no: "wrong", missing: "missing" }[fault];
+  return make("span", { class: "token " + fault }, text, spoken ? make("span", { class: "visually-hidden" }, " (" + spoken + ")") : null);
+}
+
+/** The produced tokens, marked right or wrong where the answer is known; the end of the sequence is left out. */
+function outputTokens({ tokens, expected }) {
+  if (!expected) return tokens.map((token) => makeToken(visibleToken(token), ""));
+  const end = expected.at(-1);
+  const shown = tokens.filter((token, at) => !(token === end && at === tokens.length - 1));
+  const missing = expected.slice(tokens.length).filter((token) => token !== end);
+  return [...shown.map((token, at) => makeToken(visibleToken(token), token === expected[at] ? "ok" : "no")),
+    ...missing.map(() => makeToken("–", "missing"))];
+}
+
+function isRight({ tokens, expected }) {
+  return tokens.length === expected.length && tokens.every((token, at) => token === expected[at]);
+}
+
+function makeAnswer(answer) {
+  const right = answer.expected && isRight(answer);
+  const long = answer.source.length > LONG || answer.tokens.length > LONG;
+  const mark = answer.expected
+    ? make("span", { class: right ? "mark good" : "mark bad", role: "img", "aria-label": right ? "correct" : "wrong" }, right ? "✓" : "✗")
+    : null;
+  return make("div", { class: long ? "answer long" : "answer" },
+    make("span", { class: "tokens" }, ...answer.source.map((token) => makeToken(visibleToken(token), ""))),
+    make("span", { class: "output" }, make("span", { class: "arrow", "aria-label": "becomes" }, "→"),
+      make("span", { class: "tokens" }, ...outputTokens(answer)), mark));
+}
+
+/** Why there are no answers yet. */
+function emptyText() {
+  if (feed.run === null) return "Choose a preset and press Train: the answers of the model appear here while it learns.";
+  if (!feed.latest) return "Loading …";
+  if (isActive()) return "The first answers appear with the first evaluation.";
+  return "This run has no saved answers, because it was stopped before the first evaluation.";
+}
+
+/** Returns a function that shows the answers of the feed. */
+export function answersPanel(part) {
+  let drawn = null;
+  return () => {
+    const snapshot = feed.shown;
+    const answers = snapshot?.answers ?? [];
+    part("answers-hint").hidden = answers.length > 0;
+    part("answers").hidden = !answers.length;
+    setText(part("answers-hint"), answers.length ? "" : emptyText());
+    setText(part("answers-when"), answers.length ? "weights of step " + snapshot.step.toLocaleString("en") : "");
+    if (drawn === snapshot) return;
+    drawn = snapshot;
+    part("answers").replaceChildren(...answers.map(makeAnswer));
+  };
+}

@@ -1,0 +1,197 @@
+// The attention heads of the shown snapshot as small maps, and the slider and the replay over all snapshots.
+
+import { drawThumbnail } from "../../web/attention_map.js";
+import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
+import { make, setText } from "../../web/dom.js";
+import { visibleToken } from "../../web/format.js";
+import { headsOf } from "../../web/maps.js";
+import { openHead } from "../../web/navigation.js";
+import { feed, isActive, select, selection, shownStep } from "../../web/run_feed.js";
+
+const SIDE = { least: 26, most: 132 }; // pixels of a map
+const FEW_HEADS = 3; // a layer
+const LABEL_HEIGHT = 28; // pixels of a head's name with its margins
+const REPLAY_MS = { all: 8000, least: 120, most: 400 };
+const BLOCK_LABELS = { cross: "cross", decoder: "decoder self", encoder: "encoder self" };
+
+const tokensText = (tokens) => tokens.map(visibleToken).join(" ");
+
+/** Replace a select's options [[value, text]] only if they differ, which keeps it open. */
+function setOptions(node, options, chosen) {
+  const key = JSON.stringify(options);
+  if (node.dataset.key !== key) {
+    node.dataset.key = key;
+    node.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
+  }
+  node.value = String(chosen);
+  node.hidden = options.length < 2;
+}
+
+export function headsPanel(element, part) {
+  let layer = "all";
+  let grid = { key: "", maps: [] };
+  let drawn = null;
+  let timer = 0; // of the replay
+
+  // ---- the maps ----
+
+  /** The shown layers: [{ block, layer, heads }], with their maps. */
+  function rowsOf(snapshot) {
+    const all = Object.entries(snapshot.maps).flatMap(([block, packed]) => {
+      const heads = headsOf(packed);
+      return Array.from({ length: packed.shape[0] }, (_, at) =>
+        ({ block, layer: at + 1, heads: heads.filter((head) => head.layer === at + 1) }));
+    });
+    const chosen = all.filter((row) => layer === "all" || row.layer === Number(layer));
+    return chosen.length ? chosen : all;
+  }
+
+  function scoreOf(snapshot, { block, layer: number }, head) {
+    return block === snapshot.scored_block ? snapshot.attention_mass?.[number - 1]?.[head - 1] ?? null : null;
+  }
+
+  function makeGrid(rows, manyBlocks) {
+    const maps = [];
+    part("maps").replaceChildren(...rows.map((row) => make("div", { class: "layer-row" },
+      make("span", { class: "layer-name" }, (manyBlocks ? BLOCK_LABELS[row.block] + ", " : "") + "layer " + row.layer),
+      make("div", { class: "layer-heads" }, ...row.heads.map(({ head }) => {
+        const canvas = make("canvas", { "aria-hidden": "true" });
+        const name = make("span", { class: "name" });
+        const open = () => openHead({ mode: "replay", block: row.block, layer: row.layer, head, input: selection.input, step: selection.step });
+        const button = make("button", { type: "button", class: "map", title: "open this head", onclick: open }, canvas, name);
+        maps.push({ row, head, canvas, name, button });
+        return button;
+      })))));
+    return maps;
+  }
+
+  /** The side of a map so that all of them fit; layers with few heads stand in two columns. */
+  function sideOf(rows) {
+    const box = part("maps");
+    const most = Math.max(...rows.map(({ heads }) => heads.length));
+    const columns = rows.length > 2 && most <= FEW_HEADS ? 2 : 1;
+    box.classList.toggle("two-columns", columns === 2);
+    const wide = (box.clientWidth / columns - 72) / most - 18;
+    const isPhone = getComputedStyle(box).overflowY === "visible";
+    const high = isPhone ? SIDE.most : (box.clientHeight - 8) / Math.ceil(rows.length / columns) - LABEL_HEIGHT - 6;
+    return Math.floor(Math.max(SIDE.least, Math.min(SIDE.most, wide, high)));
+  }
+
+  function drawMaps() {
+    const snapshot = feed.shown;
+    if (!snapshot?.blocks.length || !part("maps").clientWidth) return;
+    const rows = rowsOf(snapshot);
+    const manyBlocks = Object.keys(snapshot.maps).length > 1;
+    const key = rows.map((row) => [row.block, row.layer, row.heads.length]).join(" ") + manyBlocks;
+    if (grid.key !== key) grid = { key, maps: makeGrid(rows, manyBlocks) };
+    const side = sideOf(rows);
+    const scored = rows.flatMap((row) => row.heads.map(({ head }) => scoreOf(snapshot, row, head))).filter((score) => score !== null);
+    const best = scored.length > 1 ? Math.max(...scored) : null;
+    for (const map of grid.maps) {
+      const row = rows.find((each) => each.block === map.row.block && each.layer === map.row.layer);
+      const { weights } = row.heads.find((each) => each.head === map.head);
+      const score = scoreOf(snapshot, row, map.head);
+      drawThumbnail(map.canvas, weights, side);
+      setText(map.name, (side < 52 ? String(map.head) : "head " + map.head) + (score === null ? "" : " · " + score.toFixed(2)));
+      map.button.classList.toggle("best", best !== null && score === best);
+      map.button.setAttribute("aria-label", BLOCK_LABELS[row.block] + " attention, layer " + row.layer + ", head " + map.head
+        + (score === null ? "" : ", " + score.toFixed(2) + " on the correct token") + ": open");
+    }
+  }
+
+  const redraw = inNextFrame(drawMaps);
+
+  // ---- texts and selects ----
+
+  function showSelects(snapshot) {
+    const blocks = snapshot.blocks;
+    const shown = Object.keys(snapshot.maps);
+    const options = blocks.map(({ block, name }) => [block, name]);
+    setOptions(part("block"), options.length > 1 ? [...options, ["all", "all blocks"]] : options, shown.length > 1 ? "all" : shown[0]);
+    const layers = Math.max(...blocks.filter(({ block }) => shown.includes(block)).map((each) => each.layers));
+    if (layer !== "all" && Number(layer) > layers) layer = "all";
+    const numbers = Array.from({ length: layers }, (_, at) => [String(at + 1), "layer " + (at + 1)]);
+    setOptions(part("layer"), layers > 1 ? [["all", "all layers"], ...numbers] : [["all", "layer 1"]], layer);
+    setOptions(part("input"), snapshot.answers.map(({ source }, at) => [String(at), tokensText(source)]), snapshot.input);
+  }
+
+  function legendText(snapshot) {
+    const scored = snapshot.attention_mass ? " · number: attention on the correct token"
+      + (snapshot.uniform_mass == null ? "" : ", " + snapshot.uniform_mass.toFixed(2) + " if spread evenly") : "";
+    return "row: token produced · column: token read · stronger color: more attention" + scored;
+  }
+
+  function emptyText(snapshot) {
+    if (snapshot) return "The maps of this model are too large to save at every evaluation. Open “Look inside” for those of one input.";
+    if (feed.run === null) return "The attention heads appear here while the model learns.";
+    return isActive() ? "The first maps appear with the first evaluation." : "This run has no saved attention maps.";
+  }
+
+  function showScrubber() {
+    const at = feed.steps.indexOf(shownStep());
+    const scrubber = part("scrubber");
+    part("scrub").hidden = feed.steps.length < 2;
+    scrubber.max = Math.max(0, feed.steps.length - 1);
+    scrubber.value = Math.max(0, at);
+    const text = "step " + (shownStep() ?? 0).toLocaleString("en");
+    scrubber.setAttribute("aria-valuetext", text);
+    setText(part("when"), text + (selection.step === null && isActive() ? ", latest" : ""));
+    setText(part("replay"), timer ? "❚❚ Pause" : "▶ Replay");
+  }
+
+  // ---- replay ----
+
+  function go(at) {
+    const last = feed.steps.length - 1;
+    select({ step: at >= last ? null : feed.steps[at] });
+  }
+
+  function stopReplay() {
+    clearTimeout(timer);
+    timer = 0;
+  }
+
+  function next() {
+    const at = feed.steps.indexOf(shownStep());
+    if (!element.isConnected || element.offsetParent === null || at >= feed.steps.length - 1) {
+      stopReplay();
+      return showScrubber();
+    }
+    timer = setTimeout(next, Math.max(REPLAY_MS.least, Math.min(REPLAY_MS.most, REPLAY_MS.all / feed.steps.length)));
+    return go(at + 1);
+  }
+
+  function toggleReplay() {
+    if (timer) {
+      stopReplay();
+      return showScrubber();
+    }
+    if (selection.step === null || shownStep() === feed.steps.at(-1)) go(0);
+    timer = setTimeout(next, REPLAY_MS.most);
+    return showScrubber();
+  }
+
+  part("block").addEventListener("change", () => { layer = "all"; select({ block: part("block").value }); });
+  part("layer").addEventListener("change", () => { layer = part("layer").value; redraw(); });
+  part("input").addEventListener("change", () => select({ input: Number(part("input").value) }));
+  part("scrubber").addEventListener("input", () => { stopReplay(); go(Number(part("scrubber").value)); });
+  part("replay").addEventListener("click", toggleReplay);
+  onAppearanceChange(element, redraw);
+
+  return () => {
+    const snapshot = feed.shown;
+    const hasMaps = Boolean(snapshot?.blocks.length);
+    part("heads-hint").hidden = hasMaps;
+    part("maps").hidden = part("legend").hidden = part("selects").hidden = !hasMaps;
+    setText(part("heads-hint"), hasMaps ? "" : emptyText(snapshot));
+    showScrubber();
+    if (!hasMaps) return setText(part("pair"), "");
+    const { source, tokens } = snapshot.answers[snapshot.input];
+    setText(part("pair"), tokensText(source) + " → " + tokensText(tokens.filter((token) => token !== "<EOS>")));
+    setText(part("legend"), legendText(snapshot));
+    showSelects(snapshot);
+    if (drawn === snapshot) return undefined;
+    drawn = snapshot;
+    return redraw();
+  };
+}

@@ -1,0 +1,110 @@
+// The charts of the bench: loss, accuracy, learning rate and gradient norm by training step.
+
+import { makeChart } from "../../web/chart.js";
+import { setText } from "../../web/dom.js";
+import { download, downloadCsv, fileName } from "../../web/files.js";
+import { formatNumber, formatPercent } from "../../web/format.js";
+import { historyRows, indexAtOrBefore, lastStep, smooth } from "../../web/history.js";
+import { tickText } from "../../web/ticks.js";
+import { feed, isActive, selection, shownStep } from "../../web/run_feed.js";
+
+const percentTick = (fraction) => Math.round(100 * fraction) + " %";
+const GROUP = "training"; // the charts share cursor and zoom
+
+/** The last step of the axis: the planned one, or a half, a quarter … of it while little has been trained. */
+function axisEnd(done, planned) {
+  let end = Math.max(planned, done, 1);
+  while (isActive() && end / 2 >= Math.max(10, 1.15 * done)) end /= 2;
+  return Math.ceil(end);
+}
+
+export function metricCharts(element, part) {
+  const chart = (name, options) => {
+    const box = part(name + "-plot");
+    const reading = box.parentElement.querySelector(".reading");
+    return makeChart(box, {
+      group: GROUP, legend: false, xLabel: "", format: tickText,
+      onCursor: (step, values) => setText(reading, step == null ? "" : "step " + step + ": " + readText(name, values)),
+      ...options,
+    });
+  };
+  const charts = {
+    loss: chart("loss", {
+      label: "Loss by training step",
+      series: [
+        { key: "raw", label: "train, per step", color: "--train", width: 1, alpha: 0.35 },
+        { key: "train", label: "train", color: "--train", width: 2 },
+        { key: "validation", label: "validation", color: "--validation", width: 2.2 },
+      ],
+    }),
+    accuracy: chart("accuracy", {
+      label: "Accuracy by training step", format: percentTick, fixed: [0, 1],
+      series: [
+        { key: "tokens", label: "tokens, teacher-forced", color: "--faint", width: 1.6, dash: [5, 4] },
+        { key: "exact", label: "whole answers", color: "--validation", width: 2.4 },
+      ],
+    }),
+    rate: chart("rate", { label: "Learning rate by training step", series: [{ key: "rate", label: "learning rate", color: "--train" }] }),
+    norm: chart("norm", { label: "Gradient norm by training step", series: [{ key: "norm", label: "gradient norm", color: "--train", width: 1 }] }),
+  };
+
+  function readText(name, values) {
+    const number = (key) => formatNumber(values[key]);
+    const texts = {
+      loss: () => "train " + number("raw") + ", validation " + number("validation"),
+      accuracy: () => "whole answers " + formatPercent(values.exact) + ", tokens " + formatPercent(values.tokens),
+      rate: () => number("rate"),
+      norm: () => number("norm"),
+    };
+    return texts[name]();
+  }
+
+  /** The metric of an evaluation at the shown step, or the latest one. */
+  function evaluated(name) {
+    const { evaluations } = feed.metrics;
+    const at = selection.step === null ? evaluations.step.length - 1 : indexAtOrBefore(evaluations.step, shownStep() ?? 0);
+    return evaluations[name][at];
+  }
+
+  function show() {
+    const { points, evaluations } = feed.metrics;
+    const weight = Number(part("smoothing").value);
+    const range = { from: 0, to: axisEnd(Math.max(lastStep(points), lastStep(evaluations)), feed.latest?.steps ?? 1) };
+    const line = (x, y) => ({ x, y });
+    const cursor = selection.step === null ? null : shownStep();
+    const best = feed.latest?.best_step;
+    const waiting = feed.run === null ? "no run yet" : isActive() ? "waiting for the first step" : "nothing recorded";
+    const empty = (columns) => (columns.step.length ? "" : waiting);
+    charts.loss.setData({
+      ...range, cursor, note: empty(points), marks: best == null ? [] : [{ x: best, label: "best" }],
+      lines: {
+        raw: line(points.step, points.loss), train: line(points.step, weight ? smooth(points.loss, weight) : points.loss),
+        validation: line(evaluations.step, evaluations.loss),
+      },
+    });
+    charts.accuracy.setData({
+      ...range, cursor, note: empty(evaluations), marks: [],
+      lines: { tokens: line(evaluations.step, evaluations.token_accuracy), exact: line(evaluations.step, evaluations.exact_match) },
+    });
+    if (part("rates").open) {
+      charts.rate.setData({ ...range, cursor, note: empty(points), marks: [], lines: { rate: line(points.step, points.learning_rate) } });
+      charts.norm.setData({ ...range, cursor, note: empty(points), marks: [], lines: { norm: line(points.step, points.gradient_norm) } });
+    }
+    setText(part("loss-now"), formatNumber(evaluated("loss") ?? points.loss.at(-1)));
+    setText(part("accuracy-now"), formatPercent(evaluated("exact_match")));
+  }
+
+  function savePng() {
+    for (const name of part("rates").open ? ["loss", "accuracy", "rate", "norm"] : ["loss", "accuracy"]) {
+      const title = feed.latest?.title + ": " + name;
+      charts[name].toCanvas({ title, width: 640, height: 340 }).toBlob((blob) => download(blob, fileName(title, "png")));
+    }
+  }
+
+  part("log").addEventListener("change", () => charts.loss.setLog(part("log").checked));
+  part("smoothing").addEventListener("input", show);
+  part("rates").addEventListener("toggle", show);
+  part("png").addEventListener("click", savePng);
+  part("csv").addEventListener("click", () => downloadCsv(historyRows(feed.metrics), fileName(feed.latest?.title ?? "metrics", "csv")));
+  return show;
+}

@@ -1,0 +1,200 @@
+// The menu of runs: search and choose one, and rename, download, share or delete the current one.
+
+import { make, partsOf, setText } from "../../web/dom.js";
+import { formatPercent } from "../../web/format.js";
+import { feed } from "../../web/run_feed.js";
+import { callServer } from "../../web/server.js";
+
+const REFRESH_MS = 1000;
+
+/** { open, toggle }: the menu in an element of the bar. */
+export function runMenu({ element, server, pick, gone, rename }) {
+  const part = partsOf(element);
+  let runs = []; // the latest first
+  let current = {}; // what can be done with the current run
+  let timer = 0;
+
+  // ---- the list ----
+
+  function stateText(run) {
+    const words = { queued: "queued", training: "training " + run.step + " / " + run.steps, stopping: "stopping",
+      stopped: "stopped at " + run.step, interrupted: "interrupted at " + run.step, failed: "failed",
+      finished: run.exact_match == null ? "finished" : formatPercent(run.exact_match) };
+    return (run.shipped ? "example · " : run.shared ? "shared · " : "") + (words[run.status] ?? run.status);
+  }
+
+  function matches(run) {
+    const words = part("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const text = [run.title, run.task, run.preset, run.status].join(" ").toLowerCase();
+    const task = part("tasks").value;
+    return words.every((word) => text.includes(word)) && (!task || run.task === task);
+  }
+
+  function makeItem(run) {
+    const active = ["queued", "training", "stopping"].includes(run.status);
+    return make("li", {}, make("button", {
+      type: "button", class: "item", "data-run": run.id, "aria-current": String(run.id === feed.run),
+      onclick: () => { close(); pick(run.id); },
+    },
+    make("span", { class: active ? "dot training" : run.status === "failed" ? "dot failed" : "dot", "aria-hidden": "true" }),
+    make("span", { class: "name" }, run.title), make("span", { class: "how" }, stateText(run)),
+    make("span", { class: "what" }, run.task)));
+  }
+
+  function showList() {
+    const shown = runs.filter(matches);
+    const focused = document.activeElement?.dataset?.run;
+    part("list").replaceChildren(...shown.map(makeItem));
+    if (focused) [...part("list").querySelectorAll("button")].find((each) => each.dataset.run === focused)?.focus();
+    part("none").hidden = shown.length > 0;
+    setText(part("none"), runs.length ? "No run matches." : "No runs yet. Choose a preset and press Train.");
+    const tasks = [...new Set(runs.map((run) => run.task))];
+    const select = part("tasks");
+    select.hidden = tasks.length < 2;
+    if (select.options.length !== tasks.length + 1) {
+      const chosen = select.value;
+      select.replaceChildren(make("option", { value: "" }, "All tasks"), ...tasks.map((task) => make("option", { value: task }, task)));
+      select.value = tasks.includes(chosen) ? chosen : "";
+    }
+  }
+
+  async function refresh() {
+    clearTimeout(timer);
+    const answer = await callServer(server, "list_runs", {});
+    if (part("menu").hidden) return;
+    if (Array.isArray(answer?.runs)) {
+      const before = JSON.stringify(runs);
+      runs = answer.runs;
+      if (JSON.stringify(runs) !== before) showList();
+    }
+    timer = setTimeout(refresh, REFRESH_MS);
+  }
+
+  // ---- the current run ----
+
+  function showActions(answer) {
+    current = answer ?? {};
+    part("current").hidden = !current.run;
+    if (!current.run) return;
+    part("rename").hidden = !current.renamable;
+    if (document.activeElement !== part("rename-input")) part("rename-input").value = current.title;
+    setText(part("about"), [current.renamable ? "" : current.title, feed.latest?.task].filter(Boolean).join(" · "));
+    for (const name of ["file", "package"]) {
+      part(name).hidden = !current[name];
+      if (current[name]) part(name).setAttribute("href", current[name]);
+    }
+    part("share").hidden = current.shared == null;
+    setText(part("share"), current.shared ? "Stop sharing" : "Share by link");
+    part("copy").hidden = current.shared === false;
+    part("delete").hidden = !current.deletable;
+    part("question").hidden = true;
+  }
+
+  /** Call a server function about the current run; its answer is shown, an error is explained here. */
+  async function request(name, argument, outcome) {
+    const { run } = feed;
+    const answer = await callServer(server, name, { run, ...argument });
+    if (run !== feed.run) return null;
+    if (!answer || answer.error) {
+      setText(part("outcome"), answer?.error ?? "No answer from the server.");
+      return null;
+    }
+    setText(part("outcome"), outcome);
+    return answer;
+  }
+
+  async function loadActions() {
+    if (feed.run === null) return showActions(null);
+    const answer = await callServer(server, "actions", { run: feed.run });
+    if (answer?.run === feed.run) showActions(answer);
+  }
+
+  async function renameRun(event) {
+    event.preventDefault();
+    const answer = await request("rename", { title: part("rename-input").value }, "Renamed.");
+    if (!answer) return;
+    part("rename-input").blur();
+    showActions(answer);
+    rename();
+    refresh();
+  }
+
+  async function shareRun() {
+    const shared = !current.shared;
+    const answer = await request("share", { shared }, shared ? "Everyone with the link can now see this run." : "Only you can see this run now.");
+    if (answer) showActions(answer);
+  }
+
+  async function copyLink() {
+    const link = new URL(window.location.href);
+    link.search = "?" + new URLSearchParams({ run: current.run });
+    try {
+      await navigator.clipboard.writeText(link.href);
+      setText(part("outcome"), "Link copied.");
+    } catch {
+      setText(part("outcome"), link.href);
+    }
+  }
+
+  function askToDelete(asking) {
+    part("question").hidden = !asking;
+    part("delete").hidden = asking;
+    setText(part("question-text"), "Delete " + current.title + " and all its files?");
+    part(asking ? "no" : "delete").focus();
+  }
+
+  async function deleteRun() {
+    const { run } = current;
+    if (!(await request("delete", {}, "Deleted."))) return;
+    close();
+    gone(run);
+  }
+
+  // ---- open and close ----
+
+  function open() {
+    part("menu").hidden = false;
+    part("run").setAttribute("aria-expanded", "true");
+    setText(part("outcome"), "");
+    part("current").hidden = true;
+    showList();
+    loadActions();
+    refresh();
+    part("search").focus({ preventScroll: true });
+    document.addEventListener("pointerdown", closeOutside, true);
+  }
+
+  function close({ focus = false } = {}) {
+    part("menu").hidden = true;
+    part("run").setAttribute("aria-expanded", "false");
+    clearTimeout(timer);
+    document.removeEventListener("pointerdown", closeOutside, true);
+    if (focus) part("run").focus();
+  }
+
+  function closeOutside(event) {
+    if (!part("menu").contains(event.target) && !part("run").contains(event.target)) close();
+  }
+
+  /** Up and down move through the runs, Escape closes. */
+  function onKey(event) {
+    if (event.key === "Escape") return close({ focus: true });
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by || event.target === part("rename-input") || event.target === part("tasks")) return undefined;
+    const items = [...part("list").querySelectorAll("button")];
+    const at = items.indexOf(document.activeElement) + by;
+    (items[at] ?? part("search")).focus();
+    return event.preventDefault();
+  }
+
+  part("menu").addEventListener("keydown", onKey);
+  part("search").addEventListener("input", showList);
+  part("tasks").addEventListener("change", showList);
+  part("rename").addEventListener("submit", renameRun);
+  part("share").addEventListener("click", shareRun);
+  part("copy").addEventListener("click", copyLink);
+  part("delete").addEventListener("click", () => askToDelete(true));
+  part("no").addEventListener("click", () => askToDelete(false));
+  part("yes").addEventListener("click", deleteRun);
+  return { open, toggle: () => (part("menu").hidden ? open() : close()) };
+}

@@ -1,0 +1,120 @@
+"""The list of presets for the preset picker: by task, the quickest to train first, with examples and training times."""
+
+import logging
+import threading
+from functools import cache
+from typing import Any
+
+from core.config import Preset
+from core.config.listing import listed_presets, missing_package
+from core.models import parameters_of
+from core.reports.formatting import duration_range
+from core.server.access import VisitorRuns
+from core.storage.errors import LabError
+from core.tasks import build_task
+from ui.components.preset_picker import TimesRequest
+
+_SHOWN_CHARACTERS = 36  # of an example
+_log = logging.getLogger(__name__)
+_descriptions: dict[str, str] = {}  # example and size by preset
+
+
+@cache
+def shipped_presets() -> dict[str, Preset]:
+    """Return the shipped presets by name, the quickest to train first, those that cannot be trained here last."""
+    return {preset.name: preset for preset in listed_presets()}
+
+
+def first_preset() -> Preset:
+    """Return the preset that a new page opens with: the quickest to train."""
+    return next(iter(shipped_presets().values()))
+
+
+def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
+    """Return the value of the preset picker.
+
+    Args:
+        chosen: the preset that the form is open with; one that is not shipped, such as that of the user's own pairs,
+            is listed too.
+        picked: the visitor's choice that opened the form, if it was one.
+    """
+    families: dict[str, list[dict[str, Any]]] = {}
+    for preset in shipped_presets().values():
+        families.setdefault(preset.task.family, []).append(_listed(preset))
+    if chosen.name not in shipped_presets():
+        families.setdefault(chosen.task.family, []).insert(0, _listed(chosen))
+    return {
+        "families": [
+            {"name": name, "label": name.replace("-", " ").capitalize(), "presets": presets}
+            for name, presets in families.items()
+        ],
+        "chosen": chosen.name,
+        "picked": picked,
+    }
+
+
+def training_times(runs: VisitorRuns, request: TimesRequest) -> dict[str, Any]:
+    """Return the training times of shipped presets as far as they are measured, and have the others measured."""
+    order = sorted(request.presets, key=lambda name: name != request.chosen)
+    presets = [shipped_presets()[name] for name in order if name in shipped_presets()]
+    times = {preset.name: _time_text(runs, preset) for preset in presets}
+    runs.request_training_times([preset for preset in presets if times[preset.name] is None])
+    return {"times": {name: text for name, text in times.items() if text is not None}}
+
+
+def _time_text(runs: VisitorRuns, preset: Preset) -> str | None:
+    """Return a preset's training time, or why it has none; None while it is to be measured."""
+    try:
+        time = runs.training_time(preset)
+    except LabError as error:  # beyond the limits of this server
+        return str(error)
+    if time == "pending":
+        return None
+    return "too large to estimate the time" if time is None else duration_range(time.low, time.high)
+
+
+def _listed(preset: Preset) -> dict[str, Any]:
+    return {
+        "name": preset.name,
+        "about": preset.description,
+        "example": _descriptions.get(preset.name, ""),
+        "missing": missing_package(preset) or "",
+    }
+
+
+@cache
+def start_describing() -> threading.Thread:
+    """Describe all presets in a background thread, once: building some of their tasks takes seconds."""
+    thread = threading.Thread(target=_describe_all, name="describe-presets", daemon=True)
+    thread.start()
+    return thread
+
+
+def _describe_all() -> None:
+    for preset in shipped_presets().values():
+        if missing_package(preset):
+            continue
+        try:
+            _descriptions[preset.name] = _described(preset)
+        except LabError as error:
+            _log.warning("preset %s cannot be described: %s", preset.name, error)
+
+
+def _described(preset: Preset) -> str:
+    """Return an example and the size: "4 8 2 9 → 9 2 8 4 · 170 k parameters"."""
+    task = build_task(preset.task)
+    example = task.examples[0].strip()
+    answer = "…" if task.open_ended else " ".join(task.answer(task.tokenize(example)))
+    return f"{_cut(f'{example} → {answer}')} · {_size(parameters_of(preset.model, task))}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1].rstrip() + "…"
+
+
+def _size(parameters: int) -> str:
+    """Return a number of parameters with its unit: "170 k parameters", "1.7 M parameters"."""
+    if parameters < 1_000_000:
+        return f"{parameters / 1000:.0f} k parameters"
+    millions = parameters / 1_000_000
+    return f"{millions:.1f} M parameters" if millions < 10 else f"{millions:.0f} M parameters"

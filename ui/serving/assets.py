@@ -1,0 +1,139 @@
+"""Serves the page's scripts, styles and pictures, under an address that changes with their content."""
+
+import gzip
+import hashlib
+import mimetypes
+import posixpath
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+UI = Path(__file__).resolve().parents[1]
+STYLES = "lab.css"
+_FOLDERS = ("components", "web")
+_SUFFIXES = {".js", ".css", ".svg", ".png"}
+_FOREVER = "public, max-age=31536000, immutable"  # a changed file has another address
+_FIRST = ("run_bar", "page_address", "preset_picker", "notice", "bench")  # components that the page opens with
+_IMPORT = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)";', re.MULTILINE)
+_UPLOT = "web/vendor/uPlot.iife.min.js"  # as its authors published it; defines the global variable uPlot
+_UPLOT_MODULE = "web/vendor/uPlot.js"
+
+
+@dataclass(frozen=True)
+class Asset:
+    """One file as it is served, plain and compressed."""
+
+    content: bytes
+    gzipped: bytes
+    media_type: str
+
+
+def asset_address(path: str) -> str:
+    """Return the address of a file below ``ui/``, such as ``web/page.js``, relative to the page's."""
+    return f"lab/{_version()}/{path}"
+
+
+def head() -> str:
+    """Return the elements of the page's ``<head>``: the style sheet, the scripts to load early, icon and picture."""
+    preloads = "".join(f'<link rel="modulepreload" href="{asset_address(path)}">' for path in first_scripts())
+    return (
+        f'<link rel="stylesheet" href="{asset_address(STYLES)}">{preloads}'
+        f'<script type="module" src="{asset_address("web/page.js")}"></script>'
+        f'<link rel="icon" type="image/svg+xml" href="{asset_address("web/images/icon.svg")}">'
+        '<meta name="description" content="Train a small seq2seq model and watch its attention being learned.">'
+        '<meta property="og:title" content="Attention Lab">'
+        '<meta property="og:description" content="Train a small seq2seq model and watch its attention being learned.">'
+        f'<meta property="og:image" content="{asset_address("web/images/social.png")}">'
+        '<meta name="twitter:card" content="summary_large_image">'
+    )
+
+
+@cache
+def first_scripts() -> list[str]:
+    """Return the scripts of the components that the page opens with, and what they import; other tabs load later."""
+    found: list[str] = []
+    waiting = ["web/page.js", *(f"components/{name}/{name}.js" for name in _FIRST)]
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.append(path)
+        folder = PurePosixPath(path).parent
+        imports = _IMPORT.findall(assets()[path].content.decode())
+        waiting += [posixpath.normpath(folder / each) for each in imports]
+    return sorted(found)
+
+
+def asset_route() -> Route:
+    """Return the route that serves the files."""
+    return Route("/lab/{version}/{path:path}", _serve)
+
+
+async def _serve(request: Request) -> Response:
+    asset = assets().get(request.path_params["path"])
+    if asset is None:
+        return Response("There is no such file.", status_code=404, media_type="text/plain")
+    is_current = request.path_params["version"] == _version()
+    headers = {"cache-control": _FOREVER if is_current else "no-cache", "vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        return Response(asset.gzipped, media_type=asset.media_type, headers=headers | {"content-encoding": "gzip"})
+    return Response(asset.content, media_type=asset.media_type, headers=headers)
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """Return all files that are served, by their path below ``ui/``; the style sheets are joined to one."""
+    files = [path for folder in _FOLDERS for path in sorted((UI / folder).rglob("*")) if path.suffix in _SUFFIXES]
+    served = {path.relative_to(UI).as_posix(): path.read_bytes() for path in files if path.suffix != ".css"}
+    served[_UPLOT_MODULE] = served.pop(_UPLOT) + b"export default uPlot;\n"
+    served[STYLES] = _joined_styles([path for path in files if path.suffix == ".css"]).encode()
+    return {path: _asset(path, content) for path, content in served.items()}
+
+
+def _asset(path: str, content: bytes) -> Asset:
+    if path.endswith(".js"):
+        content = without_comments(content.decode()).encode()
+    return Asset(content, gzip.compress(content, mtime=0), mimetypes.guess_type(path)[0] or "application/octet-stream")
+
+
+def without_comments(script: str) -> str:
+    """Remove a script's indentation, empty lines and whole-line comments, which are a third of its bytes.
+
+    Texts that span several lines would change; the scripts have none, which a test checks.
+    """
+    lines = (
+        line.strip() for line in re.sub(r"^\s*/\*\*.*?\*/$", "", script, flags=re.MULTILINE | re.DOTALL).splitlines()
+    )
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+
+
+def _joined_styles(files: list[Path]) -> str:
+    """Join the style sheets: those of ``ui/web`` are for the whole page, a component's only for its element."""
+    page = [path.read_text(encoding="utf-8") for path in files if path.is_relative_to(UI / "web")]
+    own = [
+        f".lab-{path.parent.name} {{\n{path.read_text(encoding='utf-8')}}}\n"
+        for path in files
+        if not path.is_relative_to(UI / "web")
+    ]
+    return without_spaces("".join(page + own))
+
+
+def without_spaces(style: str) -> str:
+    """Remove a style sheet's comments and line breaks, and all but one space in a row."""
+    return (
+        re.sub(r"\s+", " ", re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL))
+        .replace(" { ", "{")
+        .replace("; }", "}")
+        .replace("; ", ";")
+    )
+
+
+@cache
+def _version() -> str:
+    content = b"".join(path.encode() + asset.content for path, asset in assets().items())
+    return hashlib.sha256(content).hexdigest()[:12]

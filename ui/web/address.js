@@ -1,0 +1,30 @@
+// The page's address. Only this module reads and writes it, so that parts of the page cannot overwrite each other.
+
+const SOON_MS = 250; // browsers limit the changes per second
+let pending = {};
+let timer = 0;
+
+/** The parameters of the address. */
+export function readAddress() {
+  return new URLSearchParams(window.location.search);
+}
+
+/** Change parameters, given as { name: value }; null removes one. All others stay. */
+export function patchAddress(changes) {
+  clearTimeout(timer);
+  const query = readAddress();
+  for (const [name, value] of Object.entries({ ...pending, ...changes })) {
+    if (value == null || value === "") query.delete(name);
+    else query.set(name, value);
+  }
+  pending = {};
+  const text = "?" + query;
+  if (text !== window.location.search) window.history.replaceState(window.history.state, "", text);
+}
+
+/** Change parameters after a moment; later changes in the meantime replace earlier ones. */
+export function patchAddressSoon(changes) {
+  pending = { ...pending, ...changes };
+  clearTimeout(timer);
+  timer = setTimeout(patchAddress, SOON_MS, {});
+}

@@ -1,0 +1,35 @@
+// Numbers, durations and tokens as text.
+
+/** A number with three significant digits: 12.3, 0.0213, 2.1e-5. */
+export function formatNumber(value) {
+  if (value == null || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  if (size === 0) return "0";
+  if (size >= 1000) return String(Math.round(value));
+  return size >= 0.001 ? value.toPrecision(3) : value.toExponential(1);
+}
+
+/** A fraction as a percentage; 0 % and 100 % only if exact. */
+export function formatPercent(fraction, digits = 1) {
+  if (fraction == null || !Number.isFinite(fraction)) return "–";
+  const least = 10 ** -digits;
+  const percent = fraction * 100;
+  if (percent > 0 && percent < least) return "<" + least.toFixed(digits) + " %";
+  if (percent < 100 && percent > 100 - least) return ">" + (100 - least).toFixed(digits) + " %";
+  return (percent === 0 || percent === 100 ? String(percent) : percent.toFixed(digits)) + " %";
+}
+
+/** A duration in one or two units. */
+export function formatSeconds(seconds) {
+  if (seconds < 1) return "<1 s";
+  if (seconds < 90) return Math.round(seconds) + " s";
+  const minutes = Math.round(seconds / 60);
+  return minutes < 90 ? minutes + " min" : Math.floor(minutes / 60) + " h " + (minutes % 60) + " min";
+}
+
+/** A token with visible signs for spaces and the empty string. */
+export function visibleToken(token) {
+  const text = String(token);
+  if (text === "") return "∅";
+  return text.trim() === "" ? "␣".repeat(text.length) : text;
+}

@@ -1,0 +1,65 @@
+// Unpacks attention maps { shape: [layers, heads, rows, columns], bytes, data } and prepares them for drawing.
+//
+// A record is one decode, of the visitor's input or of a fixed input at a training step:
+//   source, tokens     input tokens with BOS and EOS, and output tokens with EOS
+//   expected           the correct output, or null
+//   gold_cells         [step, column] of the correct source token of each output token
+//   blocks, maps       the attention blocks with names and captions, and their packed maps
+//   scored_block       the block with scores; scored_on: the inputs they are computed on
+//   attention_mass     on the gold alignment, by layer and head
+//   uniform_mass       the attention mass of uniform attention
+
+/** All heads of a block: [{ layer, head, weights[row][column] }], layers and heads counted from 1. */
+export function headsOf(packed) {
+  return (packed.heads ??= unpackHeads(packed));
+}
+
+function unpackHeads({ shape, bytes, data }) {
+  const [layers, heads, rows, columns] = shape;
+  const raw = Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0));
+  const full = 256 ** bytes - 1;
+  const weight = (at) => Math.round((10000 * (bytes === 2 ? raw[2 * at] + 256 * raw[2 * at + 1] : raw[at])) / full) / 10000;
+  const unpacked = [];
+  for (let index = 0; index < layers * heads; index += 1) {
+    const first = index * rows * columns;
+    unpacked.push({
+      layer: Math.floor(index / heads) + 1,
+      head: (index % heads) + 1,
+      weights: Array.from({ length: rows }, (_, row) =>
+        Array.from({ length: columns }, (_, column) => weight(first + row * columns + column))),
+    });
+  }
+  return unpacked;
+}
+
+/** The token that each decoding step read. */
+export const readTokens = (record) => [record.source[0], ...record.tokens.slice(0, -1)];
+
+/** One attention block of a record, ready for drawing: rows, columns, gold cells, heads with scores. */
+export function viewOf(record, block) {
+  const facts = record.blocks.find((each) => each.block === block);
+  const read = readTokens(record);
+  const steps = record.tokens.map((produced, step) => ({ produced, read: read[step] }));
+  const scored = record.scored_block === block;
+  return {
+    ...facts,
+    layers: record.maps[block].shape[0],
+    rows: block === "encoder" ? record.source.map((token) => ({ token })) : steps,
+    columns: { source: record.source, read, "source and read": [...record.source, ...read] }[facts.columns],
+    goldCells: scored ? record.gold_cells.filter(([step]) => step < record.tokens.length) : [],
+    uniformMass: scored ? record.uniform_mass : null,
+    scoredOn: record.scored_on,
+    heads: headsOf(record.maps[block]).map((each) => {
+      const score = scored ? record.attention_mass?.[each.layer - 1]?.[each.head - 1] ?? null : null;
+      const names = [block + "." + each.layer, block + "." + each.layer + "." + each.head];
+      const ablated = Boolean(record.ablated?.some((name) => names.includes(name)));
+      return { ...each, score, ablated, label: score === null ? "" : score.toFixed(2) };
+    }),
+  };
+}
+
+/** The head of a layer with the most attention on the correct source tokens; without scores, the first. */
+export function bestHead(view, layer = view.layers) {
+  const heads = view.heads.filter((each) => each.layer === layer);
+  return heads.reduce((best, each) => (each.score > best.score ? each : best));
+}

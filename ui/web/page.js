@@ -1,0 +1,52 @@
+// What concerns the whole page: the theme, the open tab in the address, and the arrow keys of Gradio's radio buttons.
+
+import { patchAddress, readAddress } from "./address.js";
+import { openTab } from "./navigation.js";
+
+let wanted = readAddress().get("tab"); // the tab that the address names, until it is open
+
+/** Open the tab that the address names, once; then keep the open tab in the address, for reloads and links. */
+function keepTab() {
+  const open = document.querySelector("#tabs [role=tab][aria-selected=true]")?.dataset.tabId;
+  if (!open) return;
+  if (open === wanted) wanted = null;
+  if (wanted) return openWanted();
+  if (document.body.dataset.tab === open) return;
+  document.body.dataset.tab = open;
+  patchAddress({ tab: open });
+}
+
+let retry = 0;
+
+/** Press the wanted tab until it is open: the first presses may come before Gradio listens. */
+function openWanted() {
+  if (!document.querySelector('#tabs [role=tab][data-tab-id="' + CSS.escape(wanted) + '"]')) return void (wanted = null);
+  clearTimeout(retry);
+  openTab(wanted);
+  retry = setTimeout(keepTab, 50);
+}
+
+/** Take the theme that was chosen on this page before; Gradio's default is that of the system. */
+function keepTheme() {
+  const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme");
+  if (theme) document.body.classList.toggle("dark", theme === "dark");
+}
+
+/**
+ * Gradio gives each radio button a name of its own, which breaks the arrow keys. Before a key moves the focus, give the
+ * buttons of a group one name, so that they are one tab stop even after Gradio has created them again.
+ */
+function groupRadios(event) {
+  if (event.key !== "Tab" && !event.key.startsWith("Arrow")) return;
+  for (const block of document.querySelectorAll("fieldset.block")) {
+    const [first, ...others] = block.querySelectorAll("input[type=radio]");
+    for (const radio of others) radio.name = first.name;
+  }
+}
+
+keepTheme();
+new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
+document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses is wanted more
+  if (event.target.closest?.("#tabs [role=tab]")) wanted = null;
+}, true);
+document.addEventListener("keydown", groupRadios, true);

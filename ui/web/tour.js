@@ -1,0 +1,90 @@
+// The tour: five stops on the page, offered on the first visit and started again from the bar.
+
+import { make, setText } from "./dom.js";
+import { openTab } from "./navigation.js";
+
+const KEY = "attention-lab-tour"; // in the browser's storage: "done" after the tour was taken or skipped
+const GAP = 12; // pixels between a card and what it explains
+const STOPS = [
+  { tab: "train", at: "#rail", title: "Choose what to train",
+    text: "A preset is a task with a model and settings. The quickest is chosen; its training time is measured on this machine. Press Train to start." },
+  { tab: "train", at: "#bench-view .loss-panel", title: "Loss and accuracy",
+    text: "They move while the model trains. Accuracy counts whole answers to inputs that the model is not trained on." },
+  { tab: "train", at: "#bench-view .answers-panel", title: "What it answers now",
+    text: "The same few inputs after every evaluation: at first the answers are noise, later they are right. Wrong tokens are underlined." },
+  { tab: "train", at: "#bench-view .heads-panel", title: "Where it looks now",
+    text: "One map per attention head. Each row is a token being produced, each column a token it reads. Drag the slider to see how a head learned. Press a map to open it." },
+  { tab: null, at: "#tabs .tab-wrapper", title: "Try it and look inside",
+    text: "Decode: type your own input. Look inside: every head of the model. Report and Compare: measure runs. Learn: find bugs that raise no error." },
+];
+
+let card = null;
+let target = null;
+
+/** Offer the tour once: on the first visit of this browser. */
+export function offerTour() {
+  if (localStorage.getItem(KEY)) return;
+  showCard({ title: "New here?", text: "A tour of five stops shows what is where. It takes a minute.", buttons: [
+    ["Skip", end], ["Start the tour", startTour, true]] });
+}
+
+export function startTour() {
+  showStop(0);
+}
+
+function end() {
+  localStorage.setItem(KEY, "done");
+  document.removeEventListener("keydown", onKey);
+  target?.classList.remove("tour-target");
+  card?.remove();
+  card = target = null;
+}
+
+function onKey(event) {
+  if (event.key === "Escape") end();
+}
+
+function showStop(number) {
+  const stop = STOPS[number];
+  if (stop.tab) openTab(stop.tab);
+  const last = number === STOPS.length - 1;
+  const buttons = [["Skip", end], ...(number ? [["Back", () => showStop(number - 1)]] : []),
+    [last ? "Done" : "Next", last ? end : () => showStop(number + 1), true]];
+  requestAnimationFrame(() => showCard({ ...stop, title: number + 1 + " of " + STOPS.length + " · " + stop.title, buttons: last ? buttons.slice(1) : buttons }));
+}
+
+function showCard({ at = null, title, text, buttons }) {
+  target?.classList.remove("tour-target");
+  card?.remove();
+  target = at && document.querySelector(at);
+  target?.classList.add("tour-target");
+  target?.scrollIntoView({ block: "nearest" });
+  const heading = make("h3", { id: "tour-title" });
+  const words = make("p", {});
+  setText(heading, title);
+  setText(words, text);
+  card = make("div", { class: "tour-card", role: "dialog", "aria-labelledby": "tour-title" }, heading, words,
+    make("div", { class: "tour-buttons" }, ...buttons.map(([label, action, main]) =>
+      make("button", { type: "button", class: main ? "main" : false, onclick: action }, label))));
+  document.body.append(card);
+  place();
+  document.addEventListener("keydown", onKey);
+  if (at) card.querySelector(".main").focus({ preventScroll: true }); // the offer does not take the focus
+}
+
+/** Put the card beside its target where there is room, else at the bottom right. */
+function place() {
+  const { offsetWidth: width, offsetHeight: height } = card;
+  const right = innerWidth - width - GAP;
+  const bottom = innerHeight - height - GAP;
+  const box = target?.getBoundingClientRect();
+  const put = (left, top) => {
+    card.style.left = Math.max(GAP, Math.min(right, left)) + "px";
+    card.style.top = Math.max(GAP, Math.min(bottom, top)) + "px";
+  };
+  if (!box) return put(right, bottom);
+  if (box.right + GAP + width < innerWidth) return put(box.right + GAP, box.top + GAP);
+  if (box.bottom + GAP + height < innerHeight) return put(box.left, box.bottom + GAP);
+  if (box.top - GAP - height > 0) return put(box.left, box.top - GAP - height);
+  return put(box.left - GAP - width, box.top + GAP);
+}
