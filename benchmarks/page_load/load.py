@@ -91,13 +91,13 @@ class Trainings:
     def _start(self, page: PageClient, seed: int) -> str:
         page.open()
         run = page.call_endpoint("train", PRESET, CHANGES | {"training.seed": seed})["run"]
-        page.call_component("run-menu.share", {"run": run, "shared": True})
+        page.call_component("run-bar.share", {"run": run, "shared": True})
         return run
 
     def steps(self) -> int:
         """Return the steps both have completed."""
         runs = zip(self._pages, self.names, strict=True)
-        return sum(page.call_component("charts.progress", {"run": name})["step"] for page, name in runs)
+        return sum(page.call_component("run-bar.feed", {"run": name})["step"] for page, name in runs)
 
     def steps_per_second(self, seconds: float) -> float:
         """Measure the speed of both for some seconds."""

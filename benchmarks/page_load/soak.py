@@ -53,7 +53,7 @@ class Workload:
         for number, page in enumerate(self.pages):
             text = " ".join(str((self.requests + number + offset) % 10) for offset in range(3 + self.requests % 8))
             self._request(partial(page.call_component, "run-bar.list_runs", {}))
-            self._request(partial(page.call_component, "charts.progress", {"run": SHIPPED_RUN}))
+            self._request(partial(page.call_component, "run-bar.feed", {"run": SHIPPED_RUN}))
             self._request(partial(page.call_component, "viewer.replay", {"run": SHIPPED_RUN}))
             self._request(partial(self._download_picture, page, text))
 
@@ -79,10 +79,10 @@ class Workload:
         """Request the progress of the present run; once it has ended, delete it and start the next."""
         page = self.pages[0]
         if self._run is not None:
-            progress = self._request(partial(page.call_component, "charts.progress", {"run": self._run}))
+            progress = self._request(partial(page.call_component, "run-bar.feed", {"run": self._run}))
             if progress is None or progress.get("status") in ("training", "queued"):
                 return
-            self._request(partial(page.call_component, "run-menu.delete", {"run": self._run}))
+            self._request(partial(page.call_component, "run-bar.delete", {"run": self._run}))
             self.runs_trained += 1
         changes = CHANGES | {"training.seed": self.runs_trained}
         started = self._request(partial(page.call_endpoint, "train", PRESET, changes))

@@ -1,0 +1,203 @@
+"""``bench browser``: the page in Chromium: opening it, seeing a training move, and what an open page costs.
+
+Needs Playwright and Chromium (``requirements-dev.txt``). Nothing else should run meanwhile.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from core.config import load_preset
+from core.evaluation.accuracy import Evaluation
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.server import Runs
+from core.server.access import VisitorRuns
+from core.training.history import History
+from core.training.loop import EvaluationEvent, StepEvent
+from ui.components.run_bar import FeedRequest, feed
+from ui.serving.assets import STYLES, assets, first_scripts
+from ui.serving.launch import serve
+
+SHIPPED = "digits-reversal-shipped"
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+REPEATS, RATE_PAIRS = 5, 3
+LONG_STEPS, LONG_EVALUATE_EVERY = 1_000_000, 20
+TARGETS = {
+    "opened_seconds": 2.0,
+    "moving_seconds": 1.0,
+    "poll_bytes": 150_000,
+    "poll_ms": 150.0,
+    "first_bytes": 200_000,
+}
+LEAST_RATE = 0.95  # of the training's rate without a page
+# A point of the loss chart that was not there before Train was pressed.
+MOVING = "() => /^[1-9]/.test(document.querySelector('#run-bar .steps')?.textContent ?? '')"
+ANSWERED = """() => document.querySelectorAll('#bench-view .answer').length >= 3
+  && [...document.querySelectorAll('#bench-view .map canvas')].filter((map) => map.width > 10).length >= 4"""
+
+
+def main() -> int:
+    """Measure, print a table, and return 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object in the last line")
+    options = parser.parse_args()
+    sys.setswitchinterval(0.001)  # as in app.py
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder)) as (runs, address), sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS))
+        results: dict[str, Any] = {
+            "opened_seconds": median_of(lambda: open_seconds(browser, address)),
+            "moving_seconds": median_of(lambda: moving_seconds(browser, runs, address)),
+            **poll_costs(runs),
+            "first_bytes": sum(len(assets()[path].content) for path in [*first_scripts(), STYLES]),
+            "first_bytes_compressed": sum(len(assets()[path].gzipped) for path in [*first_scripts(), STYLES]),
+            "all_bytes": sum(len(each.content) for path, each in assets().items() if path.endswith((".js", ".css"))),
+            "rate_with_page": rate_with_page(browser, runs, address),
+        }
+        browser.close()
+    for name, value in results.items():
+        target = f"  (at most {TARGETS[name]:g})" if name in TARGETS else ""
+        print(f"{name:24} {value:12,.3f}{target}")
+    if options.json:
+        print(json.dumps({"benchmark": "browser"} | results))
+    missed = [name for name, most in TARGETS.items() if results[name] > most]
+    missed += ["rate_with_page"] * (results["rate_with_page"] < LEAST_RATE)
+    print(f"missed: {', '.join(missed)}" if missed else "all targets reached")
+    return 1 if missed else 0
+
+
+@contextmanager
+def served(root: Path) -> Iterator[tuple[Runs, str]]:
+    """Serve the page over the shipped run alone."""
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
+    runs = Runs(root)
+    page, address = serve(runs)
+    try:
+        yield runs, address
+    finally:
+        runs.close()
+        page.close()
+
+
+def median_of(measure: Callable[[], float]) -> float:
+    """Return the median of some measurements after one that is not counted."""
+    measure()
+    return statistics.median(measure() for _ in range(REPEATS))
+
+
+@contextmanager
+def opened(browser: Browser, address: str) -> Iterator[Page]:
+    """Open the page in a new context, as a visitor who has seen the tour."""
+    context = browser.new_context(viewport={"width": 1366, "height": 768})
+    page = context.new_page()
+    page.add_init_script("localStorage.setItem('attention-lab-tour', 'done')")
+    page.goto(address, wait_until="commit")
+    try:
+        yield page
+    finally:
+        context.close()
+
+
+def open_seconds(browser: Browser, address: str) -> float:
+    """Return the time from opening the page to the answers of the shipped run with its heads drawn."""
+    started = time.perf_counter()
+    with opened(browser, address) as page:
+        page.wait_for_function(ANSWERED, polling=20)
+        return time.perf_counter() - started
+
+
+def moving_seconds(browser: Browser, runs: Runs, address: str) -> float:
+    """Return the time from pressing Train to the first training step on the page."""
+    with opened(browser, address) as page:
+        page.locator("#train:enabled").wait_for()
+        page.wait_for_timeout(4000)  # the estimates of the listed presets are measured
+        started = time.perf_counter()
+        page.locator("#train").click()
+        page.wait_for_function(MOVING, polling=20)
+        seconds = time.perf_counter() - started
+    stop_all(runs)
+    return seconds
+
+
+def stop_all(runs: Runs) -> None:
+    """Stop every run and wait until none is active."""
+    for live in runs.active():
+        runs.stop(live.folder.name)
+    while runs.active():
+        time.sleep(0.05)
+
+
+def poll_costs(runs: Runs) -> dict[str, float]:
+    """Return size and time of a poll of a long run by a page that has nothing of it yet."""
+    preset = load_preset("tiny").with_changes(
+        {"training.steps": LONG_STEPS, "training.evaluate_every": LONG_EVALUATE_EVERY}
+    )
+    folder = RunFolder.create(runs.root, preset, name="long", status="finished")
+    shutil.copy(DEFAULT_ROOT / SHIPPED / "replay.safetensors", folder.replay)
+    history = History()
+    for step in range(1, LONG_STEPS + 1):
+        loss = 3 * math.exp(-step / 200_000) + abs(math.sin(step * 12.9898)) / 10
+        history.add(StepEvent(step, loss, 0.005 * (1 - step / LONG_STEPS), loss * 1.7, 1000.0))
+        if step % LONG_EVALUATE_EVERY == 0:
+            history.add(EvaluationEvent(step, Evaluation(256, loss, math.exp(-loss), math.exp(-2 * loss)), False, None))
+    history.save(folder.metrics)
+    visitor_runs = VisitorRuns(runs)
+    request = FeedRequest(run="long")
+    started = time.perf_counter()
+    content = json.dumps(feed(visitor_runs, request))
+    first = time.perf_counter() - started
+    times = []
+    for _ in range(REPEATS):
+        started = time.perf_counter()
+        json.dumps(feed(visitor_runs, request))
+        times.append(time.perf_counter() - started)
+    return {"poll_bytes": len(content), "poll_ms": 1000 * statistics.median(times), "first_poll_ms": 1000 * first}
+
+
+def rate_with_page(browser: Browser, runs: Runs, address: str) -> float:
+    """Return the rate of a training with its page open, divided by the rate without one; interleaved."""
+    preset = load_preset("digits-reversal")
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    train(runs, preset)
+    for _ in range(RATE_PAIRS):
+        seconds[False].append(train(runs, preset))
+        with opened(browser, address) as page:
+            page.wait_for_function(ANSWERED)
+            page.wait_for_timeout(3000)  # the form is open and the estimates are measured
+            name = runs.start(preset)
+            page.goto(f"{address}?run={name}", wait_until="commit")
+            page.wait_for_function(MOVING)
+            seconds[True].append(finish(runs, name))
+    return statistics.median(seconds[False]) / statistics.median(seconds[True])
+
+
+def train(runs: Runs, preset: Any) -> float:
+    """Train a preset; return its training time in seconds."""
+    return finish(runs, runs.start(preset))
+
+
+def finish(runs: Runs, name: str) -> float:
+    """Wait for the end of a run; return its training time in seconds."""
+    while runs.active():
+        time.sleep(0.05)
+    return runs.info(name).seconds
+
+
+if __name__ == "__main__":
+    sys.exit(main())
