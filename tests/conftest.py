@@ -109,5 +109,5 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Path:
     """A folder with one finished run, ``done``."""
     root = tmp_path_factory.mktemp("trained")
     folder = RunFolder.create(root, tiny, name="done")
-    train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(tiny), History(), should_stop=lambda: False, on_event=lambda event: None)
     return root

@@ -1,8 +1,9 @@
 """Which Chromium drives the page, how it is started, and what every test does with it."""
 
 import shutil
+from typing import Any
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -14,8 +15,43 @@ FLAGS = (
 )
 NOTHING_SIDEWAYS = "() => document.documentElement.scrollWidth <= window.innerWidth"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+STEPS_SHOWN = "() => parseInt(document.querySelector('#run-bar .steps')?.textContent.replace(/[^0-9/]/g, ''))"
+_PARAMETERS = {"tiny": "22,637", "digits-reversal": "169,933"}
+# The page offers its tour to a browser that has not seen it, which would cover what a test presses.
+_TOUR_IS_DONE = "try { localStorage.setItem('attention-lab-tour', 'done') } catch { /* about:blank has no storage */ }"
+
+
+def new_context(browser: Browser, **options: Any) -> BrowserContext:
+    """Return a context of its own, as of another visitor, who has taken the tour."""
+    context = browser.new_context(**options)
+    context.add_init_script(_TOUR_IS_DONE)
+    return context
 
 
 def open_tab(page: Page, name: str) -> None:
     """Open a tab by its name."""
     page.get_by_role("tab", name=name).click()
+
+
+def choose_preset(page: Page, name: str, *, timeout: float | None = None) -> None:
+    """Choose a preset in the list of the first task, and wait until the form has it."""
+    presets = page.locator("#preset-picker input[type=radio]")
+    expect(presets.first).to_be_attached(timeout=timeout)
+    radio = page.locator(f"#preset-picker input[value={name}]")
+    if not radio.count():
+        page.locator("#preset-picker .more").click()
+    radio.locator("xpath=..").scroll_into_view_if_needed(timeout=timeout)
+    radio.evaluate("(radio) => radio.click()")  # the foot of the settings may cover it
+    expect(page.locator("#summary")).to_contain_text(f"{_PARAMETERS[name]} parameters", timeout=timeout)
+
+
+def open_settings(page: Page, section: str) -> None:
+    """Open a section of the settings: Task, Model or Training."""
+    page.locator(f"#section-{section.lower()} button.label-wrap").click()
+
+
+def choose_run(page: Page, title: str) -> None:
+    """Make a run the current one, through the menu of runs."""
+    page.locator("#run-bar .run").click()
+    page.locator("#run-bar .item", has_text=title).first.click()
+    expect(page.locator("#run-bar .run .title")).to_have_text(title)

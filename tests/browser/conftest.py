@@ -15,8 +15,9 @@ from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import Event
 from core.training.state import TrainingState
-from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS
+from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS, new_context
 from tests.serving import address, runs
+from tests.support.run_helpers import wait_for
 
 __all__ = ["address", "runs"]
 expect.set_options(timeout=30_000)  # the cores are busy with other tests
@@ -27,7 +28,7 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
     """A tab of a headless Chromium and its console errors; one for all tests, so that scripts stay compiled."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        page = browser.new_context().new_page()
+        page = new_context(browser).new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
@@ -36,38 +37,52 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
 
 
 @pytest.fixture
-def empty_page(tab: tuple[Page, list[str]]) -> Iterator[Page]:
+def empty_page(tab: tuple[Page, list[str]], runs: Runs) -> Iterator[Page]:
     """A tab for the test to open; a console error or sideways scrolling fails the test."""
     page, errors = tab
     page.goto("about:blank")  # cancels the requests of the last test's page
     errors.clear()
     page.set_viewport_size(DESKTOP)
     yield page
+    for live in runs.active():  # the next test's page would open with it
+        live.stop.set()
+    wait_for(lambda: not runs.active(), seconds=60)
     assert errors == []
     assert page.evaluate(NOTHING_SIDEWAYS)
 
 
 @pytest.fixture
 def page(empty_page: Page, address: str, request: pytest.FixtureRequest) -> Page:
-    """The page, newly opened, with its first decode."""
+    """The page, newly opened, with the shipped run on the bench."""
     empty_page.set_viewport_size(getattr(request, "param", DESKTOP))
     empty_page.goto(address)
-    expect(empty_page.locator("#answer .output .tile")).to_have_text(list("9284"))
+    expect(empty_page.locator("#bench-view .answer")).to_have_count(4)
     return empty_page
+
+
+def _add_run(runs: Runs, name: str, preset: str, changes: dict[str, object]) -> None:
+    """Train a run to its end, and add it."""
+    short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
+    changed = load_preset(preset).with_changes(short | changes)
+    folder = RunFolder.create(runs.root, changed, name=name)
+    state, history = new_state(changed), History()
+    train_recorded(folder, state, history, should_stop=lambda: False, on_event=lambda event: None)
 
 
 @pytest.fixture(scope="session")
 def seeds(runs: Runs) -> list[str]:
-    """Names of two short runs of one preset with different seeds."""
-    short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
-    names = []
+    """Titles of two short runs of one preset with different seeds."""
     for seed in range(2):
-        preset = load_preset("tiny").with_changes(short | {"training.seed": seed})
-        folder = RunFolder.create(runs.root, preset, name=f"pair-seed-{seed}")
-        state, history = new_state(preset), History(preset.training.steps)
-        train_recorded(folder, state, history, should_stop=lambda: False, on_event=lambda event: None)
-        names.append(folder.name)
-    return names
+        _add_run(runs, f"pair-seed-{seed}", "tiny", {"training.seed": seed})
+    return ["pair-seed-0", "pair-seed-1"]
+
+
+@pytest.fixture(scope="session")
+def letters(runs: Runs) -> str:
+    """Title of a short run of a task that reads the letters a to j."""
+    small = {"model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2, "training.batch_size": 8}
+    _add_run(runs, "letters", "pattern-completion", small | {"training.validation_sequences": 16})
+    return "letters"
 
 
 @pytest.fixture

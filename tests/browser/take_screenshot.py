@@ -1,39 +1,54 @@
-"""Make the README's picture of the page: ``python -m tests.browser.take_screenshot``."""
+"""Photograph the page in training, for the README and for links: ``python -m tests.browser.take_screenshot``."""
 
 import shutil
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
-from core.server.access import VisitorRuns
-from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.browser.chromium import CHROMIUM, FLAGS, choose_preset, new_context
 from tests.serving import SHIPPED
-from ui.page import build_page
-from ui.theme import LAUNCH
+from ui.serving.launch import serve
 
-PICTURE = Path(__file__).resolve().parents[2] / "docs" / "images" / "screenshot.png"
+REPOSITORY = Path(__file__).resolve().parents[2]
+README, SOCIAL = REPOSITORY / "docs/images/screenshot.png", REPOSITORY / "ui/web/images/social.png"
+PRESET, SECONDS = "digits-reversal", 5.0  # of training before the picture is taken
+MAX_SOCIAL_BYTES = 300_000
 
 
 def main() -> None:
-    """Serve the page over the shipped run alone, open the Attention tab and photograph it."""
+    """Serve the page over the shipped run alone, and photograph it twice."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(DEFAULT_ROOT / SHIPPED, Path(folder) / SHIPPED)
-        page = build_page(VisitorRuns(Runs(Path(folder))))
-        _, address, _ = page.launch(**LAUNCH)
+        runs = Runs(Path(folder))
+        page, address = serve(runs)
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-            tab = browser.new_page(viewport={"width": 1280, "height": 900}, device_scale_factor=1.5)
-            tab.goto(address)
-            tab.wait_for_selector("#answer .tile")
-            tab.get_by_role("tab", name="Attention").click()
-            tab.wait_for_selector("#viewer canvas:visible")
-            tab.wait_for_timeout(1000)
-            tab.screenshot(path=PICTURE)
+            photograph(browser, address, README, {"width": 1366, "height": 768}, scale=1.5)
+            photograph(browser, address, SOCIAL, {"width": 1200, "height": 630}, scale=1)
             browser.close()
+        runs.close()
         page.close()
+    assert SOCIAL.stat().st_size <= MAX_SOCIAL_BYTES
+
+
+def photograph(browser: Browser, address: str, picture: Path, size: ViewportSize, *, scale: float) -> None:
+    """Train, and save a picture of the page a few seconds later; then stop the training."""
+    context = new_context(browser, viewport=size, device_scale_factor=scale, color_scheme="light")
+    tab = context.new_page()
+    tab.goto(address)
+    choose_preset(tab, PRESET, timeout=60_000)
+    tab.get_by_role("button", name="Train", exact=True).click()
+    tab.wait_for_function("() => document.querySelector('#run-bar .stop:enabled')")
+    tab.wait_for_timeout(1000 * SECONDS)
+    expect(tab.locator("#bench-view .answer")).not_to_have_count(0, timeout=60_000)
+    picture.parent.mkdir(exist_ok=True)
+    tab.screenshot(path=picture)
+    tab.get_by_role("button", name="Stop").click()
+    expect(tab.locator("#run-bar .status")).to_have_text("stopped", timeout=60_000)
+    context.close()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Accessibility: axe-core on every tab, a text alternative for every picture, and use by keyboard alone."""
 
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, open_tab
+from tests.browser.chromium import CHROMIUM, DESKTOP, PHONE, choose_run, open_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -18,13 +19,14 @@ CHECK = """async () => (await axe.run(document, {resultTypes: ["violations"], pr
   .flatMap((violation) => violation.nodes.map((node) => `${violation.id}: ${node.target} ${node.failureSummary}`))"""
 UNFOLD = """() => {
   document.querySelectorAll("button.label-wrap:not(.open)").forEach((button) => button.click());
-  document.querySelectorAll("#doctor details, #own-pairs details").forEach((details) => (details.open = true));
+  document.querySelectorAll("#doctor details, #own-preview details").forEach((details) => (details.open = true));
 }"""
 
 
 # Visible pictures without a text alternative: a label, and a table in the same component. A picture that is hidden from
 # screen readers must be part of a labeled control, or stand beside a text or a labeled picture.
 UNLABELED = """() => [...document.querySelectorAll("canvas, svg[role=img], img")]
+  .map((picture) => picture.closest("[role=img]") ?? picture)
   .filter((picture) => picture.checkVisibility() && picture.closest(".lab-component"))
   .filter((picture) => picture.getAttribute("aria-hidden")
     ? !picture.closest("label, button, .scale, .box")
@@ -41,21 +43,41 @@ def violations(page: Page) -> list[str]:
     return page.evaluate(CHECK)
 
 
+NO_TRANSITIONS = "* { transition: none !important; }"  # axe must not measure colors during a transition
 COLUMNS = ["step", "train loss", "validation loss", "token accuracy", "exact match", "learning rate", "gradient norm"]
 
 
 def show_train(page: Page) -> None:
-    """Show the settings, uploaded pairs with skipped rows, the doctor's findings, and the charts as a table."""
-    expect(page.get_by_role("radio", name="tiny")).to_be_enabled()
+    """Show the settings, the doctor's findings, all charts, and the metrics as a table."""
+    expect(page.locator("#preset-picker .preset")).to_have_count(3)
     page.evaluate(UNFOLD)
+    expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
+    for summary in ("Learning rate and gradient norm", "Metrics as a table"):
+        page.locator("#bench-view").get_by_text(summary).click()
+    expect(page.locator("#bench-view th")).to_have_text(COLUMNS)
+    expect(page.locator("#bench-view tbody tr").last.locator("td, th")).to_have_count(len(COLUMNS))
+    assert "–" not in page.locator("#bench-view tbody tr").last.inner_text()
+
+
+def show_own_pairs(page: Page) -> None:
+    """Show uploaded pairs with skipped rows."""
+    page.get_by_role("button", name="Your own pairs").click()
+    expect(page.locator("#bench-view")).to_be_hidden()
     page.locator("#own-pasted textarea").fill("".join(f"{number} => x\n" for number in range(20)) + "no arrow\n")
     page.get_by_role("button", name="Check the data").click()
     expect(page.locator(".histogram").first).to_be_visible()
-    expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
-    page.locator("#charts").get_by_text("Show as table").click()
-    expect(page.locator("#charts th")).to_have_text(COLUMNS)
-    expect(page.locator("#charts tbody tr").last.locator("td")).to_have_count(len(COLUMNS))
-    assert "–" not in page.locator("#charts tbody tr").last.inner_text()
+    page.evaluate(UNFOLD)
+
+
+def show_runs(page: Page) -> None:
+    """Show the menu of runs with the confirmation of a deletion."""
+    page.get_by_role("button", name="Back to the charts").click()
+    expect(page.locator("#bench-view .answer").first).to_be_visible()
+    choose_run(page, "pair-seed-0")
+    page.locator("#run-bar .run").click()
+    menu = page.get_by_role("dialog", name="Runs")
+    menu.get_by_role("button", name="Delete", exact=True).click()
+    expect(menu.get_by_role("button", name="Cancel")).to_be_focused()
 
 
 def show_decode(page: Page) -> None:
@@ -99,10 +121,10 @@ def show_lesson(page: Page) -> None:
 SHOWN = {
     "Train": show_train,
     "Decode": show_decode,
-    "Attention": show_attention,
+    "Look inside": show_attention,
     "Report": show_report,
     "Compare": show_comparison,
-    "Lessons": show_lesson,
+    "Learn": show_lesson,
 }
 
 
@@ -112,21 +134,30 @@ def in_every_look(page: Page) -> Iterator[str]:
         page.set_viewport_size(size)
         page.evaluate("() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
         yield look
-        page.get_by_role("button", name="Light / dark").click()
+        page.get_by_role("button", name="Switch between light and dark").click()
 
 
-def test_no_tab_has_a_serious_violation_or_a_picture_without_text(page: Page, seeds: list[str]):
-    page.add_style_tag(content="* { transition: none !important; }")  # axe must not measure colors during a transition
-    for name, show in SHOWN.items():
-        open_tab(page, name)
-        show(page)
-        page.wait_for_function(f"() => ({UNLABELED})().length === 0", timeout=15_000)
-        for look in in_every_look(page):
-            assert violations(page) == [], f"{name}, {look}"
-    page.locator("#run-bar label", has_text=seeds[0]).click()
-    page.get_by_role("button", name="Delete run").click()
+def check(page: Page, what: str) -> None:
+    """No serious violation, and no picture without text, in both looks."""
+    page.wait_for_function(f"() => ({UNLABELED})().length === 0", timeout=15_000)
     for look in in_every_look(page):
-        assert violations(page) == [], f"confirmation of a deletion, {look}"
+        assert violations(page) == [], f"{what}, {look}"
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_tab_has_a_serious_violation_or_a_picture_without_text(page: Page, seeds: list[str], name: str):
+    page.add_style_tag(content=NO_TRANSITIONS)
+    open_tab(page, name)
+    SHOWN[name](page)
+    check(page, name)
+
+
+def test_the_own_pairs_and_the_menu_of_runs_have_no_serious_violation(page: Page, seeds: list[str]):
+    page.add_style_tag(content=NO_TRANSITIONS)
+    show_own_pairs(page)
+    check(page, "own pairs")
+    show_runs(page)
+    check(page, "menu of runs")
 
 
 def press_until(page: Page, key: str, until: Callable[[], bool], most: int = 60) -> None:
@@ -144,31 +175,48 @@ def focused(page: Page, css: str) -> Callable[[], bool]:
 
 
 def test_training_and_decoding_work_by_keyboard_alone(page: Page):
+    expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
     press_until(page, "Tab", focused(page, "button[role=tab][data-tab-id=train]"))
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("radio", name="tiny")).to_be_enabled()
-    press_until(page, "Tab", focused(page, "#preset"))
+    press_until(page, "Tab", focused(page, "#preset-picker input[type=radio]"))
     page.keyboard.press("Tab")  # a radio group is one tab stop; arrow keys move within it
-    assert not focused(page, "#preset")()
+    assert not focused(page, "#preset-picker input[type=radio]")()
     page.keyboard.press("Shift+Tab")
-    press_until(page, "ArrowRight", focused(page, "input[value=tiny]"))
-    expect(page.get_by_role("radio", name="tiny")).to_be_checked()
+    press_until(page, "ArrowDown", focused(page, "input[value=digits-reversal-gru]"))
+    expect(page.locator("#summary")).to_contain_text("59,853 parameters")
+    assert focused(page, "input[value=digits-reversal-gru]")()  # opening the form leaves the focus
+    press_until(page, "ArrowUp", focused(page, "input[value=tiny]"))
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     press_until(page, "Tab", focused(page, "#train"))
     page.keyboard.press("Enter")
-    expect(page.locator("#charts .numbers")).to_contain_text("/ 2000 steps")
-    expect(page.locator("#stop")).to_be_enabled()
-    press_until(page, "Tab", focused(page, "#stop"))
+    expect(page.locator("#run-bar .steps")).to_contain_text("/ 2,000")
+    expect(page.locator("#run-bar .stop")).to_be_enabled()
+    press_until(page, "Shift+Tab", focused(page, "#run-bar .stop"))
     page.keyboard.press("Space")
-    expect(page.locator("#charts .state")).to_contain_text("stopped")
-    page.keyboard.press("Home")
-    press_until(page, "Shift+Tab", focused(page, "button[role=tab][data-tab-id=decode]"))
+    expect(page.locator("#run-bar .status")).to_have_text("stopped")
+    press_until(page, "Tab", focused(page, "#tabs [role=tab]"))
+    press_until(page, "Tab", focused(page, "button[role=tab][data-tab-id=decode]"))
     page.keyboard.press("Enter")
     press_until(page, "Tab", focused(page, "#input"))
     page.keyboard.press("Control+a")
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")
-    expect(page.locator("#decode-message")).to_contain_text("Decoded with")
+    expect(page).to_have_url(re.compile("input=1\\+2\\+3"))
     press_until(page, "Tab", focused(page, "#answer button"))
     page.keyboard.press("Enter")
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 →")
+
+
+def test_the_menu_of_runs_works_by_keyboard(page: Page, seeds: list[str]):
+    page.locator("#run-bar .run").focus()
+    page.keyboard.press("Enter")
+    assert focused(page, ".search")()
+    page.keyboard.type("pair-seed-1")
+    expect(page.locator("#run-bar .item")).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    assert focused(page, "#run-bar .item")()
+    page.keyboard.press("Enter")
+    expect(page.locator("#run-bar .run .title")).to_have_text("pair-seed-1")
+    page.locator("#run-bar .run").press("Enter")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Runs")).to_be_hidden()
+    assert focused(page, "#run-bar .run")()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.chromium import CHROMIUM, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, open_tab
 
 pytestmark = [
     pytest.mark.browser,
@@ -30,7 +30,7 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
         "reverse 2–5 digits: 2,000 held-out inputs, the same for all runs", timeout=30_000
     )
     expect(found.locator(".verdict")).to_contain_text("95 % confidence interval")
-    expect(found.locator("canvas.chart")).to_have_count(4)
+    expect(found.locator(".line-chart canvas")).to_have_count(4)
     expect(found).to_contain_text("No setting differs except the seed.")
     expect(found.locator(".metrics tr.group")).to_contain_text("pair (2 seeds)")
     found.get_by_text("Show as table").nth(2).click()
@@ -38,7 +38,7 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
     with page.expect_download() as download:
         found.get_by_role("button", name="CSV").nth(2).click()
     assert download.value.suggested_filename == "exact-match-by-length.csv"
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(NOTHING_SIDEWAYS)
     expect(page).to_have_url(re.compile("compare=pair-seed-0%2Cpair-seed-1"))
     reload()
     expect(found.locator(".heading")).to_contain_text("reverse 2–5 digits", timeout=30_000)
@@ -46,9 +46,10 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
 
 
 def test_a_wrong_answer_opens_its_attention(page: Page, seeds: list[str]):
+    open_tab(page, "Decode")
     page.get_by_role("radio", name="beam").check()
     expect(page).to_have_url(re.compile("strategy=beam"))
-    page.locator("#run-bar label", has_text=seeds[0]).click()
+    choose_run(page, seeds[0])
     open_tab(page, "Report")
     expect(page.locator("#report-message")).to_contain_text(seeds[0])
     page.get_by_role("button", name="Wrong answers, one by one").click()
@@ -60,8 +61,9 @@ def test_a_wrong_answer_opens_its_attention(page: Page, seeds: list[str]):
     example = failures.locator(".example").first
     typed = example.locator(".tokens").first.inner_text()
     written = example.locator(".tokens").nth(1).inner_text()
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(NOTHING_SIDEWAYS)
     example.click()
+    expect(page.get_by_role("tab", name="Look inside")).to_have_attribute("aria-selected", "true")
     answer = f"{typed} → {written}".removesuffix(" <EOS>").strip()
     expect(page.locator("#attention-of")).to_contain_text(f"{answer}, decoded by {seeds[0]}", timeout=10_000)
     expect(page).to_have_url(re.compile("input=" + typed.replace(" ", "\\+")))

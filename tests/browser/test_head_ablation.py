@@ -17,14 +17,32 @@ pytestmark = [
 ]
 
 
+LAPTOP = {"width": 1366, "height": 768}
+
+
 def cell(page: Page, name: str):
     """Return the button of a head or a layer."""
     return page.locator("#heads").get_by_role("button", name=f"without {name}:")
 
 
+def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page):
+    page.set_viewport_size(LAPTOP)
+    open_tab(page, "Look inside")
+    head, without = cell(page, "cross.1.2"), page.locator("#attention-edited .row").nth(1)
+    expect(page.locator("#viewer canvas.map")).to_be_visible()  # nothing above the heads grows any more
+    expect(page.locator("#attention-of")).to_contain_text("4 8 2 9 →")
+    head.click()
+    expect(without).to_contain_text("without cross.1.2 (zero)")
+    expect(without).to_contain_text("✗ wrong")
+    expect(head).to_be_in_viewport(ratio=1)
+    expect(without).to_be_in_viewport(ratio=1)
+    grid, comparison = (page.locator(css).bounding_box() for css in ("#heads", "#attention-edited"))
+    assert comparison["x"] >= grid["x"] + grid["width"]
+
+
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Callable, monkeypatch: pytest.MonkeyPatch):
-    open_tab(page, "Attention")
+    open_tab(page, "Look inside")
     expect(page.locator("#heads .cell")).to_have_count(30)
     expect(page.locator("#viewer canvas.map")).to_be_visible()
     expect(cell(page, "cross.1.2")).to_have_attribute("aria-pressed", "false")
@@ -56,7 +74,7 @@ def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Call
     expect(page.locator("#answer .verdict")).to_have_text("✓ correct", timeout=10_000)
     expect(page).to_have_url(re.compile("^((?!ablate=).)*$"))
 
-    open_tab(page, "Attention")
+    open_tab(page, "Look inside")
     check_that_measuring_is_cancelled_between_heads(page, monkeypatch)
 
 

@@ -22,7 +22,7 @@ IS_DRAWN = """canvas => canvas.width > 0
 
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page):
-    open_tab(page, "Lessons")
+    open_tab(page, "Learn")
     names = lesson_names()
     buttons = page.locator("#lesson .list button")
     expect(buttons).to_have_count(len(names))
@@ -34,11 +34,14 @@ def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page)
         page.get_by_label("my prediction").fill(f"nothing, with {name}")
         page.get_by_role("button", name="Show what happens").click()
         expect(page.get_by_label("my prediction")).to_be_visible()
-        expect(page.locator("#lesson .charts canvas.chart")).to_have_count(4)
+        expect(page.locator("#lesson .charts .line-chart canvas")).to_have_count(4)
         expect(page.locator("#lesson .doctors .verdict").first).to_have_text("No bug found: all checks passed.")
         expect(page.locator("#lesson .doctors .verdict").last).to_contain_text("Diagnosis: ")
         expect(page.locator("#lesson .maps canvas[role=img]").first).to_be_visible()
-        for canvas in (page.locator("#lesson canvas.chart").first, page.locator("#lesson .maps canvas[role=img]").last):
+        for canvas in (
+            page.locator("#lesson .line-chart canvas").first,
+            page.locator("#lesson .maps canvas[role=img]").last,
+        ):
             assert canvas.evaluate(IS_DRAWN), name
         assert page.evaluate(NOTHING_SIDEWAYS), name
     page.locator(f"#lesson .list button[value={names[0]}]").click()
@@ -58,7 +61,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs: Runs, hurry: Callable):
-    open_tab(page, "Lessons")
+    open_tab(page, "Learn")
     page.get_by_role("button", name="targets not shifted").click()
     page.get_by_role("button", name="Show what happens").click()
     page.get_by_role("button", name="Train this pair").click()
@@ -69,7 +72,7 @@ def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs:
     expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
     expect(page.locator("#doctor .about")).to_contain_text("targets-not-shifted-broken, after")
     hurry()
-    expect(page.locator("#charts .state")).to_contain_text("finished", timeout=180_000)
+    expect(page.locator("#run-bar .status")).to_contain_text("finished", timeout=180_000)
     expect(page.locator("#doctor .about")).to_have_text(re.compile(r"after \d+ updates\.$"))
     expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
     assert runs.preset("targets-not-shifted-right").bug is None
@@ -86,5 +89,5 @@ def test_the_shipped_run_has_no_bug_and_its_diagram_opens_its_heads(page: Page):
     expect(page.locator("#model .about")).to_contain_text("169,933 parameters")
     assert page.evaluate(NOTHING_SIDEWAYS)
     page.locator("#model button", has_text="self-attention").nth(1).click()  # of the second encoder layer
-    expect(page.get_by_role("tab", name="Attention")).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_role("tab", name="Look inside")).to_have_attribute("aria-selected", "true")
     expect(page.locator("#viewer")).to_contain_text("Encoder self-attention, layer 2 of 2")

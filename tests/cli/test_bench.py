@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from benchmarks import bulk_decoding, decode, interleaved_timing, memory, page, replay, solve, step
+from benchmarks import bulk_decoding, decode, estimate, interleaved_timing, memory, page, replay, solve, step
 from benchmarks.baseline import build_baseline
 from benchmarks.page_load import load, soak
 from core.__main__ import main
@@ -175,6 +175,40 @@ def test_replay_trains_with_and_without_a_replay(tiny, monkeypatch, capsys):
 def test_page_times_the_list_of_presets():
     assert 0 < page.seconds_to_list_presets() < 60
     assert (page.REPOSITORY / "app.py").is_file()
+
+
+# --- estimate ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short_presets(tiny, monkeypatch) -> None:
+    """Two presets that train in a moment, and one that is estimated to take too long."""
+    short, longer = tiny.model_copy(update={"name": "short"}), tiny.with_changes({"training.steps": 12})
+    endless = tiny.with_changes({"training.steps": 1_000_000}).model_copy(update={"name": "endless"})
+    presets = {preset.name: preset for preset in (short, longer, endless)}
+    set_constants(
+        monkeypatch, estimate, listed_presets=lambda: list(presets.values()), load_preset=lambda name: presets[name]
+    )
+
+
+def test_estimate_compares_with_real_trainings_of_all_short_presets(short_presets, capsys):
+    results = run_bench(capsys, "estimate")["presets"]
+    assert [result["preset"] for result in results] == ["short", "tiny"]
+    for result in results:
+        assert 0 < result["low"] < result["midpoint"] < result["high"]
+        assert result["actual"] > 0
+        assert result["ratio"] == pytest.approx(result["midpoint"] / result["actual"])
+
+
+def test_estimate_trains_the_presets_that_are_named(short_presets, capsys):
+    (result,) = run_bench(capsys, "estimate", "--presets", "tiny")["presets"]
+    assert result["preset"] == "tiny"
+
+
+def test_estimate_refuses_a_preset_whose_package_is_missing(short_presets, monkeypatch, capsys):
+    set_constants(monkeypatch, estimate, missing_package=lambda preset: "needs the package p: pip install p")
+    assert main(["bench", "estimate", "--presets", "tiny"]) == 2
+    assert "--presets=tiny: it needs the package p: pip install p" in capsys.readouterr().err
 
 
 # --- decode -----------------------------------------------------------------------------------------------------

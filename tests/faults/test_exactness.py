@@ -31,7 +31,7 @@ DECODES = 200
 def resume(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: False) -> None:
     """Resume from the saved state and train to the end, or until ``until(step)``."""
     state = resume_state(folder)
-    history = History.load(folder.metrics, state.preset.training.steps)
+    history = History.load(folder.metrics)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     should_stop = lambda: until(state.step)  # noqa: E731
     train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
@@ -218,7 +218,7 @@ def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one
                     raise Killed
 
         with pytest.raises(Killed):
-            train_recorded(folder, state, History(12), should_stop=lambda: False, on_event=watch)
+            train_recorded(folder, state, History(), should_stop=lambda: False, on_event=watch)
         monkeypatch.setattr(training, "_weighted_losses", losses)
         monkeypatch.setattr(training, "evaluate", evaluate)
         resume(folder)

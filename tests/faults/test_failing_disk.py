@@ -25,7 +25,7 @@ def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 60.0)
     folder = RunFolder.create(root, preset, name=name)
-    state, history, notices = new_state(preset), History(8), []
+    state, history, notices = new_state(preset), History(), []
     recorder = Recorder(folder, state, history)
     for event in train(state):
         if isinstance(event, EvaluationEvent) and event.step == 4:
@@ -71,9 +71,9 @@ def failure_of(do) -> str:
 def test_a_run_can_be_resumed_when_its_last_save_fails(root, tiny, monkeypatch, row, error):
     def end(name: str, disk: Disk) -> RunFolder:
         folder = RunFolder.create(root, tiny, name=name)
-        train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: True, on_event=lambda event: None)
+        train_recorded(folder, new_state(tiny), History(), should_stop=lambda: True, on_event=lambda event: None)
         state = resume_state(folder)
-        recorder = Recorder(folder, state, History(8))
+        recorder = Recorder(folder, state, History())
         for event in train(state):
             with disk.watched() if event.step == 8 and not isinstance(event, EvaluationEvent) else Disk().watched():
                 recorder.record(event)

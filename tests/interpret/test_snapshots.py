@@ -11,7 +11,13 @@ from core.config import Preset, load_preset
 from core.generation import generate
 from core.interpret import snapshots as snapshots_module
 from core.interpret.head_scores import score_heads
-from core.interpret.snapshots import MAX_SNAPSHOTS, SnapshotTaker, is_snapshot_step, snapshot_interval
+from core.interpret.snapshots import (
+    MAX_SNAPSHOTS,
+    SnapshotTaker,
+    count_snapshots,
+    is_snapshot_step,
+    snapshot_interval,
+)
 from core.runs.training_state import clone_weights
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.tasks.data import split_mask
@@ -168,3 +174,11 @@ def test_snapshots_of_a_long_run_stay_evenly_spaced(every):
         assert kept[0] == 0
         assert len({after - before for before, after in pairwise(kept)}) <= 1
         assert step // every < 4 or len(kept) >= min(step // every, MAX_SNAPSHOTS // 2 - 1)
+
+
+@pytest.mark.parametrize("every", [1, 3, 25])
+def test_the_snapshots_of_a_whole_run_are_counted(every):
+    for steps in (1, 2, 3, 61 * every, 62 * every, 63 * every, 63 * every + 1, 126 * every, 1_000, 5_000):
+        evaluated = {*range(0, steps, every), steps}
+        taken = [step for step in evaluated if step == steps or is_snapshot_step(step, every=every)]
+        assert count_snapshots(steps, every=every) == len(taken), steps

@@ -1,6 +1,6 @@
 """Runs on the same items: counted by hand, refused where they share none, grouped by everything but the seed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from core.reports.comparison import (
     ComparisonProgress,
     MeasurementCache,
     PairedComparison,
+    RunGroup,
     as_data,
     check_comparable,
     compare,
@@ -53,6 +54,7 @@ class Shelf:
 
     models: dict
     presets: dict
+    titles: dict = field(default_factory=dict)  # of the runs that have another than their name
 
     def preset(self, name):
         return self.presets[name]
@@ -65,7 +67,10 @@ class Shelf:
         return RunInfo(status="finished", seconds=2.0)
 
     def history(self, name):
-        return History(8)
+        return History()
+
+    def title(self, name):
+        return self.titles.get(name, name)
 
 
 @pytest.fixture
@@ -187,24 +192,36 @@ def test_equal_keys_mean_the_same_vocabulary_and_items():
 # --- groups and settings -----------------------------------------------------------------------------------------
 
 
+def grouped(presets: dict, **titles: str) -> list[RunGroup]:
+    return group_runs(presets, titles={name: titles.get(name, name) for name in presets})
+
+
 def test_runs_that_differ_only_in_the_seed_form_a_group(tiny):
     presets = {f"rev-seed-{seed}": tiny.with_changes({"training.seed": seed}) for seed in (0, 1)}
     presets["fast-fox"] = tiny.with_changes({"training.learning_rate": 0.02})
     presets["calm-fox"] = tiny.with_changes({"training.seed": 5})
-    groups = group_runs(presets)
+    groups = grouped(presets)
     assert [group.runs for group in groups] == [("rev-seed-0", "rev-seed-1", "calm-fox"), ("fast-fox",)]
     assert [group.label for group in groups] == ["rev-seed-0 and 2 more", "fast-fox"]
     assert groups[0].seeds == (0, 1, 5)
-    assert group_runs({name: presets[name] for name in ("rev-seed-0", "rev-seed-1")})[0].label == "rev"
+    assert grouped({name: presets[name] for name in ("rev-seed-0", "rev-seed-1")})[0].label == "rev"
+
+
+def test_a_group_is_labeled_with_a_title(tiny):
+    other = tiny.with_changes({"training.learning_rate": 0.02})
+    labels = [group.label for group in grouped({"a": tiny, "b": other}, b="Ten times faster")]
+    assert labels == ["a", "Ten times faster"]
+    (group,) = grouped({"a": tiny, "b": tiny.with_changes({"training.seed": 1})}, a="First")
+    assert group.label == "First and 1 more"
 
 
 def test_the_same_training_done_twice_is_not_a_second_sample(tiny):
-    assert [group.runs for group in group_runs({"a": tiny, "b": tiny})] == [("a",), ("b",)]
+    assert [group.runs for group in grouped({"a": tiny, "b": tiny})] == [("a",), ("b",)]
 
 
 def test_the_name_of_a_preset_does_not_separate_runs(tiny):
     other = tiny.with_changes({"training.seed": 1}).model_copy(update={"name": "other", "description": "another"})
-    assert len(group_runs({"a": tiny, "b": other})) == 1
+    assert len(grouped({"a": tiny, "b": other})) == 1
     assert differing_settings([tiny, other]) == {}
 
 
@@ -212,7 +229,7 @@ def test_groups_with_the_same_label_get_distinct_ones(tiny):
     presets = {f"rev-seed-{seed}": tiny.with_changes({"training.seed": seed}) for seed in range(4)}
     fast = {name: preset.with_changes({"training.learning_rate": 0.02}) for name, preset in presets.items()}
     mixed = dict(list(presets.items())[:2] + list(fast.items())[2:])
-    assert [group.label for group in group_runs(mixed)] == ["rev-seed-0 and 1 more", "rev-seed-2 and 1 more"]
+    assert [group.label for group in grouped(mixed)] == ["rev-seed-0 and 1 more", "rev-seed-2 and 1 more"]
 
 
 def test_only_the_settings_that_differ_are_returned(tiny, tiny_gru):
@@ -265,6 +282,17 @@ def test_numbers_have_only_meaningful_digits():
         assert format_p(p) == text
     for items, text in ((100, "+10"), (1_000, "+10.0"), (10_000, "+10.00"), (90_000, "+10.00")):
         assert format_points(PairedOutcomes(0, items // 10, 0, items - items // 10))[0] == text
+
+
+def test_sentences_name_runs_by_their_titles_unless_two_are_the_same(shelf):
+    titled = replace(shelf, titles={"right": "Always right", "four": "Not four"})
+    result = as_data(compared(titled, "right", "four"))
+    assert [each["title"] for each in result["runs"]] == ["Always right", "Not four"]
+    assert [each["run"] for each in result["runs"]] == ["right", "four"]
+    assert "Always right is correct on" in result["pairs"][0]["in_words"]
+    assert (result["pairs"][0]["first"], result["pairs"][0]["second"]) == ("right", "four")
+    alike = replace(shelf, titles=dict.fromkeys(("right", "four"), "Same"))
+    assert [each["title"] for each in as_data(compared(alike, "right", "four"))["runs"]] == ["right", "four"]
 
 
 def test_cautions_depend_on_the_comparison(shelf):

@@ -93,7 +93,7 @@ def written(request, tmp_path_factory) -> tuple[Report, RunFolder]:
     root = tmp_path_factory.mktemp("checkpoints")
     folder = RunFolder.create(root, preset, name="short")
     lock = folder.lock()
-    train_recorded(folder, new_state(preset), History(8))
+    train_recorded(folder, new_state(preset), History())
     lock.release()
     return write_report(Runs(root), "short", sequences=50), folder
 

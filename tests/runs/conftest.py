@@ -21,6 +21,6 @@ def own(tmp_path_factory) -> RunFolder:
     _, preset = prepare_preset(PairFiles(folder / "p.tsv"), folder / "kept", kinds=("character", "symbol"), name="own")
     preset = preset.with_changes(SMALL)
     run = RunFolder.create(folder / "runs", preset, name="own", pairs=folder / "kept")
-    train_recorded(run, new_state(preset, pairs=run.pairs), History(4))
+    train_recorded(run, new_state(preset, pairs=run.pairs), History())
     os.remove(folder / "kept")
     return run

@@ -26,7 +26,7 @@ def test_loading_a_run_imports_neither_training_nor_server(trained):
 def test_a_run_with_a_bug_is_loaded_with_it(root, tiny):
     preset = tiny.model_copy(update={"bug": "no-causal-mask"})
     folder = RunFolder.create(root, preset, name="broken")
-    train_recorded(folder, new_state(preset), History(8))
+    train_recorded(folder, new_state(preset), History())
     loaded = load_run(folder.path)
     src = torch.tensor([[1, 4, 5, 2]])
     first, other = torch.tensor([[1, 5, 6]]), torch.tensor([[1, 5, 7]])

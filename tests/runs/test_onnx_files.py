@@ -79,8 +79,7 @@ def test_the_onnx_file_contains_vocabularies_and_preset(session, shipped):
 def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
     preset = tiny.with_changes(changes)
     folder = RunFolder.create(tmp_path, preset, name="kind")
-    steps = preset.training.steps
-    train_recorded(folder, new_state(preset), History(steps))
+    train_recorded(folder, new_state(preset), History())
     export_onnx(folder, tmp_path / "m.onnx")
     loaded = Runs(tmp_path).loaded(folder.name)
     pairs = fixed_pairs(loaded.task, 1_000, split="test")

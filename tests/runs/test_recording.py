@@ -21,7 +21,7 @@ from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
 def record(folder: RunFolder, *, stop_after: int | None = None, on_event=lambda event: None) -> RunInfo:
     """Train from where the folder is, stopping after a step if told so."""
     state = resume_state(folder)
-    history = History.load(folder.metrics, state.preset.training.steps)
+    history = History.load(folder.metrics)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     return train_recorded(
         folder,
@@ -94,7 +94,7 @@ def test_the_best_weights_are_those_of_the_best_evaluation(root, tiny):
     folder = RunFolder.create(root, tiny.with_changes(restless), name="a")
     state = new_state(folder.preset())
     kept = {}
-    history = History(8)
+    history = History()
 
     def keep(event) -> None:
         if isinstance(event, EvaluationEvent) and event.is_best:
@@ -120,7 +120,7 @@ def test_a_run_killed_between_saves_resumes_without_gaps_or_duplicates(folder, s
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)  # save at each evaluation
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)  # and write figures at each step
     state = new_state(folder.preset())
-    recorder = Recorder(folder, state, History(8))
+    recorder = Recorder(folder, state, History())
     for event in train(state):
         recorder.record(event)
         if event.step == 6:
@@ -138,9 +138,31 @@ def lines_before_the_tear(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()[:-1]]
 
 
+def test_the_file_of_a_long_run_is_bounded_and_ends_alike_if_it_was_killed(root, preset, monkeypatch):
+    monkeypatch.setattr("core.training.history._KEPT_GROUPS", 3)  # 13 rows at most, instead of thousands
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
+    long = preset.with_changes({"training.steps": 90, "training.evaluate_every": 30})
+    killed, straight = (RunFolder.create(root, long, name=name) for name in ("killed", "straight"))
+
+    def check_size(event) -> None:
+        assert len(straight.metrics.read_text().splitlines()) <= 2 * (13 + 4)
+
+    record(straight, on_event=check_size)
+    assert len(lines(straight.metrics)) <= 13 + 4
+    state = new_state(long)
+    recorder = Recorder(killed, state, History())
+    for event in train(state):
+        recorder.record(event)
+        if event.step == 77:
+            break  # the state was saved at step 60
+    assert record(killed).status == "finished"
+    assert_ends_alike(killed, straight)
+
+
 def test_a_run_killed_before_its_first_save_starts_over(folder, straight):
     state = new_state(folder.preset())
-    recorder = Recorder(folder, state, History(8))
+    recorder = Recorder(folder, state, History())
     for event in train(state):
         recorder.record(event)
         if event.step == 3:

@@ -21,7 +21,7 @@ from core.training.loop import EvaluationEvent, train
 
 def go_on(folder: RunFolder, *, stop_after: int | None = None):
     state = resume_state(folder)
-    history = History.load(folder.metrics, state.preset.training.steps)
+    history = History.load(folder.metrics)
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     should_stop = (lambda: state.step >= stop_after) if stop_after else (lambda: False)
     return train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
@@ -62,7 +62,7 @@ def test_a_damaged_state_is_replaced_by_the_previous_one_bit_exactly(root, tiny,
     go_on(straight)
     ends = [clone_weights(load_state(each.last, each.preset()).model) for each in (folder, straight)]
     assert_close(*ends, atol=0, rtol=0)
-    figures = [History.load(each.metrics, 8) for each in (folder, straight)]
+    figures = [History.load(each.metrics) for each in (folder, straight)]
     assert figures[0].points() == figures[1].points()
     assert figures[0].evaluations() == figures[1].evaluations()
 
@@ -102,7 +102,7 @@ def test_training_restores_a_deleted_preset(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     preset = folder.preset()
     state = resume_state(folder)
-    recorder = Recorder(folder, state, History(8))
+    recorder = Recorder(folder, state, History())
     (folder.path / "preset.yaml").unlink()
     recorder.record(next(train(state)))
     assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
@@ -143,7 +143,7 @@ def test_training_survives_a_full_disk_and_saves_later(root, tiny, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, notices = new_state(tiny), []
-    recorder = Recorder(folder, state, History(8))
+    recorder = Recorder(folder, state, History())
     for event in train(state):
         with monkeypatch.context() as broken:
             if isinstance(event, EvaluationEvent) and event.step == 4:
@@ -172,7 +172,7 @@ def test_a_run_that_cannot_be_saved_at_its_end_fails_and_keeps_its_last_state(fo
 def test_partly_written_metrics_are_written_once(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 60.0)
-    state, history = new_state(folder.preset()), History(8)
+    state, history = new_state(folder.preset()), History()
     recorder = Recorder(folder, state, history)
     for event in train(state):
         if event.step == 2:  # half a line is on disk, and then there is no more room
@@ -180,7 +180,7 @@ def test_partly_written_metrics_are_written_once(folder, monkeypatch):
             recorder.folder.metrics.open("a").write('{"step": 2, "lo')
             recorder._metrics_complete = False
         recorder.record(event)
-    assert History.load(folder.metrics, 8).points() == history.points()
+    assert History.load(folder.metrics).points() == history.points()
     assert "half" not in folder.metrics.read_text()
 
 
@@ -190,7 +190,7 @@ def test_an_error_is_raised_even_if_it_cannot_be_recorded(folder, monkeypatch):
         raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        train_recorded(folder, resume_state(folder), History(8), should_stop=lambda: False, on_event=explode)
+        train_recorded(folder, resume_state(folder), History(), should_stop=lambda: False, on_event=explode)
 
 
 # --- what crashes leave ------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from core.runs import RunError, RunFolder, RunInfo, check_resumable, list_runs
-from core.runs.folder import numbered_name
 from core.storage.tensor_file import write_tensors
 
 BAD_NAMES = ["../x", "..", ".", "", "a/b", "/etc", "A", "a b", "a_b", "-a", "a" * 49, "ä", "a\n", "a\0", ".hidden"]
@@ -44,19 +43,20 @@ def test_a_new_run_has_preset_and_status(root, tiny):
     assert os.listdir(root) == ["new"]
 
 
-def test_generated_names_are_valid_and_free(root, tiny):
-    names = [RunFolder.create(root, tiny).name for _ in range(5)]
-    assert len(set(names)) == 5
-    for name in names:
-        assert RunFolder(root, name).exists()
+def test_a_run_without_a_name_is_named_after_its_preset_and_the_next_number(root, tiny):
+    assert [RunFolder.create(root, tiny).name for _ in range(3)] == ["tiny-1", "tiny-2", "tiny-3"]
+    RunFolder.create(root, tiny, name="tiny-10")
+    assert RunFolder.create(root, tiny).name == "tiny-11"
+    assert RunFolder.create(root, tiny.model_copy(update={"name": "small"})).name == "small-1"
 
 
-def test_generated_names_do_not_run_out(root, tiny, monkeypatch):
-    monkeypatch.setattr("core.runs.folder._ADJECTIVES", "calm")
-    monkeypatch.setattr("core.runs.folder._NOUNS", "owl")
-    names = {RunFolder.create(root, tiny).name for _ in range(12)}
-    assert len(names) == 12
-    assert "calm-owl" in names
+def test_a_number_that_another_process_takes_meanwhile_is_skipped(root, tiny, monkeypatch):
+    for number in (1, 2):
+        RunFolder.create(root, tiny, name=f"tiny-{number}")
+    monkeypatch.setattr("core.runs.folder.names_in_use", lambda root: [])  # as if they did not exist yet
+    assert RunFolder.create(root, tiny).name == "tiny-3"
+    monkeypatch.setattr(Path, "exists", lambda path: False)  # and appear between the look and the rename
+    assert RunFolder.create(root, tiny).name == "tiny-4"
 
 
 def test_an_existing_run_is_not_overwritten(root, tiny):
@@ -203,16 +203,3 @@ def test_list_runs_returns_only_runs_newest_first(root, tiny):
     (root / "Not-A-Name").mkdir()
     (root / ".draft.new").mkdir()
     assert [folder.name for folder in list_runs(root)] == ["newest", "middle", "oldest", "damaged"]
-
-
-# --- names ------------------------------------------------------------------------------------------------------
-
-
-def test_numbered_names_are_free_and_at_most_48_characters(root):
-    for name, expected in (("a", "a-2"), ("b" * 48, "b" * 46 + "-2")):
-        (root / name).mkdir(parents=True)
-        assert numbered_name(root, name) == expected
-        assert RunFolder(root, expected).name == expected
-    for number in range(2, 10):
-        (root / f"{'b' * 46}-{number}").mkdir()
-    assert numbered_name(root, "b" * 48) == "b" * 45 + "-10"

@@ -1,6 +1,8 @@
 """Access control: visitors see only their own, shared and shipped runs, and change only their own."""
 
 import inspect
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -10,15 +12,17 @@ from core.runs.export import export_weights
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.limits import PUBLIC
+from core.storage.errors import InputError
 from core.storage.tensor_file import CheckpointError
 from core.tasks.ingest import PairFiles, prepare_preset
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
-LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared")
-DOING = {"stop": (), "resume": (), "delete": (), "share": (True,)}
+LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared", "title")
+DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
 ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "names", "is_mine", "start", "import_file", "has_visitors"}
-OF_THE_SERVER = {"active", "counts", "close", "listings", "ownership"}  # not for visitors
+OF_THE_SERVER = {"active", "counts", "close", "listings", "ownership", "names_in_use"}  # not for visitors
+ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
 
 
 class Lab:
@@ -57,7 +61,7 @@ def test_every_public_method_is_covered_or_internal():
     def public(of: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")}
 
-    assert public(VisitorRuns) == {*LOOKING, *DOING, *ABOUT_THE_VISITOR}
+    assert public(VisitorRuns) == {*LOOKING, *DOING, *ABOUT_THE_VISITOR, *ABOUT_PRESETS}
     assert public(Runs) - public(VisitorRuns) == OF_THE_SERVER
 
 
@@ -135,6 +139,137 @@ def test_run_names_of_visitors_cannot_be_guessed(lab: Lab, tiny):
     secrets = [name.rpartition("-")[2] for name in names]
     assert secrets[0] != secrets[1]
     assert all(36 ** len(secret) > 2**120 for secret in secrets)
+
+
+# --- names and titles -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def waiting(monkeypatch) -> None:
+    """Runs wait in the queue and never train."""
+    monkeypatch.setattr("core.server.workers.WorkerPool._start_workers", lambda pool: None)
+
+
+def readable(names: list[str]) -> list[str]:
+    return [name.rpartition("-")[0] for name in names]
+
+
+def test_runs_are_numbered_for_each_visitor(lab: Lab, tiny, waiting):
+    annas = [lab.by(ANNA).start(tiny) for _ in range(2)]
+    bens = [lab.by(BEN).start(tiny)]
+    annas.append(lab.by(ANNA).start(tiny))
+    assert readable(annas) == ["tiny-1", "tiny-2", "tiny-3"]
+    assert readable(bens) == ["tiny-1"]
+    assert [lab.by(ANNA).title(name) for name in annas] == ["tiny 1", "tiny 2", "tiny 3"]
+    assert lab.by(BEN).title(bens[0]) == "tiny 1"
+
+
+def test_the_number_of_a_deleted_run_is_not_given_again(lab: Lab, tiny, waiting):
+    name = lab.by(ANNA).start(tiny)
+    lab.runs.stop(name)
+    lab.runs.delete(name)
+    assert readable([lab.by(ANNA).start(tiny)]) == ["tiny-2"]
+    assert readable([lab.by(BEN).start(tiny)]) == ["tiny-1"]
+
+
+def test_the_runs_of_a_single_user_are_numbered_in_their_folder(make_runs, tiny, waiting):
+    mine = VisitorRuns(make_runs())
+    RunFolder.create(mine._runs.root, tiny, name="tiny-6", status="stopped")
+    assert [mine.start(tiny), mine.start(tiny)] == ["tiny-7", "tiny-8"]
+    assert mine.start(tiny, like="pair") == "pair"
+    assert mine.start(tiny, like="pair") == "pair-2"
+    mine.stop("tiny-8")
+    mine.delete("tiny-8")
+    assert mine.start(tiny) == "tiny-9"
+
+
+def test_a_number_that_the_command_line_takes_meanwhile_is_skipped(make_runs, tiny, waiting):
+    mine = VisitorRuns(make_runs())
+    mine.names()
+    mine._runs.listings = lambda: ()  # as they were a moment ago
+    for _ in range(2):
+        RunFolder.create(mine._runs.root, tiny)
+    assert mine.start(tiny) == "tiny-3"
+
+
+def test_starts_at_the_same_time_get_different_numbers(make_runs, tiny, waiting):
+    mine = VisitorRuns(make_runs(), lambda: ANNA)
+    with ThreadPoolExecutor(6) as pool:
+        names = list(pool.map(lambda _: mine.start(tiny), range(6)))
+    assert sorted(readable(names)) == [f"tiny-{number}" for number in range(1, 7)]
+
+
+def test_a_long_name_is_shortened_but_its_title_is_not(lab: Lab, tiny, waiting):
+    preset = tiny.model_copy(update={"name": "words-reversal-gru-as-reported"})
+    names = [lab.by(ANNA).start(preset) for _ in range(2)]
+    assert [lab.runs.title(name) for name in names] == [f"{preset.name} 1", f"{preset.name} 2"]
+    assert all(len(name) <= 48 for name in names)
+    lab.runs.rename(names[0], f"{preset.name} 3")
+    assert lab.runs.title(lab.runs.start(preset)).startswith("words-revers")  # the whole title is taken
+
+
+def test_only_the_owner_renames_a_run_and_its_name_stays(lab: Lab, annas: str):
+    assert lab.by(ANNA).rename(annas, " Mine ") == "Mine"
+    assert lab.runs.title(annas) == "Mine"
+    assert lab.runs.names() == [annas]
+    lab.runs.share(annas, True)
+    assert lab.by(BEN).title(annas) == "Mine"
+    assert "is not yours" in refusal(lab.runs.rename, annas, "Ours")
+    assert lab.by(ANNA).rename(annas, "") == "tiny 1"
+
+
+def test_a_title_must_differ_from_those_that_the_visitor_sees_and_from_no_others(lab: Lab, tiny, waiting):
+    first, second = (lab.by(ANNA).start(tiny) for _ in range(2))
+    bens = lab.by(BEN).start(tiny)
+    lab.by(ANNA).rename(first, "Mine")
+    lab.runs.rename(first, "Mine")
+    with pytest.raises(InputError, match="title='MINE' is the title of another run"):
+        lab.runs.rename(second, "MINE")
+    assert lab.by(BEN).rename(bens, "Mine") == "Mine"  # says nothing about Anna's runs
+    lab.by(ANNA).rename(second, "tiny 1")
+    with pytest.raises(InputError, match="title='tiny 1' is the title of another run"):
+        lab.runs.rename(first, "")
+    assert readable([lab.runs.start(tiny)]) == ["tiny-3"]
+
+
+def test_a_new_run_does_not_get_a_title_that_a_run_was_given(lab: Lab, tiny, waiting):
+    first = lab.by(ANNA).start(tiny)
+    lab.runs.rename(first, "tiny 2")
+    assert lab.runs.title(lab.runs.start(tiny)) == "tiny 3"
+
+
+def test_a_single_user_cannot_rename_a_shipped_run(make_runs, tiny):
+    mine = VisitorRuns(make_runs())
+    folder = RunFolder.create(mine._runs.root, tiny, name="gift", status="finished")
+    folder.write_info(folder.info().model_copy(update={"shipped": True}))
+    assert "is shipped with the program and cannot be renamed" in refusal(mine.rename, "gift", "Mine")
+
+
+def test_a_run_is_renamed_while_it_trains(make_runs, tiny):
+    mine = VisitorRuns(make_runs())
+    name = mine.start(tiny.with_changes(LONG_TRAINING))
+    wait_for(lambda: mine.info(name).step > 5)
+    mine.rename(name, "Still training")
+    step = mine.info(name).step
+    wait_for(lambda: mine.info(name).step > step)
+    mine.stop(name)
+    wait_for_status(mine, name, "stopped")
+    assert mine.title(name) == "Still training"
+
+
+def test_a_run_whose_folder_was_deleted_cannot_be_renamed(make_runs, tiny, waiting):
+    mine = VisitorRuns(make_runs())
+    name = mine.start(tiny)
+    shutil.rmtree(mine._runs.root / name)
+    assert f"run='{name}': there is no such run" in refusal(mine.rename, name, "Mine")
+
+
+def test_an_imported_run_keeps_its_title_unless_the_visitor_sees_another_of_it(lab: Lab, annas: str, tmp_path):
+    lab.by(ANNA).rename(annas, "Best of all")
+    export_weights(lab.runs.folder(annas), tmp_path / "run.safetensors")
+    assert lab.by(BEN).title(lab.by(BEN).import_file(tmp_path / "run.safetensors")) == "Best of all"
+    again = lab.by(ANNA).import_file(tmp_path / "run.safetensors")
+    assert (lab.runs.title(again), readable([again])) == ("tiny 2", ["tiny-2"])
 
 
 def test_a_single_user_has_all_rights(make_runs, tiny):

@@ -25,7 +25,7 @@ from tests.support.run_helpers import LONG_TRAINING, read_rows, wait_for, wait_f
 def trained_alone(root: Path, preset) -> RunFolder:
     """The same training without threads."""
     folder = RunFolder.create(root, preset, name="alone")
-    history = History(preset.training.steps)
+    history = History()
     train_recorded(folder, new_state(preset), history)
     return folder
 

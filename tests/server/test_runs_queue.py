@@ -103,7 +103,7 @@ def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, 
     folder = RunFolder.create(root, tiny, name="a")
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     state = new_state(tiny)
-    recorder = Recorder(folder, state, History(8))
+    recorder = Recorder(folder, state, History())
     for event in train(state):
         recorder.record(event)
         if event.step == 6:

@@ -119,7 +119,11 @@ def is_command(text: str) -> bool:
 def shrunk(words: list[str], root: Path) -> list[str] | None:
     """The arguments of a command of ``python -m core``, made quick; None where it is only parsed."""
     command, arguments = words[0], list(words)
-    if command in ONLY_PARSED or "--all-bugs" in arguments or (command == "lesson" and len(arguments) > 1):
+    if (
+        command in ONLY_PARSED
+        or {"--all-bugs", "--times"} & {*arguments}
+        or (command == "lesson" and len(arguments) > 1)
+    ):
         return None
     if any(argument.endswith(".onnx") for argument in arguments) and not find_spec("onnx"):
         return None
@@ -140,8 +144,8 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
     return arguments
 
 
-# `bench`, `lesson NAME` and `doctor --all-bugs` take minutes, `resume` needs a stopped run, `push` and `pull` a server.
-# Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
+# `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run,
+# `push` and `pull` a server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
 ONLY_PARSED = ("bench", "resume", "push", "pull")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")

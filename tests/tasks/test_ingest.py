@@ -1,13 +1,16 @@
 """Import of own pairs: file formats, skipped rows and their reasons, and files that are refused."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.config import NAME_PATTERN, preset_names
 from core.storage.errors import InputError
-from core.tasks.ingest import Row, histogram, ingest_pairs, read_pairs, summary_lines
+from core.tasks.ingest import Row, histogram, ingest_pairs, preset_name_for, read_pairs, summary_lines
 from core.tasks.ingest.reading import MAX_LINE_BYTES, read_lines
 
 GOOD = [(f"s{number}", f"t{number % 3}") for number in range(12)]
@@ -220,3 +223,30 @@ def test_the_summary_lists_counts_and_skipped_rows(tmp_path):
     output = "\n".join(summary_lines(ingest(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
     for part in ("pairs                          13", "2 rows, skipped", "skipped: not two columns", "line 16", "␣"):
         assert part in output
+
+
+# --- the name of the preset ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("my pairs.tsv", "my-pairs"),
+        ("/a/b/Übung_2 (final).CSV", "ubung-2-final"),
+        ("日本語.jsonl", "own-pairs"),
+        ("---.tsv", "own-pairs"),
+        ("tiny.tsv", "tiny-pairs"),  # tiny is a preset that ships
+        ("x" * 39 + " yz.txt", "x" * 39),
+        ("<script>alert(1)</script>.tsv", "script"),
+        ("archive.tar.tsv", "archive-tar"),
+    ],
+)
+def test_a_preset_of_pairs_is_named_after_their_file(file, name):
+    assert preset_name_for(Path(file)) == name
+
+
+@given(st.text())
+def test_every_file_name_gives_a_valid_name_of_no_shipped_preset(text):
+    name = preset_name_for(Path(text))
+    assert re.fullmatch(NAME_PATTERN, name)
+    assert name not in preset_names()

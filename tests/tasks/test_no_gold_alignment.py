@@ -50,7 +50,7 @@ def added(tmp_path_factory, adding) -> Path:
     """A folder with one finished run of a task without gold alignment, ``sums``."""
     root = tmp_path_factory.mktemp("added")
     folder = RunFolder.create(root, adding, name="sums")
-    train_recorded(folder, new_state(adding), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(adding), History(), should_stop=lambda: False, on_event=lambda event: None)
     return root
 
 

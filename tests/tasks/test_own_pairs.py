@@ -129,7 +129,7 @@ def test_longer_pairs_are_skipped_and_an_empty_split_is_refused(tmp_path, pairs)
 def train(folder: RunFolder, preset, steps: int | None = None) -> None:
     events = []
     stop = (lambda: len(events) >= steps) if steps else (lambda: False)
-    train_recorded(folder, new_state(preset, pairs=folder.pairs), History(6), should_stop=stop, on_event=events.append)
+    train_recorded(folder, new_state(preset, pairs=folder.pairs), History(), should_stop=stop, on_event=events.append)
 
 
 def test_a_run_has_its_own_copy_of_the_pairs(tmp_path, own, pairs):
@@ -203,6 +203,7 @@ def test_data_command_writes_a_preset_that_trains(tmp_path, capsys):
     run = ["--checkpoints", str(tmp_path / "runs"), "train", "--preset", str(out), "--run", "mine", *settings]
     assert main(run) == 0
     assert (tmp_path / "runs" / "mine" / "pairs.tsv").exists()
+    assert load_preset_file(out).name == "numbers"  # after the file of the pairs
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def written(tmp_path_factory, writing):
     """A folder with one finished run that models text, ``lines``."""
     root = tmp_path_factory.mktemp("written")
     folder = RunFolder.create(root, writing, name="lines")
-    train_recorded(folder, new_state(writing), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(writing), History(), should_stop=lambda: False, on_event=lambda event: None)
     return root
 
 
@@ -138,7 +138,7 @@ def test_perplexity_command_measures_run_and_ngrams_on_the_same_lines(written, w
 
 def test_perplexity_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, capsys):
     folder = RunFolder.create(tmp_path, tiny, name="digits")
-    train_recorded(folder, new_state(tiny), History(8), should_stop=lambda: False, on_event=lambda event: None)
+    train_recorded(folder, new_state(tiny), History(), should_stop=lambda: False, on_event=lambda event: None)
     assert main(["--checkpoints", str(tmp_path), "perplexity", "--run", "digits"]) == 2
     assert "run='digits' does not model text; its task is to reverse 2–5 digits" in capsys.readouterr().err
     assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "13"]) == 2

@@ -184,7 +184,7 @@ def test_an_initial_loss_far_from_guessing_gets_a_warning(tiny):
 
 
 def check_curve(preset: Preset, losses: list[float]) -> Finding:
-    state, history = new_state(preset), History(len(losses))
+    state, history = new_state(preset), History()
     for step, loss in enumerate(losses, start=1):
         history.add(StepEvent(step, loss, 0.1, 1.0, 1.0))
     return run_checks.check_loss_curve(Subject(state, history))

@@ -1,4 +1,4 @@
-"""The metric history is complete, bounded, thread-safe, and survives a truncated file."""
+"""The metric history is complete in short runs, bounded in long ones, thread-safe, and survives a truncated file."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ def evaluated(number: int) -> EvaluationEvent:
 @pytest.fixture
 def history() -> History:
     """Steps 1 to 6, evaluations at 0, 3 and 6."""
-    history = History(6)
+    history = History()
     history.add(evaluated(0))
     for number in range(1, 7):
         history.add(step(number))
@@ -51,7 +51,7 @@ def test_since_returns_only_later_rows(history):
 
 
 def test_add_returns_the_line_for_the_file():
-    history = History(1)
+    history = History()
     assert json.loads(history.add(step(1))) == {"step": 1, "loss": 1.0, "learning_rate": 0.001, "gradient_norm": 2.0}
     line = json.loads(history.add(evaluated(1)))
     assert line == {"step": 1, "validation_loss": 1.0, "token_accuracy": 0.5, "exact_match": 0.25}
@@ -59,18 +59,18 @@ def test_add_returns_the_line_for_the_file():
 
 def test_appended_lines_and_saved_files_load_alike(history, tmp_path):
     appended, saved = tmp_path / "appended.jsonl", tmp_path / "saved.jsonl"
-    again = History(6)
+    again = History()
     events = [evaluated(0), *[step(number) for number in range(1, 7)], evaluated(3), evaluated(6)]
     appended.write_text("".join(f"{again.add(event)}\n" for event in events))
     history.save(saved)
     for path in (appended, saved):
-        loaded = History.load(path, 6)
+        loaded = History.load(path)
         assert loaded.points() == history.points()
         assert loaded.evaluations() == history.evaluations()
 
 
 def test_a_missing_file_is_an_empty_history(tmp_path):
-    loaded = History.load(tmp_path / "metrics.jsonl", 5)
+    loaded = History.load(tmp_path / "metrics.jsonl")
     assert loaded.points()["step"] == loaded.evaluations()["step"] == []
 
 
@@ -80,7 +80,7 @@ def test_a_truncated_last_line_is_skipped(history, tmp_path):
     whole = path.read_text()
     for cut in range(2, 60):
         path.write_text(whole[:-cut])
-        assert History.load(path, 6).points()["step"] == [1]
+        assert History.load(path).points()["step"] == [1]
 
 
 def test_rewinding_deletes_later_rows(history):
@@ -94,23 +94,59 @@ def test_rewinding_deletes_later_rows(history):
     assert history.points()["step"] == history.evaluations()["step"] == []
 
 
-@pytest.mark.parametrize("steps", [MAX_POINTS - 1, MAX_POINTS, MAX_POINTS + 1, 2 * MAX_POINTS, 12_345])
-def test_a_long_run_keeps_a_bounded_number_of_evenly_spaced_points(steps):
-    history = History(steps)
-    kept = [number for number in range(1, steps + 1) if history.add(step(number))]
-    assert history.points()["step"] == kept
-    assert MAX_POINTS / 2 <= len(kept) <= MAX_POINTS
-    assert len({late - early for early, late in itertools.pairwise(kept)}) == 1
+def test_files_of_other_orders_and_kinds_of_damage_load_in_step_order(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    row = '{{"step": {}, "loss": {}, "learning_rate": 1, "gradient_norm": 1}}\n'
+    damaged = ["[]\n", "3\n", row.format(3, "null"), row.format(3, '"x"'), row.format("1e999", 1), "{}\n"]
+    path.write_text("".join([row.format(2, 5), *damaged, row.format(1, 4), row.format(2, 6)]))
+    loaded = History.load(path)
+    assert loaded.points() == {"step": [1, 2], "loss": [4, 6], "learning_rate": [1, 1], "gradient_norm": [1, 1]}
+    assert loaded.evaluations()["step"] == []
+
+
+def test_a_run_of_max_points_keeps_every_step_and_a_longer_one_no_more_rows():
+    history = History()
+    for number in range(1, 4 * MAX_POINTS):
+        history.add(step(number))
+        if number <= MAX_POINTS:
+            assert history.num_rows == number
+        assert history.num_rows <= MAX_POINTS + 5
+    assert history.points()["step"][0] == 1
+    assert history.points()["step"][-1] == 4 * MAX_POINTS - 1
+    assert history.num_rows > MAX_POINTS / 4
+
+
+def test_a_spike_of_a_long_run_is_kept():
+    history, spikes = History(), {3_000: (9.0, 1.0), 20_001: (0.001, 1.0), 29_999: (0.5, 70.0)}
+    for number in range(1, 30_001):
+        loss, norm = spikes.get(number, (0.5 + number % 7 / 100, 1.0 + number % 5 / 100))
+        history.add(StepEvent(number, loss, 0.001, norm, 1e4))
+    assert set(spikes) <= set(history.points()["step"])
+    assert set(spikes) <= set(history.chart("points")["columns"]["step"])
+
+
+def test_averages_of_a_long_run_are_taken_of_evenly_spaced_steps():
+    history = History()
+    for number in range(1, 4 * MAX_POINTS):
+        history.add(StepEvent(number, float(number % 2), 0.001, number % 3, 1e4))
+    steps = history.evenly_spaced_points()["step"]
+    assert len({late - early for early, late in itertools.pairwise(steps)}) == 1
+    assert len(steps) > MAX_POINTS / 8
+    few = History()
+    for number in range(1, 100):
+        few.add(step(number))
+    assert few.evenly_spaced_points() == few.points()
 
 
 def test_evaluations_are_all_kept():
-    history = History(1_000_000)
-    assert history.add(evaluated(7))
-    assert history.evaluations()["step"] == [7]
+    history = History()
+    for number in range(0, 3 * MAX_POINTS, 2):
+        history.add(evaluated(number))
+    assert history.evaluations()["step"] == list(range(0, 3 * MAX_POINTS, 2))
 
 
 def test_columns_read_during_writing_have_one_length():
-    history, done = History(MAX_POINTS), threading.Event()
+    history, done = History(), threading.Event()
 
     def write() -> None:
         for number in range(1, MAX_POINTS + 1):

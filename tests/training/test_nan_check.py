@@ -168,7 +168,7 @@ def test_the_last_good_checkpoint_is_kept(tiny, root, monkeypatch):
             good.update(best=folder.best.read_bytes(), last=folder.last.read_bytes())
             set_weight(state, f"{WIDEN}.weight", math.inf)
 
-    info = train_recorded(folder, state, History(8), should_stop=lambda: False, on_event=poison)
+    info = train_recorded(folder, state, History(), should_stop=lambda: False, on_event=poison)
     assert (info.status, info.step) == ("failed", 6)
     assert (
         f"step 7: loss=nan, gradient norm=nan: not finite, so the update was not made; weight {WIDEN}" in info.message

@@ -1,6 +1,7 @@
 """The HTTP API, used by a client."""
 
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from gradio_client import Client
@@ -34,6 +35,12 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
         assert len(decoded) < 600, decoded[-1]
         time.sleep(0.05)
     assert decoded[-1]["status"] == "finished"
+    assert run == "tiny-1"
+    assert client.predict(run, " My first run ", api_name="/rename_run") == {"run": run, "title": "My first run"}
+    listed = client.predict(api_name="/list_runs")["runs"][0]
+    assert (listed["id"], listed["title"], listed["preset"]) == (run, "My first run", "tiny")
+    assert listed["task"] == "reverse 2–5 digits"
+    assert datetime.now(UTC) - datetime.fromisoformat(listed["created"]) < timedelta(minutes=5)
     assert decoded[-1]["points"]["step"] == list(range(1, 61))
     assert decoded[-1]["evaluations"]["step"] == list(range(0, 61, 20))
     losses = decoded[-1]["points"]["loss"]
@@ -54,7 +61,7 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
     worth = client.predict(run, api_name="/head_importance")
     assert (worth["sequences"], worth["ablate_with"], len(worth["heads"])) == (500, "zero", 9)
     report = client.predict(run, api_name="/report")
-    assert report["markdown"].startswith(f"# Report: {run}\n\n**{report['summary']}**")
+    assert report["markdown"].startswith(f"# Report: My first run\n\n**{report['summary']}**")
 
     short = {"training.steps": 5, "training.warmup_steps": 1, "training.seed": 1}
     other = client.predict("tiny", small | short, api_name="/train")["run"]
@@ -84,6 +91,8 @@ def test_a_client_can_train_decode_inspect_report_and_compare(client: Client, fe
         ("/attention", (SHIPPED, "1", "cross", 1, "", "cross.1.1"), "must be HEAD=PATTERN"),
         ("/head_importance", (SHIPPED, "median"), "ablation='median' is not one of zero, mean"),
         ("/stop", (SHIPPED,), "is not training"),
+        ("/rename_run", (SHIPPED, "Mine"), "is shipped with the program and cannot be renamed"),
+        ("/rename_run", ("../../x", "Mine"), "is not a valid name"),
         ("/resume", (SHIPPED,), "is shipped with the program"),
         ("/report", ("../../x",), "is not a valid name"),
         ("/compare", ([SHIPPED],), "select 2 to 10 runs of one task to compare; 1 selected"),
@@ -98,5 +107,5 @@ def test_invalid_requests_are_explained(client: Client, endpoint: str, arguments
 
 def test_only_the_documented_endpoints_are_public(client: Client):
     named = client.view_api(return_format="dict")["named_endpoints"]
-    actions = "list_runs train stop resume progress decode attention report compare head_importance"
+    actions = "list_runs train stop resume rename_run progress decode attention report compare head_importance"
     assert set(named) == {f"/{name}" for name in actions.split()}

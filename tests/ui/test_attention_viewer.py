@@ -69,10 +69,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[
 def test_a_replay_contains_metrics_inputs_and_snapshots(trained):
     record = call(attention_viewer(trained), "replay", {"run": "a"})
     assert (record["status"], record["step"], record["steps"]) == ("finished", 8, 8)
-    assert record["points"]["step"] == list(range(1, 9))
+    assert record["points"]["columns"]["step"] == list(range(1, 9))
     assert (
         record["saved_steps"]
-        == record["evaluations"]["step"]
+        == record["evaluations"]["columns"]["step"]
         == [each["step"] for each in record["snapshots"]]
         == [0, 4, 8]
     )
@@ -93,9 +93,11 @@ def test_a_replay_contains_metrics_inputs_and_snapshots(trained):
 
 
 def test_a_replay_request_returns_only_newer_data(trained):
-    record = call(attention_viewer(trained), "replay", {"run": "a", "since": 4, "since_step": 6, "since_evaluation": 4})
-    assert [each["step"] for each in record["snapshots"]] == record["evaluations"]["step"] == [8]
-    assert record["points"]["step"] == [7, 8]
+    held = {"since": 4, "since_step": 6, "since_evaluation": 4, "step_width": 1, "evaluation_width": 1}
+    record = call(attention_viewer(trained), "replay", {"run": "a"} | held)
+    assert [each["step"] for each in record["snapshots"]] == [8]
+    assert record["evaluations"]["columns"]["step"] == [4, 8]
+    assert record["points"]["columns"]["step"] == [6, 7, 8]
     assert record["saved_steps"] == [0, 4, 8]
 
 
@@ -106,7 +108,7 @@ def test_a_run_without_snapshots_returns_its_metrics(trained, tmp_path):
         shutil.copy(trained.root / "a" / name, tmp_path / "a" / name)
     record = call(attention_viewer(Runs(tmp_path)), "replay", {"run": "a"})
     assert (record["saved_steps"], record["inputs"], record["blocks"], record["scored_block"]) == ([], [], [], None)
-    assert record["points"]["step"] == list(range(1, 9))
+    assert record["points"]["columns"]["step"] == list(range(1, 9))
 
 
 def test_a_model_too_large_for_maps_still_has_scores():

@@ -36,7 +36,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
     presets["fast"] = tiny.with_changes({"training.learning_rate": 0.02})
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
-        train_recorded(folder, new_state(preset), History(8), should_stop=lambda: False, on_event=lambda event: None)
+        train_recorded(folder, new_state(preset), History(), should_stop=lambda: False, on_event=lambda event: None)
     RunFolder.create(root, tiny.with_changes({"training.seed": 7}), name="empty", status="stopped")
     return Runs(root)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from core.config import ConfigError, load_preset, preset_names
+from core.config import SECTIONS, ConfigError, load_preset
 from core.interpret.inspection import inspect
+from core.runs.estimate import TrainingTime
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
@@ -17,9 +18,9 @@ from ui import api, page
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_viewer
 from ui.components.head_thumbnails import layer_value
-from ui.components.training_charts import training_charts
 from ui.forms import preset_form
 from ui.forms.preset_form import Draft
+from ui.forms.preset_list import first_preset
 from ui.forms.setting_controls import all_settings, value_in
 from ui.run_info import list_runs
 from ui.serving.errors import show_errors
@@ -40,17 +41,36 @@ def form_of(name: str, **changes):
     return settings, [Draft(preset, preset, edition=3), 3, *values]
 
 
+def checked(settings, filled) -> tuple[dict, dict[str, str]]:
+    """The summary of a form, and the hint under each control by the key of its setting."""
+    nowhere = VisitorRuns(Runs(Path("nowhere")))
+    summary, _, *updates = preset_form.check(nowhere, settings, *filled)
+    hints = updates[len(SECTIONS) :]  # after the labels of the sections
+    base = filled[0].base  # settings of other families have the same keys, and are hidden
+    shown = [(setting, hint) for setting, hint in zip(settings, hints, strict=True) if setting.applies_to(base)]
+    return summary, {setting.key: hint["info"] for setting, hint in shown}
+
+
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
     run, _, text, *_ = page._open(runs, {})
     assert run == SHIPPED
     assert text == "4 8 2 9"
-    assert train.first_draft(runs, run).start == load_preset("digits-reversal")
+    assert train.first_draft(runs, run).start == first_preset()  # the settings of one's own run, but not of this one
 
 
-@pytest.mark.parametrize("query", [{"run": "../../etc"}, {"run": "no-such-run"}, {"strategy": "<script>"}])
-def test_an_invalid_address_opens_the_default_view(runs: Runs, query: dict):
-    run, _, text, _, strategy, *_ = page._open(runs, query)
+def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
+    run, bar, text, _, strategy, *_ = page._open(runs, {"strategy": "<script>"})
     assert (run, text, strategy) == (SHIPPED, "4 8 2 9", "greedy")
+    assert bar == {"current": SHIPPED, "missing": None}
+
+
+@pytest.mark.parametrize("name", ["../../etc", "no-such-run", "<b>", "x" * 500])
+def test_a_link_to_a_missing_run_opens_no_other_run_and_names_it(runs: Runs, name: str):
+    run, bar, text, *_ = page._open(runs, {"run": name, "input": "1 2"})
+    assert (run, bar["current"], text) == (None, None, "1 2")
+    assert bar["missing"]
+    assert name.startswith(bar["missing"])
+    assert len(bar["missing"]) <= 60
 
 
 def test_a_decode_shows_output_expected_output_and_probabilities(runs: Runs):
@@ -135,16 +155,6 @@ def test_a_picture_is_a_png_and_malformed_requests_return_an_error(runs: Runs):
     assert "error" in call(attention_viewer(runs), "picture", None)
 
 
-def test_presets_can_be_picked_only_after_the_form_has_loaded(runs: Runs):
-    with gr.Blocks() as built:
-        train.build(runs, gr.State(None))
-    radios = [each for each in built.blocks.values() if each.elem_id in ("family", "preset")]
-    # Else the form, opening late, would take the place of what was picked.
-    assert [radio.interactive for radio in radios] == [False, False]
-    choices = train.preset_choice(train.presets_by_family(), Draft(*[load_preset("tiny")] * 2))
-    assert [choice["interactive"] for choice in choices] == [True, True]
-
-
 def test_the_form_describes_the_preset_it_was_opened_with():
     settings, filled = form_of("tiny")
     floats = [float(value) if type(value) is int else value for value in filled]  # as a number field gives them
@@ -172,52 +182,91 @@ def test_a_form_that_is_still_loading_is_refused():
 def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Runs, changes: dict, part: str):
     settings, filled = form_of("digits-reversal", **changes)
     before = runs.names()
-    _, problem = preset_form.started(runs.start, settings, *filled)
-    summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
-    assert problem["problem"]
-    assert part in problem["text"]
+    for ask in (True, False):
+        _, _, problem, question, _ = preset_form.started(VisitorRuns(runs), settings, *filled, ask=ask)
+        assert problem["problem"]
+        assert part in problem["text"]
+        assert question["visible"] is False
+    summary, hints = checked(settings, filled)
     assert part in summary["text"]
-    assert any(hint["info"].startswith("✗") for hint in hints)
+    assert any(hint.startswith("✗") for hint in hints.values())
     assert runs.names() == before
 
 
 def test_tying_embeddings_of_two_vocabularies_is_refused_at_its_control():
     settings, filled = form_of("number-words-french", tie_embeddings="all")
-    summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
+    summary, hints = checked(settings, filled)
     assert summary["problem"]
-    wrong = [each for each, hint in zip(settings, hints, strict=True) if hint["info"].startswith("✗")]
-    assert [each.key for each in wrong] == ["model.tie_embeddings"]
+    assert [key for key, hint in hints.items() if hint.startswith("✗")] == ["model.tie_embeddings"]
+
+
+@pytest.mark.parametrize(
+    ("time", "text"),
+    [
+        (TrainingTime(9.6, 14.4), "22,637 parameters · 10–14 s on this machine"),
+        (None, "too large to estimate the time"),
+    ],
+)
+def test_the_form_shows_the_measured_training_time(tmp_path, monkeypatch, time: TrainingTime | None, text: str):
+    monkeypatch.setattr("core.server.estimates.estimate_training_time", lambda preset, pairs: time)
+    tiny, runs = load_preset("tiny"), Runs(tmp_path)
+    shown = preset_form.timed(VisitorRuns(runs), tiny, tiny)["text"].replace("\N{NO-BREAK SPACE}", " ")
+    runs.close()
+    assert text in shown
 
 
 def test_the_form_lists_changed_settings():
     settings, filled = form_of("tiny", steps=500)
-    summary, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
+    summary, hints = checked(settings, filled)
     assert "training.steps 2000 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
-    hints = {setting.key: update["info"] for setting, update in zip(settings, updates, strict=True)}
     assert hints["training.steps"].startswith("changed, preset value 2000")
     assert not hints["training.seed"].startswith("changed")
 
 
-def test_presets_are_listed_by_family_of_tasks():
-    of_families = train.presets_by_family()
-    assert next(iter(of_families)) == "digits"
-    assert of_families["digits"][0] == "digits-reversal"
-    assert sorted(name for names in of_families.values() for name in names) == preset_names()
-    draft = train.family_draft(of_families, "words", form_of("tiny")[1][0])
-    assert draft.start == load_preset("words-reversal-gru")
-    family, choice = train.preset_choice(of_families, draft)
-    assert (choice["value"], choice["choices"]) == ("words-reversal-gru", of_families["words"])
-    assert "value" not in family  # what was picked there is not set again: a later choice may have been made
-    draft = train.picked_draft("words-reversal-transformer", draft)
-    assert not any("value" in radios for radios in train.preset_choice(of_families, draft))
+@pytest.mark.parametrize("changes", [{"steps": 500, "d_model": 16}, {"max_length": 7}])
+def test_each_section_says_what_is_set_in_it(changes: dict):
+    settings, filled = form_of("tiny", **changes)
+    _, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
+    preset = preset_form.preset_in(settings, *filled)
+    labels = [update["label"] for update in updates[: len(SECTIONS)]]
+    assert labels == [
+        f"Task: {preset.task.summary}",
+        f"Model: {preset.model.summary}",
+        f"Training: {preset.training.summary}",
+    ]
+    assert labels != [update["label"] for update in preset_form.fold_labels(load_preset("tiny"))]
 
 
-def test_a_loaded_preset_is_listed_with_its_family():
-    of_families = train.presets_by_family()
-    draft = Draft(*[load_preset("addition").model_copy(update={"name": "mine"})] * 2)
-    family, choice = train.preset_choice(of_families, draft)
-    assert (family["value"], choice["value"], choice["choices"]) == ("addition", "mine", ["addition", "mine"])
+@pytest.fixture
+def started(make_runs, monkeypatch: pytest.MonkeyPatch):
+    """Press Train on the tiny preset with a known training time; return the updates, and the runs."""
+
+    def press(seconds: float | None, *, ask: bool = True):
+        mine = VisitorRuns(make_runs())
+        time = "pending" if seconds is None else TrainingTime(seconds - 60, seconds)
+        monkeypatch.setattr(VisitorRuns, "wait_for_training_time", lambda *_, seconds: time)
+        settings, filled = form_of("tiny", steps=2, warmup_steps=0)
+        return preset_form.started(mine, settings, *filled, ask=ask), mine
+
+    return press
+
+
+@pytest.mark.parametrize(("seconds", "ask"), [(None, True), (600.0, True), (601.0, False), (None, False)])
+def test_a_run_starts_and_the_bar_shows_it(started, seconds: float | None, ask: bool):
+    (run, bar, problem, question, asked), mine = started(seconds, ask=ask)
+    assert run == "tiny-1"
+    assert mine.names() == [run]
+    assert (bar, problem, asked) == ({"current": run}, {"text": ""}, {"text": ""})
+    assert question["visible"] is False
+
+
+def test_training_of_more_than_ten_minutes_is_asked_for_first(started):
+    (_, _, problem, question, asked), mine = started(601.0)
+    assert question["visible"] is True
+    assert "Training takes 9–10 min on this machine" in asked["text"].replace("\N{NO-BREAK SPACE}", " ")
+    assert problem == {"text": ""}
+    assert mine.names() == []
 
 
 def test_a_saved_preset_loads_again_under_a_new_name():
@@ -236,21 +285,12 @@ def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
         preset_form.loaded_draft(data, form_of("tiny")[1][0])
 
 
-def test_progress_is_returned_and_malformed_requests_return_an_error(runs: Runs):
-    good = call(training_charts(runs), "progress", {"run": SHIPPED, "since_step": 990, "since_evaluation": 950})
-    assert good["points"]["step"] == list(range(991, 1001))
-    assert good["evaluations"]["step"] == [975, 1000]
-    assert good["status"] == "finished"
-    for request in (None, [], {"run": 3}, {"run": "../x"}, {"run": SHIPPED, "since_step": "1"}, {"run": "x" * 1000}):
-        assert "error" in call(training_charts(runs), "progress", request)
-
-
 def test_the_list_of_runs_skips_damaged_runs(runs: Runs):
     damaged = runs.root / "damaged-run"
     damaged.mkdir()
     (damaged / "preset.yaml").write_text("[")
     (damaged / "run.json").write_text("{")
-    listed = [each["id"] for each in list_runs(runs)["runs"]]
+    listed = [each["id"] for each in list_runs(VisitorRuns(runs))["runs"]]
     assert SHIPPED in listed
     assert damaged.name not in listed
 

@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import pytest
 
@@ -14,6 +13,7 @@ from core.runs import DEFAULT_ROOT, RunFolder
 from core.server import Runs
 from core.storage.errors import InputError
 from tests.serving import SHIPPED
+from tests.ui.addresses import address_of
 from ui import interventions, page
 from ui.components import head_importance
 from ui.current_decode import CurrentDecode
@@ -170,9 +170,7 @@ def test_all_strategies_decode_with_the_interventions(runs: Runs):
     ids=str,
 )
 def test_the_address_restores_interventions(runs: Runs, spec: InterventionSpec):
-    address = page._decode(runs, SHIPPED, "4829", spec)[-1]
-    query = {name: value[0] for name, value in parse_qs(address).items()}
-    assert page._open(runs, query)[3] == spec
+    assert page._open(runs, address_of(page._decode(runs, SHIPPED, "4829", spec)))[3] == spec
 
 
 @pytest.mark.parametrize(
@@ -194,7 +192,7 @@ def test_invalid_interventions_in_the_address_are_explained_and_ignored(runs: Ru
     _, problem = attention.applicable(runs, SHIPPED, spec)
     assert part in problem
     assert bool(problem) == bool(part)
-    answer = page._decode(runs, SHIPPED, "4829", spec)[2]
+    answer = page._decode(runs, SHIPPED, "4829", spec)[3]
     if part or "cross" not in spec.ablate:
         assert answer["correct"]
 

@@ -12,7 +12,7 @@ from ui.current_decode import CurrentDecode
 def viewed(preset, text: str) -> dict:
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
-    return layer_value(CurrentDecode("run", 0, inspect(model, task, text)), "cross", 1)
+    return layer_value(CurrentDecode("run-1", "run 1", 0, inspect(model, task, text)), "cross", 1)
 
 
 def test_tasks_without_alignment_have_no_gold_cells_or_scores(tiny):

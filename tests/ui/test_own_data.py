@@ -12,8 +12,9 @@ from core.tasks import pronunciations
 from core.tasks.ingest import StagingArea
 from ui.forms.own_data import MAX_PASTED, check_pairs, draft_for
 from ui.forms.preset_form import Draft, timed
+from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import all_settings
-from ui.tabs.train import family_draft, preset_choice, presets_by_family
+from ui.tabs.train import picked_draft
 
 PASTED = "".join(f"{number} => {'x ' * (number % 4 + 1)}\n" for number in range(100, 160))
 KINDS = ("character", "symbol")
@@ -41,6 +42,14 @@ def test_source_and_target_files_are_read_together(tmp_path):
         (tmp_path / name).write_text("".join(f"{word} {number}\n" for number in range(20)))
     _, preset = check(StagingArea(), pairs=str(tmp_path / "sources.txt"), targets=str(tmp_path / "answers.txt"))
     assert preset.task.num_sources == 20
+    assert preset.name == "sources"
+
+
+def test_the_preset_of_an_upload_is_named_after_its_file(tmp_path):
+    upload = tmp_path / "0f3a9c" / "My pairs (2).tsv"  # Gradio keeps the file's own name, in a folder of its own
+    upload.parent.mkdir()
+    upload.write_text(PASTED.replace(" => ", "\t"))
+    assert check(StagingArea(), pairs=str(upload))[1].name == "my-pairs-2"
 
 
 @pytest.mark.parametrize(
@@ -72,10 +81,11 @@ def test_the_form_opens_with_the_preset_of_the_pairs():
     _, preset = check(StagingArea(), pasted=PASTED)
     draft = draft_for(preset, Draft(first, first, edition=4))
     assert (draft.base, draft.start, draft.edition) == (preset, preset, 5)
-    families, names = preset_choice(presets_by_family(), draft)
-    assert families["choices"][-1] == ("own pairs", "own-pairs")
-    assert (families["value"], names["choices"], names["value"]) == ("own-pairs", ["own-data"], "own-data")
-    assert family_draft(presets_by_family(), "own-pairs", draft).start == preset
+    shown = picker_value(draft.base)
+    family = shown["families"][-1]
+    assert (family["name"], family["label"]) == ("own-pairs", "Own pairs")
+    assert [each["name"] for each in family["presets"]] == [shown["chosen"]] == ["pasted-pairs"]
+    assert picked_draft(shown, draft).start == preset
     assert not {"data", "num_sources"} & {setting.field for setting in all_settings()}
 
 

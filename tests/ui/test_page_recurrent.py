@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs
 
 import gradio as gr
 import numpy as np
 import pytest
 
-from core.config import Preset
+from core.config import SECTIONS, Preset
 from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.support.run_helpers import wait_for_status
+from tests.ui.addresses import address_of
 from tests.ui.packed import unpacked
 from tests.ui.server_functions import call
 from ui import page
@@ -56,7 +56,7 @@ def test_a_recurrent_model_shows_only_cross_attention(answered):
 
 
 def test_the_address_contains_run_and_input(answered):
-    assert parse_qs(answered[-1]) == {"run": [RUN], "input": ["4829"]}
+    assert address_of(answered) == {"run": RUN, "input": "4829"}
 
 
 def test_its_training_can_be_replayed(lab):
@@ -67,7 +67,7 @@ def test_its_training_can_be_replayed(lab):
 
 
 def test_a_decode_shows_head_thumbnails(answered):
-    _, message, answer, _, thumbnails, *_ = answered
+    _, _, message, answer, _, thumbnails, *_ = answered
     assert "best weights" in message["text"]
     assert len(answer["steps"]) == len(thumbnails["rows"])
 
@@ -94,9 +94,10 @@ def test_a_form_of_another_family_than_the_shipped_preset_is_valid(lab, tiny_gru
     draft = train.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
     settings, filled = filled_with(tiny_gru)
-    summary, _, *hints = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
+    summary, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
     assert "problem" not in summary
     assert "changed" not in summary["text"]
+    hints = updates[len(SECTIONS) :]
     assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)
 
 
@@ -108,4 +109,5 @@ def test_the_settings_line_lists_a_changed_family(lab):
 
 
 def test_the_viewer_is_empty_without_a_decode():
-    assert attention_value(None, run=RUN) == {"run": RUN, "decode": None, "selection": {}}
+    shown = attention_value(None, run=RUN, problem="the input is too long")
+    assert shown == {"run": RUN, "decode": None, "problem": "the input is too long", "selection": {}}

@@ -1,6 +1,5 @@
 """Training in a real browser survives a reload, other tabs, a closed tab and a stopped server."""
 
-import re
 import time
 from collections.abc import Iterator
 
@@ -8,13 +7,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from core.runs import RunFolder
-from tests.browser.chromium import CHROMIUM, FLAGS, open_tab
+from tests.browser.chromium import CHROMIUM, FLAGS, STEPS_SHOWN, choose_preset, new_context, open_settings, open_tab
 from tests.faults.public.test_operations import Server, start
 
 __all__ = ["start"]
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 SECONDS = 60_000
-MESSAGE_MATCHES = "(pattern) => new RegExp(pattern).test(document.querySelector('#charts .message').textContent)"
+MESSAGE = "#run-bar .message:not([hidden]) .message-text"
+MESSAGE_MATCHES = f"(pattern) => new RegExp(pattern).test(document.querySelector('{MESSAGE}')?.textContent ?? '')"
 
 
 @pytest.fixture
@@ -26,33 +26,27 @@ def browser() -> Iterator[Browser]:
 
 
 def steps(page: Page) -> int:
-    """Return the step shown above the charts."""
-    return int(re.sub(r"\D", "", page.locator("#charts .numbers").inner_text().split("/")[0]))
+    """Return the step shown in the bar."""
+    return page.evaluate(STEPS_SHOWN)
 
 
 def wait_past(page: Page, past: int) -> int:
     """Wait until training passes a step; return the step shown."""
-    expect(page.locator("#charts .state")).to_have_text("training", timeout=SECONDS)
-    page.wait_for_function(
-        "(past) => parseInt(document.querySelector('#charts .numbers').textContent.replace(/[^0-9/]/g, '')) > past",
-        arg=past,
-        timeout=SECONDS,
-    )
+    expect(page.locator("#run-bar .stop:enabled")).to_be_visible(timeout=SECONDS)
+    page.wait_for_function(f"(past) => ({STEPS_SHOWN})() > past", arg=past, timeout=SECONDS)
     return steps(page)
 
 
 def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, browser: Browser, row):
     server: Server = start("--public")
-    context = browser.new_context()
+    context = new_context(browser)
     page = context.new_page()
     page.goto(f"{server.address}?tab=train")
-    expect(page.get_by_role("radio", name="tiny")).to_be_enabled(timeout=SECONDS)
-    page.get_by_role("radio", name="tiny").check()
-    expect(page.locator("#summary")).to_contain_text("22,637 parameters", timeout=SECONDS)
-    page.get_by_role("button", name=re.compile("^Training")).click()
+    choose_preset(page, "tiny", timeout=SECONDS)
+    open_settings(page, "Training")
     page.get_by_label("steps", exact=True).fill("20000")
     expect(page.locator("#summary")).to_contain_text("→ 20000", timeout=SECONDS)
-    page.get_by_role("button", name="Train", exact=True).click()
+    page.locator("#train").click()
     step = wait_past(page, 5)
 
     page.reload()
@@ -69,20 +63,20 @@ def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, brows
     run = next(folder.name for folder in server.root.iterdir() if "shipped" not in folder.name and folder.is_dir())
     server.process.terminate()
     start_time = time.monotonic()
-    pattern = "because the server shut down; press Resume|connection lost, retrying; if the server was stopped"
+    pattern = "because the server shut down; press Resume|No connection to the server, retrying"
     third.wait_for_function(MESSAGE_MATCHES, arg=pattern, timeout=SECONDS, polling=50)
     seconds = time.monotonic() - start_time
     assert server.ended(20) == 0
     saved = RunFolder(server.root, run)
     assert saved.info().status == "stopped"
     assert saved.info().step >= step
-    expect(third.locator("#run-bar .error")).to_contain_text("connection lost", timeout=SECONDS)
+    expect(third.locator(MESSAGE)).to_contain_text("No connection to the server, retrying", timeout=SECONDS)
 
     again: Server = start("--public")
     third.goto(f"{again.address}?run={run}&tab=train")
-    expect(third.locator("#charts .state")).to_have_text("stopped", timeout=SECONDS)
+    expect(third.locator("#run-bar .status")).to_have_text("stopped", timeout=SECONDS)
     assert steps(third) == saved.info().step
-    expect(third.locator("#charts .message")).to_have_text(
+    expect(third.locator(MESSAGE)).to_have_text(
         "stopped and saved because the server shut down; press Resume to continue"
     )
     third.get_by_role("button", name="Resume").click()

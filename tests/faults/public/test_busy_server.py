@@ -122,7 +122,7 @@ def test_heavy_data_beam_search_and_export_do_not_block_others(app: AppProcess, 
 
     times, idle = ping_during(app, ping_idle, search, export, look)
     for page, run in zip(pages, runs, strict=False):
-        assert page.call_component("charts.progress", run | {"since_step": -1})["status"] in ("training", "finished")
+        assert page.call_component("run-bar.feed", run)["status"] in ("training", "finished")
         page.call_endpoint("stop", run["run"])
     row(
         "L3",

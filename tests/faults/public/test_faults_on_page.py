@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from core.runs import RunFolder
 from core.storage.tensor_file import previous_path
-from tests.browser.chromium import CHROMIUM, FLAGS
+from tests.browser.chromium import CHROMIUM, FLAGS, new_context
 from tests.faults.public.conftest import Public, delete_folder
 from tests.faults.public.session import Session
 from ui.serving.visitors import COOKIE
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="
 LONG = {"training.steps": 20_000, "training.evaluate_every": 20, "training.validation_sequences": 16}
 SECONDS, MILLISECONDS = 2.0, 60_000
 MESSAGE_CONTAINS = """(parts) => {
-  const message = document.querySelector("#charts .message").textContent;
+  const message = document.querySelector("#run-bar .message:not([hidden]) .message-text")?.textContent ?? "";
   return parts.every((part) => message.includes(part));
 }"""
 
@@ -37,7 +37,7 @@ def page(public: Public, visitor: Session) -> Iterator[Page]:
     """A tab of the visitor's browser."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        context = browser.new_context()
+        context = new_context(browser)
         context.add_cookies([{"name": COOKIE, "value": visitor.http.cookies[COOKIE], "url": public.address}])
         yield context.new_page()
         browser.close()
@@ -55,7 +55,7 @@ class Trained:
 
     def wait_for_progress(self) -> None:
         """Wait until it trains and has made more than five further steps."""
-        expect(self.page.locator("#charts .state")).to_have_text("training", timeout=MILLISECONDS)
+        expect(self.page.locator("#run-bar .stop:enabled")).to_be_visible(timeout=MILLISECONDS)
         step = self.runs.info(self.name).step
         self.wait(lambda: self.runs.info(self.name).step > step + 5)
 
@@ -124,7 +124,7 @@ def not_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failed_run_shows_the_cause_and_can_be_resumed(run, page, monkeypatch, row, fault, inject, message):
     inject(monkeypatch)
     took = run.seconds_until_message(*message)
-    expect(page.locator("#charts .state")).to_have_text("failed")
+    expect(page.locator("#run-bar .status")).to_have_text("failed")
     monkeypatch.undo()
     page.get_by_role("button", name="Resume").click()
     run.wait_for_progress()
@@ -147,7 +147,7 @@ def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
         monkeypatch.setattr(f"{module}.write_atomically", full)
     took = run.seconds_until_message("could not be saved", "the disk is full", "Delete runs")
     monkeypatch.undo()
-    run.page.wait_for_function("document.querySelector('#charts .message').textContent === ''", timeout=MILLISECONDS)
+    expect(run.page.locator("#run-bar .message")).to_be_hidden(timeout=MILLISECONDS)
     run.stop()
     assert run.folder.info().step == run.runs.info(run.name).step > 0
     row("F1", "on the page: the disk is full", "1 run", f"cause and remedy after {took:.1f} s; saved later")

@@ -10,7 +10,14 @@ from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session, reports_a_bug
 from tests.serving import SHIPPED
 
-GOOD = {"run": SHIPPED, "names": [SHIPPED, SHIPPED], "input": "4829", "block": "cross", "layer": 1, "preset": "tiny"}
+GOOD = {
+    "run": SHIPPED,
+    "names": [SHIPPED, SHIPPED],
+    "input": "4829",
+    "block": "cross",
+    "layer": 1,
+    "preset": "tiny",
+} | {"title": "Mine"}
 BAD = [
     None,
     True,
@@ -31,13 +38,17 @@ BAD = [
     {"a": {"b": {"c": None}}},
     {"__proto__": {"admin": True}, "training.steps": "NaN"},
 ]
+HELD = {"since_step": -1, "since_evaluation": -1, "step_width": 0, "evaluation_width": 0}
 # Valid arguments of the components' functions, in which one field at a time is replaced; {"run": …} for the others.
 REQUESTS = {
     "list_runs": {},
     "lesson": {"name": "mask"},
     "picture": {"title": "a", "rows": ["x"], "columns": ["y"], "weights": [[1.0]], "marked": []},
-    "progress": {"run": SHIPPED, "since_step": -1, "since_evaluation": -1},
-    "replay": {"run": SHIPPED, "since": -1, "since_step": -1, "since_evaluation": -1},
+    "feed": {"run": SHIPPED} | HELD | {"since_snapshot": -1, "known_snapshots": 0, "block": "", "input": 0},
+    "snapshot": {"run": SHIPPED, "step": 0, "block": "", "input": 0},
+    "rename": {"run": SHIPPED, "title": "Mine"},
+    "times": {"presets": ["tiny"], "chosen": "tiny"},
+    "replay": {"run": SHIPPED, "since": -1} | HELD,
     "share": {"run": SHIPPED, "shared": False},
 }
 

@@ -17,7 +17,9 @@ from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 
 SEED = 424_242_421  # of the private run: must appear in no response to another visitor
-MISSING = "calm-otter-aaaaaaaaaaaaaaaaaaaaaaaa"
+MISSING = "tiny-1-aaaaaaaaaaaaaaaaaaaaaaaa"
+BAR = {"feed", "snapshot", "actions", "stop", "resume", "rename", "share", "delete"}
+ABOUT_A_RUN = BAR | {"replay", "saved", "bundle", "examine"}  # the components' functions that take a run
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ def reach(public: Public, visit: Callable[[], Session], brief: dict[str, int]) -
 def arguments(endpoint: str, parameters: list[dict[str, Any]], run: str) -> list[Any]:
     """Return arguments that are valid for the run's owner."""
     given = {"run": run, "names": [run, SHIPPED], "input": "4829", "block": "cross", "layer": 1, "preset": "tiny"}
+    given["title"] = "Mine"
     return [given.get(each["parameter_name"], each.get("parameter_default")) for each in parameters]
 
 
@@ -70,8 +73,9 @@ def test_the_list_shows_each_visitor_only_their_own_runs(reach: Reach):
 
 def test_every_component_function_refuses_another_visitors_run(reach: Reach, row):
     functions = reach.ben.server_functions()
-    assert {"progress", "replay", "saved", "bundle", "share", "delete", "list_runs"} <= {name for _, name in functions}
-    arguments_tried = [{"run": reach.run}, {"run": reach.run, "shared": True}, {"current": reach.run}, reach.run]
+    assert ABOUT_A_RUN | {"list_runs"} <= {name for _, name in functions}
+    arguments_tried = [{"run": reach.run}, {"current": reach.run}, reach.run]
+    arguments_tried += [{"run": reach.run} | rest for rest in ({"shared": True}, {"title": "Mine"}, {"step": 60})]
     refused = set()
     for component, name in functions:
         for argument in arguments_tried:
@@ -81,9 +85,9 @@ def test_every_component_function_refuses_another_visitors_run(reach: Reach, row
             assert "error" in answer.text or name == "list_runs", name
             assert reach.run not in json.dumps(answer.json().get("runs", [])), name
             refused |= {name} if "there is no such run" in answer.text else set()
-    assert refused == {"progress", "replay", "saved", "bundle", "share", "delete", "examine"}
+    assert refused == ABOUT_A_RUN
     of = {name: component for component, name in functions}
-    seen_by_owner = reach.anna.call_component(of["progress"], "progress", {"run": reach.run}).json()
+    seen_by_owner = reach.anna.call_component(of["feed"], "feed", {"run": reach.run}).json()
     assert seen_by_owner["step"] == 60
     row("visitors", "by the components' own calls", f"{len(functions) * len(arguments_tried)} calls", "0 let in")
 
@@ -186,9 +190,11 @@ def test_a_shared_run_can_be_read_but_not_changed(reach: Reach):
         assert reach.ben.http.get(f"/download/{reach.run}").status_code == 200
         for endpoint in ("stop", "resume"):
             assert "is not yours" in json.dumps(reach.ben.call(endpoint, reach.run))
-        for name, request in {"share": {"run": reach.run, "shared": False}, "delete": {"run": reach.run}}.items():
+        assert "is not yours" in json.dumps(reach.ben.call("rename_run", reach.run, "Ours"))
+        changes: dict[str, dict] = {"stop": {}, "resume": {}, "delete": {}, "share": {"shared": False}}
+        for name, rest in (changes | {"rename": {"title": "Ours"}}).items():
             function = next(each for each in reach.ben.server_functions() if each[1] == name)
-            assert "is not yours" in reach.ben.call_component(*function, request).text
+            assert "is not yours" in reach.ben.call_component(*function, {"run": reach.run} | rest).text
     finally:
         assert reach.anna.call_component(*shares, {"run": reach.run, "shared": False}).json()["shared"] is False
     assert "there is no such run" in json.dumps(reach.ben.call("progress", reach.run, -1))

@@ -1,12 +1,15 @@
 """Path traversal and forged requests leak no file, reach no other server and cause no server error."""
 
 import itertools
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.faults.public.conftest import Public
 from tests.serving import SHIPPED
+from ui.serving.assets import asset_address
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 TARGETS = [
@@ -25,11 +28,11 @@ MARKS = (
     "root:x:",
     "Attention Lab in a browser",
     "attention-lab-run-1",
-    "Trains in seconds, for trying",
+    "A small model for a small task",
     "short_description",
 )
 ROUTES = ["", "file=", "gradio_api/file=", "gradio_api/file/", "static/", "assets/", "svelte/", "download/"]
-ROUTES += ["custom_component/", "gradio_api/stream/", "theme.css/"]
+ROUTES += ["custom_component/", "gradio_api/stream/", "theme.css/", asset_address(""), "lab/0/"]
 CLIMBS = [
     "",
     "../../../../../../..",
@@ -88,3 +91,35 @@ def test_internal_routes_are_not_served(public: Public):
     ):
         answer = httpx.get(f"{public.address}{path}", follow_redirects=True)
         assert 400 <= answer.status_code < 500 or "<!doctype html>" in answer.text[:200].lower(), path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../page.py",
+        "page.py",
+        "web/../page.py",
+        "web/../../app.py",
+        "../../../app.py",
+        "%2e%2e/app.py",
+        "..%2f..%2fapp.py",
+        "components/component.py",
+        "components/bench/bench.html",
+        "web//page.js",
+        "",
+    ],
+)
+def test_only_scripts_styles_and_pictures_are_served_with_the_page(public: Public, path: str):
+    server = httpx.URL(public.address)
+    for folder in (asset_address(""), "lab/0/"):
+        connection = HTTPConnection(server.host, server.port, timeout=20)  # which leaves the path as it is
+        connection.request("GET", f"/{folder}{path}")
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        assert answer.status == 404
+        assert len(text) < 100
+
+
+def test_scripts_are_served_with_the_page(public: Public):
+    assert httpx.get(f"{public.address}{asset_address('web/page.js')}").status_code == 200

@@ -1,0 +1,224 @@
+"""The bench in a real browser: everything a person watches is in view, and moves while the model trains."""
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.config import load_preset
+from core.server import Runs
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, choose_preset, open_tab
+from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+LAPTOP, SCREEN = {"width": 1366, "height": 768}, {"width": 1920, "height": 1080}
+STEP = ".run_bar .steps"
+# What is entirely inside the viewport, as text or as the pixels of a canvas, by name.
+IN_VIEW = """() => {
+  const inside = (node) => {
+    const { left, right, top, bottom, width } = node.getBoundingClientRect();
+    return node.checkVisibility() && width > 0 && left >= 0 && top >= 0 && right <= innerWidth && bottom <= innerHeight;
+  };
+  const all = (css) => [...document.querySelectorAll(css)].filter(inside);
+  const bench = "#bench-view ";
+  return {
+    progress: all("#run-bar .steps").map((node) => node.textContent).join(),
+    stop: all("#run-bar .stop:enabled").length,
+    loss: all(bench + ".loss-now").map((node) => node.textContent).join(),
+    lossChart: all(bench + ".loss-plot canvas").map((node) => node.toDataURL()).join(),
+    accuracy: all(bench + ".accuracy-plot canvas").map((node) => node.toDataURL()).join(),
+    answers: all(bench + ".answer").map((node) => node.innerText),
+    weights: all(bench + ".answers-when").map((node) => node.textContent).join(),
+    heads: all(bench + ".map canvas").map((node) => node.toDataURL()),
+  };
+}"""
+
+
+def watch_training(page: Page, *, first: float, then: float) -> tuple[dict, dict]:
+    """Press Train; return what is in view after ``first`` seconds, and what is when all of it has changed.
+
+    Args:
+        then: seconds for everything to change.
+    """
+    page.get_by_role("button", name="Train", exact=True).click()
+    page.wait_for_timeout(1000 * first)
+    before = page.evaluate(IN_VIEW)
+    end = time.monotonic() + then
+    while time.monotonic() < end:
+        after = page.evaluate(IN_VIEW)
+        changed = [name for name in before if name != "stop" and after[name] != before[name]]
+        if len(changed) == len(before) - 1:
+            return before, after
+        page.wait_for_timeout(100)
+    unchanged = [name for name in before if name != "stop" and after[name] == before[name]]
+    pytest.fail(f"in view after {first} s: {before.keys() - unchanged}; unchanged for {then} s: {unchanged}")
+
+
+def check_in_view(seen: dict) -> None:
+    """Progress, loss, accuracy, three answers, four heads and Stop are in view."""
+    assert seen["stop"] == 1
+    assert re.search(r"\d", seen["progress"])
+    assert re.search(r"\d", seen["loss"])
+    assert seen["lossChart"]
+    assert seen["accuracy"]
+    assert len(seen["answers"]) >= 3
+    assert len(seen["heads"]) >= 4
+
+
+@pytest.fixture
+def stop_all(runs: Runs):
+    """Stop every run after the test, so that the next one has the machine to itself."""
+    yield
+    for live in runs.active():
+        runs.stop(live.folder.name)
+    wait_for(lambda: not runs.active(), seconds=60)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "digits-reversal"])
+@pytest.mark.parametrize("size", [LAPTOP, SCREEN], ids=["1366 × 768", "1920 × 1080"])
+@pytest.mark.slow
+def test_one_second_after_train_everything_is_in_view_and_changes(page: Page, preset: str, size: dict, stop_all: None):
+    page.set_viewport_size(size)
+    open_tab(page, "Train")
+    choose_preset(page, preset)
+    before, _ = watch_training(page, first=1, then=2)
+    check_in_view(before)
+
+
+def test_everything_watched_during_training_is_in_view_and_moves(page: Page, stop_all: None):
+    page.set_viewport_size(LAPTOP)
+    open_tab(page, "Train")
+    choose_preset(page, "tiny")
+    before, after = watch_training(page, first=5, then=60)
+    check_in_view(before)
+    check_in_view(after)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("#run-bar .status")).to_have_text("stopped")
+    expect(page.locator("#run-bar .stop:enabled")).to_have_count(0)  # nothing is left to stop
+
+
+def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page, stop_all: None):
+    page.set_viewport_size(PHONE)
+    open_tab(page, "Train")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page.locator("#run-bar .stop:enabled")).to_be_visible()
+    page.wait_for_function(f"() => (({IN_VIEW})()).lossChart && (({IN_VIEW})()).stop && (({IN_VIEW})()).progress")
+    tabs = page.locator("#tabs .tab-wrapper").bounding_box()
+    assert tabs["y"] + tabs["height"] <= 150
+    assert page.evaluate(NOTHING_SIDEWAYS)
+    page.mouse.wheel(0, 600)  # the bar stays
+    page.wait_for_function(f"() => window.scrollY > 300 && (({IN_VIEW})()).stop === 1")
+
+
+def test_the_slider_moves_answers_heads_and_figures_together(page: Page):
+    open_tab(page, "Train")
+    expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 1,000")
+    last = page.evaluate(IN_VIEW)
+    page.locator("#bench-view .scrubber").evaluate(
+        "(slider) => { slider.value = 0; slider.dispatchEvent(new Event('input')); }"
+    )
+    expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 0")
+    expect(page.locator("#bench-view .answer .mark.bad")).not_to_have_count(0)
+    first = page.evaluate(IN_VIEW)
+    assert first["loss"] != last["loss"]
+    assert first["answers"] != last["answers"]
+    assert all(early != late for early, late in zip(first["heads"], last["heads"], strict=True))
+    page.get_by_role("button", name="Replay").click()
+    expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 1,000")
+    assert page.evaluate(IN_VIEW)["answers"] == last["answers"]
+
+
+def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
+    open_tab(page, "Train")
+    maps = page.locator("#bench-view .map")
+    expect(maps).to_have_count(8)
+    page.get_by_label("Attention block").select_option("all blocks")
+    expect(maps).to_have_count(24)
+    page.get_by_label("Attention block").select_option("encoder self-attention")
+    page.get_by_label("Layer", exact=True).select_option("layer 2")
+    expect(maps).to_have_count(4)
+    page.locator("#bench-view").get_by_label("Input").select_option(index=1)
+    expect(page.locator("#bench-view .pair")).to_contain_text("3 3 7 4 →")
+    page.get_by_role("button", name="encoder self attention, layer 2, head 3: open").click()
+    expect(page.locator("#viewer .title")).to_contain_text("Encoder self-attention, layer 2 of 2, head 3")
+
+
+def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: str):
+    empty_page.goto(f"{address}?run=no-such-run&tab=train")
+    expect(empty_page.locator("#run-bar .message-text")).to_contain_text("There is no run “no-such-run” here")
+    expect(empty_page.locator("#run-bar .title")).to_have_text("Choose a run")  # and not another one
+    empty_page.get_by_role("button", name="Choose a run").last.click()
+    empty_page.locator("#run-bar .item", has_text=SHIPPED).click()
+    expect(empty_page.locator("#bench-view .answer")).to_have_count(4)
+
+
+def test_a_tab_pressed_while_the_page_loads_stays_open(empty_page: Page, address: str):
+    empty_page.goto(address, wait_until="commit")
+    tab = empty_page.get_by_role("tab", name="Compare")
+    tab.click()
+    expect(empty_page.locator("#decode-message")).to_contain_text("Decoded with")  # the page has loaded
+    expect(tab).to_have_attribute("aria-selected", "true")
+
+
+def test_runs_are_found_by_search_and_renamed_in_place(page: Page, runs: Runs, reload: Callable):
+    short = load_preset("tiny").with_changes({"training.steps": 41})
+    name = runs.start(short)
+    wait_for(lambda: runs.info(name).status == "finished", seconds=60)
+    page.locator("#run-bar .run").click()
+    menu = page.get_by_role("dialog", name="Runs")
+    title = runs.title(name)
+    assert re.fullmatch("tiny [0-9]+", title)
+    expect(menu.locator(".item").first).to_contain_text(title)  # the latest first
+    menu.get_by_role("searchbox").fill("reverse 2–5")
+    expect(menu.locator(".item", has_text="reverse 3–10 digits")).to_have_count(0)
+    menu.locator(".item", has_text=title).click()
+    expect(page.locator("#run-bar .run .title")).to_have_text(title)
+    page.locator("#run-bar .run").click()
+    menu.get_by_label("Name", exact=True).fill("My first run")
+    menu.get_by_role("button", name="Rename").click()
+    expect(page.locator("#run-bar .run .title")).to_have_text("My first run")
+    reload()
+    expect(page.locator("#run-bar .run .title")).to_have_text("My first run")
+
+
+def test_training_of_more_than_ten_minutes_asks_first(page: Page, runs: Runs):
+    open_tab(page, "Train")
+    choose_preset(page, "tiny")
+    page.get_by_role("button", name=re.compile("^Training")).click()
+    page.get_by_label("steps", exact=True).fill("1000000")
+    expect(page.locator("#summary")).to_contain_text("training.steps 2000 → 1000000")
+    expect(page.locator("#summary")).to_contain_text(re.compile("min|h"))
+    page.get_by_role("button", name="Train", exact=True).click()
+    question = page.locator("#train-question")
+    expect(question).to_contain_text("Training takes")
+    assert not runs.active()
+    question.get_by_role("button", name="Cancel").click()
+    expect(question).to_be_hidden()
+    assert not runs.active()
+
+
+def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address: str):
+    context = tab[0].context.browser.new_context(viewport=LAPTOP)
+    visitor = context.new_page()
+    visitor.goto(address)
+    card = visitor.get_by_role("dialog")
+    visitor.get_by_role("button", name="Start the tour").click()
+    for stop in ("1 of 5", "2 of 5", "3 of 5", "4 of 5", "5 of 5"):
+        expect(card).to_contain_text(stop)
+        box = card.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= LAPTOP["width"]
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= LAPTOP["height"]
+        card.get_by_role("button", name=re.compile("Next|Done")).click()
+    expect(card).to_have_count(0)
+    visitor.reload()
+    expect(visitor.locator("#run-bar .run .title")).to_contain_text("digits-reversal")
+    expect(card).to_have_count(0)
+    context.close()

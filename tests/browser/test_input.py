@@ -1,0 +1,78 @@
+"""The input of the tabs Decode and Look inside: read by another run, too long, and decoded again while a run trains."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.config import load_preset
+from core.server import Runs
+from tests.browser.chromium import CHROMIUM, choose_run, open_tab
+from tests.support.run_helpers import wait_for
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
+
+
+def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_one_is_explained(
+    page: Page, letters: str
+):
+    open_tab(page, "Decode")
+    field, message = page.get_by_role("textbox", name="Input"), page.locator("#decode-message")
+    expect(page.locator("#answer .output .tile")).to_have_text(list("9284"))
+    choose_run(page, letters)
+    expect(field).to_have_value("a b a b a")
+    expect(message).to_contain_text("“4 8 2 9” is not an input of letters. This is an example of its task.")
+    expect(message).to_contain_text("Decoded with letters")
+    expect(page).to_have_url(re.compile("input=a\\+b\\+a\\+b\\+a"))
+
+    open_tab(page, "Look inside")
+    expect(page.locator("#attention-of")).to_contain_text("a b a b a →")
+    field.fill("a b " * 100)
+    field.press("Enter")
+    expect(message).to_contain_text("max_seq_len=")
+    expect(message).to_be_in_viewport()
+    expect(page.locator("#viewer canvas.map")).to_be_hidden()
+
+
+def test_an_open_answer_follows_the_training_without_touching_what_is_being_typed(
+    empty_page: Page, address: str, runs: Runs, hurry: Callable
+):
+    page = empty_page
+    run = runs.start(load_preset("tiny").with_changes({"training.steps": 2_000, "training.evaluate_every": 10}))
+    page.goto(f"{address}?run={run}&input=1+2+3&tab=decode")
+    message, field = page.locator("#decode-message"), page.get_by_role("textbox", name="Input")
+    expect(message).to_contain_text(re.compile(r"after [1-9]\d* training steps"))
+    field.fill("4 5 6")
+    field.press("End")
+
+    def steps_of_weights() -> int:
+        return int(re.search(r"after (\d+) training steps", message.inner_text())[1])
+
+    def see_newer_weights() -> None:
+        before = steps_of_weights()
+        wait_for(lambda: steps_of_weights() > before, seconds=60)
+
+    see_newer_weights()
+    field.press_sequentially(" 7")
+    see_newer_weights()
+    expect(field).to_have_value("4 5 6 7")
+    expect(field).to_be_focused()
+    expect(page).to_have_url(re.compile("input=1\\+2\\+3"))  # the answer that is shown
+    field.press("Enter")
+    expect(page).to_have_url(re.compile("input=4\\+5\\+6\\+7"))
+
+
+def test_stop_can_be_pressed_only_while_there_is_something_to_stop(page: Page, runs: Runs, hurry: Callable):
+    stop = page.get_by_role("button", name="Stop")
+    expect(stop).to_be_disabled()
+    run = runs.start(load_preset("tiny").with_changes({"training.steps": 60, "training.evaluate_every": 20}))
+    choose_run(page, runs.title(run))
+    expect(stop).to_be_enabled()
+    hurry()
+    expect(page.locator("#run-bar .status")).to_contain_text("finished")
+    expect(stop).to_be_disabled()
+    expect(page.get_by_role("button", name="Resume")).to_be_hidden()

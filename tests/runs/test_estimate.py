@@ -1,0 +1,204 @@
+"""The estimated training time covers a whole training as the page does it, and is measured quickly."""
+
+import time
+from statistics import mean
+
+import pytest
+import torch
+
+from core.config import load_preset
+from core.runs import RunFolder, estimate
+from core.runs.estimate import TrainingTime, estimate_training_time
+from core.runs.recorder import train_recorded
+from core.teaching.bugs import new_state
+from core.training.history import History
+from core.training.loop import EndEvent, StepEvent
+
+
+def set_costs(monkeypatch, *, update=0.0, per_sequence=0.0, snapshot=0.0, save=0.0) -> None:
+    """Replace the measurements; parameters cost nothing to save."""
+    monkeypatch.setattr(estimate, "_seconds_per_update", lambda state, sequences: update)
+    monkeypatch.setattr(estimate, "_evaluation_seconds_per_sequence", lambda state, sequences: per_sequence)
+    monkeypatch.setattr(estimate, "_seconds_per_snapshot", lambda state: snapshot)
+    monkeypatch.setattr(estimate, "_SECONDS_PER_SAVE", save)
+    monkeypatch.setattr(estimate, "_BYTES_PER_PARAMETER", 0)
+
+
+def midpoint(preset) -> float:
+    time = estimate_training_time(preset)
+    assert time is not None
+    assert 0 < time.low < time.midpoint < time.high
+    return time.midpoint
+
+
+def script_updates(monkeypatch, durations: list[float], *, end: str | None = None) -> None:
+    """Replace training by updates of these durations, and the clock by one that only they advance."""
+    clock = [0.0]
+
+    def train(state):
+        for seconds in durations:
+            clock[0] += seconds
+            state.step += 1
+            yield StepEvent(state.step, 1.0, 0.1, 1.0, 100.0)
+        if end:
+            yield EndEvent(state.step, end)
+
+    monkeypatch.setattr(estimate, "train", train)
+    monkeypatch.setattr(time, "thread_time", lambda: clock[0])
+
+
+def seconds_per_update(preset) -> float | None:
+    sequences = preset.training.sequences_per_step
+    return estimate._seconds_per_update(new_state(preset), sequences=sequences)
+
+
+# --- what is counted --------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_about_the_processor_time_of_a_recorded_training(tiny, root):
+    preset = tiny.with_changes({"training.steps": 150, "training.evaluate_every": 10})
+    estimate_training_time(preset)  # warms up
+    estimated = midpoint(preset)
+    folder = RunFolder.create(root, preset, name="real")
+    started = time.thread_time()
+    train_recorded(folder, new_state(preset), History())
+    assert estimated / 3 < time.thread_time() - started < estimated * 3
+
+
+def test_evaluations_and_snapshots_count_at_every_evaluation_and_saves_every_five_seconds(tiny, monkeypatch):
+    preset = tiny.with_changes({"training.steps": 10, "training.evaluate_every": 4, "training.validation_sequences": 5})
+    # Evaluations and snapshots after 0, 4, 8 and 10 updates.
+    set_costs(monkeypatch, update=1.0)
+    assert midpoint(preset) == pytest.approx(10)
+    set_costs(monkeypatch, update=1.0, per_sequence=0.1)
+    assert midpoint(preset) == pytest.approx(10 + 4 * 5 * 0.1)
+    set_costs(monkeypatch, update=1.0, snapshot=0.25)
+    assert midpoint(preset) == pytest.approx(10 + 4 * 0.25)
+    set_costs(monkeypatch, update=1.0, save=0.5)
+    assert midpoint(preset) == pytest.approx(10 + 3 * 0.5)  # two in ten seconds, and one at the end
+
+
+def test_evaluating_more_often_takes_longer(tiny):
+    often = {"training.steps": 100, "training.evaluate_every": 2, "training.validation_sequences": 200}
+    assert midpoint(tiny.with_changes(often)) > 1.3 * midpoint(
+        tiny.with_changes(often | {"training.evaluate_every": 50})
+    )
+
+
+def test_a_preset_with_a_bug_is_estimated_as_without_it(tiny):
+    assert midpoint(tiny.with_bug("learning-rate-too-high")) > 0
+
+
+@pytest.mark.parametrize("steps", [1, 1_000_000])
+def test_the_shortest_and_the_longest_run_have_an_estimate(tiny, steps):
+    assert midpoint(tiny.with_changes({"training.steps": steps, "training.warmup_steps": 0})) > 0
+
+
+def test_a_gru_has_an_estimate(tiny_gru):
+    assert midpoint(tiny_gru) > 0
+
+
+def test_other_runs_can_only_delay_the_end():
+    time = TrainingTime(8.0, 12.0)
+    assert time.midpoint == 10.0
+    assert time.beside(0) == time
+    assert time.beside(2) == TrainingTime(8.0, 36.0)
+
+
+# --- how it is measured -----------------------------------------------------------------------------------------
+
+
+def test_updates_are_timed_after_the_first_two(tiny, monkeypatch):
+    script_updates(monkeypatch, [0.09, 0.09, *[0.01, 0.03] * 8])
+    assert seconds_per_update(tiny) == pytest.approx(0.02)
+
+
+def test_slow_updates_end_the_measurement(tiny, monkeypatch):
+    durations = [3.0, 1.5] + [100.0] * 50
+    script_updates(monkeypatch, durations)
+    assert seconds_per_update(tiny) == pytest.approx(1.5)
+
+
+def test_a_loss_that_is_not_finite_gives_no_estimate(tiny, monkeypatch):
+    script_updates(monkeypatch, [0.1], end="diverged")
+    assert estimate_training_time(tiny) is None
+
+
+def test_all_but_the_optimizer_is_proportional_to_the_sequences(tiny, monkeypatch):
+    script_updates(monkeypatch, [0.0, 0.0, *[0.5] * 4])
+    monkeypatch.setattr(estimate, "_seconds_per_optimizer_step", lambda state: 0.1)
+    assert estimate._seconds_per_update(new_state(tiny), sequences=8 * 3) == pytest.approx(0.1 + 3 * 0.4)
+    assert estimate._seconds_per_update(new_state(tiny), sequences=8) == pytest.approx(0.5)
+
+
+def test_a_large_batch_is_measured_in_part(tiny, monkeypatch):
+    measured = []
+
+    def seconds_per_update(state, *, sequences):
+        measured.append((state.preset.training, sequences))
+        return 0.5
+
+    set_costs(monkeypatch)
+    monkeypatch.setattr(estimate, "_seconds_per_update", seconds_per_update)
+    monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1e7)
+    changes = {"training.batch_size": 4096, "training.gradient_accumulation_steps": 3}
+    assert midpoint(tiny.with_changes(changes)) == pytest.approx(8 * 0.5)
+    ((training, sequences),) = measured
+    assert 0 < training.batch_size < 4096
+    assert training.gradient_accumulation_steps == 1
+    assert sequences == 3 * 4096
+
+
+def test_a_model_too_large_to_measure_has_no_estimate(tiny, monkeypatch):
+    monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1.0)
+    assert estimate_training_time(tiny) is None
+
+
+def test_a_model_too_large_for_a_snapshot_counts_its_inputs_like_evaluated_ones(tiny, monkeypatch):
+    set_costs(monkeypatch, per_sequence=0.01, snapshot=100.0)
+    monkeypatch.setattr(estimate, "_EVALUATED_OPERATIONS", 1.0)
+    assert midpoint(tiny) == pytest.approx(3 * (16 + estimate.NUM_SCORED) * 0.01)
+
+
+def test_scheduled_sampling_is_measured_at_its_slowest_update(tiny):
+    linear = {"training.teacher_forcing_ratio": 0.5, "training.teacher_forcing_schedule": "linear"}
+    trial = estimate._trial(tiny.with_changes(linear), 8)
+    assert (trial.training.teacher_forcing_ratio, trial.training.teacher_forcing_schedule) == (0.5, "constant")
+
+
+@pytest.mark.parametrize("sequences", [0, 200])
+def test_batches_by_length_are_compared_with_many_others(tiny, sequences):
+    changes = {"training.group_by_length": True, "training.training_sequences": sequences}
+    state = new_state(tiny.with_changes(changes))
+    sizes = [estimate._relative_size(state, range(number, number + 1)) for number in range(1, 65)]
+    assert min(sizes) < 0.9
+    assert max(sizes) > 1.1
+    assert mean(sizes) == pytest.approx(1.0)
+    assert estimate._relative_size(new_state(tiny), range(1, 2)) == 1.0
+
+
+def test_an_evaluation_is_decoded_to_its_last_step(tiny, monkeypatch):
+    results = []
+
+    def generate(*arguments, **settings):
+        results.append(original(*arguments, **settings))
+        return results[-1]
+
+    original = estimate.generate
+    monkeypatch.setattr(estimate, "generate", generate)
+    state = new_state(tiny)
+    assert estimate._evaluation_seconds_per_sequence(state, 16) > 0
+    assert results[-1].tokens.shape == (16, 6)  # five digits and EOS
+    assert state.model.training
+
+
+def test_the_number_of_threads_is_restored(tiny):
+    torch.set_num_threads(2)
+    estimate_training_time(tiny)
+    assert torch.get_num_threads() == 2
+
+
+def test_estimating_a_large_preset_takes_seconds_at_most():
+    started = time.process_time()
+    assert estimate_training_time(load_preset("small")) is not None
+    assert time.process_time() - started < 8.0

@@ -1,0 +1,8 @@
+"""The page's address after a decode, as the browser keeps it."""
+
+from typing import Any
+
+
+def address_of(updates: list[Any]) -> dict[str, str]:
+    """Return the parameters of the address that the updates of a decode leave; empty ones are removed from it."""
+    return {name: value for name, value in updates[-1]["parameters"].items() if value}

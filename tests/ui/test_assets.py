@@ -1,0 +1,177 @@
+"""The page's scripts and styles: how they are served, their size, and what no script does."""
+
+import gzip
+import re
+from collections.abc import Iterator
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from ui.serving.assets import STYLES, UI, asset_address, asset_route, assets, first_scripts, head, without_comments
+
+MAX_BYTES = 200_000  # uncompressed; other tabs load theirs when they are opened
+SCRIPTS = [path for path in sorted(UI.rglob("*.js")) if "vendor" not in path.parts]
+PARSES_TEXT = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|srcdoc|document\.write|\beval\(|new Function|DOMParser|ContextualFragment"
+)
+TOUCHES_ADDRESS = re.compile(
+    r"\b(window\.)?history\.\w+State|URLSearchParams\((window\.)?location|location\.(search|hash|href)\s*=[^=]"
+)
+
+
+def names(paths: list) -> list[str]:
+    return [path.relative_to(UI).as_posix() for path in paths]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(Starlette(routes=[asset_route()])) as client:
+        yield client
+
+
+def other_version(path: str) -> str:
+    """The address of a file as a page of another version asks for it."""
+    return "/lab/000000000000/" + path
+
+
+# ---- serving
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("web/page.js", "text/javascript"),
+        ("components/bench/bench.js", "text/javascript"),
+        ("web/vendor/uPlot.js", "text/javascript"),
+        (STYLES, "text/css"),
+        ("web/images/icon.svg", "image/svg+xml"),
+    ],
+)
+def test_files_have_their_type_and_are_kept_by_the_browser(client: TestClient, path: str, kind: str):
+    answer = client.get("/" + asset_address(path))
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].partition(";")[0] == kind
+    assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+    outdated = client.get(other_version(path))
+    assert outdated.content == answer.content  # a page that was opened before an update goes on working
+    assert outdated.headers["cache-control"] == "no-cache"
+
+
+def test_files_are_compressed_for_clients_that_accept_it(client: TestClient):
+    for path, asset in assets().items():
+        with client.stream("GET", "/" + asset_address(path), headers={"accept-encoding": "br, gzip"}) as packed:
+            raw = b"".join(packed.iter_raw())
+        plain = client.get("/" + asset_address(path), headers={"accept-encoding": "identity"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(raw) == plain.content == asset.content
+        assert "content-encoding" not in plain.headers
+        assert packed.headers["vary"] == plain.headers["vary"] == "accept-encoding"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "page.py",
+        "../app.py",
+        "web/../page.py",
+        "web/../../app.py",
+        "%2e%2e/app.py",
+        "..%2f..%2fapp.py",
+        "components/bench/__init__.py",
+        "components/component.py",
+        "components/bench/bench.html",
+        "components/bench/bench.css",
+        "serving/assets.py",
+        "forms/download_preset.js",
+        "web/vendor/uPlot.iife.min.js",
+        "web",
+        "/etc/passwd",
+        "web/page.js/",
+        "WEB/page.js",
+    ],
+)
+def test_nothing_but_the_listed_files_is_served(client: TestClient, path: str):
+    for address in ("/" + asset_address(path), other_version(path)):
+        answer = client.get(address)
+        assert answer.status_code == 404
+        assert len(answer.content) < 100
+
+
+def test_no_python_file_is_listed():
+    assert {path.rpartition(".")[2] for path in assets()} <= {"js", "css", "svg", "png"}
+
+
+def test_the_head_loads_only_files_that_are_served(client: TestClient):
+    addresses = re.findall(r'(?:href|src|content)="(lab/[^"]+)"', head())
+    assert len(addresses) > len(first_scripts())
+    missing = [each for each in addresses if client.get("/" + each).status_code != 200]
+    assert missing == []
+
+
+def test_every_module_that_a_script_imports_is_served():
+    missing = []
+    for path, asset in assets().items():
+        if not path.endswith(".js") or "vendor" in path:
+            continue
+        for target in re.findall(r'from "(\.[^"]+)"', asset.content.decode()):
+            resolved = (UI / path).parent.joinpath(target).resolve().relative_to(UI).as_posix()
+            missing += [f"{path}: {target}"] if resolved not in assets() else []
+    assert missing == []
+
+
+def test_every_script_is_imported_or_is_a_components_own():
+    text = "".join(asset.content.decode() for path, asset in assets().items() if path.endswith(".js"))
+    own = {f"components/{each.name}/{each.name}.js" for each in (UI / "components").iterdir()}
+    unused = [
+        path
+        for path in assets()
+        if path.endswith(".js")
+        and path not in own | {"web/page.js"}
+        and not re.search(rf'"[^"]*/{re.escape(path.rpartition("/")[2])}"', text)
+    ]
+    assert unused == []
+
+
+def test_the_scripts_and_styles_that_the_page_opens_with_are_small():
+    sizes = {path: len(assets()[path].content) for path in [*first_scripts(), STYLES]}
+    assert sum(sizes.values()) <= MAX_BYTES, sorted(sizes.items(), key=lambda each: -each[1])[:10]
+
+
+# ---- what no script does
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
+def test_scripts_show_values_as_text_only(path):
+    found = set(PARSES_TEXT.findall(path.read_text()))
+    assert found <= ({"srcdoc"} if path.name == "report_view.js" else set())  # a sandboxed frame for the report
+
+
+def test_the_report_is_shown_in_a_sandbox():
+    template = (UI / "components" / "report_view" / "report_view.html").read_text()
+    script = (UI / "components" / "report_view" / "report_view.js").read_text()
+    assert "sandbox" in template + script
+    assert "allow-scripts" not in template + script
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
+def test_no_template_literal_spans_lines(path):
+    lines = without_block_comments(path.read_text()).splitlines()
+    assert [line for line in lines if line.count("`") % 2] == []
+
+
+def without_block_comments(script: str) -> str:
+    without_blocks = re.sub(r"^\s*/\*\*.*?\*/$", "", script, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^\s*//.*$", "", without_blocks, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=names(SCRIPTS))
+def test_only_one_script_changes_or_parses_the_address(path):
+    found = TOUCHES_ADDRESS.search(path.read_text())
+    assert bool(found) == (path.relative_to(UI).as_posix() == "web/address.js")
+
+
+def test_comments_are_removed_and_nothing_else():
+    script = '  // why\nconst a = "//";\n\n/** What\n * it is. */\n  f(a); // kept\n'
+    assert without_comments(script) == 'const a = "//";\nf(a); // kept\n'

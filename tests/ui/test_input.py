@@ -1,0 +1,124 @@
+"""The input: replaced where the new run's task cannot read it, and kept while something else is being typed."""
+
+import shutil
+from pathlib import Path
+
+import gradio as gr
+import pytest
+
+from core.config import load_preset
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.server import Runs
+from core.server.access import VisitorRuns
+from tests.serving import SHIPPED
+from ui import page
+from ui.interventions import NO_INTERVENTIONS
+from ui.page import DecodeRequest
+from ui.tabs import decode
+
+EXAMPLE = "4 8 2 9"
+STRATEGY = ("greedy", "", *decode._default_values())
+MESSAGE = 2  # index of the input's message in the updates of a decode
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """The shipped run, which has 64 positions, and runs of a task with words and of one with short inputs."""
+    root: Path = tmp_path_factory.mktemp("checkpoints")
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
+    for name, preset in (("words", "words-reversal-gru"), ("short", "tiny")):
+        RunFolder.create(root, load_preset(preset), name=name, status="stopped")
+    return Runs(root)
+
+
+# ---- a new current run
+
+
+@pytest.mark.parametrize("text", ["4 8 2 9", "4829", "1", "1" * 62])
+def test_an_input_that_the_task_can_read_is_kept(lab: Runs, text: str):
+    assert decode.readable_input(VisitorRuns(lab), SHIPPED, text) == (text, "")
+
+
+@pytest.mark.parametrize("text", ["three hundred", "4 x", "<b>", "1" * 63, "1 " * 5_000, "\ud800", "a\x00b"])
+def test_another_input_becomes_an_example_and_is_named(lab: Runs, text: str):
+    shown, note = decode.readable_input(VisitorRuns(lab), SHIPPED, text)
+    assert shown == EXAMPLE
+    assert text.strip()[:20] in note
+    assert "is not an input of digits-reversal" in note
+    assert len(note) < 300
+
+
+@pytest.mark.parametrize("text", ["", "   "])
+def test_an_empty_input_becomes_an_example_without_a_word(lab: Runs, text: str):
+    assert decode.readable_input(VisitorRuns(lab), SHIPPED, text) == (EXAMPLE, "")
+
+
+def test_words_that_a_task_does_not_know_become_an_example(lab: Runs):
+    mine = VisitorRuns(lab)
+    example = decode.examples_of(mine, "words")[0][0]
+    for unknown in ("qwerty zzz", "zzz"):
+        shown, note = decode.readable_input(mine, "words", unknown)
+        assert (shown, unknown in note) == (example, True)
+    known = example.split()[0] + " zzz"
+    assert decode.readable_input(mine, "words", known) == (known, "")  # one known word is enough to decode
+
+
+def test_the_note_stands_before_the_message_of_the_decode(lab: Runs):
+    text, *updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    assert text == EXAMPLE
+    message = updates[MESSAGE]["text"]
+    assert message.startswith("“three hundred” is not an input of ")
+    assert message.endswith("training steps)")
+    assert updates[0].inspection.output == list("9284")
+
+
+def test_a_note_does_not_hide_why_the_decode_failed(lab: Runs):
+    _, *updates = page._decode_readable(VisitorRuns(lab), "short", "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    assert updates[0] is None
+    assert "no weights yet" in updates[MESSAGE]["text"]
+
+
+def test_without_a_run_the_input_is_kept(lab: Runs):
+    text, *_ = page._decode_readable(VisitorRuns(lab), None, "anything", NO_INTERVENTIONS, *STRATEGY)
+    assert text == gr.skip()
+
+
+def test_a_readable_input_is_not_written_again_because_another_may_be_typed_by_then(lab: Runs):
+    text, *updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    assert text == gr.skip()
+    assert updates[0].inspection.output == list("321")
+
+
+# ---- new weights
+
+
+def test_new_weights_decode_what_was_asked_for_and_not_what_is_being_typed(lab: Runs):
+    mine = VisitorRuns(lab)
+    asked = page._decode(mine, SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)
+    requested = asked[1]
+    assert requested == DecodeRequest(SHIPPED, EXAMPLE, STRATEGY)
+    typing = ("beam", "7", *decode._default_values())
+    again = page._decode_again(mine, requested, SHIPPED, "1 2 3 4 5", NO_INTERVENTIONS, *typing)
+    assert again[0].inspection.sources == asked[0].inspection.sources
+    assert again[1] == requested
+    assert again[-1] == asked[-1]  # the address too
+
+
+def test_a_request_of_another_run_is_not_repeated(lab: Runs):
+    requested = DecodeRequest("words", "one", STRATEGY)
+    again = page._decode_again(VisitorRuns(lab), requested, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    assert again[1] == DecodeRequest(SHIPPED, "1 2 3", STRATEGY)
+    first = page._decode_again(VisitorRuns(lab), None, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    assert first[0].inspection.output == list("321")
+
+
+# ---- what Look inside says
+
+
+@pytest.mark.parametrize(("text", "part"), [("1" * 70, "max_seq_len=64"), ("4 x", "'x' at position 2"), ("", "empty")])
+def test_look_inside_says_why_there_are_no_maps(lab: Runs, text: str, part: str):
+    viewer = page._decode(VisitorRuns(lab), SHIPPED, text, NO_INTERVENTIONS, *STRATEGY)[-2]
+    assert viewer["decode"] is None
+    assert part in viewer["problem"]
+    shown = page._decode(VisitorRuns(lab), SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)[-2]
+    assert not shown.get("problem")
