@@ -40,6 +40,8 @@ def photograph(browser: Browser, address: str, picture: Path, size: ViewportSize
     tab = context.new_page()
     tab.goto(address)
     choose_preset(tab, PRESET, timeout=60_000)
+    tab.locator("#rail").evaluate("(rail) => rail.scrollTo(0, 0)")
+    tab.wait_for_timeout(8000)  # the form has the preset, and the listed training times are measured
     tab.get_by_role("button", name="Train", exact=True).click()
     tab.wait_for_function("() => document.querySelector('#run-bar .stop:enabled')")
     tab.wait_for_timeout(1000 * SECONDS)
