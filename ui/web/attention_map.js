@@ -4,9 +4,9 @@ import { fitText, prepareCanvas } from "./canvas.js";
 import { GOLD, attentionColor, inkOn } from "./colors.js";
 import { visibleToken } from "./format.js";
 
-export const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-export const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-export const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
+const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
+const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
 
 /** Draw a map without labels, at most `side` pixels wide and high. */
 export function drawThumbnail(canvas, weights, side) {
@@ -104,7 +104,7 @@ export function drawRowNames(canvas, layout, value, revealed, theme) {
   });
 }
 
-export function drawColumnNames(context, layout, theme) {
+function drawColumnNames(context, layout, theme) {
   context.font = layout.cell < 14 ? SMALL_FONT : LABEL_FONT;
   context.fillStyle = theme.text;
   context.textBaseline = "middle";
@@ -119,7 +119,7 @@ export function drawColumnNames(context, layout, theme) {
 }
 
 /** Outline `span` cells of a row. */
-export function outline(context, layout, row, column, span, color, width, dash = []) {
+function outline(context, layout, row, column, span, color, width, dash = []) {
   context.strokeStyle = color;
   context.setLineDash(dash);
   context.lineWidth = width;

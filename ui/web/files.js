@@ -16,7 +16,7 @@ export function fileName(text, extension) {
 }
 
 /** One CSV cell. Text that starts with = + - @ is quoted, because spreadsheets run it as a formula. */
-export function csvCell(value) {
+function csvCell(value) {
   if (value == null) return "";
   if (typeof value === "number") return String(value);
   const text = String(value);

@@ -2,9 +2,9 @@
 
 import { make } from "./dom.js";
 
-export const LAMPS = { red: ["■", "failed"], amber: ["▲", "warning"], green: ["●", "passed"] };
+const LAMPS = { red: ["■", "failed"], amber: ["▲", "warning"], green: ["●", "passed"] };
 
-export function makeLight({ check, light, sentence }) {
+function makeLight({ check, light, sentence }) {
   const [lamp, word] = LAMPS[light];
   return make("li", { class: light },
     make("span", { class: "lamp", "aria-hidden": "true" }, lamp),
@@ -12,7 +12,7 @@ export function makeLight({ check, light, sentence }) {
     make("span", { class: "sentence" }, sentence));
 }
 
-export const lightList = (findings) => make("ul", { class: "lights" }, ...findings.map(makeLight));
+const lightList = (findings) => make("ul", { class: "lights" }, ...findings.map(makeLight));
 
 /** The diagnosis and the findings; passed checks are folded. `examination` is { step, titles, findings }. */
 export function makeLights(examination, open = false) {

@@ -7,7 +7,7 @@ import { callServer, pollWhileVisible } from "./server.js";
 
 const POLL_MS = { active: 500, ended: 2000, failed: 1000 };
 const MAX_SNAPSHOTS = 300; // kept in the browser, each with the maps of one view
-export const ACTIVE = ["queued", "training", "stopping"];
+const ACTIVE = ["queued", "training", "stopping"];
 
 /** What is known of the current run; `latest` is the last response, without its metrics and snapshots. */
 export const feed = nothingKnown(null);
