@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from core.storage.errors import InputError
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
-PAD, BOS, EOS, UNK = "<PAD>", "<BOS>", "<EOS>", "<UNK>"
+SPECIAL_TOKENS = PAD, BOS, EOS, UNK = "<PAD>", "<BOS>", "<EOS>", "<UNK>"
 
 
 class Vocab:

@@ -1,0 +1,238 @@
+"""Subword tokenizers: BPE and unigram vocabularies, learned and applied by SentencePiece.
+
+A piece that begins a word begins with ``▁`` (U+2581), which stands for the space before it. Characters that no piece
+has are written as their UTF-8 bytes, such as ``<0xF0>``, so there are no unknown tokens and every text can be restored.
+"""
+
+import io
+import struct
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from core.storage.errors import InputError, LabError
+from core.text.validation import quote
+
+Algorithm = Literal["bpe", "unigram"]
+
+WORD_START = "\u2581"
+NUM_BYTES = 256
+_BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
+CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
+_MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
+_MAX_PIECES, _MAX_PIECE_LENGTH = 64_000, 128
+
+
+class SubwordError(LabError):
+    """A vocabulary cannot be learned or read; the message says why."""
+
+
+class SubwordTokenizer(BaseModel):
+    """Split text into pieces of words and join them again; ``detokenize(tokenize(text)) == text`` for every text.
+
+    Attributes:
+        algorithm: "bpe" merges the most frequent pairs of pieces (Sennrich et al. 2016); "unigram" chooses the most
+            probable segmentation (Kudo 2018).
+        pieces: the vocabulary, the 256 bytes first.
+        scores: order of the merges (BPE), or log-probabilities (unigram), of each piece.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    algorithm: Algorithm
+    pieces: Annotated[tuple[str, ...], Field(min_length=NUM_BYTES + 1, max_length=_MAX_PIECES)]
+    scores: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _check_pieces(self) -> "SubwordTokenizer":
+        if len(self.scores) != len(self.pieces):
+            raise ValueError(f"there are {len(self.pieces)} pieces and {len(self.scores)} scores")
+        if self.pieces[:NUM_BYTES] != _BYTES:
+            raise ValueError("the first 256 pieces are not the bytes")
+        if len(set(self.pieces)) < len(self.pieces):
+            raise ValueError("a piece occurs twice")
+        for piece in self.pieces:
+            if not 0 < len(piece) <= _MAX_PIECE_LENGTH or _has_surrogates(piece) or "\0" in piece:
+                raise ValueError(f"{quote(piece)} is not a piece")
+        return self
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], *, algorithm: Algorithm, vocabulary_size: int) -> "SubwordTokenizer":
+        """Learn a vocabulary; the result depends on nothing but the arguments.
+
+        Args:
+            texts: of the training split only.
+            vocabulary_size: pieces at most, the 256 bytes included; a small text has fewer.
+
+        Raises:
+            SubwordError: the size is too small for the characters of the texts, or there is nothing to learn.
+        """
+        import sentencepiece
+
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(_checked(texts)),
+                model_writer=model,
+                model_type=algorithm,
+                vocab_size=vocabulary_size + 1,  # <unk>, which the bytes replace
+                hard_vocab_limit=False,
+                character_coverage=CHARACTER_COVERAGE,
+                byte_fallback=True,
+                split_digits=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                max_sentence_length=2**20,
+                input_sentence_size=_MAX_TEXTS,
+                shuffle_input_sentence=False,
+                num_threads=1,
+                bos_id=-1,
+                eos_id=-1,
+                pad_id=-1,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1][:200]
+            raise SubwordError(
+                f"vocabulary_size={vocabulary_size} cannot be learned from these texts: {reason}"
+            ) from error
+        learned = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+        ids = [index for index in range(learned.vocab_size()) if not learned.is_unknown(index)]
+        return cls(
+            algorithm=algorithm,
+            pieces=tuple(map(learned.id_to_piece, ids)),
+            scores=tuple(map(learned.get_score, ids)),
+        )
+
+    def tokenize(self, text: str) -> list[str]:
+        """Split a text into pieces.
+
+        Raises:
+            InputError: the text contains ``▁`` (U+2581), which marks spaces, or unpaired surrogates.
+        """
+        _check(text)
+        return self._processor.encode(text, out_type=str)
+
+    def detokenize(self, pieces: Sequence[str], /) -> str:
+        """Join pieces to text; bytes that are no UTF-8 become U+FFFD, and other tokens stand as they are."""
+        return self._processor.decode_pieces(list(pieces))
+
+    def model_proto(self) -> bytes:
+        """Return the vocabulary as a SentencePiece model file (``.model``), for other programs."""
+        return _model_proto(self)
+
+    @cached_property
+    def _processor(self):  # noqa: ANN202 - sentencepiece has no types
+        import sentencepiece
+
+        return sentencepiece.SentencePieceProcessor(model_proto=self.model_proto())
+
+
+class SubwordTokenizers(BaseModel):
+    """The tokenizers of a task, as they are stored with a run: one for both sides, or one each.
+
+    Attributes:
+        joint: whether the source's tokenizer is the target's too.
+        source: of the source.
+        target: of the target; None if it is the source's.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: Literal["attention-lab-subwords-1"] = "attention-lab-subwords-1"
+    joint: bool
+    source: SubwordTokenizer
+    target: SubwordTokenizer | None
+
+    @model_validator(mode="after")
+    def _check_target(self) -> "SubwordTokenizers":
+        if self.joint != (self.target is None):
+            raise ValueError("a joint tokenizer has no target beside it, and one for each side has")
+        return self
+
+    @classmethod
+    def from_json(cls, content: bytes | str, label: str) -> "SubwordTokenizers":
+        """Read and validate tokenizers, which may come from anyone.
+
+        Raises:
+            SubwordError: the content is not what ``model_dump_json`` writes; the message begins with ``label``.
+        """
+        try:
+            return cls.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise SubwordError(f"{label} is not valid: {field}: {first['msg']}") from error
+
+    @property
+    def sides(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
+        """Tokenizer of the source and of the target."""
+        return self.source, self.target or self.source
+
+
+def _check(text: str) -> None:
+    if WORD_START in text:
+        raise InputError(f"input has the character {WORD_START} (U+2581), which the tokenizer uses to mark spaces")
+    if _has_surrogates(text):
+        raise InputError("input has an unpaired surrogate, which is not a character")
+
+
+def _checked(texts: Iterable[str]) -> Iterable[str]:
+    for text in texts:
+        _check(text)
+        yield text
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+# --- SentencePiece's model file -----------------------------------------------------------------------------------
+# SentencePiece reads its vocabulary from a protocol buffer (sentencepiece_model.proto). It is written here from a
+# checked vocabulary, so that SentencePiece never parses an untrusted file.
+
+_NORMAL, _UNKNOWN, _BYTE = 1, 2, 6  # SentencePiece.Type
+_MODEL_TYPES = {"unigram": 1, "bpe": 2}  # TrainerSpec.ModelType
+
+
+def _model_proto(tokenizer: SubwordTokenizer) -> bytes:
+    """Return the vocabulary as SentencePiece's ModelProto."""
+    pieces = [_piece("<unk>", 0.0, _UNKNOWN)]
+    for number, (piece, score) in enumerate(zip(tokenizer.pieces, tokenizer.scores, strict=True)):
+        pieces.append(_piece(piece, score, _BYTE if number < NUM_BYTES else _NORMAL))
+    trainer = b"".join(
+        _number(field, value)
+        for field, value in (
+            (3, _MODEL_TYPES[tokenizer.algorithm]),
+            (4, len(pieces)),
+            (35, True),  # byte_fallback
+            (40, 0),  # unk_id
+            (41, -1),  # bos_id
+            (42, -1),  # eos_id
+            (43, -1),  # pad_id
+        )
+    )
+    normalizer = _bytes(1, b"identity") + _number(3, True) + _number(4, False) + _number(5, True)
+    return b"".join(pieces) + _bytes(2, trainer) + _bytes(3, normalizer)
+
+
+def _piece(piece: str, score: float, kind: int) -> bytes:
+    return _bytes(1, _bytes(1, piece.encode()) + b"\x15" + struct.pack("<f", score) + _number(3, kind))
+
+
+def _bytes(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value % 2**64)  # negative numbers are 64-bit two's complement
+
+
+def _varint(value: int) -> bytes:
+    groups = []
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*groups, value])
