@@ -1,7 +1,7 @@
 """The command line: ``python -m core COMMAND`` or, once installed, ``attention-lab COMMAND``.
 
 Exit codes: 0 for success, 1 for a run or a check that failed, 2 for invalid input, which is reported in one line on
-standard error. With ``--json``, the last line of standard output is one JSON object.
+standard error, 130 if interrupted by Ctrl+C. With ``--json``, the last line of standard output is one JSON object.
 """
 
 import argparse
@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except KeyboardInterrupt:  # Ctrl+C, at a command that has nothing to save
+        return 130
 
 
 def build_parser() -> argparse.ArgumentParser:

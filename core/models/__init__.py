@@ -2,7 +2,7 @@
 
 import torch
 
-from core.config.sections import DecoderOnlyConfig, GRUConfig, ModelConfig
+from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig
 from core.models.attention_maps import AttentionMaps, AttentionRecorder, forward_with_attention
 from core.models.seq2seq import Seq2Seq
 from core.tasks import Task
@@ -64,6 +64,10 @@ def assemble_model(config: ModelConfig, task: Task, generator: torch.Generator |
         from core.models.decoder_only import DecoderOnly
 
         return DecoderOnly(config, *sizes, generator)
+    if isinstance(config, EncoderOnlyConfig):
+        from core.models.encoder_only import EncoderOnly
+
+        return EncoderOnly(config, *sizes, generator)
     from core.models.transformer import Transformer
 
     return Transformer(config, *sizes, generator)

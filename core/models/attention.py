@@ -80,18 +80,28 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, Tq, D) float.
         """
-        query, (key, value) = self.hook_q(self._split_heads(self.w_q(x))), keys_values  # (B, H, T, K)
+        query = self.hook_q(self._split_heads(self.w_q(x)))  # (B, H, Tq, K)
         mask = mask if mask is None else self.hook_mask(mask)
-        if self._needs_weights(query):
-            scores = kernels.matmul_shared(query, key.transpose(-2, -1)) / math.sqrt(query.shape[-1])
-            scores = self.hook_attn_scores(scores)  # (B, H, Tq, Tk)
-            scores = scores if positions.bias is None else scores + self.hook_bias(positions.bias)
-            pattern = self.hook_pattern(masked_softmax(scores, mask))
-            z = kernels.matmul_shared(self.dropout(pattern), value)  # (B, H, Tq, K)
-        else:
-            z = kernels.fused_attention(query, key, value, mask, positions.bias)
+        z = self.attend(query, keys_values, mask, positions.bias)
         z = self.hook_z(z if positions.rotation is None else positions.rotation.invert(z))
         return self.hook_out(self.w_o(z.transpose(1, 2).flatten(2)))  # (B, Tq, D)
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        keys_values: KeysValues,
+        mask: torch.Tensor | None,
+        bias: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return each head's weighted sum of the values, (B, H, Tq, K); ``bias`` is added to the scores."""
+        key, value = keys_values
+        if not self._needs_weights(query):
+            return kernels.fused_attention(query, key, value, mask, bias)
+        scores = kernels.matmul_shared(query, key.transpose(-2, -1)) / math.sqrt(query.shape[-1])
+        scores = self.hook_attn_scores(scores)  # (B, H, Tq, Tk)
+        scores = scores if bias is None else scores + self.hook_bias(bias)
+        pattern = self.hook_pattern(masked_softmax(scores, mask))
+        return kernels.matmul_shared(self.dropout(pattern), value)
 
     def _needs_weights(self, query: torch.Tensor) -> bool:
         """Whether to compute the weights; for a single query that is also the faster way."""

@@ -28,10 +28,14 @@ class AttentionMaps:
         """Return the target's attention to a source of that many tokens, (L, B, H, T, S), or None.
 
         That is cross-attention or, in a decoder that read the source itself, the source's part of its self-attention.
+        In a model without a decoder it is the encoder's self-attention without the row of BOS, so that row t belongs to
+        token t of the answer; T is then S - 1.
         """
-        if self.cross is not None or self.decoder is None:
+        if self.cross is not None:
             return self.cross
-        return self.decoder[..., :length]
+        if self.decoder is not None:
+            return self.decoder[..., :length]
+        return None if self.encoder is None else self.encoder[..., 1:, :]
 
 
 class AttentionRecorder:

@@ -39,7 +39,7 @@ class DecoderOnly(Seq2Seq):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.max_seq_len = config.max_seq_len
+        self.max_seq_len, self.vocab_sizes = config.max_seq_len, (src_vocab_size, tgt_vocab_size)
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), 2 * config.max_seq_len, generator
         )
@@ -53,7 +53,7 @@ class DecoderOnly(Seq2Seq):
 
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64 as the beginning of the text; see ``Seq2Seq.encode``."""
-        self.check_length(src.shape[1])
+        self.check_src(src)
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         ids = torch.arange(src.shape[1], device=src.device)[None]
@@ -67,8 +67,9 @@ class DecoderOnly(Seq2Seq):
         cache = cache or memory.past
         if cache is None:
             raise ValueError("this memory has no cache: it is not of a decoder-only model")
-        past, end = cache.length, cache.length + tgt_in.shape[1]
-        self.check_length(end)
+        past = cache.length
+        self.check_tgt_in(tgt_in, memory, past)
+        end = past + tgt_in.shape[1]
         set_step(past)
         starts = memory.mask.sum(dim=-1)[:, 0, 0]  # (B,): where each source ends
         tgt_ids = starts[:, None] + torch.arange(end, device=tgt_in.device)  # (B, past + T)

@@ -10,10 +10,13 @@ from core.config.sections import BlocksConfig
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import sinusoidal_positions
+from core.text.vocab import PAD_ID
 
 
 class Embedding(nn.Module):
     """Turn token ids into vectors: embedding × √d_model, plus positional encodings if there are any, then dropout.
+
+    The embedding of PAD is zero and is not trained.
 
     Args:
         dropout: applied to the sum.
@@ -22,7 +25,7 @@ class Embedding(nn.Module):
 
     def __init__(self, vocab_size: int, d_model: int, dropout: Dropout, positions: torch.Tensor | None = None) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocab_size, d_model)
+        self.tokens = nn.Embedding(vocab_size, d_model, padding_idx=PAD_ID)
         self.scale = math.sqrt(d_model)
         if isinstance(positions, nn.Parameter):
             self.positions = positions
@@ -46,6 +49,22 @@ class Embedding(nn.Module):
             embedded = embedded + self.hook_pos_embed(positions)
         return self.dropout(embedded)
 
+    def output_weight(self) -> torch.Tensor:
+        """Return the table (V, D) for a tied output layer, through which PAD's row gets no gradient either."""
+        weight = self.tokens.weight
+        if not torch.is_grad_enabled():
+            return weight
+        return torch.cat([weight[: PAD_ID + 1].detach(), weight[PAD_ID + 1 :]])  # PAD is the first row
+
+
+def build_embedding(config: BlocksConfig, generator: torch.Generator | None, vocab_size: int, rows: int) -> Embedding:
+    """Return the embedding of a vocabulary; if positions are added to it, their table has ``rows`` rows."""
+    dropout = Dropout(config.dropout, generator)
+    if config.positions == "learned":
+        return Embedding(vocab_size, config.d_model, dropout, nn.Parameter(torch.empty(rows, config.d_model)))
+    positions = sinusoidal_positions(rows, config.d_model) if config.positions == "sinusoidal" else None
+    return Embedding(vocab_size, config.d_model, dropout, positions)
+
 
 def build_embeddings(
     config: BlocksConfig, vocab_sizes: tuple[int, int], num_positions: int, generator: torch.Generator | None
@@ -59,24 +78,18 @@ def build_embeddings(
     Raises:
         ValueError: both are to be shared, but the two vocabularies differ in size.
     """
-
-    def embedding(vocab_size: int) -> Embedding:
-        dropout, positions = Dropout(config.dropout, generator), None
-        if config.positions == "sinusoidal":
-            positions = sinusoidal_positions(num_positions, config.d_model)
-        elif config.positions == "learned":
-            positions = nn.Parameter(torch.empty(num_positions, config.d_model))
-        return Embedding(vocab_size, config.d_model, dropout, positions)
-
     source, target = vocab_sizes
     if config.tie_embeddings == "all" and source != target:
         raise ValueError(f"tie_embeddings='all' needs one vocabulary, not {source} and {target} tokens")
-    tgt_embedding = embedding(target)
-    return None if config.tie_embeddings == "all" else embedding(source), tgt_embedding
+    tgt = build_embedding(config, generator, target, num_positions)
+    return None if config.tie_embeddings == "all" else build_embedding(config, generator, source, num_positions), tgt
 
 
 class Output(nn.Linear):
-    """Score every token: x Wᵀ + b, with its own W or the target embedding's (Press & Wolf 2017)."""
+    """Score every token: x Wᵀ + b, with its own W or the target embedding's (Press & Wolf 2017).
+
+    PAD's row of the target embedding is zero, so the score of PAD is then its bias alone, which training lowers.
+    """
 
     def __init__(self, d_model: int, vocab_size: int, *, is_tied: bool = False) -> None:
         super().__init__(d_model, vocab_size)
@@ -86,5 +99,5 @@ class Output(nn.Linear):
 
     def forward(self, input: torch.Tensor, embedding: Embedding | None = None) -> torch.Tensor:
         """Map states (B, T, D) to logits (B, T, V); a tied output takes the weights of ``embedding``."""
-        weight = embedding.tokens.weight if embedding is not None and self.weight is None else self.weight
+        weight = embedding.output_weight() if embedding is not None and self.weight is None else self.weight
         return self.hook_logits(F.linear(input, weight, self.bias))

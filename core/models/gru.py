@@ -1,4 +1,8 @@
-"""The GRU encoder-decoder with additive attention (Bahdanau et al. 2015); its encoder reads in one direction."""
+"""The recurrent encoder-decoder with additive attention (Bahdanau et al. 2015); its encoder reads in one direction.
+
+The cells are GRUs, LSTMs or plain RNNs. The state of a layer is its hidden state (…, D) or, of an LSTM, hidden state
+and cell state side by side (…, 2 D); N below is 1 or 2.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -7,15 +11,18 @@ from torch import nn
 
 from core.config.sections import GRUConfig
 from core.models.attention import AdditiveAttention, KeysValues
+from core.models.cells import LSTMCell, RecurrentLayer, RNNCell
 from core.models.embeddings import Embedding
 from core.models.hooks import HookPoint, name_hook_points, set_step
 from core.models.kernels import Dropout
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.text.vocab import PAD_ID
 
+CELLS = {"gru": nn.GRUCell, "lstm": LSTMCell, "rnn": RNNCell}
+
 
 class Encoder(nn.Module):
-    """A stack of GRU layers (Cho et al. 2014) with dropout between them.
+    """A stack of recurrent layers with dropout between them: GRUs (Cho et al. 2014), LSTMs or plain RNNs.
 
     The layers are modules of their own because the dropout inside a stacked ``nn.GRU`` draws from PyTorch's global
     generator.
@@ -24,8 +31,15 @@ class Encoder(nn.Module):
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         widths = [config.d_embedding, *[config.d_hidden] * (config.num_layers - 1)]
-        self.layers = nn.ModuleList(nn.GRU(width, config.d_hidden, batch_first=True) for width in widths)
+        self.layers = nn.ModuleList(
+            nn.GRU(width, config.d_hidden, batch_first=True)  # equals a layer of GRU cells and is faster
+            if config.cell == "gru"
+            else RecurrentLayer(CELLS[config.cell](width, config.d_hidden))
+            for width in widths
+        )
+        self.d_hidden = config.d_hidden
         self.dropout = Dropout(config.dropout, generator)
+        self.hook_states, self.hook_final = HookPoint(), HookPoint()
 
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Read embedded tokens (B, S, E).
@@ -37,13 +51,14 @@ class Encoder(nn.Module):
             lengths: (B,) int64, tokens to read of each sequence.
 
         Returns:
-            Outputs of the last layer (B, S, D), and the state of each layer after its last token (L, B, D).
+            Hidden states of the last layer (B, S, D), and the state of each layer after its last token (L, B, N · D).
         """
         finals = []
         for number, layer in enumerate(self.layers):
-            x, _ = layer(self.dropout(x) if number else x)
-            finals.append(_states_at(x, lengths))
-        return x, torch.stack(finals)
+            states, _ = layer(self.dropout(x) if number else x)
+            finals.append(_states_at(states, lengths))
+            x = _hidden(states, self.d_hidden)
+        return self.hook_states(x), self.hook_final(torch.stack(finals))
 
 
 @dataclass(frozen=True)
@@ -51,7 +66,7 @@ class GRUCache:
     """The state of the decoder.
 
     Attributes:
-        hidden: (L, B, D) float, the state of each layer.
+        hidden: (L, B, N · D) float, the state of each layer.
         memory: keys and values of the encoder's outputs, each (B, S, D).
         length: number of target tokens read so far.
     """
@@ -65,26 +80,29 @@ class GRUCache:
         keys, values = self.memory
         return GRUCache(self.hidden[:, index], (keys[index], values[index]), self.length)
 
-    def reorder(self, index: torch.Tensor) -> "GRUCache":
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "GRUCache":
         """Return the cache of rows that continue others of their sources; see ``Cache.reorder``."""
-        is_same_size = len(index) == self.hidden.shape[1]
-        return replace(self, hidden=self.hidden[:, index]) if is_same_size else self.select(index)
+        if sources is not None or len(index) != self.hidden.shape[1]:
+            return self.select(index)
+        return replace(self, hidden=self.hidden[:, index])
 
 
 class Decoder(nn.Module):
-    """A stack of GRU layers that, at each step, first attends to the source with its last state."""
+    """A stack of recurrent layers that, at each step, first attends to the source with its last hidden state."""
 
     def __init__(self, config: GRUConfig, generator: torch.Generator | None) -> None:
         super().__init__()
         widths = [config.d_embedding + config.d_hidden, *[config.d_hidden] * (config.num_layers - 1)]
         self.attention = AdditiveAttention(config.d_hidden)
-        self.layers = nn.ModuleList(nn.GRUCell(width, config.d_hidden) for width in widths)
+        self.layers = nn.ModuleList(CELLS[config.cell](width, config.d_hidden) for width in widths)
+        self.d_hidden = config.d_hidden
         self.dropout = Dropout(config.dropout, generator)
+        self.hook_state = HookPoint()  # (L, B, N · D), after each step
 
     def new_cache(self, memory: Memory) -> GRUCache:
         """Start from the encoder's final state, and project its outputs once for all steps."""
         if memory.final is None:
-            raise ValueError("this memory has no final state: it is not of a GRU encoder")
+            raise ValueError("this memory has no final state: it is not of a recurrent encoder")
         return GRUCache(memory.final, self.attention.keys_values(memory.states))
 
     def forward(self, x: torch.Tensor, cache: GRUCache, mask: torch.Tensor) -> tuple[torch.Tensor, GRUCache]:
@@ -94,26 +112,27 @@ class Decoder(nn.Module):
             mask: (B, 1, 1, S) bool, True where the source is not PAD.
 
         Returns:
-            States of the last layer (B, T, D), and the cache after these tokens.
+            Hidden states of the last layer (B, T, D), and the cache after these tokens.
         """
         hidden, states = cache.hidden, []
         for step, token in enumerate(x.unbind(dim=1), start=cache.length):
             set_step(step)
-            context = self.attention(hidden[-1], cache.memory, mask)
-            hidden = self._step(torch.cat([token, context], dim=-1), hidden)
-            states.append(hidden[-1])
+            context = self.attention(_hidden(hidden[-1], self.d_hidden), cache.memory, mask)
+            hidden = self.hook_state(self._step(torch.cat([token, context], dim=-1), hidden))
+            states.append(_hidden(hidden[-1], self.d_hidden))
         return torch.stack(states, dim=1), replace(cache, hidden=hidden, length=cache.length + x.shape[1])
 
     def _step(self, x: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-        """Update the state of every layer (L, B, D) with one input (B, E + D)."""
+        """Update the state of every layer (L, B, N · D) with one input (B, E + D)."""
         states: list[torch.Tensor] = []
         for layer, state in zip(self.layers, hidden, strict=True):
-            states.append(layer(self.dropout(states[-1]) if states else x, state))
+            x = self.dropout(_hidden(states[-1], self.d_hidden)) if states else x
+            states.append(layer(x, state))
         return torch.stack(states)
 
 
 class GRUSeq2Seq(Seq2Seq):
-    """GRU encoder, additive attention, GRU decoder, and a biased output projection.
+    """Recurrent encoder, additive attention, recurrent decoder, and a biased output projection.
 
     Args:
         config: sizes and options; see ``core.config.sections.GRUConfig``. ``mask_padding=False`` lets the encoder read
@@ -127,7 +146,8 @@ class GRUSeq2Seq(Seq2Seq):
         self, config: GRUConfig, src_vocab_size: int, tgt_vocab_size: int, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        self.max_seq_len, self.mask_padding = config.max_seq_len, config.mask_padding
+        self.max_seq_len, self.vocab_sizes = config.max_seq_len, (src_vocab_size, tgt_vocab_size)
+        self.mask_padding = config.mask_padding
         self.src_embedding, self.tgt_embedding = (
             Embedding(size, config.d_embedding, Dropout(config.dropout, generator))
             for size in (src_vocab_size, tgt_vocab_size)
@@ -142,7 +162,7 @@ class GRUSeq2Seq(Seq2Seq):
 
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64; see ``Seq2Seq.encode``. The encoder has no attention."""
-        self.check_length(src.shape[1])
+        self.check_src(src)
         mask = src != PAD_ID
         lengths = mask.sum(dim=1) if self.mask_padding else torch.full_like(src[:, 0], src.shape[1])
         states, final = self.encoder(self.src_embedding(src), lengths)
@@ -150,14 +170,19 @@ class GRUSeq2Seq(Seq2Seq):
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: GRUCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``."""
+        self.check_tgt_in(tgt_in, memory, 0 if cache is None else cache.length)
         if cache is None:
             cache = self.decoder.new_cache(memory)
-        self.check_length(cache.length + tgt_in.shape[1])
         states, cache = self.decoder(self.tgt_embedding(tgt_in), cache, memory.mask)
         return DecoderOutput(self.hook_logits(self.output(self.dropout(states))), cache)
 
 
+def _hidden(state: torch.Tensor, d_hidden: int) -> torch.Tensor:
+    """Return the hidden state (…, D) of a state (…, N · D)."""
+    return state if state.shape[-1] == d_hidden else state[..., :d_hidden]
+
+
 def _states_at(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
-    """Take from states (B, S, D) the one after ``lengths`` (B,) tokens, (B, D); zeros, the initial state, after 0."""
+    """Take from states (B, S, N · D) the one after ``lengths`` (B,) tokens; zeros, the initial state, after 0."""
     last = states[torch.arange(len(states), device=states.device), (lengths - 1).clamp(min=0)]
     return last * (lengths > 0)[:, None]

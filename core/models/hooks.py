@@ -8,9 +8,9 @@ inside the block does not inherit them. The one exception is ``HookPoint.permane
         logits = model(src, tgt_in)
 
 Names follow TransformerLens where it has the point (``hook_q``, ``hook_attn_scores``, ``hook_pattern``, ``hook_z``,
-``hook_resid_pre`` …), after the path of the module; ``hook_mask``, ``hook_bias``, ``hook_out``, ``hook_skip`` and
-``hook_resid_cross`` are ours. In a decoder layer ``hook_resid_mid`` comes before cross-attention. ``hook_names(model)``
-lists all.
+``hook_resid_pre`` …), after the path of the module; ``hook_mask``, ``hook_bias``, ``hook_out``, ``hook_skip``,
+``hook_resid_cross`` and the states of recurrent models are ours. In a decoder layer ``hook_resid_mid`` comes before
+cross-attention. ``hook_names(model)`` lists all.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -78,6 +78,11 @@ def name_hook_points(model: nn.Module) -> None:
     """Give every hook point of a model its name: path of the module, dot, attribute."""
     for name, point in _points(model):
         point.name = name
+
+
+def hooks_are_active() -> bool:
+    """Whether any hook belongs to the current call; permanent ones do not count."""
+    return bool(_hooks.get())
 
 
 def hook_names(model: nn.Module) -> list[str]:

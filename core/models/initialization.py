@@ -4,8 +4,10 @@ import torch
 from torch import nn
 
 from core.models.attention import MultiHeadAttention
+from core.models.cells import Cell
 from core.models.embeddings import Embedding
 from core.models.layers import FeedForward
+from core.text.vocab import PAD_ID
 
 
 def initialize(
@@ -15,8 +17,8 @@ def initialize(
 
     Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have standard deviation
     gain / √d_model, so that with a gain of 1, after the scaling by √d_model, they are as large as the positions added
-    to them; learned positions start as large as the sines they replace. Recurrent matrices are orthogonal, each gate by
-    itself, so that states neither vanish nor explode over many steps.
+    to them; PAD's is zero. Learned positions start as large as the sines they replace. Recurrent matrices are
+    orthogonal, each gate by itself, so that states neither vanish nor explode over many steps.
 
     Args:
         embedding_gain: of the token embeddings.
@@ -25,12 +27,13 @@ def initialize(
     for module in model.modules():
         if isinstance(module, nn.Linear):
             _initialize_linear(module, generator)
-        elif isinstance(module, nn.GRU | nn.GRUCell):
+        elif isinstance(module, nn.GRU | nn.GRUCell | Cell):
             _initialize_gates(module, generator)
         elif isinstance(module, Embedding) and isinstance(module.positions, nn.Parameter):
             nn.init.normal_(module.positions, std=0.5**0.5, generator=generator)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=embedding_gain * module.embedding_dim**-0.5, generator=generator)
+            module.weight.data[PAD_ID] = 0  # drawn all the same, so that the other rows do not depend on it
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
@@ -48,12 +51,13 @@ def _initialize_linear(module: nn.Linear, generator: torch.Generator) -> None:
 
 
 @torch.no_grad()
-def _initialize_gates(module: nn.GRU | nn.GRUCell, generator: torch.Generator) -> None:
-    """Draw the weights of a GRU layer, whose three gates are stacked along the first dimension."""
+def _initialize_gates(module: nn.GRU | nn.GRUCell | Cell, generator: torch.Generator) -> None:
+    """Draw the weights of a recurrent layer, whose gates are stacked along the first dimension."""
+    num_gates = module.num_gates if isinstance(module, Cell) else 3
     for name, parameter in module.named_parameters():
         if name.startswith("bias"):
             parameter.zero_()
             continue
         fill = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
-        for gate in parameter.chunk(3):
+        for gate in parameter.chunk(num_gates):
             fill(gate, generator=generator)

@@ -16,18 +16,22 @@ from core.models.seq2seq import LayerCache
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2) or GELU between."""
+    """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2) or GELU between.
 
-    def __init__(self, config: BlocksConfig) -> None:
+    ``config.activation_dropout`` drops activations between them; the dropout of the output is the layer's.
+    """
+
+    def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.widen = nn.Linear(config.d_model, config.d_ff)
         self.narrow = nn.Linear(config.d_ff, config.d_model)
         self.activation: Callable[[torch.Tensor], torch.Tensor] = F.relu if config.activation == "relu" else F.gelu
+        self.dropout = Dropout(config.activation_dropout, generator)
         self.hook_post, self.hook_out = HookPoint(), HookPoint()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Map (B, T, D) float to the same shape."""
-        return self.hook_out(self.narrow(self.hook_post(self.activation(self.widen(x)))))
+        return self.hook_out(self.narrow(self.dropout(self.hook_post(self.activation(self.widen(x))))))
 
 
 class Layer(nn.Module):
@@ -55,12 +59,17 @@ class Layer(nn.Module):
 
 
 class EncoderLayer(Layer):
-    """Self-attention, then feed-forward."""
+    """Self-attention, of the class ``attention``, then feed-forward."""
 
-    def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        config: BlocksConfig,
+        generator: torch.Generator | None = None,
+        attention: type[MultiHeadAttention] = MultiHeadAttention,
+    ) -> None:
         super().__init__(config, generator)
-        self.self_attention = MultiHeadAttention(config.d_model, config.num_heads, config.dropout, generator)
-        self.feed_forward = FeedForward(config)
+        self.self_attention = attention(config.d_model, config.num_heads, config.dropout, generator)
+        self.feed_forward = FeedForward(config, generator)
         self.norm_attention = nn.LayerNorm(config.d_model)
         self.norm_feed_forward = nn.LayerNorm(config.d_model)
 
@@ -68,7 +77,7 @@ class EncoderLayer(Layer):
         """Map source states (B, S, D) to the same shape.
 
         Args:
-            mask: (B, 1, 1, S) bool, True where the source is not PAD.
+            mask: bool, broadcastable to (B, H, S, S); True = may attend.
         """
         x = self.hook_resid_pre(x)
         y = self.sublayer_input(x, self.norm_attention)
@@ -95,16 +104,24 @@ class DecoderContext:
 
 
 class DecoderLayer(Layer):
-    """Causal self-attention, cross-attention to the encoder's output if there is an encoder, then feed-forward."""
+    """Causal self-attention, of the class ``attention``, cross-attention to the encoder's output, then feed-forward.
+
+    Without an encoder there is no cross-attention.
+    """
 
     def __init__(
-        self, config: BlocksConfig, generator: torch.Generator | None = None, *, has_encoder: bool = True
+        self,
+        config: BlocksConfig,
+        generator: torch.Generator | None = None,
+        attention: type[MultiHeadAttention] = MultiHeadAttention,
+        *,
+        has_encoder: bool = True,
     ) -> None:
         super().__init__(config, generator)
         sizes = config.d_model, config.num_heads, config.dropout, generator
-        self.self_attention = MultiHeadAttention(*sizes)
+        self.self_attention = attention(*sizes)
         self.cross_attention = MultiHeadAttention(*sizes) if has_encoder else None
-        self.feed_forward = FeedForward(config)
+        self.feed_forward = FeedForward(config, generator)
         self.norm_self = nn.LayerNorm(config.d_model)
         self.norm_cross = nn.LayerNorm(config.d_model) if has_encoder else nn.Identity()
         self.norm_feed_forward = nn.LayerNorm(config.d_model)

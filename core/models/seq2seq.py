@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from core.models.attention import AdditiveAttention, KeysValues, MultiHeadAttention
+from core.models.kernels import GrowingRows
 from core.storage.errors import InputError
 
 # The kinds of attention: the encoder's self-attention, the decoder's self-attention, and cross-attention.
@@ -55,25 +56,36 @@ class LayerCache:
         source: of the encoder's output, each (B, H, S, K); in a beam search a row for each source, while ``target`` has
             one for each hypothesis, those of a source one after the other. None without encoder.
         target: of the tokens read so far, each (B, H, P, K); None before the first.
+        room: where those of further tokens are appended to them; None before the second, and where gradients flow.
     """
 
     source: KeysValues | None
     target: KeysValues | None = None
+    room: tuple[GrowingRows, GrowingRows] | None = None
 
     def extended(self, new: KeysValues) -> "LayerCache":
         """Return a cache with the keys and values of T further tokens, each (B, H, T, K), after the present ones."""
         if self.target is None:
             return LayerCache(self.source, new)
-        key, value = (torch.cat(pair, dim=2) for pair in zip(self.target, new, strict=True))
-        return LayerCache(self.source, (key, value))
+        if torch.is_grad_enabled() or torch.compiler.is_compiling():
+            key, value = (torch.cat(pair, dim=2) for pair in zip(self.target, new, strict=True))
+            return LayerCache(self.source, (key, value))
+        room = self.room
+        if room is None or room[0].length != self.target[0].shape[2]:  # or another cache continues this one
+            room = GrowingRows(self.target[0]), GrowingRows(self.target[1])
+        return LayerCache(self.source, (room[0].append(new[0]), room[1].append(new[1])), room)
 
     def select(self, index: torch.Tensor) -> "LayerCache":
         """See ``Cache.select``."""
         return LayerCache(_select(self.source, index), _select(self.target, index))
 
-    def reorder(self, index: torch.Tensor) -> "LayerCache":
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "LayerCache":
         """See ``Cache.reorder``."""
-        return LayerCache(self.source, _select(self.target, index))
+        source = self.source if sources is None else _select(self.source, sources)
+        if self.target is None or torch.is_grad_enabled():
+            return LayerCache(source, _select(self.target, index))
+        room = GrowingRows(self.target[0], index), GrowingRows(self.target[1], index)
+        return LayerCache(source, (room[0].rows, room[1].rows), room)
 
 
 @dataclass(frozen=True)
@@ -91,9 +103,9 @@ class KeyValueCache:
         """See ``Cache.select``."""
         return KeyValueCache(tuple(layer.select(index) for layer in self.layers), self.length)
 
-    def reorder(self, index: torch.Tensor) -> "KeyValueCache":
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "KeyValueCache":
         """See ``Cache.reorder``."""
-        return KeyValueCache(tuple(layer.reorder(index) for layer in self.layers), self.length)
+        return KeyValueCache(tuple(layer.reorder(index, sources) for layer in self.layers), self.length)
 
 
 def _select(pair: KeysValues | None, index: torch.Tensor) -> KeysValues | None:
@@ -110,7 +122,7 @@ class Memory:
     Attributes:
         states: (B, S, D) float, the encoder's output or, of a decoder-only model, its states for the source.
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
-        final: (L, B, D) float, the last state of each recurrent layer, or None.
+        final: (L, B, D) float, the last state of each recurrent layer, (L, B, 2 D) of LSTMs; or None.
         past: of a decoder-only model, the cache with the source in it.
         stride: (B, 1) float, step between consecutive position ids on both sides, drawn in training with
             ``position_stretch``; None for 1.
@@ -143,10 +155,14 @@ class Cache(Protocol):
         There must be a row for each source, as before the first ``reorder``.
         """
 
-    def reorder(self, index: torch.Tensor) -> Self:
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> Self:
         """Return the cache in which row i continues row ``index[i]``, index (B,) int64, as in a beam search.
 
         Both rows must belong to the same source, so what belongs to a source is shared, neither moved nor copied.
+
+        Args:
+            index: of the rows, as many for each source.
+            sources: (R,) int64, the sources that the rows belong to, in their order; None for all sources.
         """
 
 
@@ -168,10 +184,12 @@ class Seq2Seq(nn.Module, ABC):
 
     Attributes:
         max_seq_len: most ids of a source and, over all calls, of a decoder input; special tokens count.
+        vocab_sizes: tokens of the source and of the target vocabulary, special ones included.
         attention: its attention modules by block and layer, numbered from 1.
     """
 
     max_seq_len: int
+    vocab_sizes: tuple[int, int]
     attention: Mapping[tuple[Block, int], MultiHeadAttention | AdditiveAttention] = {}
 
     @property
@@ -190,7 +208,7 @@ class Seq2Seq(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, src: torch.Tensor) -> Memory:
-        """Read a source (B, S) int64; ValueError if it is longer than ``max_seq_len``."""
+        """Read a source (B, S) int64; InputError if the model cannot read its shape, dtype or token ids."""
 
     @abstractmethod
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: Any = None) -> DecoderOutput:
@@ -199,7 +217,8 @@ class Seq2Seq(nn.Module, ABC):
         One call with all tokens (teacher forcing) equals many calls with one token each and the cache passed on.
 
         Raises:
-            ValueError: the target grows longer than ``max_seq_len``.
+            InputError: the model cannot read the shape, dtype or token ids, or the target grows longer than
+                ``max_seq_len``.
         """
 
     def forward(self, src: torch.Tensor, tgt_in: torch.Tensor) -> torch.Tensor:
@@ -211,10 +230,50 @@ class Seq2Seq(nn.Module, ABC):
 
         Returns:
             (B, T, V) float logits.
+
+        Raises:
+            InputError: the model cannot read the shape, dtype or token ids of an input.
         """
         return self.decode(tgt_in, self.encode(src)).logits
 
-    def check_length(self, length: int) -> None:
-        """Raise ValueError if a sequence of that many tokens is too long for the model."""
+    def check_input_length(self, num_tokens: int) -> None:
+        """Raise InputError if an input has too many tokens, BOS and EOS not counted; the message is for its author."""
+        positions = num_tokens + 2
+        if positions > self.max_seq_len:
+            raise InputError(
+                f"input has {num_tokens} tokens, {positions} with BOS and EOS; "
+                f"this model reads at most max_seq_len={self.max_seq_len}"
+            )
+
+    def check_src(self, src: torch.Tensor) -> None:
+        """Raise InputError if a source is not (B, S) int64 ids of the source vocabulary, or is too long."""
+        self.check_ids("src", src, self.vocab_sizes[0])
+
+    def check_tgt_in(self, tgt_in: torch.Tensor, memory: Memory, past: int = 0) -> None:
+        """Raise InputError if decoder input is not (B, T) int64 ids of the target vocabulary, or is too long.
+
+        Args:
+            memory: of B sources.
+            past: number of target tokens read in earlier calls.
+        """
+        self.check_ids("tgt_in", tgt_in, self.vocab_sizes[1], past)
+        rows, sources = tgt_in.shape[0], memory.mask.shape[0]
+        if rows != sources:
+            raise InputError(f"tgt_in has {rows} rows; it must have {sources}, one for each row of src")
+
+    def check_ids(self, name: str, ids: torch.Tensor, vocab_size: int, past: int = 0) -> None:
+        """Raise InputError if ids, named in the message, are not (B, T) int64 below ``vocab_size``, or are too many."""
+        if ids.ndim != 2:
+            raise InputError(f"{name} has shape {tuple(ids.shape)}; token ids must be (batch, length)")
+        if ids.dtype != torch.int64:
+            raise InputError(f"{name} has dtype {ids.dtype}; token ids must be torch.int64")
+        length = past + ids.shape[1]
         if length > self.max_seq_len:
-            raise ValueError(f"{length} tokens, special tokens included, are more than max_seq_len={self.max_seq_len}")
+            raise InputError(
+                f"{name} has {length} tokens, special tokens included, more than max_seq_len={self.max_seq_len}"
+            )
+        if ids.device.type != "cpu" or torch.compiler.is_compiling() or not ids.numel():
+            return  # another device would have to be waited for; it reports such ids itself, less clearly
+        for extreme in (limit.item() for limit in ids.aminmax()):
+            if not 0 <= extreme < vocab_size:
+                raise InputError(f"{name} has token id {extreme}; the {vocab_size} ids of its vocabulary start at 0")

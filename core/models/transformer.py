@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from core.config.sections import TransformerConfig
+from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer
@@ -33,11 +34,13 @@ class Transformer(Seq2Seq):
     ) -> None:
         super().__init__()
         self.config, self.generator, self.max_seq_len = config, generator, config.max_seq_len
+        self.vocab_sizes = src_vocab_size, tgt_vocab_size
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), config.max_seq_len, generator
         )
-        encoder = [EncoderLayer(config, generator) for _ in range(config.num_encoder_layers)]
-        decoder = [DecoderLayer(config, generator) for _ in range(config.num_decoder_layers)]
+        attention = _self_attention(config)
+        encoder = [EncoderLayer(config, generator, attention) for _ in range(config.num_encoder_layers)]
+        decoder = [DecoderLayer(config, generator, attention) for _ in range(config.num_decoder_layers)]
         self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)
         # No norm has touched the residual stream of a pre-norm stack, so it needs one at the end.
         self.encoder_norm, self.decoder_norm = (
@@ -56,24 +59,26 @@ class Transformer(Seq2Seq):
 
     def encode(self, src: torch.Tensor) -> Memory:
         """Read a source (B, S) int64; see ``Seq2Seq.encode``."""
-        self.check_length(src.shape[1])
+        self.check_src(src)
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._draw_stride(src.shape[0])
         x, positions = embed(src), self._relative_positions(0, src.shape[1], stride)
+        window = window_mask(src.shape[1], self.config.attention_window, src.device)
+        visible = mask if window is None else mask & window
         for layer in self.encoder_layers:
-            x = layer(x, mask, positions)
+            x = layer(x, visible, positions)
         return Memory(self.encoder_norm(x), mask, stride=stride)
 
     def decode(self, tgt_in: torch.Tensor, memory: Memory, cache: KeyValueCache | None = None) -> DecoderOutput:
         """Read the next target tokens (B, T) int64; see ``Seq2Seq.decode``."""
+        self.check_tgt_in(tgt_in, memory, 0 if cache is None else cache.length)
         if cache is None:
             layers = (layer.new_cache(memory.states) for layer in self.decoder_layers)  # type: ignore[operator] # Module
             cache = KeyValueCache(tuple(layers))
         past, end = cache.length, cache.length + tgt_in.shape[1]
-        self.check_length(end)
         set_step(past)
-        mask = causal_mask(tgt_in.shape[1], past, tgt_in.device)
+        mask = causal_mask(tgt_in.shape[1], past, tgt_in.device, self.config.attention_window)
         context = DecoderContext(mask, memory.mask, self._relative_positions(past, end, memory.stride))
         x, caches = self.tgt_embedding(tgt_in, past), []
         for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
@@ -102,11 +107,30 @@ class Transformer(Seq2Seq):
         return 1 + fraction * (self.config.position_stretch - 1)
 
 
-def causal_mask(length: int, past: int = 0, device: torch.device | None = None) -> torch.Tensor | None:
+def causal_mask(length: int, past: int = 0, device: torch.device | None = None, window: int = 0) -> torch.Tensor | None:
     """Return (length, past + length) bool: each new token may attend to all past ones and itself.
 
     One new token may attend to everything: None. PAD needs no mask, since it only follows a target's real tokens.
+
+    Args:
+        window: how many of the tokens before it a token may attend to; 0 for all.
     """
-    if length == 1:
+    if length == 1 and not 0 < window < past:
         return None
-    return torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+    visible = torch.ones(length, past + length, dtype=torch.bool, device=device).tril(past)
+    return visible.triu(past - window) if window else visible
+
+
+def window_mask(length: int, window: int, device: torch.device | None = None) -> torch.Tensor | None:
+    """Return (length, length) bool: tokens may attend to those at most ``window`` positions away; None if it is 0."""
+    if not window:
+        return None
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril(window).triu(-window)
+
+
+def _self_attention(config: TransformerConfig) -> type[MultiHeadAttention]:
+    if config.attention != "linear":
+        return MultiHeadAttention  # a window is a matter of the mask
+    from core.models.linear_attention import LinearAttention  # on demand: few models have it
+
+    return LinearAttention

@@ -50,3 +50,42 @@ def test_rows_that_share_a_source_decode_as_if_each_had_its_own(request, name):
     for make in (cache.select, cache.reorder):
         step = model.decode(token, memory.select(wide), make(wide))
         assert_close(step.logits, torch.cat([each.logits for each in one_by_one]), atol=1e-6, rtol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
+def test_a_cache_can_be_continued_twice(request, name):
+    preset = request.getfixturevalue(name)
+    task = build_task(preset.task)
+    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
+    batch = task.sample(3, split="train", generator=torch.Generator().manual_seed(1))
+    memory = model.encode(batch.src)
+    cache = model.decode(batch.tgt_in[:, :1], memory).cache
+    for _ in range(2):
+        cache = model.decode(batch.tgt_in[:, 1:2], memory, cache).cache
+    once = model.decode(batch.tgt_in[:, 2:3], memory, cache)
+    other = model.decode(batch.tgt_in[:, 3:4], memory, cache)
+    again = model.decode(batch.tgt_in[:, 2:3], memory, cache)
+    assert torch.equal(once.logits, again.logits)
+    assert not torch.equal(once.logits, other.logits)
+    further = [model.decode(batch.tgt_in[:, :1], memory, each.cache).logits for each in (once, again)]
+    assert torch.equal(*further)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
+def test_a_reordered_cache_of_some_sources_decodes_as_these_rows(request, name):
+    preset = request.getfixturevalue(name)
+    task = build_task(preset.task)
+    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
+    batch = task.sample(3, split="train", generator=torch.Generator().manual_seed(1))
+    memory = model.encode(batch.src)
+    wide = torch.arange(3).repeat_interleave(2)
+    cache = model.decode(batch.tgt_in[:, :2], memory).cache.reorder(wide)
+    token = torch.tensor([3, 4, 5, 6, 7, 8])[:, None]
+    step = model.decode(token, memory.select(wide), cache)
+    rows, sources = torch.tensor([1, 1, 5, 4]), torch.tensor([0, 2])
+    some = model.decode(token[:4], memory.select(wide[rows]), step.cache.reorder(rows, sources))
+    order = torch.tensor([1, 1, 2, 2, 5, 4])
+    of_all = model.decode(torch.cat([token[:2], token[:2], token[2:4]]), memory.select(wide), step.cache.reorder(order))
+    assert_close(some.logits, of_all.logits[[0, 1, 4, 5]], atol=1e-6, rtol=1e-5)

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.models.decoder_only import DecoderOnly
+from core.models.encoder_only import EncoderOnly
 from core.models.kernels import Dropout
 from core.models.transformer import Transformer
 from core.text.vocab import BOS_ID, PAD_ID
@@ -84,3 +86,30 @@ def test_dropout_is_independent_of_the_strides():
     assert lying.stride() != ones.stride()
     dropped = [Dropout(0.5, torch.Generator().manual_seed(0))(each) for each in (ones, lying)]
     assert torch.equal(*dropped)
+
+
+def test_activation_dropout_is_between_the_two_maps_of_the_feed_forward_network():
+    model = make_model(Transformer, **SIZES, activation_dropout=0.5, generator=torch.Generator().manual_seed(1))
+    network, x = model.encoder_layers[0].feed_forward, torch.randn(2, 3, D)
+    activations: list[torch.Tensor] = []
+    network.narrow.register_forward_pre_hook(lambda _, inputs: activations.append(inputs[0]))
+    trained = network(x)
+    network.eval()(x)
+    dropped, kept = activations
+    is_zero = (dropped == 0) & (kept > 0)
+    assert 0.3 < (is_zero.sum() / (kept > 0).sum()) < 0.7
+    assert_close(dropped[~is_zero], 2 * kept[~is_zero])
+    assert_close(trained, network.narrow(dropped))
+
+
+@pytest.mark.parametrize("kind", [Transformer, DecoderOnly, EncoderOnly])
+def test_without_activation_dropout_no_random_number_is_drawn(kind):
+    sizes = {name: size for name, size in SIZES.items() if "num_" not in name or kind is Transformer}
+    models = [make_model(kind, **sizes, activation_dropout=p, generator=torch.Generator()) for p in (0.0, 0.2)]
+    states = []
+    for model in models:
+        model.generator = next(m.generator for m in model.modules() if isinstance(m, Dropout))
+        before = model.generator.get_state()
+        model(sequences([5], 5), sequences([4], 4))
+        states.append(torch.equal(before, model.generator.get_state()))
+    assert states == [True, False]

@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from core.models.decoder_only import DecoderOnly
+from core.models.encoder_only import EncoderOnly
 from core.models.gru import GRUSeq2Seq
 from core.models.hooks import HookPoint, current_step, hook_names, hooks
 from core.models.transformer import Transformer
@@ -50,6 +51,7 @@ def test_every_point_is_passed_in_a_forward_pass(ids):
         (Transformer, {"positions": "sinusoidal"}),
         (Transformer, {"positions": "alibi"}),
         (DecoderOnly, {}),
+        (EncoderOnly, {}),
     ):
         model = make_model(kind, **SIZES, **options).eval()
         never = set(hook_names(model)) - set(recorded(model, *ids, *hook_names(model)))

@@ -44,3 +44,47 @@ def test_keep_mask_is_drawn_like_the_plain_line():
         plain = torch.empty(200, 100).bernoulli_(1 - p, generator=torch.Generator().manual_seed(0))
         assert keep.shape == plain.shape
         assert keep.float().mean().item() == pytest.approx(plain.mean().item(), abs=0.015)
+
+
+def test_top_k_equals_the_stable_sort_with_and_without_ties():
+    infinite = torch.full((3, 200), -torch.inf)
+    for scores in (
+        torch.randn(3, 200),
+        torch.randint(5, (3, 200)).float(),
+        infinite,
+        infinite.scatter(1, torch.tensor([[7], [3], [9]]), 1.0),
+    ):
+        for k in (1, 10, 200):
+            plain = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+            is_finite = scores.gather(1, plain).isfinite()
+            top = kernels.top_k(scores, k)
+            assert torch.equal(top[is_finite], plain[is_finite])
+            assert torch.equal(scores.gather(1, top), scores.gather(1, plain))
+
+
+def test_growing_rows_equal_concatenation_and_keep_what_was_returned_before():
+    parts = [torch.randn(3, 2, length, 4) for length in (1, 1, 30, 2, 100)]
+    growing = kernels.GrowingRows(parts[0])
+    for end in range(2, len(parts) + 1):
+        before, expected = growing.rows, torch.cat(parts[: end - 1], dim=2)
+        assert torch.equal(growing.append(parts[end - 1]), torch.cat(parts[:end], dim=2))
+        assert torch.equal(before, expected)
+    index = torch.tensor([2, 0, 0, 1])
+    assert torch.equal(kernels.GrowingRows(growing.rows, index).rows, torch.cat(parts, dim=2)[index])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_drop_equals_the_plain_line_bit_for_bit_and_saves_a_byte_an_element(dtype):
+    p, keep = 0.1, torch.rand(200, 100) > 0.1
+    x, gradient = torch.randn(200, 100).to(dtype), torch.randn(200, 100).to(dtype)
+    x[:50] = -0.0
+    outputs, saved = [], []
+    for function in (lambda x: x * keep.to(x.dtype).div_(1 - p), lambda x: kernels.drop(x, keep, p)):
+        leaf = x.clone().requires_grad_()
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: saved.append(tensor) or tensor, lambda each: each):
+            y = function(leaf)
+        y.backward(gradient)
+        outputs.append([each.detach().view(torch.uint8) for each in (y, leaf.grad)])  # negative zeros too
+    assert all(torch.equal(*pair) for pair in zip(*outputs, strict=True))
+    assert saved[-1].dtype == torch.bool
+    assert saved[-1].numel() == x.numel()

@@ -11,6 +11,7 @@ from core.evaluation.accuracy import sequence_loss
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.attention_maps import AttentionRecorder
 from core.models.decoder_only import DecoderOnly
+from core.models.encoder_only import EncoderOnly
 from core.models.positions import alibi_bias, alibi_slopes
 from core.models.transformer import Transformer
 from core.tasks import build_task
@@ -22,7 +23,12 @@ from tests.support.scripted_models import make_model
 V, LONGEST = 13, 12
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 SIZES = {"src_vocab_size": V, "tgt_vocab_size": V, "d_model": 16, "num_heads": 4, "d_ff": 32, "max_seq_len": LONGEST}
-DEPTHS = {Transformer: {"num_encoder_layers": 1, "num_decoder_layers": 2}, DecoderOnly: {"num_layers": 2}}
+DEPTHS = {
+    Transformer: {"num_encoder_layers": 1, "num_decoder_layers": 2},
+    DecoderOnly: {"num_layers": 2},
+    EncoderOnly: {"num_layers": 2},
+}
+TABLES = {Transformer: 3, DecoderOnly: 3, EncoderOnly: 2}  # untied tables of a row per token
 OPTIONS = [
     {},
     {"norm": "pre"},
@@ -46,6 +52,11 @@ def build(kind, options: dict, **changes):
     return model
 
 
+def options_of(kind) -> list[dict]:
+    """The options of a kind of model; an encoder-only one has no target embedding to tie its output layer to."""
+    return [each for each in OPTIONS if kind is not EncoderOnly or each.get("tie_embeddings") != "output"]
+
+
 def sequences(lengths: list[int], width: int) -> torch.Tensor:
     """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
     rows = torch.randint(3, V, (len(lengths), width))
@@ -58,7 +69,7 @@ def sequences(lengths: list[int], width: int) -> torch.Tensor:
 
 @EVERY_MODEL
 def test_future_targets_do_not_change_earlier_logits(kind):
-    for options in OPTIONS:
+    for options in options_of(kind):
         model = build(kind, options)
         src, tgt = sequences([7, 4], 7), sequences([8, 8], 8)
         logits = model(src, tgt)
@@ -70,7 +81,7 @@ def test_future_targets_do_not_change_earlier_logits(kind):
 
 @EVERY_MODEL
 def test_source_padding_changes_nothing(kind):
-    for options in OPTIONS:
+    for options in options_of(kind):
         model = build(kind, options)
         src, tgt = sequences([7, 4], 7), sequences([5, 5], 5)
         wide = torch.nn.functional.pad(src, (0, 5), value=PAD_ID)
@@ -81,7 +92,7 @@ def test_source_padding_changes_nothing(kind):
 
 @EVERY_MODEL
 def test_cached_chunks_equal_one_call_in_logits_and_maps(kind):
-    for options in OPTIONS:
+    for options in options_of(kind):
         model = build(kind, options)
         src, tgt = sequences([7, 4, 1], 7), sequences([9, 9, 9], 9)
         expected, maps = forward_with_attention(model, src, tgt)
@@ -94,13 +105,16 @@ def test_cached_chunks_equal_one_call_in_logits_and_maps(kind):
                 cache, last = step.cache, recorder.take().decoder
                 parts.append(step.logits)
         assert_close(torch.cat(parts, dim=1), expected, **CLOSE)
+        if kind is EncoderOnly:  # it attends in ``encode`` only
+            assert last is maps.decoder is None
+            continue
         assert_close(last, maps.decoder[:, :, :, 5:], **CLOSE)
         assert_close(last.sum(dim=-1), torch.ones(last.shape[:-1]), **CLOSE)
 
 
 @EVERY_MODEL
 def test_gradients_reach_every_parameter_and_fused_equals_explicit_attention(kind):
-    for options in OPTIONS:
+    for options in options_of(kind):
         model = build(kind, options)
         src, tgt = sequences([7, 4], 7), sequences([6, 5], 6)
         logits = model(src, tgt)
@@ -114,7 +128,7 @@ def test_gradients_reach_every_parameter_and_fused_equals_explicit_attention(kin
 
 @EVERY_MODEL
 def test_sequences_longer_than_max_seq_len_are_refused(kind):
-    for options in OPTIONS:
+    for options in options_of(kind):
         model = build(kind, options)
         longest, longer = sequences([LONGEST], LONGEST), sequences([LONGEST + 1], LONGEST + 1)
         assert model(longest, longest).isfinite().all()
@@ -156,25 +170,28 @@ def test_alibi_is_defined_at_any_length():
     assert long(sequences([200], 200), sequences([200], 200)).isfinite().all()
 
 
-@pytest.mark.parametrize("kind", DEPTHS)
-@pytest.mark.parametrize(("tie_embeddings", "tables"), [("none", 3), ("output", 2), ("all", 1)])
+@pytest.mark.parametrize(
+    ("kind", "tie_embeddings", "tables"),
+    [
+        *((kind, *tied) for kind in (Transformer, DecoderOnly) for tied in (("none", 3), ("output", 2), ("all", 1))),
+        *((EncoderOnly, *tied) for tied in (("none", 2), ("all", 1))),
+    ],
+)
 def test_tied_embeddings_are_one_parameter(kind, tie_embeddings, tables):
     model = build(kind, {"tie_embeddings": tie_embeddings})
     shaped = [name for name, parameter in model.named_parameters() if parameter.shape == (V, 16)]
     assert len(shaped) == tables, shaped
     assert len(model.state_dict()) == len(dict(model.named_parameters()))
     separate = count_parameters(build(kind, {}))
-    assert count_parameters(model) == separate - (3 - tables) * V * 16
+    assert count_parameters(model) == separate - (TABLES[kind] - tables) * V * 16
 
 
 @pytest.mark.parametrize("kind", DEPTHS)
 def test_tying_two_vocabularies_is_refused(kind):
     with pytest.raises(ValueError, match="tie_embeddings='all' needs one vocabulary, not 14 and 13 tokens"):
         build(kind, {"tie_embeddings": "all"}, src_vocab_size=14)
-    assert (
-        build(kind, {"tie_embeddings": "output"}, src_vocab_size=14)(sequences([4], 4), sequences([4], 4))[0].shape[-1]
-        == V
-    )
+    separate = build(kind, {"tie_embeddings": "none" if kind is EncoderOnly else "output"}, src_vocab_size=14)
+    assert separate(sequences([4], 4), sequences([4], 4))[0].shape[-1] == V
 
 
 def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
@@ -212,6 +229,15 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             {"model.family": "decoder-only", "model.num_encoder_layers": 1},
             "model.num_encoder_layers is not a known key",
         ),
+        ({"model.family": "encoder-only", "model.num_layers": 0}, "model.num_layers=0 should be greater than or equal"),
+        (
+            {"model.family": "encoder-only", "model.tie_embeddings": "output"},
+            "model.tie_embeddings='output' should be 'none' or 'all'",
+        ),
+        (
+            {"model.family": "encoder-only", "task.family": "number-words"},
+            "model.family='encoder-only' writes one token for each input token, but with task.family='number-words'",
+        ),
         ({"model.family": "decoder-only", "model.num_heads": 3}, "d_model=16 must be divisible by model.num_heads=3"),
     ],
     ids=str,
@@ -230,9 +256,11 @@ def test_d_model_may_be_odd_without_sinusoidal_positions(tiny):
 # --- presets ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("family", ["transformer", "decoder-only"])
-def test_initial_loss_is_near_ln_vocab_and_training_lowers_it(tiny, family):
-    for options in OPTIONS:
+@pytest.mark.parametrize(
+    ("family", "kind"), [("transformer", Transformer), ("decoder-only", DecoderOnly), ("encoder-only", EncoderOnly)]
+)
+def test_initial_loss_is_near_ln_vocab_and_training_lowers_it(tiny, family, kind):
+    for options in options_of(kind):
         changes = {f"model.{name}": value for name, value in options.items()} | {"training.evaluate_every": 8}
         preset = tiny.with_changes({"model.family": family} | changes)
         task = build_task(preset.task)

@@ -40,7 +40,7 @@ EDGES = {
 }
 
 
-@pytest.fixture(params=["transformer", "gru", "decoder-only"])
+@pytest.fixture(params=["transformer", "gru", "decoder-only", "encoder-only"])
 def state(tiny, tiny_gru, request) -> TrainingState:
     if request.param == "gru":
         return new_state(tiny_gru)

@@ -147,5 +147,8 @@ def test_logits_and_every_gradient_equal_those_of_pytorchs_transformer_with_copi
     within = {"atol": WITHIN[dtype], "rtol": 0}
     real = tgt_out != PAD_ID
     gradients = renamed({name: parameter.grad for name, parameter in model.named_parameters()})
+    for name, copy in copies.items():
+        if name.endswith("tokens.weight"):
+            copy.grad[PAD_ID] = 0  # ours does not train the embedding of PAD, which a tied output layer would
     assert_close(logits[real], expected[real], **within)
     assert_close(gradients, {name: copy.grad for name, copy in copies.items()}, **within)

@@ -229,3 +229,9 @@ def test_beams_that_hold_everything_are_the_same(seed, vocab_size, max_steps, co
 def test_relative_positions_are_refused(positions):
     with pytest.raises(ValueError, match=f"have no {positions} positions"):
         to_hugging_face(make_model(Transformer, positions=positions))
+
+
+@pytest.mark.parametrize("options", [{"attention": "window", "attention_window": 2}, {"attention": "linear"}], ids=str)
+def test_other_kinds_of_self_attention_are_refused(options):
+    with pytest.raises(ValueError, match=f"have no {options['attention']} attention"):
+        to_hugging_face(make_model(Transformer, **options))

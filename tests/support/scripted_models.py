@@ -8,16 +8,22 @@ from typing import Any
 import torch
 from torch.testing import assert_close
 
-from core.config.sections import DecoderOnlyConfig, GRUConfig, TransformerConfig
+from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, TransformerConfig
 from core.generation import GenerationResult
 from core.models import AttentionMaps
 from core.models.decoder_only import DecoderOnly
+from core.models.encoder_only import EncoderOnly
 from core.models.gru import GRUSeq2Seq
 from core.models.seq2seq import Cache, DecoderOutput, Memory, Seq2Seq
 from core.models.transformer import Transformer
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-CONFIGS = {Transformer: TransformerConfig, DecoderOnly: DecoderOnlyConfig, GRUSeq2Seq: GRUConfig}
+CONFIGS = {
+    Transformer: TransformerConfig,
+    DecoderOnly: DecoderOnlyConfig,
+    EncoderOnly: EncoderOnlyConfig,
+    GRUSeq2Seq: GRUConfig,
+}
 
 
 def make_model(
@@ -74,6 +80,23 @@ def decoder_only(*, positions: str = "sinusoidal", seed: int = 2) -> DecoderOnly
     return model
 
 
+def encoder_only(
+    *, positions: str = "sinusoidal", norm: str = "post", seed: int = 7, vocab_size: int = 13
+) -> EncoderOnly:
+    """A random encoder-only model with outputs like those of ``transformer``."""
+    torch.manual_seed(seed)
+    sizes = {"d_model": 16, "num_heads": 2, "num_layers": 2, "d_ff": 32, "max_seq_len": 16}
+    sizes |= {"src_vocab_size": vocab_size, "tgt_vocab_size": vocab_size}
+    model = make_model(EncoderOnly, positions=positions, norm=norm, **sizes).eval()
+    with torch.no_grad():
+        for layer in model.encoder_layers:
+            layer.self_attention.w_v.weight *= 3
+        model.output.weight *= 4
+        model.output.bias[PAD_ID] = -100
+        model.output.bias[EOS_ID] += 1
+    return model
+
+
 RANDOM_MODELS = {"transformer": transformer, "gru": gru}
 
 
@@ -86,7 +109,8 @@ class TokenCache:
     def select(self, index: torch.Tensor) -> "TokenCache":
         return TokenCache(self.tokens[index])
 
-    reorder = select
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "TokenCache":
+        return self.select(index)
 
 
 class UncachedModel(Seq2Seq):
@@ -94,7 +118,7 @@ class UncachedModel(Seq2Seq):
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
-        self.model, self.max_seq_len = model, model.max_seq_len
+        self.model, self.max_seq_len, self.vocab_sizes = model, model.max_seq_len, model.vocab_sizes
 
     def encode(self, src: torch.Tensor) -> Memory:
         return self.model.encode(src)
@@ -114,7 +138,8 @@ class StepCache:
     def select(self, index: torch.Tensor) -> Cache:
         return self
 
-    reorder = select
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> Cache:
+        return self
 
 
 class ScriptedModel(Seq2Seq):
@@ -124,7 +149,7 @@ class ScriptedModel(Seq2Seq):
         self, answers: Callable[[torch.Tensor], torch.Tensor], max_seq_len: int = 64, vocab_size: int = 13
     ) -> None:
         super().__init__()
-        self.answers, self.max_seq_len, self.vocab_size = answers, max_seq_len, vocab_size
+        self.answers, self.max_seq_len, self.vocab_sizes = answers, max_seq_len, (vocab_size, vocab_size)
 
     def encode(self, src: torch.Tensor) -> Memory:
         return Memory(src, (src != PAD_ID)[:, None, None, :])
@@ -134,13 +159,13 @@ class ScriptedModel(Seq2Seq):
         end = past + tgt_in.shape[1]
         answers = self.answers(memory.states)
         answers = torch.nn.functional.pad(answers, (0, max(0, end - answers.shape[1])))[:, past:end]
-        return DecoderOutput(torch.nn.functional.one_hot(answers, self.vocab_size) * 50.0, StepCache(end))
+        return DecoderOutput(torch.nn.functional.one_hot(answers, self.vocab_sizes[1]) * 50.0, StepCache(end))
 
 
 class FixedLogitsModel(Seq2Seq):
     """Returns ``logits(past)``, (V,) float, after ``past`` tokens, whatever the source and the prefix."""
 
-    max_seq_len = 512
+    max_seq_len, vocab_sizes = 512, (512, 512)
 
     def __init__(self, logits: Callable[[int], torch.Tensor]) -> None:
         super().__init__()
@@ -197,3 +222,12 @@ def assert_same_maps_at_valid_steps(decoded: GenerationResult, maps: AttentionMa
         if ours is not None:
             mask = 1 if block == "encoder" else valid
             assert_close(ours * mask, theirs * mask, atol=1e-5, rtol=0)
+
+
+def reversing(src: torch.Tensor) -> torch.Tensor:
+    """The correct outputs, with EOS."""
+    rows = []
+    for row in src.tolist():
+        symbols = row[1 : row.index(EOS_ID)]
+        rows.append([*symbols[::-1], EOS_ID] + [PAD_ID] * (src.shape[1] - len(symbols)))
+    return torch.tensor(rows)

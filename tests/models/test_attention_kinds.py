@@ -1,0 +1,293 @@
+"""Windowed attention is full attention under a mask; linear attention equals its quadratic form."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.config import ConfigError
+from core.evaluation.accuracy import sequence_loss
+from core.generation import Beam, generate
+from core.interpret.interventions import Interventions
+from core.models import AttentionRecorder, forward_with_attention
+from core.models.attention import MultiHeadAttention
+from core.models.hooks import HookPoint, hooks, name_hook_points
+from core.models.linear_attention import LinearAttention
+from core.models.transformer import Transformer, causal_mask, window_mask
+from core.runs.onnx_export import exported_program
+from core.teaching.bugs import new_state
+from core.teaching.doctor import examine_preset
+from core.text.vocab import PAD_ID
+from tests.support.scripted_models import UncachedModel, make_model, random_sequences
+
+V, D, H, LONGEST = 13, 16, 4, 16
+WITHIN = {"atol": 1e-5, "rtol": 0}
+SIZES = {"d_model": D, "num_heads": H, "d_ff": 32, "max_seq_len": LONGEST}
+KINDS = {
+    "window": {"attention": "window", "attention_window": 2},
+    "window of one, pre-norm": {"attention": "window", "attention_window": 1, "norm": "pre"},
+    "window, alibi": {"attention": "window", "attention_window": 3, "positions": "alibi"},
+    "linear": {"attention": "linear"},
+    "linear, pre-norm, no positions": {"attention": "linear", "norm": "pre", "positions": "none"},
+    "linear, rotated values": {"attention": "linear", "positions": "vo-rope"},
+}
+
+
+@pytest.fixture(params=KINDS)
+def model(request) -> Transformer:
+    return make_model(Transformer, **SIZES | KINDS[request.param]).eval()
+
+
+def attention_of(kind: type[MultiHeadAttention]) -> MultiHeadAttention:
+    attention = kind(D, H)
+    name_hook_points(attention)
+    return attention
+
+
+def keys_mask(lengths: list[int]) -> torch.Tensor:
+    return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None])[:, None, None]
+
+
+# --- windowed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "past", "window"), [(1, 0, 2), (1, 2, 2), (1, 5, 2), (4, 0, 1), (4, 3, 2), (6, 0, 9)]
+)
+def test_a_causal_window_shows_each_token_so_many_before_it(length, past, window):
+    mask = causal_mask(length, past, window=window)
+    expected = [[0 <= i + past - j <= window for j in range(past + length)] for i in range(length)]
+    assert (torch.ones(length, past + length) if mask is None else mask).tolist() == expected
+    assert (mask is None) == (length == 1 and past <= window)
+
+
+@pytest.mark.parametrize(("length", "window"), [(1, 1), (5, 1), (7, 3), (4, 9)])
+def test_a_window_shows_each_token_so_many_on_either_side(length, window):
+    expected = [[abs(i - j) <= window for j in range(length)] for i in range(length)]
+    assert window_mask(length, window).tolist() == expected
+    assert window_mask(length, 0) is None
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_windowed_attention_is_full_attention_under_a_mask(need_weights):
+    sizes = SIZES | {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    windowed = make_model(Transformer, **sizes, attention="window", attention_window=2).eval()
+    full = make_model(Transformer, **sizes).eval()
+    full.load_state_dict(windowed.state_dict())
+    src, tgt_in = random_sequences([9, 5]), random_sequences([7, 7])
+
+    def within(mask: torch.Tensor) -> torch.Tensor:
+        queries, keys = torch.arange(7 if mask.shape[-2] == 7 else 9)[:, None], torch.arange(mask.shape[-1])
+        return mask & ((queries - keys).abs() <= 2)
+
+    encoder, decoder = full.encoder_layers[0].self_attention, full.decoder_layers[0].self_attention
+    windows = hooks({each.hook_mask.name: within for each in (encoder, decoder)})
+    with windows, AttentionRecorder(full, enabled=need_weights) as recorder:
+        expected = full(src, tgt_in)
+        maps = recorder.take()
+    with AttentionRecorder(windowed, enabled=need_weights) as recorder:
+        assert_close(windowed(src, tgt_in), expected, atol=0, rtol=0)
+        if need_weights:
+            ours = recorder.take()
+            assert_close(
+                [ours.encoder, ours.decoder, ours.cross], [maps.encoder, maps.decoder, maps.cross], atol=0, rtol=0
+            )
+            assert (ours.encoder.triu(3) == 0).all()
+            assert (ours.encoder.tril(-3) == 0).all()
+            assert (ours.decoder.tril(-3) == 0).all()
+            assert (ours.decoder.diagonal(-2, -2, -1) > 0).all()
+
+
+def test_a_window_as_long_as_the_sequence_is_full_attention():
+    windowed = make_model(Transformer, **SIZES, attention="window", attention_window=LONGEST).eval()
+    full = make_model(Transformer, **SIZES).eval()
+    full.load_state_dict(windowed.state_dict())
+    src, tgt_in = random_sequences([9, 5]), random_sequences([7, 7])
+    assert_close(windowed(src, tgt_in), full(src, tgt_in), **WITHIN)
+
+
+# --- linear ---------------------------------------------------------------------------------------------------
+
+
+def quadratic(
+    attention: LinearAttention, x: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights and output by the definition, one head, one query at a time."""
+    query, key, value = (w(x).unflatten(-1, (H, -1)) for w in (attention.w_q, attention.w_k, attention.w_v))
+    query, key = (torch.where(each > 0, each + 1, each.exp()) for each in (query, key))
+    visible = torch.ones(1, dtype=torch.bool) if mask is None else mask
+    visible = visible.expand(len(x), 1, x.shape[1], x.shape[1])
+    weights, heads = [], []
+    for row in range(len(x)):
+        for head in range(H):
+            for position in range(x.shape[1]):
+                scores = key[row, :, head] @ query[row, position, head]
+                scores = scores * visible[row, 0, position]
+                weights.append(scores / scores.sum())
+                heads.append(weights[-1] @ value[row, :, head])
+    size = (len(x), H, x.shape[1])
+    heads = torch.stack(heads).unflatten(0, size).transpose(1, 2).flatten(2)  # (B, T, D)
+    return torch.stack(weights).unflatten(0, size), attention.w_o(heads)
+
+
+MASKS = {"none": None, "padding": keys_mask([6, 4]), "causal": causal_mask(6)}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+def test_linear_attention_equals_its_quadratic_form_in_outputs_weights_and_gradients(mask):
+    attention, x = attention_of(LinearAttention), torch.randn(2, 6, D, requires_grad=True)
+    patterns: list[torch.Tensor] = []
+    weights, expected = quadratic(attention, x, mask)
+    linear = attention(x, attention.keys_values(x), mask)
+    with hooks({"hook_pattern": patterns.append}):
+        with_weights = attention(x, attention.keys_values(x), mask)
+    assert_close(linear, expected, **WITHIN)
+    assert_close(with_weights, expected, **WITHIN)
+    assert_close(patterns[0], weights, **WITHIN)
+    assert_close(patterns[0].sum(dim=-1), torch.ones(2, H, 6))
+    factors = torch.randn_like(expected)
+    gradients = [
+        torch.autograd.grad((output * factors).sum(), [x, *attention.parameters()]) for output in (linear, expected)
+    ]
+    assert_close(*gradients, atol=1e-5, rtol=1e-4)
+
+
+class Unreached(HookPoint):
+    """A hook point that no tensor may pass."""
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        pytest.fail(f"a matrix {tuple(x.shape)} was computed")
+
+
+def test_without_hooks_no_matrix_of_queries_by_keys_is_computed():
+    attention, x = attention_of(LinearAttention), torch.randn(1, 100, D)
+    attention.hook_attn_scores = Unreached()
+    attention(x, attention.keys_values(x))
+    attention(x, attention.keys_values(x), causal_mask(100))
+
+
+def test_linear_attention_to_nothing_gives_zeros_and_finite_gradients():
+    attention, x = attention_of(LinearAttention), torch.randn(2, 3, D, requires_grad=True)
+    z: list[torch.Tensor] = []
+    with hooks({"hook_z": z.append}):
+        attention(x, attention.keys_values(x), keys_mask([3, 0])).sum().backward()
+    assert (z[0][1] == 0).all()
+    assert x.grad.isfinite().all()
+
+
+# --- both, in a model -----------------------------------------------------------------------------------------
+
+
+def test_cached_steps_equal_one_call_in_logits_and_maps(model):
+    src, tgt_in = random_sequences([8, 5]), random_sequences([9, 9])
+    logits = model(src, tgt_in)  # without weights: the fused kernel, or the linear form
+    with_weights, maps = forward_with_attention(model, src, tgt_in)
+    assert_close(with_weights, logits, **WITHIN)
+    for sizes in ([1] * 9, [4, 1, 4]):
+        memory, cache, parts = model.encode(src), None, []
+        for tokens in tgt_in.split(sizes, dim=1):
+            with AttentionRecorder(model) as recorder:
+                step = model.decode(tokens, memory, cache)
+                past = cache.length if cache else 0
+                expected = maps.decoder[..., past : past + tokens.shape[1], : past + tokens.shape[1]]
+                assert_close(recorder.take().decoder, expected, **WITHIN)
+            assert_close(model.decode(tokens, memory, cache).logits, step.logits, **WITHIN)
+            cache = step.cache
+            parts.append(step.logits)
+        assert_close(torch.cat(parts, dim=1), logits, **WITHIN)
+
+
+def test_generation_with_the_cache_equals_generation_without(model):
+    with torch.no_grad():
+        model.output.weight *= 6
+        model.output.bias[PAD_ID] = -100
+    src, uncached = random_sequences([8, 5, 6]), UncachedModel(model)
+    assert torch.equal(generate(model, src, max_steps=10).tokens, generate(uncached, src, max_steps=10).tokens)
+    beam = Beam(beam_size=3, n_best=2)
+    found, expected = (generate(each, src, max_steps=10, strategy=beam).search for each in (model, uncached))
+    assert torch.equal(found.tokens, expected.tokens)
+    assert_close(found.log_probs, expected.log_probs, **WITHIN)
+
+
+def test_padding_of_the_batch_and_later_targets_change_nothing(model):
+    src, tgt_in = random_sequences([8, 5]), random_sequences([7, 7])
+    logits, maps = forward_with_attention(model, src, tgt_in)
+    assert_close(model(src[1:, :5], tgt_in[1:])[0], logits[1], **WITHIN)
+    assert (maps.encoder[:, 1, ..., 5:] == 0).all()
+    changed = tgt_in.clone()
+    changed[:, 4:] = 3
+    assert_close(model(src, changed)[:, :4], logits[:, :4], **WITHIN)
+    assert (maps.decoder.triu(1) == 0).all()
+
+
+def test_a_source_of_nothing_but_padding_gives_finite_logits_and_gradients(model):
+    logits = model(torch.zeros(1, 4, dtype=torch.int64), random_sequences([3]))
+    logits.sum().backward()
+    assert logits.isfinite().all()
+    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_heads_are_listed_and_can_be_ablated(model):
+    src, tgt_in = random_sequences([8, 5]), random_sequences([7, 7])
+    assert len(model.heads) == 3 * 2 * H
+    without = Interventions.parse(model.heads, ablate=["encoder.1.2", "decoder.2.1"])
+    with without.applied_to(model):
+        ablated = model(src, tgt_in)
+    assert not torch.allclose(ablated, model(src, tgt_in), atol=1e-4)
+
+
+def test_initial_loss_is_near_ln_vocab_and_gradients_reach_every_parameter(tiny):
+    for changes in ({"model.attention": "linear"}, {"model.attention": "window", "model.attention_window": 2}):
+        state = new_state(tiny.with_changes(changes))
+        batch = state.task.sample(32, split="train", generator=state.generator)
+        loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
+        loss.backward()
+        assert abs(loss.item() - math.log(V)) < 0.7
+        for name, parameter in state.model.named_parameters():
+            if not name.endswith("w_k.bias"):
+                assert parameter.grad.abs().max() > 1e-8, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attention": "window"}, "model.attention_window=0 must be at least 1 with model.attention='window'"),
+        ({"attention_window": 3}, "model.attention_window=3 must be 0 with model.attention='full'; only 'window'"),
+        (
+            {"attention": "linear", "attention_window": 3},
+            "model.attention_window=3 must be 0 with model.attention='linear'; only 'window'",
+        ),
+        ({"attention": "linear", "positions": "alibi"}, "model.attention='linear' has no scores that model.positions="),
+        ({"attention": "sparse"}, "model.attention='sparse' should be 'full', 'window' or 'linear'"),
+        ({"family": "decoder-only", "attention": "linear"}, "model.attention is not a known key"),
+    ],
+    ids=str,
+)
+def test_combinations_without_meaning_are_refused(tiny, changes, message):
+    with pytest.raises(ConfigError) as caught:
+        tiny.with_changes({f"model.{field}": value for field, value in changes.items()})
+    assert message in str(caught.value)
+
+
+def test_bugs_of_softmax_attention_are_refused(tiny):
+    preset = tiny.with_changes({"model.attention": "linear"})
+    with pytest.raises(ConfigError, match=r"bug='no-score-scaling' needs model.attention='full', not 'linear'"):
+        preset.with_bug("no-score-scaling")
+
+
+@pytest.mark.parametrize("changes", [KINDS["window"], KINDS["linear"]], ids=lambda kind: kind["attention"])
+def test_the_doctor_finds_nothing_wrong(tiny, changes):
+    preset = tiny.with_changes({f"model.{field}": value for field, value in changes.items()})
+    report = examine_preset(preset)
+    attention = ("causal leak", "PAD influence", "attention rows", "score scaling", "reported attention")
+    lights = {finding.check: finding.light for finding in report.findings}
+    assert {name: lights[name] for name in attention} == dict.fromkeys(attention, "green")
+
+
+def test_an_exported_graph_gives_the_same_logits(model):
+    graph = exported_program(model, max_seq_len=LONGEST).module()
+    for source, target in ((5, 7), (12, 3), (2, 2), (16, 16)):
+        src, tgt_in = random_sequences([source, max(2, source - 2)]), random_sequences([target, target])
+        with torch.no_grad():
+            assert_close(graph(src, tgt_in), model(src, tgt_in), **WITHIN)

@@ -1,0 +1,165 @@
+"""LSTM and RNN cells equal PyTorch's with copied weights, and models made of them do what the GRU does."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from core.evaluation.accuracy import is_exact, sequence_loss
+from core.generation import Beam, generate
+from core.models import build_model, count_parameters, forward_with_attention, parameters_of
+from core.models.cells import Cell, LSTMCell, RecurrentLayer, RNNCell
+from core.models.gru import GRUSeq2Seq
+from core.tasks import build_task
+from core.teaching.bugs import new_state
+from core.text.vocab import PAD_ID
+from tests.support.scripted_models import UncachedModel, make_model, random_sequences
+
+B, S, E, D, LAYERS, LENGTHS = 3, 7, 5, 6, 2, [7, 4, 2]
+WITHIN = {"atol": 1e-5, "rtol": 0}
+THEIRS = {"lstm": nn.LSTM, "rnn": nn.RNN}
+THEIR_CELLS = {LSTMCell: nn.LSTMCell, RNNCell: nn.RNNCell}
+CELLS = pytest.mark.parametrize("cell", THEIRS)
+MEMORY_CELLS = pytest.mark.parametrize("kind", THEIR_CELLS)
+
+
+@pytest.fixture(params=THEIRS)
+def model(request) -> GRUSeq2Seq:
+    return make_model(
+        GRUSeq2Seq, cell=request.param, d_embedding=E, d_hidden=D, num_layers=LAYERS, max_seq_len=12
+    ).eval()
+
+
+def gradients(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: parameter.grad for name, parameter in module.named_parameters()}
+
+
+@MEMORY_CELLS
+def test_a_cell_equals_pytorchs_in_its_state_and_every_gradient(kind: type[Cell]):
+    ours, theirs = kind(E, D), THEIR_CELLS[kind](E, D)
+    theirs.load_state_dict(ours.state_dict())
+    x, state = torch.randn(B, E, requires_grad=True), torch.randn(B, kind.num_states * D, requires_grad=True)
+    parts = state.chunk(kind.num_states, dim=-1)
+    expected = theirs(x, parts if kind is LSTMCell else parts[0])
+    expected = torch.cat(expected, dim=-1) if kind is LSTMCell else expected
+    weights = torch.randn_like(expected)
+    of_inputs = []
+    for result in (ours(x, state), expected):
+        of_inputs.append(torch.autograd.grad((result * weights).sum(), (x, state), retain_graph=True))
+        (result * weights).sum().backward()
+        assert_close(result, expected, **WITHIN)
+    assert_close(*of_inputs, **WITHIN)
+    assert_close(gradients(ours), gradients(theirs), **WITHIN)
+
+
+@CELLS
+def test_the_encoder_equals_pytorchs_stacked_layers_on_packed_sequences(model, cell):
+    model = make_model(GRUSeq2Seq, cell=cell, d_embedding=E, d_hidden=D, num_layers=LAYERS).eval()
+    theirs = THEIRS[cell](E, D, LAYERS, batch_first=True)
+    with torch.no_grad():
+        for number, layer in enumerate(model.encoder.layers):
+            for name, weight in layer.cell.named_parameters():
+                theirs.get_parameter(f"{name}_l{number}").copy_(weight)
+    x = torch.randn(B, S, E)
+    packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True)
+    outputs, final = theirs(packed)
+    outputs, _ = nn.utils.rnn.pad_packed_sequence(outputs, batch_first=True)
+    final = torch.cat(final, dim=-1) if cell == "lstm" else final
+    states, ours = model.encoder(x, torch.tensor(LENGTHS))
+    real = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
+    assert_close(states[real], outputs[real], **WITHIN)
+    assert_close(ours, final, **WITHIN)
+    weights = torch.randn_like(final)
+    for output, last in ((states, ours), (outputs, final)):
+        (output[real].square().sum() + (last * weights).sum()).backward()
+    for number, layer in enumerate(model.encoder.layers):
+        for name, gradient in gradients(layer.cell).items():
+            assert_close(gradient, theirs.get_parameter(f"{name}_l{number}").grad, **WITHIN)
+
+
+def test_steps_with_the_cache_equal_one_call_in_logits_and_attention(model):
+    src, tgt_in = random_sequences([7, 4]), random_sequences([9, 9])
+    logits, maps = forward_with_attention(model, src, tgt_in)
+    memory, cache, parts = model.encode(src), None, []
+    for token in tgt_in.split([1, 4, 1, 3], dim=1):
+        step = model.decode(token, memory, cache)
+        cache = step.cache
+        parts.append(step.logits)
+    assert_close(torch.cat(parts, dim=1), logits, **WITHIN)
+    assert maps.encoder is None
+    assert maps.cross.shape == (1, 2, 1, 9, 7)
+    assert_close(maps.cross.sum(dim=-1), torch.ones(1, 2, 1, 9))
+    assert (maps.cross[0, 1, 0, :, 4:] == 0).all()
+    assert [str(head) for head in model.heads] == ["cross.1.1"]
+
+
+def test_logits_are_independent_of_the_batch(model):
+    src, tgt_in = random_sequences([7, 4]), random_sequences([5, 5])
+    assert_close(model(src[1:, :4], tgt_in[1:])[0], model(src, tgt_in)[1], **WITHIN)
+
+
+def test_beam_search_reorders_both_parts_of_the_state(model):
+    with torch.no_grad():
+        model.output.weight *= 8
+        model.output.bias[PAD_ID] = -100
+    src = random_sequences([7, 4, 5])
+    found, expected = (
+        generate(each, src, max_steps=8, strategy=Beam(beam_size=3, n_best=2)).search
+        for each in (model, UncachedModel(model))
+    )
+    assert torch.equal(found.tokens, expected.tokens)
+    assert_close(found.log_probs, expected.log_probs, **WITHIN)
+
+
+@CELLS
+def test_the_number_of_parameters_follows_the_formula(tiny_gru, cell):
+    config, task = tiny_gru.with_changes({"model.cell": cell}).model, build_task(tiny_gru.task)
+    embedding, hidden, gates, vocab = config.d_embedding, config.d_hidden, {"lstm": 4, "rnn": 1}[cell], 13
+    expected = 2 * vocab * embedding + 2 * hidden**2 + hidden + (hidden + 1) * vocab
+    for first in (embedding, embedding + hidden):
+        expected += sum(gates * hidden * (width + hidden + 2) for width in [first, hidden])
+    assert parameters_of(config, task) == expected
+    assert count_parameters(build_model(config, task, torch.Generator())) == expected
+
+
+@CELLS
+def test_recurrent_weights_start_orthogonal_gate_by_gate(tiny_gru, cell):
+    preset = tiny_gru.with_changes({"model.cell": cell})
+    model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0))
+    cells = [module for module in model.modules() if isinstance(module, Cell)]
+    assert len(cells) == 4
+    for each in cells:
+        assert (each.bias_ih == 0).all()
+        assert (each.bias_hh == 0).all()
+        for gate in each.weight_hh.chunk(each.num_gates):
+            assert_close(gate @ gate.T, torch.eye(len(gate)), atol=1e-5, rtol=0)
+
+
+@CELLS
+def test_a_tiny_model_overfits_one_small_batch(tiny_gru, cell):
+    state = new_state(tiny_gru.with_changes({"model.dropout": 0.0, "model.d_hidden": 32, "model.cell": cell}))
+    batch = state.task.sample(8, split="train", generator=state.generator)
+    optimizer = torch.optim.Adam(state.model.parameters(), lr=0.01)
+    for _ in range(120):
+        optimizer.zero_grad()
+        loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
+        loss.backward()
+        optimizer.step()
+    decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])
+    assert is_exact(decoded.tokens, batch.tgt_out).all()
+
+
+def test_a_layer_starts_from_zeros():
+    layer = RecurrentLayer(LSTMCell(E, D))
+    x = torch.randn(B, 1, E)
+    states, last = layer(x)
+    assert torch.equal(states[:, 0], last)
+    assert torch.equal(last, layer.cell(x[:, 0], torch.zeros(B, 2 * D)))
+
+
+def test_a_preset_without_a_cell_has_the_gru(tiny_gru):
+    from core.config import parse_preset
+
+    document = tiny_gru.model_dump()
+    del document["model"]["cell"]
+    assert parse_preset(document).model.cell == "gru"
