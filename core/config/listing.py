@@ -1,19 +1,34 @@
-"""The shipped presets as a list to choose from: the quickest to train first, those that cannot be trained here last."""
+"""The shipped presets: as a list to choose from, the quickest to train first, and what a preset changes of one."""
 
-from core.config.preset import SPECIAL_TOKENS, Preset, load_preset, preset_names
-from core.config.sections import DecoderOnlyConfig, GRUConfig, ModelConfig
+from core.config.preset import SPECIAL_TOKENS, ConfigError, Preset, load_preset, preset_names
+from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig
 from core.storage.optional_imports import is_installed, needs_package
 
 # Calling PyTorch's functions takes time too, whatever the sizes; here in operations that take as long on one core.
 _PER_LAYER = 1e8  # for each layer of an update
 _MUON = 3  # times that overhead: each update orthogonalizes the layers' matrices
-_PER_RECURRENT_STEP = 4e7  # for each token and layer of an update, which a GRU computes one after another
+_PER_RECURRENT_STEP = 4e7  # for each token and layer of an update, which a recurrent model computes one after another
+_GATES = {"gru": 3, "lstm": 4, "rnn": 1}  # matrices of each kind in a recurrent layer
 
 
 def listed_presets() -> list[Preset]:
     """Return all shipped presets, the least work first; those that need a package that is not installed are last."""
     presets = [load_preset(name) for name in preset_names()]
     return sorted(presets, key=lambda preset: (missing_package(preset) is not None, work(preset), preset.name))
+
+
+def shipped_preset(preset: Preset) -> Preset:
+    """Return the shipped preset of the same name, or the preset itself if there is none."""
+    try:
+        return load_preset(preset.name)
+    except ConfigError:
+        return preset
+
+
+def describe_changes(preset: Preset, base: Preset) -> str:
+    """List changed settings as ``training.steps 1000 → 500, …``; without the old value where there is none."""
+    changes = preset.changed_from(base).items()
+    return ", ".join(f"{key} {new}" if old is None else f"{key} {old} → {new}" for key, (old, new) in changes)
 
 
 def missing_package(preset: Preset) -> str | None:
@@ -39,7 +54,7 @@ def work(preset: Preset) -> float:
     evaluations = training.steps / training.evaluate_every + 1
     overhead = _overhead(preset.model, source + target) * training.gradient_accumulation_steps
     overhead *= _MUON if training.optimizer == "muon" else 1
-    update = 6 * multiply_adds * training.sequences_per_step + overhead
+    update = 6 * multiply_adds * preset.sequences_per_step + overhead
     evaluation = 4 * multiply_adds * training.validation_sequences
     return training.steps * update + evaluations * evaluation
 
@@ -47,13 +62,16 @@ def work(preset: Preset) -> float:
 def _weights(model: ModelConfig) -> tuple[int, int]:
     """Return the number of weights in the matrices of all encoder layers and of all decoder layers."""
     if isinstance(model, GRUConfig):
-        square = 3 * model.d_hidden**2  # three gates
+        gates = _GATES[model.cell]
+        square = gates * model.d_hidden**2
         deeper = (model.num_layers - 1) * 2 * square
-        encoder = 3 * model.d_embedding * model.d_hidden + square + deeper
+        encoder = gates * model.d_embedding * model.d_hidden + square + deeper
         return encoder, encoder + square  # the decoder reads the attention's output too
     attention, feed_forward = 4 * model.d_model**2, 2 * model.d_model * model.d_ff
     if isinstance(model, DecoderOnlyConfig):
         return 0, model.num_layers * (attention + feed_forward)
+    if isinstance(model, EncoderOnlyConfig):
+        return model.num_layers * (attention + feed_forward), 0
     encoder = model.num_encoder_layers * (attention + feed_forward)
     return encoder, model.num_decoder_layers * (2 * attention + feed_forward)
 
@@ -62,6 +80,6 @@ def _overhead(model: ModelConfig, tokens: int) -> float:
     """Return the work of calling PyTorch's functions for one batch of ``tokens`` tokens a sequence."""
     if isinstance(model, GRUConfig):
         return _PER_RECURRENT_STEP * model.num_layers * tokens
-    if isinstance(model, DecoderOnlyConfig):
+    if isinstance(model, DecoderOnlyConfig | EncoderOnlyConfig):
         return _PER_LAYER * model.num_layers
     return _PER_LAYER * (model.num_encoder_layers + model.num_decoder_layers)

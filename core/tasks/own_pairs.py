@@ -4,46 +4,57 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 
 import torch
 
 from core.config import ConfigError, verified_pairs
-from core.config.tasks import OwnPairsConfig
+from core.config.tasks import SUBWORDS, OwnPairsConfig
 from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, as_tensor, source_key, split_by_source
-from core.text.tokenizers import detokenize, tokenize
+from core.tasks.subword_pairs import encode_pairs, tokenizers_of, vocabularies_of
+from core.text.subwords import SubwordTokenizers
+from core.text.tokenizers import PlainTokenizer, Tokenizer, detokenize, plain_kind, tokenize
 from core.text.vocab import UNK_ID, Vocab
 
 _EXAMPLES = 4
+# The third column of the file; training pairs have none.
+_MARKS: dict[str, int] = {name: index for index, name in enumerate(SPLITS)}
+_TEXT_KINDS = {"word", "subword"}  # tokens of text, which has BLEU; characters and symbols may be phones, say
 
 
 class OwnPairs(PairTask):
     """Pairs from a file, split by source: no source is in two splits.
 
-    With ``unknown="unk"`` the vocabularies are the tokens that occur at least ``min_count`` times in the training
-    split, and all others become UNK; with "refuse" they are all tokens of the file, and input with others is refused.
+    Subwords are learned from the training split. Of other tokens, with ``unknown="unk"`` the vocabularies are those
+    that occur at least ``min_count`` times in the training split, and the rest become UNK; with "refuse" they are all
+    tokens of the file, and input with others is refused.
 
     Args:
         config: the preset's ``task`` section, which names the file by its SHA-256.
-        pairs: the file.
+        pairs: the file; the tokenizers of a run, if it has subwords, are beside it.
 
     Raises:
         ConfigError: the file is missing or holds other pairs, or a split is empty.
+        SubwordError: the subwords cannot be learned, or the run's tokenizers are damaged or not those of the preset.
     """
 
     length_unit = "tokens in the source"
     rate_names = ("wrong answers", "wrong tokens")
 
     def __init__(self, config: OwnPairsConfig, pairs: Path | None) -> None:
-        contents = _read(pairs, _file_version(pairs), config)
+        saved = None if pairs is None else pairs.with_name(SUBWORDS)
+        contents = _read(pairs, _file_version(pairs), config, saved, _file_version(saved))
         super().__init__(
             src_vocab=contents.src_vocab,
             tgt_vocab=contents.tgt_vocab,
-            kinds=(config.source_tokens, config.answer_tokens),
+            tokenizers=contents.tokenizers,
             lengths=contents.lengths,
             examples=contents.examples,
         )
-        self.pairs_file = pairs
+        if {config.source_tokens, config.answer_tokens} <= _TEXT_KINDS:
+            self.bleu_tokenizer = "13a"
+        self.pairs_file, self.subwords = pairs, contents.subwords
         self._table = contents.table
 
     @property
@@ -61,6 +72,8 @@ class _Contents:
     table: PairTable
     lengths: tuple[int, int]
     examples: tuple[str, ...]
+    tokenizers: tuple[Tokenizer, Tokenizer]
+    subwords: SubwordTokenizers | None
 
 
 class _TokenNumbers(dict[str, int]):
@@ -80,49 +93,99 @@ def _file_version(path: Path | None) -> tuple[int, int] | None:
 
 
 @lru_cache(4)
-def _read(pairs: Path | None, version: tuple[int, int] | None, config: OwnPairsConfig) -> _Contents:
-    """Verify and read a file. Tokens are numbered while reading, and get their ids when all are known."""
+def _read(
+    pairs: Path | None,
+    version: tuple[int, int] | None,
+    config: OwnPairsConfig,
+    saved: Path | None,
+    saved_version: tuple[int, int] | None,
+) -> _Contents:
+    """Verify and read a file, and encode its pairs. Another version of a file is read again."""
     path = verified_pairs(config, pairs)
+    if config.has_subwords:
+        return _read_subwords(path, config, saved if saved_version else None)
+    return _read_tokens(path, config)
+
+
+def _read_tokens(path: Path, config: OwnPairsConfig) -> _Contents:
+    """Read pairs of characters, words or symbols: numbered while reading, tokens get their ids when all are known."""
     src_numbers, tgt_numbers = _TokenNumbers(), _TokenNumbers()
-    keys, is_test = array("q"), array("b")
+    keys, marks = array("q"), array("b")
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for line in file:
-                source, answer, *test_mark = line.rstrip("\n").split("\t")
-                src, tgt = tokenize(source, config.source_tokens), tokenize(answer, config.answer_tokens)
-                if len(src) > config.longest_source or len(tgt) > config.longest_answer:
-                    continue
-                keys.append(source_key(detokenize(src, config.source_tokens)))
-                is_test.append(bool(test_mark))
-                yield [src_numbers[token] for token in src], [tgt_numbers[token] for token in tgt]
+        for source, answer, mark in _lines(path):
+            src, tgt = tokenize(source, source_kind), tokenize(answer, answer_kind)
+            if len(src) > config.longest_source or len(tgt) > config.longest_answer:
+                continue
+            keys.append(source_key(detokenize(src, source_kind)))
+            marks.append(mark)
+            yield [src_numbers[token] for token in src], [tgt_numbers[token] for token in tgt]
 
+    source_kind, answer_kind = plain_kind(config.source_tokens), plain_kind(config.answer_tokens)
     sources, answers = RaggedRows.from_pairs(rows())
     all_keys = as_tensor(keys)
-    split = _split(all_keys, as_tensor(is_test).bool(), config)
+    split = _split(all_keys, as_tensor(marks), config)
+    _check_splits(split, config)
     is_train = split == SPLITS.index("train")
-    src_vocab = _number_to_id(sources, src_numbers, is_train, config)
-    tgt_vocab = _number_to_id(answers, tgt_numbers, is_train, config)
-    table = PairTable(sources, answers, all_keys, split)
-    test_sources = [src_vocab.decode(sources.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
-    examples = tuple(detokenize(symbols, config.source_tokens) for symbols in test_sources)
-    lengths = sources.lengths
-    return _Contents(src_vocab, tgt_vocab, table, (int(lengths.min()), int(lengths.max())), examples)
+    vocabs = (
+        _number_to_id(sources, src_numbers, is_train, config),
+        _number_to_id(answers, tgt_numbers, is_train, config),
+    )
+    tokenizers = PlainTokenizer(source_kind), PlainTokenizer(answer_kind)
+    return _contents(vocabs, PairTable(sources, answers, all_keys, split), tokenizers)
 
 
-def _split(keys: torch.Tensor, is_test: torch.Tensor, config: OwnPairsConfig) -> torch.Tensor:
-    """Return the split of each pair, (N,) int8; pairs marked as test pairs are the whole test split."""
-    validation, seed = config.validation_percent / 100, config.split_seed
-    if not is_test.any():
-        split = split_by_source(keys, test=config.test_percent / 100, validation=validation, seed=seed)
-    else:
-        split = torch.full((len(keys),), SPLITS.index("test"), dtype=torch.int8)
-        split[~is_test] = split_by_source(keys[~is_test], test=0, validation=validation, seed=seed)
+def _read_subwords(path: Path, config: OwnPairsConfig, saved: Path | None) -> _Contents:
+    """Read pairs of subwords, which are learned from the training pairs unless a run has them."""
+    lines = list(_lines(path))
+    keys = torch.tensor([source_key(source) for source, _, _ in lines])
+    split = _split(keys, torch.tensor([mark for _, _, mark in lines], dtype=torch.int8), config)
+    pairs = [(source, answer) for source, answer, _ in lines]
+    is_train = (split == SPLITS.index("train")).tolist()
+    subwords = tokenizers_of(saved, config, lambda: list(compress(pairs, is_train)))
+    table = encode_pairs(pairs, split, subwords, config)
+    _check_splits(table.split, config)
+    return _contents(vocabularies_of(subwords), table, subwords.sides, subwords)
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str, int]]:
+    """Yield source, answer and mark of each pair; the mark is an index into ``SPLITS``, 0 for most."""
+    with path.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            source, answer, *mark = line.rstrip("\n").split("\t")
+            yield source, answer, _MARKS[mark[0]] if mark else 0
+
+
+def _contents(
+    vocabs: tuple[Vocab, Vocab],
+    table: PairTable,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    subwords: SubwordTokenizers | None = None,
+) -> _Contents:
+    test_sources = [vocabs[0].decode(table.src.row(row)) for row in table.rows("test")[:_EXAMPLES].tolist()]
+    examples = tuple(map(tokenizers[0].detokenize, test_sources))
+    lengths = table.src.lengths
+    return _Contents(*vocabs, table, (int(lengths.min()), int(lengths.max())), examples, tokenizers, subwords)
+
+
+def _split(keys: torch.Tensor, marks: torch.Tensor, config: OwnPairsConfig) -> torch.Tensor:
+    """Return the split of each pair, (N,) int8.
+
+    Pairs that are marked as test pairs are the whole test split, and those marked as validation pairs the whole
+    validation split; the rest is split by source.
+    """
+    shares = {"test": config.test_percent / 100, "validation": config.validation_percent / 100}
+    given = {name: 0.0 if (marks == _MARKS[name]).any() else share for name, share in shares.items()}
+    split = marks.clone()
+    split[marks == 0] = split_by_source(keys[marks == 0], **given, seed=config.split_seed)
+    return split
+
+
+def _check_splits(split: torch.Tensor, config: OwnPairsConfig) -> None:
     for index, name in enumerate(SPLITS):
         if not (split == index).any():
             limits = f"task.longest_source={config.longest_source}, task.longest_answer={config.longest_answer}"
             raise ConfigError([("task.longest_source", f"no pair is left for {name} with {limits}")])
-    return split
 
 
 def _number_to_id(rows: RaggedRows, numbers: _TokenNumbers, is_train: torch.Tensor, config: OwnPairsConfig) -> Vocab:

@@ -10,7 +10,8 @@ import torch
 
 from core.tasks.data import add_bos_eos
 from core.tasks.task import Batch, Split, Task
-from core.text.tokenizers import TokenKind, detokenize, tokenize
+from core.text.pieces import shared_words
+from core.text.tokenizers import Tokenizer
 from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import PAD_ID, UNK, Vocab
 
@@ -143,7 +144,7 @@ class PairTask(Task):
     A subclass provides ``table`` and the vocabularies.
 
     Args:
-        kinds: tokenizers of source and answer.
+        tokenizers: of source and answer.
         lengths: tokens of the shortest and the longest source.
     """
 
@@ -152,11 +153,11 @@ class PairTask(Task):
         *,
         src_vocab: Vocab,
         tgt_vocab: Vocab,
-        kinds: tuple[TokenKind, TokenKind],
+        tokenizers: tuple[Tokenizer, Tokenizer],
         lengths: tuple[int, int],
         examples: Sequence[str] = (),
     ) -> None:
-        self.src_vocab, self.tgt_vocab, self.kinds = src_vocab, tgt_vocab, kinds
+        self.src_vocab, self.tgt_vocab, self.tokenizers = src_vocab, tgt_vocab, tokenizers
         self.min_length, self.max_length = lengths
         self.examples = tuple(examples)
 
@@ -194,18 +195,18 @@ class PairTask(Task):
     def tokenize(self, text: str) -> list[str]:
         """Split typed text into tokens as the pairs were split; see ``Task.tokenize``."""
         check_input_length(text)
-        symbols = tokenize(text, self.kinds[0])
+        symbols = self.tokenizers[0].tokenize(text)
         check_not_empty(symbols, example=self.examples[0])
         self.src_vocab.encode(symbols)
         return symbols
 
     def source_text(self, symbols: Sequence[str]) -> str:
         """Write the tokens of a source as text; UNK becomes U+FFFD, which is read as an unknown token again."""
-        return detokenize([_UNKNOWN if token == UNK else token for token in symbols], self.kinds[0])
+        return self.tokenizers[0].detokenize([_UNKNOWN if token == UNK else token for token in symbols])
 
     def references(self, symbols: Sequence[str]) -> list[list[str]]:
         """Return all answers to a source of the table; [] for other sources."""
-        rows = self.table.same_source(source_key(detokenize(symbols, self.kinds[0])))
+        rows = self.table.same_source(source_key(self.tokenizers[0].detokenize(symbols)))
         return [self.tgt_vocab.decode(self.table.tgt.row(row)) for row in rows]
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
@@ -214,7 +215,13 @@ class PairTask(Task):
 
     def answer_text(self, tokens: Sequence[str]) -> str:
         """Write the tokens of an answer as text."""
-        return detokenize(tokens, self.kinds[1])
+        return self.tokenizers[1].detokenize(tokens)
+
+    def produced_alignment(self, symbols: Sequence[str], produced: Sequence[str]) -> list[list[int]]:
+        """Align the words that source and output share, if the tokens are subwords; see ``shared_words``."""
+        if self.subwords is None:
+            return super().produced_alignment(symbols, produced)
+        return shared_words(symbols, produced)
 
     def note(self, symbols: Sequence[str]) -> str:
         """Report a source without a reference answer, or of another length than the training sources."""

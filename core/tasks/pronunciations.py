@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
+from sys import intern
 
 import torch
 
@@ -10,6 +11,7 @@ from core.config.tasks import PronunciationsConfig
 from core.storage.errors import LabError
 from core.storage.optional_imports import require_package
 from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key, split_by_source
+from core.text.tokenizers import PlainTokenizer
 from core.text.vocab import Vocab
 
 LETTERS = "'abcdefghijklmnopqrstuvwxyz"
@@ -43,7 +45,7 @@ class Pronunciations(PairTask):
         super().__init__(
             src_vocab=Vocab(LETTERS),
             tgt_vocab=Vocab(_phones(stress)),
-            kinds=("character", "symbol"),
+            tokenizers=(PlainTokenizer("character"), PlainTokenizer("symbol")),
             lengths=(1, max_length),
             examples=("speech", "thought", "phoenix", "unquestionably"[:max_length], "attention"),
         )
@@ -85,14 +87,14 @@ def _entries(stress: bool) -> list[tuple[str, tuple[str, ...]]]:
     """Return words with their pronunciations, without duplicates."""
     entries = _dictionary()
     if not stress:
-        entries = [(word, tuple(phone.rstrip("012") for phone in phones)) for word, phones in entries]
+        entries = [(word, tuple(intern(phone.rstrip("012")) for phone in phones)) for word, phones in entries]
     return list(dict.fromkeys(entries))
 
 
-@cache
 def _dictionary() -> list[tuple[str, tuple[str, ...]]]:
     entries = require_package(PronunciationsConfig.package, purpose="the CMU Pronouncing Dictionary").entries()
-    return [(word, tuple(phones)) for word, phones in entries if re.fullmatch(f"[{LETTERS}]+", word)]
+    # A million strings would take 50 MB; there are 69 phones.
+    return [(word, tuple(map(intern, phones))) for word, phones in entries if re.fullmatch(f"[{LETTERS}]+", word)]
 
 
 def _phones(stress: bool) -> list[str]:

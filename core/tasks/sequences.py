@@ -9,17 +9,13 @@ from core.config.tasks import format_range
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import NO_SOURCE, Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty
-from core.text.vocab import PAD_ID, UNK_ID, Vocab
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocab
 
 Transform = Literal["reverse", "copy", "sort", "deduplicate"]
 ANY_OCCURRENCE = ("sort", "deduplicate")  # the answer fixes the next symbol, but not which of its occurrences is meant
 
 NUMBERS = tuple(str(number) for number in range(1, 18))
-_WORDS = (
-    "the a cat dog bird fox mouse horse tree house river garden man woman child sat ran saw found chased liked "
-    "big small red blue old quick quiet on under near behind and then"
-)
-WORDS = tuple(_WORDS.split())
+_DEMO = "5 12 7 3 9 11"
 UNKNOWN_SHARE = 0.02  # of the training words: a model that never sees UNK cannot handle it
 _PUNCTUATION = str.maketrans(dict.fromkeys(".,;:!?", " "))
 
@@ -158,39 +154,66 @@ class Numbers(SequenceTask):
 
     Args:
         eos_in_targets: False leaves EOS out of the targets, so that the model never learns to stop.
+        markers_as_data: True draws the symbols of training sequences uniformly from 19 tokens, BOS and EOS and the 17
+            numbers, so that BOS and EOS also occur as data. Held-out and typed sequences consist of numbers.
     """
 
-    def __init__(self, *, transform: Transform, min_length: int, max_length: int, eos_in_targets: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        transform: Transform,
+        min_length: int,
+        max_length: int,
+        eos_in_targets: bool = True,
+        markers_as_data: bool = False,
+    ) -> None:
+        self.markers_as_data = markers_as_data
         super().__init__(
             Vocab(NUMBERS),
             transform=transform,
             min_length=min_length,
             max_length=max_length,
-            candidates=("5 12 7 3 9 11", "1 2 3", "17 17 17 17", "8 16 4 2 1 3 6 12 7 14"),
+            candidates=(_DEMO, "1 2 3", "17 17 17 17", "8 16 4 2 1 3 6 12 7 14"),
             eos_in_targets=eos_in_targets,
         )
+        if markers_as_data and _DEMO not in self.examples:
+            self.examples = (_DEMO, *self.examples)  # shorter than any training input: to see what that does
+
+    @property
+    def sampling(self) -> str:
+        """See ``Task.sampling``."""
+        return super().sampling + (", in training also BOS and EOS" if self.markers_as_data else "")
+
+    def training_inputs(self, symbols: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """Replace 2 in 19 symbols (B, N) int64 by BOS or EOS, so that all 19 tokens are equally likely."""
+        if not self.markers_as_data:
+            return symbols
+        token = torch.randint(0, len(NUMBERS) + 2, symbols.shape, generator=generator, device=symbols.device)
+        symbols = symbols.masked_fill((token == 0) & (symbols != PAD_ID), BOS_ID)
+        return symbols.masked_fill((token == 1) & (symbols != PAD_ID), EOS_ID)
 
 
 class Words(SequenceTask):
     """Sentences of random words out of 34: ``the cat sat`` reversed is ``sat cat the``.
 
     Args:
-        has_unk: read an unknown word as UNK, and replace some training words by UNK; False refuses unknown words.
+        has_unk: read an unknown word as UNK; False refuses unknown words.
+        unk_in_training: replace some training words by UNK, so that the model learns to handle it.
     """
 
-    def __init__(self, *, transform: Transform, min_length: int, max_length: int, has_unk: bool) -> None:
+    def __init__(
+        self, *, transform: Transform, min_length: int, max_length: int, has_unk: bool, unk_in_training: bool = True
+    ) -> None:
+        from core.tasks.word_examples import WORD_EXAMPLES, WORDS  # imported here because other tasks do not need it
+
+        self.unk_in_training = has_unk and unk_in_training
+        known = [example.sentence for example in WORD_EXAMPLES] + ["the cat sat"]
         super().__init__(
             Vocab(WORDS, has_unk=has_unk),
             transform=transform,
             min_length=min_length,
             max_length=max_length,
-            candidates=(
-                "the cat sat",
-                "the quick fox chased the old dog",
-                "the the the",
-                "a big red bird sat on the small blue house",
-                "the unicorn saw a mouse",
-            )[: 5 if has_unk else 4],
+            candidates=[*known, "the unicorn sat on the mat"] if has_unk else known,
         )
 
     def split_text(self, text: str) -> list[str]:
@@ -198,8 +221,8 @@ class Words(SequenceTask):
         return text.lower().translate(_PUNCTUATION).split()
 
     def training_inputs(self, symbols: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        """Replace a share of the words of training sentences (B, N) int64 by UNK."""
-        if not self.src_vocab.has_unk:
+        """Replace a share of the words of training sentences (B, N) int64 by UNK, if it is to be learned."""
+        if not self.unk_in_training:
             return symbols
         is_unknown = torch.rand(symbols.shape, generator=generator, device=symbols.device) < UNKNOWN_SHARE
         return symbols.masked_fill(is_unknown & (symbols != PAD_ID), UNK_ID)

@@ -4,12 +4,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
 from core.config.tasks import format_range
 from core.text.vocab import PAD_ID, Vocab
+
+if TYPE_CHECKING:
+    from core.text.subwords import SubwordTokenizers
 
 Split = Literal["train", "validation", "test"]
 
@@ -37,6 +40,11 @@ class Batch:
     def tgt_out(self) -> torch.Tensor:
         """(B, T) int64: decoder targets, ``tgt_in`` shifted left by one, EOS last."""
         return self.tgt[:, 1:]
+
+    @property
+    def is_scored(self) -> torch.Tensor:
+        """(B, T) bool: which tokens of ``tgt_out`` token accuracy counts, by default all but PAD."""
+        return self.tgt_out != PAD_ID
 
     @property
     def device(self) -> torch.device:
@@ -105,13 +113,17 @@ class Task(ABC):
         src_vocab, tgt_vocab: vocabularies of the two sides; the same object where both sides share one.
         min_length, max_length: of the training inputs, in symbols.
         examples: inputs to offer the user, as text.
-        bleu_tokenizer: sacrebleu tokenizer of the answers, for translation tasks; None if BLEU is meaningless.
+        bleu_tokenizer: sacrebleu tokenizer of the answers, for translation tasks, which are measured by BLEU and chrF;
+            None if both are meaningless.
         open_ended: True if the task has no single reference answer, which makes exact match meaningless.
         length_unit: what ``lengths`` counts.
         any_length: True if ``sample_of_length`` works for all lengths, including those beyond ``lengths``.
         rate_names: names of the error rates of answers and of tokens (``core.evaluation.error_rates``), for tasks whose
             inputs may have several references; None if exact match is enough.
-        pairs_file: the file that own pairs were read from, to build the task again; None for all other tasks.
+        scored_tokens: what the tokens are called that token accuracy counts (``Batch.is_scored``).
+        pairs_file: the file that own pairs were read from, or would be in a run's folder, to build the task again; None
+            for tasks that need no file.
+        subwords: the learned tokenizers of both sides; None for tasks of other tokens.
     """
 
     src_vocab: Vocab
@@ -124,7 +136,14 @@ class Task(ABC):
     length_unit: str = "symbols in the input"
     any_length: bool = False
     rate_names: tuple[str, str] | None = None
+    scored_tokens: str = "tokens"
     pairs_file: Path | None = None
+    subwords: "SubwordTokenizers | None" = None
+
+    @property
+    def is_translation(self) -> bool:
+        """Whether inputs and answers are text in natural languages, so that BLEU is meaningful."""
+        return self.bleu_tokenizer is not None
 
     @property
     @abstractmethod
@@ -170,6 +189,14 @@ class Task(ABC):
         """Write the symbols of an input as text that ``tokenize`` splits into the same symbols."""
         return " ".join(symbols)
 
+    def token_name(self, token: str) -> str:
+        """Return a token as people read it: a piece of a word without its mark; see ``piece_name``."""
+        if self.subwords is None:
+            return token
+        from core.text.pieces import piece_name  # few tasks have subwords
+
+        return piece_name(token)
+
     def answer_text(self, tokens: Sequence[str]) -> str:
         """Write the tokens of an answer as text."""
         return " ".join(tokens)
@@ -189,6 +216,14 @@ class Task(ABC):
         input symbols are equally correct, such as equal digits to be sorted, all of them are listed.
         """
         return [[] for _ in self.answer(symbols)]
+
+    def produced_alignment(self, symbols: Sequence[str], produced: Sequence[str]) -> list[list[int]]:
+        """Return, for each token that a model produced, the indices of the input symbols it may have been taken from.
+
+        The default is ``gold_alignment``: the source of the token that should stand there, whichever was produced. A
+        translation may put its words elsewhere than the reference does, so there the produced words count.
+        """
+        return self.gold_alignment(symbols)
 
     def all_pairs(self, split: Split) -> PairDataset | None:
         """Return every pair of a split if the task is a finite list of pairs; None if pairs are generated."""

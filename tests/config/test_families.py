@@ -40,6 +40,7 @@ def test_a_new_family_keeps_shared_fields_and_uses_its_defaults(tiny):
         "model.d_hidden": (None, 32),
         "model.num_layers": (None, 2),
         "model.mask_padding": (None, True),
+        "model.cell": (None, "gru"),
     }
     with pytest.raises(ConfigError, match=r"model\.d_model is not a known key"):
         tiny.with_changes({"model.family": "gru", "model.d_model": 16})

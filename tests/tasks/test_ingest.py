@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,9 @@ def rows_of(tmp_path, content: str | bytes, name: str = "pairs.tsv", **settings)
 
 
 def ingest(tmp_path, content: str | bytes, *, kinds=CHARACTERS, test: str = "", **settings):
-    rows, test_rows = rows_of(tmp_path, content), rows_of(tmp_path, test) if test else ()
-    return ingest_pairs(rows, tmp_path / "out.tsv", kinds=kinds, test_rows=test_rows, **settings)
+    rows = rows_of(tmp_path, content)
+    held_out = [replace(row, split="test", file="test file, ") for row in rows_of(tmp_path, test)] if test else ()
+    return ingest_pairs(rows, tmp_path / "out.tsv", kinds=kinds, held_out_rows=held_out, **settings)
 
 
 def written(tmp_path) -> list[list[str]]:
@@ -88,7 +90,7 @@ def test_unknown_extensions_and_missing_files_are_refused(tmp_path):
         (b"a\tb\nb\xe9b\xe9\tc\n", "p.tsv", 2, "byte 0xE9 at column 2 is not UTF-8"),
         (b"a\tb\nx\0y\tc\n", "p.tsv", 2, r"U\+0000 at column 2 is a control character"),
         (b"a\tb\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\ty\n", "p.tsv", 2, "it has more than 65,536 bytes"),
-        (b"a,b\nx,y,z\n", "p.csv", 2, "it has 3 columns, and must look like source,target"),
+        (b"a,b\nx,y,z\n", "p.csv", 2, "its third column is 'z', and must be test, validation or empty"),
         (b'a,b\nx,"y" z\n', "p.csv", 2, "it is not valid CSV"),
         (b'["a", "b"]\n{"source": "a"}\n', "p.jsonl", 2, "it must look like"),
         (b'["a", "b"]\n["a", 3]\n', "p.jsonl", 2, "it must look like"),
@@ -192,13 +194,13 @@ def test_max_pairs_is_a_limit(tmp_path):
 
 def test_sources_of_the_test_file_are_removed_from_training(tmp_path):
     result = ingest(tmp_path, tsv([*GOOD, ("shared", "1"), ("shared", "2")]), test=tsv([("shared", "1"), ("new", "3")]))
-    assert (result.pairs, result.test_pairs, result.overlaps) == (14, 2, 2)
+    assert (result.pairs, result.held_out, result.overlaps) == (14, {"test": 2}, 2)
     assert written(tmp_path)[:2] == [["shared", "1", "test"], ["new", "3", "test"]]
     assert all(len(line) == 2 for line in written(tmp_path)[2:])
 
 
 def test_a_test_file_equal_to_the_training_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="all 12 training pairs have a source that is also in the test file"):
+    with pytest.raises(InputError, match="all 12 training pairs have a source that is also in the test pairs"):
         ingest(tmp_path, tsv(GOOD), test=tsv(GOOD))
 
 
@@ -221,7 +223,7 @@ def test_a_histogram_counts_everything_once_in_at_most_13_bars(lengths):
 
 def test_the_summary_lists_counts_and_skipped_rows(tmp_path):
     output = "\n".join(summary_lines(ingest(tmp_path, tsv([*GOOD, *GOOD[:2], ("a b", "c")]) + "bad\n")))
-    for part in ("pairs                          13", "2 rows, skipped", "skipped: not two columns", "line 16", "␣"):
+    for part in ("pairs                            13", "2 rows, skipped", "skipped: not two columns", "line 16", "␣"):
         assert part in output
 
 

@@ -56,7 +56,7 @@ def added(tmp_path_factory, adding) -> Path:
 
 def test_unaligned_tokens_have_no_gold_cell():
     pairs = HALF.sample(20, split="test", generator=torch.Generator().manual_seed(0))
-    for row, cells in zip(pairs.src, gold_alignment(HALF, pairs, steps=5), strict=True):
+    for row, cells in zip(pairs.src, gold_alignment(HALF, pairs, pairs.tgt_out, steps=5), strict=True):
         assert cells.nonzero().tolist() == [[0, 1], [2, 3]], row
     assert HALF.gold_alignment(["4", "4", "4"]) == [[0], [], [2]]
     assert gold_cells([[], [2], [], [0, 1]], steps=4) == [(1, 3), (3, 1), (3, 2)]
@@ -66,7 +66,7 @@ def test_unaligned_tokens_have_no_gold_cell():
 
 def test_unaligned_tokens_do_not_count_in_scores():
     pairs = HALF.sample(10, split="test", generator=torch.Generator().manual_seed(0))
-    weights = gold_alignment(HALF, pairs, steps=5).float()[None, :, None]  # nowhere at the other steps
+    weights = gold_alignment(HALF, pairs, pairs.tgt_out, steps=5).float()[None, :, None]  # nowhere at the other steps
     decoded = generation_result(pairs.tgt_out, cross=weights)
     (score,) = score_heads(HALF, pairs, decoded)
     assert (score.attention_mass, score.argmax_accuracy) == (1, 1)

@@ -197,7 +197,7 @@ def test_data_command_writes_a_preset_that_trains(tmp_path, capsys):
     source, out = written(tmp_path / "numbers.tsv"), tmp_path / "mine.yaml"
     assert main(["data", str(source), "--tokens", "character,symbol", "--out", str(out), "--json"]) == 0
     output = capsys.readouterr().out
-    assert "different sources              300" in output
+    assert "different sources                300" in output
     assert '"sources": 300' in output.splitlines()[-1]
     settings = [part for key, value in TINY.items() for part in ("--set", f"{key}={value}")]
     run = ["--checkpoints", str(tmp_path / "runs"), "train", "--preset", str(out), "--run", "mine", *settings]
@@ -209,7 +209,7 @@ def test_data_command_writes_a_preset_that_trains(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--tokens", "letters"], "--tokens='letters' must be one of character, word, symbol"),
+        (["--tokens", "letters"], "--tokens='letters' must be auto, one of character, word, symbol, subword"),
         (["--out", "x.txt"], "--out=x.txt must end with .yaml"),
         (["--name", "Not A Name"], "name='Not A Name'"),
         (["--format", "jsonl"], "skipped rows: 300, the first: line 1: it is not valid JSON"),

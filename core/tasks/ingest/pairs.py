@@ -4,21 +4,23 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from core.storage.errors import InputError
 from core.tasks.ingest.reading import Problem, Row, read_lines
 from core.tasks.pairs import source_key
-from core.text.tokenizers import TokenKind, tokenize
+from core.text.subwords import WORD_START
+from core.text.tokenizers import TokenKind, plain_kind, tokenize
 from core.text.vocab import BOS, EOS, PAD, UNK
 
 MIN_SOURCES = 10
 MAX_TOKENS = 510  # with BOS and EOS, the longest sequence of any model
 MAX_LISTED_PROBLEMS, FIRST_PAIRS = 20, 5
-TEST_MARK = "test"
-_SPECIAL_TOKENS = {PAD, BOS, EOS, UNK}
+HELD_OUT = "test", "validation"
+_MARKS: tuple[list[str], ...] = [], *([split] for split in HELD_OUT)
+RESERVED = {PAD, BOS, EOS, UNK}
 
 
 @dataclass(frozen=True)
@@ -33,39 +35,65 @@ class SkippedRow:
         return f"{self.file}line {self.line}: {self.reason}"
 
 
+Kinds = tuple[TokenKind, TokenKind]
+
+
+@dataclass(frozen=True)
+class SubwordSizes:
+    """Pieces of a vocabulary at most, the 256 bytes included, and whether both sides share it."""
+
+    vocabulary_size: int
+    joint: bool
+
+
 @dataclass
 class IngestResult:
     """Statistics of imported pairs.
 
     Attributes:
-        kinds: tokenizers of source and target.
+        kinds: tokens of source and target.
+        choice: why these tokens were chosen, a sentence; "" if the user named them.
         sha256: of the pairs file; a preset names the pairs by it.
         pairs, sources: number of pairs in the file, and of different sources.
-        test_pairs: number of those from a test file; None if there was none.
+        held_out: number of those marked as held out, or from a test file, by split.
         duplicates: rows dropped because the same pair occurred before.
         several: sources with more than one target.
-        overlaps: training pairs dropped because their source is in the test file.
+        overlaps: pairs dropped because their source is in another split that is marked.
         skipped: number of invalid rows by kind of problem; ``problems`` lists the first of them.
+        too_long: pairs in the file with more than ``MAX_TOKENS`` subwords on a side, which the task leaves out.
         source_lengths, target_lengths: number of pairs by the number of tokens of that side.
         source_tokens, target_tokens: number of occurrences of each token.
         first_pairs: the first pairs, as text.
+        subwords: vocabularies of subwords; None with other tokens.
+        unknown: share of the tokens of held-out sources and targets that are not in the vocabulary, 0-1.
+        example: tokens of the first pair's source and target.
     """
 
-    kinds: tuple[TokenKind, TokenKind]
+    kinds: Kinds
+    choice: str = ""
     sha256: str = ""
     pairs: int = 0
     sources: int = 0
-    test_pairs: int | None = None
+    held_out: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     several: int = 0
     overlaps: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     problems: list[SkippedRow] = field(default_factory=list)
+    too_long: int = 0
     source_lengths: Counter[int] = field(default_factory=Counter)
     target_lengths: Counter[int] = field(default_factory=Counter)
     source_tokens: Counter[str] = field(default_factory=Counter)
     target_tokens: Counter[str] = field(default_factory=Counter)
     first_pairs: list[tuple[str, str]] = field(default_factory=list)
+    subwords: SubwordSizes | None = None
+    unknown: tuple[float, float] = (0.0, 0.0)
+    example: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+
+    @property
+    def training_pairs(self) -> int:
+        """Number of pairs that are not marked as held out."""
+        return self.pairs - self.held_out.total()
 
     @property
     def longest(self) -> tuple[int, int]:
@@ -77,42 +105,37 @@ def ingest_pairs(
     rows: Iterable[Row],
     out: Path,
     *,
-    kinds: tuple[TokenKind, TokenKind],
-    test_rows: Iterable[Row] = (),
+    kinds: Kinds,
+    held_out_rows: Iterable[Row] = (),
     max_tokens: int = MAX_TOKENS,
     max_pairs: int | None = None,
 ) -> IngestResult:
     """Write valid, distinct pairs to a file, one line ``source<TAB>target`` each, and return statistics.
 
-    Pairs of ``test_rows`` have ``<TAB>test`` appended, and training pairs with the same source are dropped. Only eight
-    bytes per pair stay in memory.
+    Held-out pairs come first and have ``<TAB>test`` or ``<TAB>validation`` appended; pairs of other splits with the
+    same source are dropped. Only eight bytes per pair stay in memory. Subwords, which are not learned yet, are not
+    counted.
 
     Args:
         out: the file to write.
-        kinds: tokenizers of source and target.
-        max_tokens: pairs with a longer side are skipped.
+        kinds: tokens of source and target.
+        held_out_rows: pairs whose ``split`` is "test" or "validation".
+        max_tokens: pairs with a longer side are skipped, unless the tokens are subwords.
         max_pairs: pairs that may be imported; None for no limit.
 
     Raises:
         InputError: there are too few different sources to learn from, or too many pairs.
     """
     result, seen = IngestResult(kinds), _Seen()
-    test_rows = iter(test_rows)
-    first_test_row = list(islice(test_rows, 1))
     with out.open("wb") as file:
         writer = _HashingWriter(file)
-        if first_test_row:
-            result.test_pairs = 0
-            for source, target in _valid_pairs((*first_test_row, *test_rows), result, seen, max_tokens, "test file, "):
-                writer.write(f"{source}\t{target}\t{TEST_MARK}\n")
-                result.test_pairs += 1
-            seen.close_test()
-        for source, target in _valid_pairs(rows, result, seen, max_tokens, ""):
-            writer.write(f"{source}\t{target}\n")
+        for source, target, split in _valid_pairs(chain(held_out_rows, rows), result, seen, max_tokens):
+            writer.write("\t".join([source, target, *([split] if split else [])]) + "\n")
+            result.held_out.update([split] if split else [])
             if max_pairs is not None and result.pairs > max_pairs:
                 raise InputError(f"the data has more than {max_pairs:,} pairs, the limit here")
     result.sources, result.several, result.sha256 = len(seen.sources), len(seen.several), writer.hash.hexdigest()
-    _check_enough_sources(result, training_sources=result.sources - len(seen.test_sources))
+    _check_enough_sources(result, training_sources=result.sources - len(seen.held_out))
     return result
 
 
@@ -124,7 +147,7 @@ def check_pairs_file(path: Path, *, max_pairs: int | None = None) -> None:
     """
     for number, line in enumerate(read_lines(path), start=1):
         source, *rest = line.text.split("\t")
-        is_pair = len(rest) in (1, 2) and source.strip() and rest[0].strip() and rest[1:] in ([], [TEST_MARK])
+        is_pair = len(rest) in (1, 2) and source.strip() and rest[0].strip() and rest[1:] in _MARKS
         if line.problem or not is_pair:
             raise InputError(f"pairs file, line {number}: {line.problem or 'it is not a pair'}")
         if max_pairs is not None and number > max_pairs:
@@ -148,28 +171,25 @@ class _Seen:
         self.pairs: set[int] = set()
         self.sources: set[int] = set()
         self.several: set[int] = set()
-        self.test_sources: frozenset[int] = frozenset()
-
-    def close_test(self) -> None:
-        """Mark all sources seen so far as test sources."""
-        self.test_sources = frozenset(self.sources)
+        self.held_out: dict[int, str] = {}
+        """Split of each source that is held out."""
 
 
 def _valid_pairs(
-    rows: Iterable[Row], result: IngestResult, seen: _Seen, max_tokens: int, file: str
-) -> Iterator[tuple[str, str]]:
-    """Yield the pairs to write, and count all rows in ``result``."""
+    rows: Iterable[Row], result: IngestResult, seen: _Seen, max_tokens: int
+) -> Iterator[tuple[str, str, str]]:
+    """Yield source, target and split of the pairs to write, and count all rows in ``result``."""
     for row in rows:
         source, target = row.source.strip(), row.target.strip()
-        tokens = tokenize(source, result.kinds[0]), tokenize(target, result.kinds[1])
-        if problem := row.problem or _find_problem(source, target, tokens, max_tokens):
+        tokens = _tokens(source, result.kinds[0]), _tokens(target, result.kinds[1])
+        if problem := row.problem or _find_problem(source, target, result.kinds, tokens, max_tokens):
             result.skipped[problem.kind] += 1
             if len(result.problems) < MAX_LISTED_PROBLEMS:
-                result.problems.append(SkippedRow(file, row.line, str(problem)))
+                result.problems.append(SkippedRow(row.file, row.line, str(problem)))
             continue
-        key = source_key(source if result.kinds[0] == "character" else " ".join(tokens[0]))
-        pair = source_key(f"{key}\t{' '.join(tokens[1])}")
-        if key in seen.test_sources:
+        key = source_key(source if result.kinds[0] in ("character", "subword") else " ".join(tokens[0]))
+        pair = source_key(f"{key}\t{target if result.kinds[1] == 'subword' else ' '.join(tokens[1])}")
+        if seen.held_out.get(key, row.split) != row.split:
             result.overlaps += 1
         elif pair in seen.pairs:
             result.duplicates += 1
@@ -178,31 +198,44 @@ def _valid_pairs(
                 seen.several.add(key)
             seen.pairs.add(pair)
             seen.sources.add(key)
+            if row.split:
+                seen.held_out[key] = row.split
             _count(result, source, target, tokens)
-            yield source, target
+            yield source, target, row.split
+
+
+def _tokens(text: str, kind: TokenKind) -> list[str]:
+    """Return the tokens of a text; none of subwords, which are not learned yet."""
+    return [] if kind == "subword" else tokenize(text, plain_kind(kind))
 
 
 def _count(result: IngestResult, source: str, target: str, tokens: tuple[list[str], list[str]]) -> None:
     result.pairs += 1
-    result.source_lengths[len(tokens[0])] += 1
-    result.target_lengths[len(tokens[1])] += 1
-    result.source_tokens.update(tokens[0])
-    result.target_tokens.update(tokens[1])
+    if "subword" not in result.kinds:
+        result.source_lengths[len(tokens[0])] += 1
+        result.target_lengths[len(tokens[1])] += 1
+        result.source_tokens.update(tokens[0])
+        result.target_tokens.update(tokens[1])
     if len(result.first_pairs) < FIRST_PAIRS:
         result.first_pairs.append((source, target))
 
 
-def _find_problem(source: str, target: str, tokens: tuple[list[str], list[str]], max_tokens: int) -> Problem | None:
+def _find_problem(
+    source: str, target: str, kinds: Kinds, tokens: tuple[list[str], list[str]], max_tokens: int
+) -> Problem | None:
     """Return why a pair cannot be used, or None."""
     if not source or not target:
         return Problem("one side empty", f"its {'target' if source else 'source'} is empty")
     if "\t" in source or "\t" in target:
         return Problem("tab in text", "its text contains a tab")
+    if "subword" in kinds and WORD_START in source + target:
+        side = "source" if WORD_START in source else "target"
+        return Problem("mark of spaces", f"its {side} has {WORD_START} (U+2581), with which subwords mark spaces")
     for side, side_tokens in zip(("source", "target"), tokens, strict=True):
         if len(side_tokens) > max_tokens:
             return Problem("too long", f"its {side} has {len(side_tokens):,} tokens, more than {max_tokens}")
-        if not _SPECIAL_TOKENS.isdisjoint(side_tokens):
-            token = next(token for token in side_tokens if token in _SPECIAL_TOKENS)
+        if not RESERVED.isdisjoint(side_tokens):
+            token = next(token for token in side_tokens if token in RESERVED)
             return Problem("special token", f"its {side} contains the special token {token}")
     return None
 
@@ -211,7 +244,7 @@ def _check_enough_sources(result: IngestResult, *, training_sources: int) -> Non
     if training_sources >= MIN_SOURCES:
         return
     if result.overlaps and not training_sources:
-        raise InputError(f"all {result.overlaps:,} training pairs have a source that is also in the test file")
+        raise InputError(f"all {result.overlaps:,} training pairs have a source that is also in the test pairs")
     parts = [f"too few different sources to learn from: {training_sources:,}, at least {MIN_SOURCES} are needed"]
     if result.duplicates:
         parts.append(f"duplicate pairs: {result.duplicates:,}")

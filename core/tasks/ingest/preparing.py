@@ -1,18 +1,31 @@
 """Prepare training on the user's own pairs: import their files and make a preset for them."""
 
+import math
 import re
 import tempfile
 import unicodedata
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from core.config import SPECIAL_TOKENS, Preset, parse_preset, preset_names
-from core.tasks.ingest.pairs import IngestResult, ingest_pairs
-from core.tasks.ingest.reading import FileFormat, read_pairs
-from core.text.tokenizers import TokenKind
+from core.config.tasks import OwnPairsConfig
+from core.storage.errors import InputError, LabError
+from core.tasks.ingest.choosing import choose_tokens, subword_sizes, unknown_shares
+from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult, Kinds, SubwordSizes, ingest_pairs
+from core.tasks.ingest.reading import FileFormat, Row, read_pairs
+from core.tasks.own_pairs import OwnPairs
+from core.tasks.pairs import RaggedRows
+from core.text.vocab import Vocab
 
 MAX_PRESET_NAME = 40  # characters of a preset's name that are taken from a file's name
 _SMALL, _LARGE = 3_000, 30_000  # sources; a small data set gets fewer steps, a large one a larger model
+_FEW_SENTENCES, _MANY_SENTENCES = 5_000, 20_000  # training pairs of subwords
+_EPOCHS = 50  # over sentences: few enough steps for many, so that no preset trains for hours
 
 
 @dataclass(frozen=True)
@@ -20,7 +33,7 @@ class PairFiles:
     """The files that hold a user's pairs.
 
     Attributes:
-        pairs: the pairs, or the sources if there is a target file.
+        pairs: the pairs, or the sources if there is a target file. It may mark pairs as held out.
         targets: a file with the target of each line of ``pairs``.
         test: pairs for the test split only, in the format of ``pairs``.
         file_format: of ``pairs`` and ``test``; None chooses by the file names.
@@ -36,7 +49,7 @@ def prepare_preset(
     files: PairFiles,
     out: Path,
     *,
-    kinds: tuple[TokenKind, TokenKind],
+    kinds: Kinds | None = None,
     name: str | None = None,
     max_pairs: int | None = None,
 ) -> tuple[IngestResult, Preset]:
@@ -44,20 +57,93 @@ def prepare_preset(
 
     Args:
         out: the pairs file to write, for ``build_task(…, pairs=out)``.
-        kinds: tokenizers of source and target.
+        kinds: tokens of source and target; None chooses them by the pairs.
         name: of the preset; None names it after the file with ``preset_name_for``.
 
     Raises:
-        InputError: the files hold no usable pairs, or too few or too many; the message says why.
+        InputError: the files hold no usable pairs, or too few or too many, or only one side's tokens are subwords.
+        ConfigError: the pairs cannot be split.
+        SubwordError: no subwords can be learned from the pairs.
     """
-    rows = read_pairs(files.pairs, file_format=files.file_format, targets=files.targets)
-    test_rows = read_pairs(files.test, file_format=files.file_format) if files.test else ()
+    if kinds is not None and (kinds[0] == "subword") != (kinds[1] == "subword"):
+        raise InputError(f"tokens={kinds[0]},{kinds[1]} must be subword on both sides or on neither")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
-        draft = Path(folder) / "pairs"
-        result = ingest_pairs(rows, draft, kinds=kinds, test_rows=test_rows, max_pairs=max_pairs)
+        draft, choice = Path(folder) / "pairs", ""
+        result = _ingest(files, draft, kinds or ("word", "word"), max_pairs)
+        if kinds is None:
+            kinds, choice = choose_tokens(draft, result)
+            if kinds != result.kinds:
+                result = _ingest(files, draft, kinds, max_pairs)
+            result.choice = choice
+        if kinds[0] == "subword":
+            result.subwords = subword_sizes(draft)
         draft.replace(out)
+    try:
+        _measure_tokens(result, out)
+    except LabError:
+        out.unlink()
+        raise
     return result, preset_for(result, name=name or preset_name_for(files.pairs))
+
+
+def _ingest(files: PairFiles, out: Path, kinds: Kinds, max_pairs: int | None) -> IngestResult:
+    def rows() -> Iterator[Row]:
+        return read_pairs(files.pairs, file_format=files.file_format, targets=files.targets)
+
+    def held_out() -> Iterator[Row]:
+        if files.test:
+            for row in read_pairs(files.test, file_format=files.file_format):
+                yield replace(row, split=row.split or "test", file="test file, ")
+        yield from (row for row in rows() if row.split)
+
+    training = (row for row in rows() if not row.split)
+    return ingest_pairs(training, out, kinds=kinds, held_out_rows=held_out(), max_pairs=max_pairs)
+
+
+def _measure_tokens(result: IngestResult, pairs: Path) -> None:
+    """Count the tokens as a training on the pairs has them: subwords, unknown ones, and the first pair's.
+
+    Raises:
+        ConfigError: a split is empty.
+        SubwordError: no subwords can be learned.
+    """
+    task = OwnPairs(_task_for(result), pairs)
+    table, vocabs = task.table, (task.src_vocab, task.tgt_vocab)
+    if result.subwords:
+        result.too_long = result.pairs - len(table)
+        result.source_lengths, result.target_lengths = (
+            Counter(rows.lengths.tolist()) for rows in (table.src, table.tgt)
+        )
+        result.source_tokens, result.target_tokens = (
+            _occurrences(rows, vocab) for rows, vocab in zip((table.src, table.tgt), vocabs, strict=True)
+        )
+    result.unknown = unknown_shares(table)
+    source, target = (
+        tokenizer.tokenize(text) for tokenizer, text in zip(task.tokenizers, result.first_pairs[0], strict=True)
+    )
+    result.example = source, target
+
+
+def _occurrences(rows: RaggedRows, vocab: Vocab) -> Counter[str]:
+    counts = torch.bincount(rows.ids.long(), minlength=len(vocab)).tolist()
+    return Counter({token: count for token, count in zip(vocab.tokens, counts, strict=True) if count})
+
+
+def _task_for(result: IngestResult) -> OwnPairsConfig:
+    """Return the task section for imported pairs; its lengths are the largest possible until they are counted."""
+    longest = result.longest if result.source_lengths else (MAX_TOKENS, MAX_TOKENS)
+    document = {
+        "data": result.sha256,
+        "num_sources": result.sources,
+        "source_tokens": result.kinds[0],
+        "answer_tokens": result.kinds[1],
+        "longest_source": longest[0],
+        "longest_answer": longest[1],
+    }
+    if result.subwords:
+        document |= {"vocabulary_size": result.subwords.vocabulary_size, "joint_vocabulary": result.subwords.joint}
+    return OwnPairsConfig.model_validate(document)
 
 
 def preset_name_for(file: Path) -> str:
@@ -73,42 +159,70 @@ def preset_name_for(file: Path) -> str:
 
 def preset_for(result: IngestResult, *, name: str) -> Preset:
     """Return a preset for imported pairs, with a model and a number of steps that fit their number."""
-    longest_source, longest_target = result.longest
-    is_large = result.sources > _LARGE
-    d_model = 128 if is_large else 64
-    training_pairs = result.pairs - (result.test_pairs or 0)
+    task = _task_for(result)
+    model, training = _for_sentences(result, result.subwords) if result.subwords else _for_sequences(result)
+    model["max_seq_len"] = min(512, max(task.longest_source, task.longest_answer) + SPECIAL_TOKENS)
     document = {
         "name": name,
         "description": f"Own data: {result.pairs:,} pairs with {result.sources:,} different sources.",
-        "task": {
-            "family": "own-pairs",
-            "data": result.sha256,
-            "num_sources": result.sources,
-            "source_tokens": result.kinds[0],
-            "answer_tokens": result.kinds[1],
-            "longest_source": longest_source,
-            "longest_answer": longest_target,
-        },
-        "model": {
-            "family": "transformer",
-            "d_model": d_model,
-            "num_heads": 4,
-            "num_encoder_layers": 3 if is_large else 2,
-            "num_decoder_layers": 2,
-            "d_ff": 4 * d_model,
-            "max_seq_len": min(512, max(longest_source, longest_target) + SPECIAL_TOKENS),
-            "dropout": 0.1,
-            "norm": "pre",
-        },
-        "training": {
-            "steps": 6_000 if is_large else 3_000 if training_pairs > _SMALL else 1_500,
-            "batch_size": 64,
-            "group_by_length": True,
-            "learning_rate": 0.002,
-            "warmup_steps": 100,
-            "label_smoothing": 0.1 if result.sources > _SMALL else 0.0,
-            "evaluate_every": 100,
-            "validation_sequences": 500,
-        },
+        "task": task.model_dump(exclude_defaults=True) | {"family": task.family},
+        "model": {"family": "transformer", "norm": "pre", "num_heads": 4} | model,
+        "training": {"group_by_length": True, "learning_rate": 0.002} | training,
     }
     return parse_preset(document)
+
+
+def _for_sequences(result: IngestResult) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return model and training for pairs of characters, words or symbols."""
+    is_large = result.sources > _LARGE
+    d_model = 128 if is_large else 64
+    model = {
+        "d_model": d_model,
+        "num_encoder_layers": 3 if is_large else 2,
+        "num_decoder_layers": 2,
+        "d_ff": 4 * d_model,
+        "dropout": 0.1,
+    }
+    training = {
+        "steps": 6_000 if is_large else 3_000 if result.training_pairs > _SMALL else 1_500,
+        "batch_size": 64,
+        "warmup_steps": 100,
+        "label_smoothing": 0.1 if result.sources > _SMALL else 0.0,
+        "evaluate_every": 100,
+        "validation_sequences": 500,
+    }
+    return model, training
+
+
+def _for_sentences(result: IngestResult, subwords: SubwordSizes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return model and training for pairs of subwords: those of ``translate-en-de``, smaller for fewer pairs.
+
+    Fewer pairs get more dropout, smaller batches and a smaller model, as Sennrich & Zhang (2019) find best.
+    """
+    few, many = result.training_pairs <= _FEW_SENTENCES, result.training_pairs > _MANY_SENTENCES
+    d_model, layers, budget = (128, 2, 1_024) if few else (192, 3, 4_096)
+    tokens = max(
+        sum(length * count for length, count in side.items()) for side in (result.source_lengths, result.target_lengths)
+    )
+    steps = min(3_000, max(300, 100 * math.ceil(_EPOCHS * tokens / budget / 100)))
+    model = {
+        "d_model": d_model,
+        "num_encoder_layers": layers,
+        "num_decoder_layers": layers,
+        "d_ff": 4 * d_model,
+        "dropout": 0.3 if few else 0.15 if many else 0.2,
+        "activation": "gelu",
+        "tie_embeddings": "all" if subwords.joint else "output",
+    }
+    training = {
+        "steps": steps,
+        "tokens_per_batch": budget,
+        "optimizer": "muon",
+        "muon_learning_rate": 0.016,
+        "schedule": "linear",
+        "warmup_steps": steps // 10 if few else 200,
+        "label_smoothing": 0.1,
+        "evaluate_every": steps // 10,
+        "validation_sequences": 300,
+    }
+    return model, training

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, get_args
 
 from core.storage.errors import InputError
+from core.text.validation import quote
 
 FileFormat = Literal["tsv", "csv", "jsonl"]
 FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
@@ -32,6 +33,8 @@ _COLUMN_NAMES = (
     ("question", "answer"),
     ("word", "phones"),
 )
+_SPLITS = {"": "", "train": "", "test": "test", "validation": "validation"}  # by the text of the third column
+_EXPECTED_MARK = "and must be test, validation or empty"
 _UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -65,12 +68,16 @@ class Row:
 
     Attributes:
         line: its line number, counted from 1.
+        split: "test" or "validation" for a pair that is held out, otherwise "".
+        file: a prefix that names its file in messages, such as "test file, "; "" for the main one.
     """
 
     line: int
     source: str = ""
     target: str = ""
     problem: Problem | None = None
+    split: str = ""
+    file: str = ""
 
 
 def format_of(path: Path) -> FileFormat:
@@ -91,7 +98,8 @@ def read_pairs(path: Path, *, file_format: FileFormat | None = None, targets: Pa
     Args:
         file_format: ``source<TAB>target`` per line (tsv); two fields, quoted where needed (csv); or an object with
             ``source`` and ``target`` (jsonl; also src and tgt, input and output, question and answer, word and phones)
-            or a list of two strings. None chooses by the file name.
+            or a list of two strings. A third column, or ``split`` in an object, may say ``test`` or ``validation``.
+            None chooses by the file name.
         targets: a second file with the target of each line; then each line of both files is one text.
 
     Yields:
@@ -147,12 +155,18 @@ def _decode_line(number: int, raw: bytes) -> Line:
     except UnicodeDecodeError as error:
         detail = f"byte 0x{raw[error.start]:02X} at column {error.start + 1} is not UTF-8"
         return Line(number, problem=Problem("not UTF-8", detail))
+    return Line(number, unicodedata.normalize("NFC", text), _refused_character(text))
+
+
+def _refused_character(text: str) -> Problem | None:
+    """Return the problem of a text with a control character or an unpaired surrogate, which JSON can escape."""
     if not text.isprintable():
         for column, character in enumerate(text, start=1):
-            if character != "\t" and unicodedata.category(character) == "Cc":
-                detail = f"U+{ord(character):04X} at column {column} is a control character"
-                return Line(number, problem=Problem("control character", detail))
-    return Line(number, unicodedata.normalize("NFC", text))
+            category = unicodedata.category(character)
+            if category == "Cs" or (category == "Cc" and character != "\t"):
+                name = "a control character" if category == "Cc" else "an unpaired surrogate"
+                return Problem(name.split(maxsplit=1)[1], f"U+{ord(character):04X} at column {column} is {name}")
+    return None
 
 
 def _read_parallel(sources: Path, targets: Path) -> Iterator[Row]:
@@ -174,10 +188,8 @@ def _read_tsv(lines: Iterator[Line]) -> Iterator[Row]:
         fields = line.text.split("\t")
         if line.problem:
             yield Row(line.number, problem=line.problem)
-        elif len(fields) == 2:
-            yield Row(line.number, source=fields[0], target=fields[1])
         elif line.text.strip():
-            yield Row(line.number, problem=_wrong_columns(len(fields), "source<TAB>target"))
+            yield _row_of(line.number, fields, "source<TAB>target")
 
 
 def _read_csv(lines: Iterator[Line]) -> Iterator[Row]:
@@ -206,11 +218,8 @@ def _read_csv(lines: Iterator[Line]) -> Iterator[Row]:
             continue
         yield from problems
         problems.clear()
-        if len(fields) == 2:
-            source, target = (" ".join(field.splitlines()) for field in fields)
-            yield Row(last_line, source, target)
-        elif any(field.strip() for field in fields):
-            yield Row(last_line, problem=_wrong_columns(len(fields), "source,target"))
+        if any(field.strip() for field in fields):
+            yield _row_of(last_line, [field.replace("\n", " ") for field in fields], "source,target")
 
 
 def _read_jsonl(lines: Iterator[Line]) -> Iterator[Row]:
@@ -226,18 +235,32 @@ def _json_row(line: Line) -> Row:
         value = json.loads(line.text)
     except (ValueError, RecursionError):
         return Row(line.number, problem=Problem("invalid JSON", "it is not valid JSON"))
-    pair = value
+    pair, split = value, ""
     if isinstance(value, dict):
+        split = str(value.get("split") or "")
         pair = next(([value[name] for name in names] for names in _COLUMN_NAMES if value.keys() >= set(names)), None)
     if isinstance(pair, list) and len(pair) == 2 and all(isinstance(text, str) for text in pair):
-        source, target = (" ".join(text.split()) if "\n" in text or "\t" in text else text for text in pair)
-        return Row(line.number, source, target)
+        fields = [" ".join(text.split()) if "\n" in text or "\t" in text else text for text in pair]
+        if problem := next(filter(None, map(_refused_character, fields)), None):
+            return Row(line.number, problem=problem)
+        return _row_of(line.number, [*(unicodedata.normalize("NFC", text) for text in fields), split], "")
     return Row(line.number, problem=Problem("not a pair", 'it must look like {"source": "…", "target": "…"}'))
 
 
-def _wrong_columns(number: int, expected: str) -> Problem:
-    plural = "s" if number > 1 else ""
-    return Problem("not two columns", f"it has {number} column{plural}, and must look like {expected}")
+def _row_of(line: int, fields: list[str], expected: str) -> Row:
+    """Return the row with these columns: source, target and, perhaps, the split."""
+    if len(fields) not in (2, 3):
+        plural = "s" if len(fields) > 1 else ""
+        return Row(
+            line,
+            problem=Problem("not two columns", f"it has {len(fields)} column{plural}, and must look like {expected}"),
+        )
+    source, target, mark = (*fields, "")[:3]
+    split = _SPLITS.get(mark.strip().lower())
+    problem = (
+        None if split is not None else Problem("unknown split", f"its third column is {quote(mark)}, {_EXPECTED_MARK}")
+    )
+    return Row(line, source, target, problem, split or "")
 
 
 def _is_header(row: Row) -> bool:

@@ -7,9 +7,8 @@ from collections import deque
 from pathlib import Path
 
 from core.config import Preset
-from core.tasks.ingest.pairs import IngestResult
+from core.tasks.ingest.pairs import IngestResult, Kinds
 from core.tasks.ingest.preparing import PairFiles, prepare_preset
-from core.text.tokenizers import TokenKind
 
 MAX_AGE_SECONDS = 3600.0
 MAX_FILES = 20
@@ -29,8 +28,11 @@ class StagingArea:
         self._lock = threading.Lock()
         self._number = 0
 
-    def stage(self, files: PairFiles, *, kinds: tuple[TokenKind, TokenKind]) -> tuple[IngestResult, Preset, Path]:
+    def stage(self, files: PairFiles, *, kinds: Kinds | None = None) -> tuple[IngestResult, Preset, Path]:
         """Import pairs and return their statistics, a preset named after their file, and the staged pairs file.
+
+        Args:
+            kinds: tokens of source and target; None chooses them by the pairs.
 
         Raises:
             InputError: the files hold no usable pairs.

@@ -2,31 +2,61 @@
 
 from collections import Counter
 
-from core.tasks.ingest.pairs import IngestResult
+from core.tasks.ingest.choosing import MAX_UNKNOWN, share_text
+from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult
+from core.text.subwords import WORD_START
 
 _BARS = 12
 _LISTED_TOKENS = 40
+_MARK = f"{WORD_START} is a space"
 
 
 def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
     """Return statistics of the whole data set as (name, value)."""
     facts = [("pairs", f"{result.pairs:,}"), ("different sources", f"{result.sources:,}")]
-    if result.test_pairs is not None:
-        facts.append(("test pairs", f"{result.test_pairs:,}, from the test file"))
+    for split, count in result.held_out.items():
+        facts.append((f"{split} pairs", f"{count:,}, marked as held out"))
     if result.several:
         facts.append(("sources with several targets", f"{result.several:,}; each target counts as correct"))
     facts.append(("duplicate pairs", f"{result.duplicates:,} rows, skipped" if result.duplicates else "none"))
-    if result.test_pairs is not None:
-        overlaps = f"{result.overlaps:,} pairs, removed from training" if result.overlaps else "none"
-        facts.append(("sources also in the test file", overlaps))
+    if result.held_out:
+        overlaps = f"{result.overlaps:,} pairs, left out" if result.overlaps else "none"
+        facts.append(("sources also in held-out pairs", overlaps))
     for kind, count in result.skipped.most_common():
         facts.append((f"skipped: {kind}", f"{count:,} row{'s' if count > 1 else ''}"))
-    for side, kind, tokens in (
-        ("source", result.kinds[0], result.source_tokens),
-        ("target", result.kinds[1], result.target_tokens),
-    ):
-        facts.append((f"{side} vocabulary", f"{len(tokens):,} {kind}s: {_list_tokens(tokens)}"))
+    if result.too_long:
+        facts.append((f"longer than {MAX_TOKENS} subwords", f"{result.too_long:,} pairs, left out"))
+    return facts + _token_facts(result)
+
+
+def _token_facts(result: IngestResult) -> list[tuple[str, str]]:
+    """Return which tokens there are and why, their vocabularies, how many are unknown, and an example."""
+    source, target = result.kinds
+    facts = [("tokens", result.choice or (f"{source}s" if source == target else f"{source}s, {target}s in the target"))]
+    if result.subwords and result.subwords.joint:
+        both = f"{result.subwords.vocabulary_size:,} subwords at most, shared by source and target, {_MARK}"
+        facts.append(("vocabulary", f"{both}: {_list_tokens(result.source_tokens + result.target_tokens)}"))
+    else:
+        most = f" at most, {_MARK}" if result.subwords else ""
+        for side, kind, tokens in (
+            ("source", source, result.source_tokens),
+            ("target", target, result.target_tokens),
+        ):
+            size = result.subwords.vocabulary_size if result.subwords else len(tokens)
+            facts.append((f"{side} vocabulary", f"{size:,} {kind}s{most}: {_list_tokens(tokens)}"))
+    facts.append(("unknown tokens in held-out pairs", _unknown(result)))
+    facts.append(("first pair as tokens", "  →  ".join(map(_shortened, result.example))))
     return facts
+
+
+def _unknown(result: IngestResult) -> str:
+    if result.subwords:
+        return "0 %; rare characters are written as bytes"
+    if not any(result.unknown):
+        return "0 %"
+    source, target = map(share_text, result.unknown)
+    advice = "; subwords would leave none" if max(result.unknown) > MAX_UNKNOWN else ""
+    return f"{source} of the source's, {target} of the target's, read as UNK{advice}"
 
 
 def histogram(lengths: Counter[int]) -> list[tuple[str, int]]:
@@ -45,7 +75,7 @@ def histogram(lengths: Counter[int]) -> list[tuple[str, int]]:
 
 def summary_lines(result: IngestResult) -> list[str]:
     """Return the lines that the command line prints."""
-    lines = [f"{name:30} {value}" for name, value in summary_facts(result)]
+    lines = [f"{name:32} {value}" for name, value in summary_facts(result)]
     for side, lengths in (("source", result.source_lengths), ("target", result.target_lengths)):
         lines.append(f"\ntokens in the {side}")
         bars = histogram(lengths)
@@ -60,5 +90,14 @@ def summary_lines(result: IngestResult) -> list[str]:
 
 
 def _list_tokens(tokens: Counter[str]) -> str:
-    listed = " ".join(token.replace(" ", "␣") for token, _ in tokens.most_common(_LISTED_TOKENS))
+    listed = " ".join(_visible(token) for token, _ in tokens.most_common(_LISTED_TOKENS))
     return listed if len(tokens) <= _LISTED_TOKENS else f"{listed} …"
+
+
+def _shortened(tokens: list[str]) -> str:
+    shown = " ".join(map(_visible, tokens[:_LISTED_TOKENS]))
+    return shown if len(tokens) <= _LISTED_TOKENS else f"{shown} …"
+
+
+def _visible(token: str) -> str:
+    return token.replace(" ", "␣")

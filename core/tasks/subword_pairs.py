@@ -1,0 +1,88 @@
+"""Pairs of texts as subwords, with vocabularies learned from the training pairs, or those of a saved run."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from core.config.tasks import OwnPairsConfig, TranslationConfig
+from core.tasks.pairs import PairTable, RaggedRows, source_key
+from core.text.subwords import SubwordError, SubwordTokenizer, SubwordTokenizers
+from core.text.vocab import Vocab
+
+MAX_BYTES = 8 * 1024 * 1024  # of that file, which may come from anyone
+TextPair = tuple[str, str]
+SubwordsConfig = TranslationConfig | OwnPairsConfig
+
+
+def tokenizers_of(
+    saved: Path | None, config: SubwordsConfig, training_pairs: Callable[[], Sequence[TextPair]]
+) -> SubwordTokenizers:
+    """Return the tokenizers of a run; if it has none yet, learn them.
+
+    Args:
+        saved: the file with the tokenizers of a run; None, or a file that does not exist, learns them.
+        training_pairs: returns the pairs to learn from.
+
+    Raises:
+        SubwordError: the saved tokenizers are damaged or others than the config describes, or none can be learned.
+    """
+    if saved is not None and saved.is_file():
+        return read_tokenizers(saved, config)
+    pairs = training_pairs()
+
+    def learn(*sides: int) -> SubwordTokenizer:
+        texts = (pair[side] for pair in pairs for side in sides)
+        return SubwordTokenizer.learn(texts, algorithm=config.subword_algorithm, vocabulary_size=config.vocabulary_size)
+
+    if config.joint_vocabulary:
+        return SubwordTokenizers(joint=True, source=learn(0, 1), target=None)
+    return SubwordTokenizers(joint=False, source=learn(0), target=learn(1))
+
+
+def read_tokenizers(path: Path, config: SubwordsConfig) -> SubwordTokenizers:
+    """Read the tokenizers of a run.
+
+    Raises:
+        SubwordError: they are damaged, or others than the config describes.
+    """
+    if path.stat().st_size > MAX_BYTES:
+        raise SubwordError(f"{path.name} has {path.stat().st_size:,} bytes; the limit is {MAX_BYTES:,}")
+    tokenizers = SubwordTokenizers.from_json(path.read_bytes(), path.name)
+    if tokenizers.joint != config.joint_vocabulary:
+        raise SubwordError(f"{path.name} does not have task.joint_vocabulary={config.joint_vocabulary}")
+    for side in tokenizers.sides:
+        if side.algorithm != config.subword_algorithm or len(side.pieces) > config.vocabulary_size:
+            raise SubwordError(
+                f"{path.name} does not have task.subword_algorithm={config.subword_algorithm!r} and at most "
+                f"task.vocabulary_size={config.vocabulary_size} pieces, as its preset says"
+            )
+    return tokenizers
+
+
+def vocabularies_of(tokenizers: SubwordTokenizers) -> tuple[Vocab, Vocab]:
+    """Return the vocabularies of source and target, the same object if they are joint."""
+    source, target = (Vocab(side.pieces) for side in tokenizers.sides)
+    return (source, source) if tokenizers.joint else (source, target)
+
+
+def encode_pairs(
+    pairs: Sequence[TextPair], split: torch.Tensor, tokenizers: SubwordTokenizers, config: SubwordsConfig
+) -> PairTable:
+    """Encode pairs of source and answer; pairs that are longer than the config says are dropped.
+
+    Args:
+        split: index of each pair into ``SPLITS``, (N,) int8.
+    """
+    vocabs, kept = vocabularies_of(tokenizers), []
+
+    def rows() -> Iterator[tuple[list[int], list[int]]]:
+        for row, texts in enumerate(pairs):
+            src, tgt = (side.tokenize(text) for side, text in zip(tokenizers.sides, texts, strict=True))
+            if len(src) <= config.longest_source and len(tgt) <= config.longest_answer:
+                kept.append(row)
+                yield vocabs[0].encode(src), vocabs[1].encode(tgt)
+
+    sources, answers = RaggedRows.from_pairs(rows())
+    keys = torch.tensor([source_key(pairs[row][0]) for row in kept], dtype=torch.int64)
+    return PairTable(sources, answers, keys, split[torch.tensor(kept, dtype=torch.int64)])
