@@ -54,7 +54,8 @@ def generate(
         need_weights: record the attention of all heads.
 
     Raises:
-        ValueError: the source is longer than the model's maximum, or the prefix does not fit.
+        InputError: the model cannot read the shape, dtype or token ids of the source or the prefix.
+        ValueError: ``max_steps`` is below 1, or the prefix does not fit.
     """
     if max_steps < 1:
         raise ValueError(f"max_steps={max_steps} must be at least 1")
@@ -63,6 +64,7 @@ def generate(
         raise ValueError(f"prefix has {forced.shape[1]} tokens, more than max_steps={max_steps}")
     if (forced[:, :-1] == EOS_ID).any():
         raise ValueError("prefix continues after EOS")
+    model.check_ids("prefix", forced, model.vocab_sizes[1])
     with AttentionRecorder(model, enabled=need_weights) as recorder:
         if isinstance(strategy, Beam):
             from core.generation.beam import beam_search  # on demand: most commands decode greedily

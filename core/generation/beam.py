@@ -7,6 +7,7 @@ The model's batch has a row for each running hypothesis: B × K rows.
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 
 from core.generation.result import (
     NO_SLOT,
@@ -17,9 +18,9 @@ from core.generation.result import (
     stack_rows,
     top_candidates,
 )
-from core.generation.sampling import RepetitionPenalty
+from core.generation.sampling import RepetitionPenalty, can_drop_rows, running_rows
 from core.generation.strategy import Beam
-from core.models import AttentionMaps, AttentionRecorder, Seq2Seq
+from core.models import AttentionMaps, AttentionRecorder, Seq2Seq, kernels
 from core.models.seq2seq import Cache, Memory
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
@@ -54,11 +55,8 @@ class _RunningHypotheses:
         """
         vocab_size = log_probs.shape[-1]
         totals = (self.log_probs[..., None] + log_probs).flatten(1)
-        if forced is None:
-            # A stable sort prefers the first of equals, as argmax does: a beam of 1 is greedy decoding also then.
-            indices = totals.sort(dim=1, descending=True, stable=True).indices[:, : 2 * beam_size]
-        else:
-            indices = forced
+        # Of equals the first is preferred, as by argmax: a beam of 1 is greedy decoding also then.
+        indices = kernels.top_k(totals, 2 * beam_size) if forced is None else forced
         totals, token_log_probs = totals.gather(1, indices), log_probs.flatten(1).gather(1, indices)
         return BeamStep(indices % vocab_size, indices // vocab_size, token_log_probs, totals, ~totals.isneginf())
 
@@ -102,6 +100,26 @@ class _FinishedHypotheses:
         joined = ((self.log_probs, log_probs), (self.lengths, lengths), (self.slots, slots.expand(log_probs.shape)))
         return _FinishedHypotheses(
             best.values[:, : strategy.beam_size], *(torch.cat(pair, dim=1).gather(1, order) for pair in joined)
+        )
+
+    def select(self, rows: torch.Tensor) -> "_FinishedHypotheses":
+        """Return those of some sources, (R,) int64."""
+        return _FinishedHypotheses(self.scores[rows], self.log_probs[rows], self.lengths[rows], self.slots[rows])
+
+    @staticmethod
+    def join(parts: list[tuple[torch.Tensor, "_FinishedHypotheses"]]) -> "_FinishedHypotheses":
+        """Return those of all sources in order, from (sources (R,), hypotheses) of parts that have not fewer each."""
+        if len(parts) == 1:
+            return parts[0][1]
+        order = torch.cat([sources for sources, _ in parts]).argsort()
+        width = max(part.scores.shape[1] for _, part in parts)
+
+        def joined(name: str, fill: float) -> torch.Tensor:
+            columns = [getattr(part, name) for _, part in parts]
+            return torch.cat([F.pad(each, (0, width - each.shape[1]), value=fill) for each in columns])[order]
+
+        return _FinishedHypotheses(
+            joined("scores", -torch.inf), joined("log_probs", -torch.inf), joined("lengths", 0), joined("slots", 0)
         )
 
     def is_search_done(self, running: torch.Tensor, strategy: Beam, max_steps: int) -> torch.Tensor:
@@ -169,13 +187,16 @@ def beam_search(
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     running = _RunningHypotheses.start(len(src), src.device)
     finished = _FinishedHypotheses.start(len(src), src.device)
+    can_drop = can_drop_rows(recorder, num_candidates)
+    sources = torch.arange(len(src), device=src.device)  # those whose hypotheses the model still decodes
+    done: list[tuple[torch.Tensor, _FinishedHypotheses]] = []  # the others, and their results
     cache: Cache | None = None
     records: list[_StepRecord] = []
     for number in range(1, max_steps + 1):
         output = model.decode(running.tokens.reshape(-1, 1), memory, cache)
         log_probs = penalty(output.logits[:, -1].float()).log_softmax(dim=-1)
         by_hypothesis = log_probs.view(*running.tokens.shape, -1)  # (B, K, V)
-        forced = prefix[:, number - 1 : number] if number <= prefix.shape[1] else None
+        forced = prefix[sources, number - 1 : number] if number <= prefix.shape[1] else None
         expanded = running.expand(by_hypothesis, forced, strategy.beam_size)
         step, num_running = _select(expanded, strategy.beam_size, is_last=number == max_steps)
         ended_slots = torch.arange(num_running, step.tokens.shape[1], device=src.device)
@@ -183,14 +204,23 @@ def beam_search(
         rows = _model_rows(step.parents, by_hypothesis.shape[1])
         kept_log_probs = log_probs if num_candidates else None
         maps = recorder.take()
-        records.append(_StepRecord(step, rows, kept_log_probs, maps.decoder, maps.cross))
+        recorded = step.in_rows(sources, len(src))
+        records.append(_StepRecord(recorded, rows, kept_log_probs, maps.decoder, maps.cross))
         totals = step.total_log_probs[:, :num_running]
         totals = totals.masked_fill(finished.is_search_done(totals, strategy, max_steps), -torch.inf)
-        if totals.isneginf().all():
+        is_done = totals.isneginf().all(dim=1)
+        if is_done.all():
             break
-        running, rows = _RunningHypotheses(step.tokens[:, :num_running], totals), rows[:, :num_running].flatten()
-        cache, memory = _reorder(output.cache, memory, rows)
+        kept = running_rows(is_done) if can_drop else None
+        tokens, rows = step.tokens[:, :num_running], rows[:, :num_running]
+        if kept is not None:
+            done.append((sources[is_done], finished.select(is_done.nonzero().squeeze(1))))
+            sources, finished = sources[kept], finished.select(kept)
+            tokens, totals, rows = tokens[kept], totals[kept], rows[kept]
+        running, rows = _RunningHypotheses(tokens, totals), rows.flatten()
+        cache, memory = _reorder(output.cache, memory, rows, kept)
         penalty.update(running.tokens.reshape(-1, 1), rows)
+    finished = _FinishedHypotheses.join([*done, (sources, finished)])
     search = _backtrack(finished, records, strategy)
     result = _build_result(search, records, num_candidates)
     return replace(result, maps=_build_maps(search, records, encoder_weights)) if recorder.enabled else result
@@ -225,11 +255,16 @@ def _model_rows(slots: torch.Tensor, num_slots: int) -> torch.Tensor:
     return torch.arange(0, len(slots) * num_slots, num_slots, device=slots.device)[:, None] + slots
 
 
-def _reorder(cache: Cache, memory: Memory, rows: torch.Tensor) -> tuple[Cache, Memory]:
-    """Reorder the cache and the memory so that they match the selected hypotheses."""
+def _reorder(cache: Cache, memory: Memory, rows: torch.Tensor, kept: torch.Tensor | None) -> tuple[Cache, Memory]:
+    """Reorder the cache and the memory so that they match the selected hypotheses.
+
+    Args:
+        rows: (N,) int64, the row of the model's batch that each hypothesis continues.
+        kept: (R,) int64, the sources that they belong to; None for all sources.
+    """
     num_rows = len(memory.states)
-    if len(rows) != num_rows:
-        return cache.reorder(rows), memory.select(rows)
+    if kept is not None or len(rows) != num_rows:
+        return cache.reorder(rows, kept), memory.select(rows)
     # All rows of a source have the same memory, and often no hypothesis has moved.
     is_in_order = torch.equal(rows, torch.arange(num_rows, device=rows.device))
     return cache if is_in_order else cache.reorder(rows), memory

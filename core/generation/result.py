@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from core.models import AttentionMaps
-from core.text.vocab import EOS_ID
+from core.text.vocab import EOS_ID, PAD_ID
 
 NO_SLOT = -1  # in ``BeamSearch.best_slots``: the best hypothesis has already ended
 
@@ -72,6 +72,12 @@ class BeamStep:
     log_probs: torch.Tensor
     total_log_probs: torch.Tensor
     is_active: torch.Tensor
+
+    def in_rows(self, rows: torch.Tensor, num_rows: int) -> "BeamStep":
+        """Return the beam of ``num_rows`` sources: these in their rows, (R,) int64, and empty slots in the others."""
+        columns = (self.tokens, self.parents, self.log_probs, self.total_log_probs, self.is_active)
+        fills = (PAD_ID, 0, 0, -torch.inf, False)
+        return BeamStep(*(in_rows(each, rows, num_rows, fill) for each, fill in zip(columns, fills, strict=True)))
 
     def slots(self, row: int) -> Iterator[tuple[int, int, float, float, bool]]:
         """Yield (token, parent, log_prob, total_log_prob, is_active) of each slot of one source."""
@@ -155,6 +161,13 @@ class GenerationResult:
     def stopped(self) -> torch.Tensor:
         """Whether each sequence ended with EOS, (B,) bool."""
         return (self.tokens == EOS_ID).any(dim=1)
+
+
+def in_rows(values: torch.Tensor, rows: torch.Tensor, num_rows: int, fill: float) -> torch.Tensor:
+    """Return a tensor (``num_rows``, N) with values (R, N) in their rows and ``fill`` in the others."""
+    if len(values) == num_rows:
+        return values
+    return values.new_full((num_rows, *values.shape[1:]), fill).index_copy(0, rows, values)
 
 
 def top_candidates(

@@ -9,13 +9,15 @@ from hashlib import blake2b
 
 import torch
 
-from core.generation.result import GenerationResult, stack_causal_rows, stack_rows, top_candidates
+from core.generation.result import GenerationResult, in_rows, stack_causal_rows, stack_rows, top_candidates
 from core.generation.strategy import Greedy, Sample
 from core.models import AttentionMaps, AttentionRecorder, Seq2Seq
+from core.models.hooks import hooks_are_active
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-# (logits (B, V), step) → chosen tokens (B, 1), log-probabilities (B, V) they were chosen from
-ChooseToken = Callable[[torch.Tensor, int], tuple[torch.Tensor, torch.Tensor]]
+# (logits (R, V), step, sources (R,)) → chosen tokens (R, 1), log-probabilities (R, V) they were chosen from
+ChooseToken = Callable[[torch.Tensor, int, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+MAX_RUNNING = 0.75  # share of a batch's sequences that still run when the others are left out of it
 
 
 def generate_stepwise(
@@ -39,17 +41,20 @@ def generate_stepwise(
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     token = torch.full((len(src), 1), BOS_ID, device=src.device)
     finished = torch.zeros_like(token, dtype=torch.bool)
+    sources = torch.arange(len(src), device=src.device)  # of the rows that the model still decodes
+    can_drop = can_drop_rows(recorder, num_candidates)
     cache, tokens, token_log_probs, distributions, decoder_rows, cross_rows = None, [], [], [], [], []
     for step in range(max_steps):
         output = model.decode(token, memory, cache)
         cache = output.cache
-        token, log_probs = choose_token(penalty(output.logits[:, -1].float()), step)
+        token, log_probs = choose_token(penalty(output.logits[:, -1].float()), step, sources)
         if step < prefix.shape[1]:
-            token = prefix[:, step : step + 1]
+            token = prefix[sources, step : step + 1]
         token = token.masked_fill(finished, PAD_ID)
         penalty.update(token)
-        tokens.append(token)
-        token_log_probs.append(log_probs.gather(1, token).masked_fill(finished, 0))
+        tokens.append(in_rows(token, sources, len(src), PAD_ID))
+        log_prob = log_probs.gather(1, token).masked_fill(finished, 0)
+        token_log_probs.append(in_rows(log_prob, sources, len(src), 0))
         if num_candidates:
             distributions.append(log_probs)
         step_maps = recorder.take()
@@ -58,6 +63,10 @@ def generate_stepwise(
         finished = finished | (token == EOS_ID)
         if finished.all():
             break
+        rows = running_rows(finished.squeeze(1)) if can_drop else None
+        if rows is not None:
+            cache, memory, penalty = cache.select(rows), memory.select(rows), penalty.select(rows)
+            token, finished, sources = token[rows], finished[rows], sources[rows]
     generated = torch.cat(tokens, dim=1)
     maps = AttentionMaps(encoder_weights, stack_causal_rows(decoder_rows), stack_rows(cross_rows))
     return GenerationResult(
@@ -68,7 +77,22 @@ def generate_stepwise(
     )
 
 
-def _argmax(logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+def can_drop_rows(recorder: AttentionRecorder, num_candidates: int) -> bool:
+    """Whether finished sequences may be left out of the batch: nothing is recorded of every row, and no hook runs."""
+    return not recorder.enabled and not num_candidates and not hooks_are_active()
+
+
+def running_rows(finished: torch.Tensor) -> torch.Tensor | None:
+    """Return the indices of the rows not finished, (R,) int64; None if too few are finished to leave them out.
+
+    Args:
+        finished: (B,) bool; not all are.
+    """
+    rows = (~finished).nonzero().squeeze(1)
+    return rows if len(rows) <= MAX_RUNNING * len(finished) else None
+
+
+def _argmax(logits: torch.Tensor, step: int, sources: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Choose the most likely tokens; see ``ChooseToken``."""
     return logits.argmax(dim=-1, keepdim=True), logits.log_softmax(dim=-1)
 
@@ -77,9 +101,9 @@ def _sampler(strategy: Sample, src: torch.Tensor, max_steps: int) -> ChooseToken
     """Return a function that samples the tokens of a step."""
     noise = sampling_noise(src, strategy.seed, max_steps)
 
-    def sample(logits: torch.Tensor, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def sample(logits: torch.Tensor, step: int, sources: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         log_probs = sampling_log_probs(logits, strategy)
-        return sample_token(log_probs, noise[:, step])[:, None], log_probs
+        return sample_token(log_probs, noise[sources, step])[:, None], log_probs
 
     return sample
 
@@ -176,3 +200,9 @@ class RepetitionPenalty:
         if self._seen is not None:
             seen = self._seen if rows is None else self._seen[rows]
             self._seen = seen.scatter(1, tokens, True)
+
+    def select(self, rows: torch.Tensor) -> "RepetitionPenalty":
+        """Return the penalty of these sequences, (R,) int64."""
+        selected = RepetitionPenalty(self.penalty)
+        selected._seen = None if self._seen is None else self._seen[rows]
+        return selected

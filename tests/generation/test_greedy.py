@@ -48,14 +48,14 @@ def test_tokens_are_those_of_a_full_forward_pass_per_step(model, src):
 
 def test_pad_follows_eos_and_stopped_says_which_sequences_ended(scripted):
     answers = torch.tensor([[5, EOS_ID, 7, 8, 9], [5, 6, 7, EOS_ID, 4], [5, 6, 7, 8, 9]])
-    result = generate(scripted(lambda _: answers), torch.ones(3, 4, dtype=torch.int64), max_steps=5)
+    result = generate(scripted(lambda src: answers[src[:, 0]]), torch.arange(3)[:, None], max_steps=5)
     assert result.tokens.tolist() == [[5, EOS_ID, 0, 0, 0], [5, 6, 7, EOS_ID, 0], [5, 6, 7, 8, 9]]
     assert result.stopped.tolist() == [True, True, False]
 
 
 def test_decoding_stops_when_all_sequences_have_ended(scripted):
     answers = torch.tensor([[5, EOS_ID, 7, 8], [EOS_ID, 6, 7, 8]])
-    result = generate(scripted(lambda _: answers), torch.ones(2, 4, dtype=torch.int64), max_steps=4)
+    result = generate(scripted(lambda src: answers[src[:, 0]]), torch.arange(2)[:, None], max_steps=4)
     assert result.tokens.tolist() == [[5, EOS_ID], [EOS_ID, PAD_ID]]
 
 

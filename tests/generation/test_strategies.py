@@ -307,3 +307,29 @@ def test_invalid_settings_are_reported_with_value_and_rule():
         with pytest.raises(LabError) as caught:
             parse_strategy(document)
         assert str(caught.value) == message
+
+
+def test_finished_sequences_are_left_out_of_the_batch_and_results_stay(case, monkeypatch):
+    rows = []
+    decode = case.model.decode
+    monkeypatch.setattr(
+        case.model, "decode", lambda tgt_in, *others: rows.append(len(tgt_in)) or decode(tgt_in, *others)
+    )
+    src = torch.cat([case.src, case.src[:1].expand(4, -1)])
+    recorded = case.generate(src)
+    num_recorded = sum(rows)
+    rows.clear()
+    plain = generate(case.model, src, max_steps=STEPS, strategy=case.strategy)
+    assert torch.equal(plain.tokens, recorded.tokens)
+    assert_close(plain.log_probs, recorded.log_probs, atol=1e-5, rtol=0)
+    if recorded.stopped.float().mean() > 0.9:
+        assert sum(rows) < num_recorded
+    if plain.search and recorded.search:
+        assert torch.equal(plain.search.tokens, recorded.search.tokens)
+        assert torch.equal(plain.search.best_slots, recorded.search.best_slots)
+        assert_close(plain.search.scores, recorded.search.scores, atol=1e-5, rtol=0)
+        for row in range(len(src)):
+            trees = [
+                [(node.step, node.token, node.parent) for node in each.search.tree(row)] for each in (plain, recorded)
+            ]
+            assert trees[0] == trees[1]

@@ -1,0 +1,161 @@
+"""Decode many texts with one run: files line by line, and paragraphs sentence by sentence."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+
+from core.generation import Strategy, generate
+from core.models import Seq2Seq
+from core.storage.errors import InputError
+from core.tasks import Task
+from core.text.sentences import split_sentences
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, until_eos
+
+WINDOW = 2_000  # texts that are read, sorted by length and decoded before any of their outputs is returned
+TOKENS_PER_BATCH = 4_000  # source tokens of a batch, PAD and every hypothesis of a beam search counted
+SCORES_PER_STEP = 1_000_000  # logits of a decoding step, 4 MB
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The output for one text.
+
+    Attributes:
+        output: as text; "" for a text without words, and for one that could not be decoded.
+        problem: why it could not be decoded; "" if it was.
+    """
+
+    output: str
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A text that is decoded whole, or one of its sentences.
+
+    Attributes:
+        ids: of its tokens, without BOS and EOS.
+        space: the white space between it and the next sentence.
+    """
+
+    ids: list[int]
+    space: str = ""
+
+
+def translate(
+    model: Seq2Seq,
+    task: Task,
+    texts: Iterable[str],
+    *,
+    strategy: Strategy,
+    report: Callable[[int], object] = lambda count: None,
+) -> Iterator[Translation]:
+    """Yield the output for each text, in order; memory does not grow with their number.
+
+    ``WINDOW`` texts are decoded together, in batches of similar lengths. A text that the model cannot read whole, of a
+    task that translates sentences, is decoded sentence by sentence.
+
+    Args:
+        model: in evaluation mode.
+        texts: read as they are needed. One without any words has an empty output.
+        strategy: the decoding strategy; of several hypotheses the best is returned.
+        report: called after each batch with the number of texts or sentences in it.
+    """
+    remaining = iter(texts)
+    while window := list(islice(remaining, WINDOW)):
+        yield from _translate_window(model, task, window, strategy, report)
+
+
+def _translate_window(
+    model: Seq2Seq, task: Task, texts: Sequence[str], strategy: Strategy, report: Callable[[int], object]
+) -> list[Translation]:
+    """Decode texts together; return their outputs in order."""
+    sources: list[list[_Source]] = []
+    problems = []
+    for text in texts:
+        try:
+            sources.append(_read(model, task, text))
+            problems.append("")
+        except InputError as error:
+            sources.append([])
+            problems.append(str(error))
+    ids = [source.ids for of_text in sources for source in of_text]
+    outputs = iter(decode_sources(model, ids, strategy=strategy, report=report))
+    return [
+        Translation("".join(_text(task, next(outputs)) + source.space for source in of_text), problem)
+        for of_text, problem in zip(sources, problems, strict=True)
+    ]
+
+
+def _text(task: Task, ids: list[int]) -> str:
+    return task.answer_text(task.tgt_vocab.decode(ids))
+
+
+def _read(model: Seq2Seq, task: Task, text: str) -> list[_Source]:
+    """Tokenize a text, or its sentences if the model cannot read it whole; [] for a text without words.
+
+    Raises:
+        InputError: the task refuses the text, or it is too long for the model and has no shorter sentences.
+    """
+    if not text.strip():
+        return []
+    try:
+        return [_Source(_source_ids(model, task, text))]
+    except InputError:
+        sentences = split_sentences(text.strip()) if task.is_translation else []
+        if len(sentences) < 2:
+            raise
+    return [_Source(_source_ids(model, task, each), each[len(each.rstrip()) :]) for each in sentences]
+
+
+def _source_ids(model: Seq2Seq, task: Task, text: str) -> list[int]:
+    """Return the ids of a text's tokens; InputError if the task or the model cannot read it."""
+    ids = task.src_vocab.encode(task.tokenize(text))
+    model.check_input_length(len(ids))
+    return ids
+
+
+def decode_sources(
+    model: Seq2Seq,
+    sources: Sequence[list[int]],
+    *,
+    strategy: Strategy,
+    report: Callable[[int], object] = lambda count: None,
+) -> list[list[int]]:
+    """Decode sources in batches of similar lengths; return the best output for each, in order.
+
+    Args:
+        model: in evaluation mode.
+        sources: ids without BOS and EOS, as the outputs; none is too long for the model.
+        strategy: the decoding strategy.
+        report: called after each batch with the number of sources in it.
+    """
+    outputs: list[list[int]] = [[]] * len(sources)
+    order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+    for indices in _batches(order, sources, strategy.sequences_per_source, model.vocab_sizes[1]):
+        width = len(sources[indices[-1]])
+        rows = [[BOS_ID, *sources[each], EOS_ID] + [PAD_ID] * (width - len(sources[each])) for each in indices]
+        src = torch.tensor(rows, device=model.device)
+        tokens = generate(model, src, max_steps=model.max_seq_len, strategy=strategy).tokens.tolist()
+        for index, ids in zip(indices, tokens, strict=True):
+            outputs[index] = until_eos(ids)
+        report(len(indices))
+    return outputs
+
+
+def _batches(
+    order: Sequence[int], sources: Sequence[list[int]], sequences_per_source: int, vocab_size: int
+) -> Iterator[list[int]]:
+    """Cut indices of sources, sorted by length, into batches of bounded memory; each has at least one source."""
+    most_rows = max(1, SCORES_PER_STEP // (vocab_size * sequences_per_source))
+    batch: list[int] = []
+    for index in order:
+        tokens = (len(batch) + 1) * (len(sources[index]) + 2) * sequences_per_source
+        if batch and (tokens > TOKENS_PER_BATCH or len(batch) == most_rows):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
