@@ -1,19 +1,22 @@
-"""Loss, token accuracy and exact match of a model on held-out pairs."""
+"""Loss, token accuracy and exact match of a model on held-out pairs; of translations BLEU and chrF too."""
 
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 
+from core.evaluation.stepwise import free_running_logits
+from core.evaluation.translation_quality import output_text, reference_texts, score_translations
 from core.generation import GREEDY, Strategy, generate
 from core.models import Seq2Seq
-from core.tasks import Batch, unpadded_batches
+from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import EOS_ID, PAD_ID
 
-CHUNK = 1_000  # sequences per forward pass: enough to use all cores, little memory
+CHUNK = 1_000  # sequences per forward pass at most: enough to use all cores
+MAX_FLOATS = 25_000_000  # of the widest tensor of a forward pass, logits included: 100 MB
 
 
 @dataclass(frozen=True)
@@ -23,14 +26,22 @@ class Evaluation:
     Attributes:
         sequences: number of pairs.
         loss: cross-entropy in nats per token, mean over non-PAD tokens, teacher-forced.
-        token_accuracy: share of non-PAD tokens predicted correctly, teacher-forced, 0-1.
+        token_accuracy: share of tokens predicted correctly, teacher-forced, 0-1: of those that the task scores
+            (``Batch.is_scored``), by default all but PAD.
         exact_match: share of sequences that free-running decoding reproduces exactly, EOS included, 0-1.
+        free_running_loss: as ``loss``, but the decoder reads its own most likely tokens instead of the reference, for
+            as many steps as the reference has; None if it was not measured.
+        bleu, chrf: of the same outputs as ``exact_match``, 0-100, see ``TranslationQuality``; None if the task is not
+            a translation, or they were not measured.
     """
 
     sequences: int
     loss: float
     token_accuracy: float
     exact_match: float
+    free_running_loss: float | None = None
+    bleu: float | None = None
+    chrf: float | None = None
 
     @property
     def perplexity(self) -> float:
@@ -41,6 +52,19 @@ class Evaluation:
 def sequence_loss(logits: torch.Tensor, tgt_out: torch.Tensor, *, reduction: str = "mean") -> torch.Tensor:
     """Cross-entropy in nats over the non-PAD tokens of ``tgt_out`` (B, T) int64; logits are (B, T, V)."""
     return F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD_ID, reduction=reduction)
+
+
+def sequences_per_pass(model: Seq2Seq, length: int) -> int:
+    """Return how many sequences to run through a model together, at least 1 and at most ``CHUNK``.
+
+    As many as keep the widest tensor, the logits or the inside of a feed-forward network, within ``MAX_FLOATS``.
+
+    Args:
+        length: tokens of the longest source or target.
+    """
+    layers = [module.out_features for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    widest = max(model.vocab_sizes[1], *layers, 1)
+    return max(1, min(CHUNK, MAX_FLOATS // (length * widest)))
 
 
 def is_exact(tokens: torch.Tensor, tgt_out: torch.Tensor) -> torch.Tensor:
@@ -69,32 +93,59 @@ def with_eos(rows: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def evaluate(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = GREEDY) -> Evaluation:
+def evaluate(
+    model: Seq2Seq,
+    pairs: Batch,
+    *,
+    strategy: Strategy = GREEDY,
+    free_running_loss: bool = False,
+    translation: Task | None = None,
+) -> Evaluation:
     """Evaluate a model on pairs. Its training mode and weights are left unchanged.
 
     Args:
         model: evaluated in evaluation mode.
-        pairs: in padded batches of up to ``CHUNK`` sequences.
+        pairs: in padded batches of as many sequences as ``sequences_per_pass`` says.
         strategy: decoding strategy of ``exact_match``.
+        free_running_loss: whether to measure that loss too.
+        translation: the task of the pairs, to measure BLEU and chrF too, if it is a translation. An output is cut
+            after as many tokens as the longest reference has.
 
     Raises:
+        LabError: the task is a translation, and sacrebleu is not installed.
         ValueError: there are no pairs.
     """
     if not len(pairs):
         raise ValueError("no sequences to evaluate on")
-    loss = 0.0
-    correct = tokens = exact = 0
+    loss = free_running = 0.0
+    correct = scored = tokens = exact = 0
+    tokenizer = translation.bleu_tokenizer if translation else None
+    outputs: list[str] = []
     with evaluation_mode(model):
-        for start in range(0, len(pairs), CHUNK):
-            chunk = pairs[start : start + CHUNK]
+        chunk_size = sequences_per_pass(model, max(pairs.src.shape[1], pairs.tgt_in.shape[1]))
+        for start in range(0, len(pairs), chunk_size):
+            chunk = pairs[start : start + chunk_size]
             logits = model(chunk.src, chunk.tgt_in)
-            is_token = chunk.tgt_out != PAD_ID
             loss += sequence_loss(logits, chunk.tgt_out, reduction="sum").item()
-            correct += int(((logits.argmax(dim=-1) == chunk.tgt_out) & is_token).sum())
-            tokens += int(is_token.sum())
+            if free_running_loss:
+                own = free_running_logits(model, chunk)
+                free_running += sequence_loss(own, chunk.tgt_out, reduction="sum").item()
+            is_scored = chunk.is_scored
+            correct += int(((logits.argmax(dim=-1) == chunk.tgt_out) & is_scored).sum())
+            scored += int(is_scored.sum())
+            tokens += int((chunk.tgt_out != PAD_ID).sum())
+            del logits  # before the decode needs memory
             # An output that has not ended after the reference's last step is wrong whatever follows.
-            exact += count_exact(model, chunk, strategy, max_steps=chunk.tgt_out.shape[1])
-    return Evaluation(len(pairs), loss / tokens, correct / tokens, exact / len(pairs))
+            for batch, decoded in _decoded(model, chunk, strategy, max_steps=chunk.tgt_out.shape[1]):
+                exact += int(is_exact(decoded, with_eos(batch.tgt_out)).sum())
+                if translation and tokenizer:
+                    outputs += [output_text(translation, ids) for ids in decoded.tolist()]
+    own_loss = free_running / tokens if free_running_loss else None
+    evaluation = Evaluation(len(pairs), loss / tokens, correct / scored, exact / len(pairs), own_loss)
+    if not (translation and tokenizer):
+        return evaluation
+    quality = score_translations(outputs, reference_texts(translation, pairs), tokenizer=tokenizer)
+    return replace(evaluation, bleu=quality.bleu, chrf=quality.chrf)
 
 
 @torch.no_grad()
@@ -111,14 +162,20 @@ def exact_match_unpadded(model: Seq2Seq, pairs: Batch, *, strategy: Strategy = G
 
 
 def count_exact(model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int) -> int:
-    """Decode pairs and count the exact matches; a strategy with several hypotheses per source gets smaller batches."""
-    exact = 0
-    batch_size = max(1, CHUNK // strategy.sequences_per_source)
+    """Decode pairs and count the exact matches."""
+    decoded = _decoded(model, pairs, strategy, max_steps=max_steps)
+    return sum(int(is_exact(tokens, with_eos(batch.tgt_out)).sum()) for batch, tokens in decoded)
+
+
+def _decoded(
+    model: Seq2Seq, pairs: Batch, strategy: Strategy, *, max_steps: int
+) -> Iterator[tuple[Batch, torch.Tensor]]:
+    """Yield pairs with their outputs (B, T) int64; with several hypotheses per source, in smaller batches."""
+    fitting = sequences_per_pass(model, max(pairs.src.shape[1], max_steps))
+    batch_size = max(1, fitting // strategy.sequences_per_source)
     for start in range(0, len(pairs), batch_size):
         batch = pairs[start : start + batch_size]
-        result = generate(model, batch.src, max_steps=max_steps, strategy=strategy)
-        exact += int(is_exact(result.tokens, with_eos(batch.tgt_out)).sum())
-    return exact
+        yield batch, generate(model, batch.src, max_steps=max_steps, strategy=strategy).tokens
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
-from core.evaluation.accuracy import CHUNK, evaluation_mode, with_eos
+from core.evaluation.accuracy import evaluation_mode, sequences_per_pass, with_eos
 from core.evaluation.failures import classify_answer
 from core.generation import GenerationResult, generate
 from core.models import Seq2Seq
@@ -24,7 +24,8 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
         One row per pair, in order, with index ``sequence`` and the columns
 
         - ``input``, ``output``, ``reference``: lists of tokens without BOS and EOS; ``length``: tokens in the input;
-          ``input_text``: the input as text;
+          ``input_text``, ``output_text``, ``reference_text``: as text; of tokens that are no subwords, the output and
+          the reference are the tokens with spaces between them;
         - ``stopped``: whether the output ended with EOS; ``outcome``: one of ``failures.OUTCOMES``; ``is_exact``;
         - ``num_tokens``: tokens in the reference, EOS included;
         - ``correct_tokens``: reference tokens that the free-running output has at the same position;
@@ -38,7 +39,7 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
 def answer_parts(model: Seq2Seq, task: Task, pairs: Batch) -> Iterator[pd.DataFrame]:
     """Yield the rows of ``answer_table`` in parts, by input length, so that the caller can report progress."""
     pairs = Batch(pairs.src, with_eos(pairs.tgt))
-    part_size = min(CHUNK, TOKENS_PER_PART // model.max_seq_len + 1)
+    part_size = min(sequences_per_pass(model, model.max_seq_len), TOKENS_PER_PART // model.max_seq_len + 1)
     for indices, batch in unpadded_batches(pairs):
         for rows in torch.arange(len(batch)).split(part_size):
             yield _part(model, task, indices[rows], batch[rows])
@@ -76,13 +77,16 @@ def _row(task: Task, pairs: Batch, result: GenerationResult, row: int) -> dict[s
     output = task.tgt_vocab.decode(until_eos(result.tokens[row].tolist()))
     if output != reference and output in task.references(source):
         reference = output  # another correct answer
+    text = " ".join if task.subwords is None else task.answer_text
     stopped = bool(result.stopped[row])
     outcome = classify_answer(output, reference, stopped=stopped)
     return {
         "input": source,
         "input_text": task.source_text(source),
         "output": output,
+        "output_text": text(output),
         "reference": reference,
+        "reference_text": text(reference),
         "length": len(source),
         "stopped": stopped,
         "outcome": outcome,

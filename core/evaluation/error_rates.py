@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from rapidfuzz.distance import Levenshtein
 
-from core.evaluation.accuracy import CHUNK, evaluation_mode
+from core.evaluation.accuracy import evaluation_mode, sequences_per_pass
 from core.generation import GREEDY, Strategy, generate
 from core.models import Seq2Seq
 from core.tasks import Batch, Task, unpadded_batches
@@ -40,7 +40,7 @@ def measure_error_rates(model: Seq2Seq, task: Task, pairs: Batch, *, strategy: S
     if task.rate_names is None:
         return None
     wrong = edits = tokens = 0
-    batch_size = max(1, CHUNK // strategy.sequences_per_source)
+    batch_size = max(1, sequences_per_pass(model, model.max_seq_len) // strategy.sequences_per_source)
     with evaluation_mode(model):
         for _, same_length in unpadded_batches(pairs):
             for rows in torch.arange(len(same_length)).split(batch_size):

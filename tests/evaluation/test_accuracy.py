@@ -15,6 +15,7 @@ from core.evaluation.accuracy import (
     exact_match_unpadded,
     is_exact,
     sequence_loss,
+    sequences_per_pass,
     with_eos,
 )
 from core.generation import Beam, Greedy, Sample, generate
@@ -54,6 +55,26 @@ def test_an_exact_match_has_every_token_and_eos():
     for tokens, expected in OUTPUTS:
         for reference in ([5, 6, EOS_ID], [5, 6, EOS_ID, PAD_ID]):
             assert is_exact(torch.tensor([tokens]), torch.tensor([reference])).tolist() == [expected], tokens
+
+
+@pytest.mark.parametrize("build", [transformer, gru])
+def test_the_free_running_loss_is_that_of_a_decoder_that_reads_its_own_argmax(build, pairs, monkeypatch):
+    monkeypatch.setattr(accuracy, "CHUNK", 7)
+    model = build()
+    nats = tokens = 0.0
+    with torch.no_grad():
+        for row in range(len(pairs)):
+            length = int((pairs.tgt_out[row] != PAD_ID).sum())
+            read = [BOS_ID]
+            for target in pairs.tgt_out[row, :length].tolist():
+                logits = model(pairs.src[row : row + 1], torch.tensor([read]))[0, -1]
+                nats -= logits.log_softmax(-1)[target].item()
+                read.append(int(logits.argmax()))  # goes on after an EOS of its own, to the length of the reference
+            tokens += length
+    measured = evaluate(model, pairs, free_running_loss=True)
+    assert measured.free_running_loss == pytest.approx(nats / tokens, rel=1e-4)
+    assert measured.free_running_loss != pytest.approx(measured.loss, rel=1e-2)
+    assert replace(measured, free_running_loss=None) == evaluate(model, pairs)
 
 
 def test_an_oracle_has_accuracy_one(pairs, scripted):
@@ -128,6 +149,27 @@ def test_exact_match_covers_every_chunk(pairs, scripted, monkeypatch):
     monkeypatch.setattr(accuracy, "CHUNK", 7)
     evaluation = evaluate(scripted(oracle(pairs)), pairs)
     assert (evaluation.sequences, evaluation.exact_match) == (40, 1.0)
+
+
+@pytest.mark.parametrize("build", [transformer, gru])
+def test_a_bound_on_memory_makes_smaller_passes_with_the_same_figures(build, pairs, monkeypatch):
+    model, sizes = build(), []
+    whole = evaluate(model, pairs, free_running_loss=True)
+    model.register_forward_pre_hook(lambda model, inputs: sizes.append(len(inputs[0])))
+    widest = max(each.out_features for each in model.modules() if isinstance(each, torch.nn.Linear))
+    monkeypatch.setattr(accuracy, "MAX_FLOATS", 7 * max(pairs.src.shape[1], pairs.tgt_in.shape[1]) * widest)
+    parts = evaluate(model, pairs, free_running_loss=True)
+    assert sizes == [7] * 5 + [5]
+    assert parts.loss == pytest.approx(whole.loss, abs=1e-5)
+    assert parts.free_running_loss == pytest.approx(whole.free_running_loss, abs=1e-5)
+    assert (parts.exact_match, parts.token_accuracy) == (whole.exact_match, whole.token_accuracy)
+
+
+def test_logits_of_a_large_vocabulary_stay_within_a_hundred_megabytes(scripted):
+    small, large = (scripted(lambda src: src, vocab_size=size) for size in (13, 4_000))
+    assert sequences_per_pass(small, 80) == 1_000  # as many as ever
+    assert 0.9e8 < sequences_per_pass(large, 80) * 80 * 4_000 * 4 <= 1e8
+    assert sequences_per_pass(large, 10_000) == 1
 
 
 def test_sequence_loss_ignores_padding_and_is_in_nats():

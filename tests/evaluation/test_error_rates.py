@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
 from core.generation.strategy import Beam, Greedy
 from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key
+from core.text.tokenizers import PlainTokenizer
 from core.text.vocab import EOS_ID, Vocab
 
 PAIRS = [("a", "X Y"), ("a", "X Z Z"), ("b", "Y"), ("ab", "X Y Y")]
@@ -23,7 +24,7 @@ class FourPairs(PairTask):
         super().__init__(
             src_vocab=Vocab("ab"),
             tgt_vocab=Vocab("XYZ"),
-            kinds=("character", "symbol"),
+            tokenizers=(PlainTokenizer("character"), PlainTokenizer("symbol")),
             lengths=(1, 2),
             examples=("a",),
         )
