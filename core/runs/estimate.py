@@ -1,11 +1,12 @@
 """Estimate how long training a preset takes on this machine, from a few measured updates, an evaluation and a snapshot.
 
-The parts are timed with the clock of the measuring thread, which stands still while other threads and programs run: the
-estimate is that of a quiet machine, even if this one is not. ``TrainingTime.beside`` adds what other trainings cost.
+On the CPU, the parts are timed with the clock of the measuring thread, which stands still while other threads and
+programs run: the estimate is that of a quiet machine, even if this one is not. ``TrainingTime.beside`` adds what other
+trainings cost. On another device, where the thread mostly waits, they are timed with the clock on the wall.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -15,9 +16,9 @@ from statistics import fmean
 import torch
 
 from core.config import Preset
-from core.evaluation.accuracy import CHUNK, evaluation_mode
+from core.evaluation.accuracy import evaluation_mode, sequences_per_pass
 from core.generation import generate
-from core.interpret.snapshots import NUM_SCORED, SnapshotTaker, count_snapshots
+from core.interpret.snapshots import SnapshotTaker, count_snapshots
 from core.models import Seq2Seq, parameters_of
 from core.runs.recorder import MIN_SECONDS_BETWEEN_SAVES
 from core.tasks import POOL_BATCHES, Batch, build_task, fixed_pairs, training_batches
@@ -28,7 +29,7 @@ from core.training.state import TrainingState, new_state
 
 _MARGIN = 0.2  # of the estimate, in both directions
 _MEASURED_OPERATIONS = 2e10  # floating-point operations of a measured update: under a second on one core
-_EVALUATED_OPERATIONS = 1e10  # of a measured evaluation or snapshot
+_EVALUATED_OPERATIONS = 3e10  # of a measured evaluation or snapshot
 _WARM_UP_STEPS, _WARM_UP_SECONDS = 2, 0.2  # the first updates allocate memory and the optimizer's state
 _TIMED_STEPS, _TIMED_SECONDS = 64, 0.6  # at most so many updates and, after the first, so long
 _KNOWN_BATCHES = 4 * POOL_BATCHES  # whose sizes are compared with those of the timed ones
@@ -68,14 +69,36 @@ class _Costs:
     save: float
 
 
-def estimate_training_time(preset: Preset, *, pairs: Path | None = None) -> TrainingTime | None:
-    """Estimate the time to train a preset from the first update to the last, on the CPU with one torch thread.
+@dataclass(frozen=True)
+class _EvaluationCost:
+    """Seconds of an evaluation: those of a pass of any size, those of each sequence, and sequences per pass."""
 
-    Trains a copy of the preset for a moment, and evaluates it once. It takes about a second, at most two for a large
+    per_pass: float
+    per_sequence: float
+    together: int
+
+    def seconds(self, sequences: int) -> float:
+        """Return the seconds for so many sequences."""
+        return -(-sequences // self.together) * self.per_pass + sequences * self.per_sequence
+
+
+def estimate_training_time(
+    preset: Preset,
+    *,
+    pairs: Path | None = None,
+    device: str = "cpu",
+    wait_for_others: Callable[[], None] = lambda: None,
+) -> TrainingTime | None:
+    """Estimate the time to train a preset from the first update to the last, with one torch thread.
+
+    Trains a copy of the preset for a moment, and evaluates it once. It takes about a second, at most three for a large
     model, beside the time to read the task's data. Large batches and validation sets are measured in part.
 
     Args:
         pairs: the file of the task's own pairs, if it has any.
+        device: the device to train on: "cpu", "cuda" or "mps".
+        wait_for_others: called before each part and each update; it may wait as long as it likes, as the clock of a
+            waiting thread stands still.
 
     Returns:
         None if even an update with one sequence takes too long to measure, or if its loss is not finite.
@@ -85,21 +108,26 @@ def estimate_training_time(preset: Preset, *, pairs: Path | None = None) -> Trai
     """
     tokens = preset.task.longest_source + preset.task.longest_answer
     parameters = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
-    batch_size = min(preset.training.batch_size, int(_MEASURED_OPERATIONS / (6 * parameters * tokens)))
+    batch_size = min(preset.sequences_per_batch, int(_MEASURED_OPERATIONS / (6 * parameters * tokens)))
     if not batch_size:
         return None
+    wait_for_others()
     with _one_thread():
-        state = new_state(_trial(preset, batch_size), pairs=pairs)
-        update = _seconds_per_update(state, sequences=preset.training.sequences_per_step)
+        state = new_state(_trial(preset, batch_size), device=device, pairs=pairs)
+        update = _seconds_per_update(state, sequences=preset.sequences_per_step, wait_for_others=wait_for_others)
         if update is None:
             return None
+        wait_for_others()
         # An evaluation is a teacher-forced forward pass and a decode, each two operations per parameter and token.
         affordable = max(1, int(_EVALUATED_OPERATIONS / (4 * parameters * tokens)))
-        sequences = preset.training.validation_sequences
-        per_sequence = _evaluation_seconds_per_sequence(state, min(sequences, affordable, CHUNK))
-        snapshot = _seconds_per_snapshot(state) if affordable >= NUM_SCORED else NUM_SCORED * per_sequence
+        sequences, on_device = preset.training.validation_sequences, str(state.generator.device)
+        validation = fixed_pairs(state.task, sequences, split="validation", device=on_device)
+        evaluation = _evaluation_cost(state, validation, affordable)
+        taker = SnapshotTaker(state.task, state.model)
+        is_affordable = affordable >= taker.num_decoded
+        snapshot = _seconds_per_snapshot(state, taker) if is_affordable else evaluation.seconds(taker.num_decoded)
     save = _SECONDS_PER_SAVE + parameters * _BYTES_PER_PARAMETER / _SAVED_BYTES_PER_SECOND
-    seconds = _total(preset, _Costs(update, sequences * per_sequence, snapshot, save))
+    seconds = _total(preset, _Costs(update, evaluation.seconds(len(validation)), snapshot, save))
     return TrainingTime((1 - _MARGIN) * seconds, (1 + _MARGIN) * seconds)
 
 
@@ -118,6 +146,7 @@ def _trial(preset: Preset, batch_size: int) -> Preset:
     changes = {
         "training.steps": max(preset.training.steps, 1_000),
         "training.batch_size": batch_size,
+        "training.tokens_per_batch": batch_size * preset.longest_sequence if preset.training.tokens_per_batch else 0,
         "training.gradient_accumulation_steps": 1,
         "training.learning_rate": 1e-6,  # a high one could make the loss infinite
         "training.teacher_forcing_schedule": "constant",  # the linear one begins with its fastest updates
@@ -129,39 +158,62 @@ def _trial(preset: Preset, batch_size: int) -> Preset:
     return preset.with_bug(None).with_changes(changes)
 
 
-def _seconds_per_update(state: TrainingState, *, sequences: int) -> float | None:
+def _seconds_per_update(
+    state: TrainingState, *, sequences: int, wait_for_others: Callable[[], None] = lambda: None
+) -> float | None:
     """Return the mean time of an update with this many sequences; None if the loss is not finite.
 
     All but the optimizer's part is proportional to the number of sequences.
     """
-    steps = (event for event in train(state) if isinstance(event, StepEvent))
-    _run(steps, most=_WARM_UP_STEPS, seconds=_WARM_UP_SECONDS)
+    steps = _steps(state, wait_for_others)
+    _run(steps, _device(state), most=_WARM_UP_STEPS, seconds=_WARM_UP_SECONDS)
     first = state.step
-    seconds = _run(steps, most=_TIMED_STEPS, seconds=_TIMED_SECONDS)
+    seconds = _run(steps, _device(state), most=_TIMED_STEPS, seconds=_TIMED_SECONDS)
     timed = state.step - first
     if not timed:
         return None
-    scale = sequences / state.preset.training.batch_size
+    scale = sequences / state.preset.sequences_per_batch
     optimizer = _seconds_per_optimizer_step(state) if scale > 1 else 0.0
     rest = max(0.0, seconds / timed - optimizer) / _relative_size(state, range(first + 1, state.step + 1))
     return optimizer + rest * scale
 
 
-def _run(steps: Iterator[StepEvent], *, most: int, seconds: float) -> float:
+def _steps(state: TrainingState, wait_for_others: Callable[[], None]) -> Iterator[StepEvent]:
+    """Train, calling ``wait_for_others`` after each update if the clock stands still meanwhile."""
+    for event in train(state):
+        if isinstance(event, StepEvent):
+            yield event
+            if _device(state) == "cpu":
+                wait_for_others()
+
+
+def _run(steps: Iterator[StepEvent], device: str, *, most: int, seconds: float) -> float:
     """Make updates, at least one, until there have been that many or the time is over; return the time they took."""
-    started = time.thread_time()
+    started = _now(device)
     for _ in islice(steps, most):
-        if time.thread_time() - started > seconds:
+        if _now(device) - started > seconds:
             break
-    return time.thread_time() - started
+    return _now(device) - started
+
+
+def _device(state: TrainingState) -> str:
+    return state.generator.device.type
+
+
+def _now(device: str) -> float:
+    """Return the time in seconds, once the device has done its work; see above for the clock."""
+    if device == "cpu":
+        return time.thread_time()
+    torch.accelerator.synchronize()
+    return time.perf_counter()
 
 
 def _seconds_per_optimizer_step(state: TrainingState) -> float:
     """Return the time to clip and apply the gradients that the last update left."""
-    started = time.thread_time()
+    started = _now(_device(state))
     clip_gradients(state.model.parameters(), state.preset.training.max_gradient_norm)
     state.optimizer.step()
-    return time.thread_time() - started
+    return _now(_device(state)) - started
 
 
 def _relative_size(state: TrainingState, numbers: range) -> float:
@@ -174,6 +226,7 @@ def _relative_size(state: TrainingState, numbers: range) -> float:
         sequences=config.training_sequences,
         batch_size=config.batch_size,
         group_by_length=True,
+        tokens_per_batch=config.tokens_per_batch,
         seed=config.seed,
     )
 
@@ -189,32 +242,41 @@ def _num_tokens(batch: Batch) -> int:
 
 
 @torch.no_grad()
-def _evaluation_seconds_per_sequence(state: TrainingState, sequences: int) -> float:
-    """Return the time to evaluate one of so many validation sequences.
+def _evaluation_cost(state: TrainingState, pairs: Batch, measured: int) -> _EvaluationCost:
+    """Return the time to evaluate validation pairs, from that for one of them and for so many.
+
+    A long output is decoded in many steps, most of whose time does not depend on the number of sequences.
 
     An untrained model may end all its outputs at once. Here none ends before the last step, as in training, where a
     batch is decoded until its longest output ends.
     """
-    pairs = fixed_pairs(state.task, sequences, split="validation")
-    steps = pairs.tgt_out.shape[1]
+    together = sequences_per_pass(state.model, state.preset.longest_sequence)
+    steps, measured = pairs.tgt_out.shape[1], min(measured, together, len(pairs))
+
+    def seconds(sequences: int) -> float:
+        started = _now(_device(state))
+        _evaluate(state.model, pairs[:sequences], steps)
+        return _now(_device(state)) - started
+
     with evaluation_mode(state.model):
         _evaluate(state.model, pairs[:1], 1)  # warms up
-        started = time.thread_time()
-        _evaluate(state.model, pairs, steps)
-    return (time.thread_time() - started) / len(pairs)
+        one = seconds(1)
+        if measured == 1:
+            return _EvaluationCost(0.0, one, together)
+        per_sequence = max(0.0, seconds(measured) - one) / (measured - 1)
+    return _EvaluationCost(max(0.0, one - per_sequence), per_sequence, together)
 
 
 def _evaluate(model: Seq2Seq, pairs: Batch, steps: int) -> None:
     """Compute what ``core.evaluation.accuracy.evaluate`` does, decoding for exactly ``steps`` steps."""
     model(pairs.src, pairs.tgt_in)
-    generate(model, pairs.src, max_steps=steps, prefix=torch.full((steps,), BOS_ID))
+    generate(model, pairs.src, max_steps=steps, prefix=torch.full((steps,), BOS_ID, device=pairs.src.device))
 
 
-def _seconds_per_snapshot(state: TrainingState) -> float:
-    taker = SnapshotTaker(state.task, state.model)
-    started = time.thread_time()
+def _seconds_per_snapshot(state: TrainingState, taker: SnapshotTaker) -> float:
+    started = _now(_device(state))
     taker.snapshot(state.model, state.step)
-    return time.thread_time() - started
+    return _now(_device(state)) - started
 
 
 @contextmanager

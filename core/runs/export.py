@@ -20,20 +20,30 @@ from core.storage.tensor_file import write_tensors
 WEIGHTS, PRESET, VOCABULARY, CARD = "model.safetensors", "preset.yaml", "vocabulary.json", "README.md"
 
 
-def export_weights(folder: RunFolder, path: Path) -> None:
-    """Write a run's best weights, with preset and title in their metadata, to one safetensors file.
+def export_weights(folder: RunFolder, path: Path, *, half: bool = False) -> None:
+    """Write a run's best weights, with preset, tokenizers and title in their metadata, to one safetensors file.
+
+    Args:
+        half: round the weights to float16, which halves the file. A run computes in float32 all the same.
 
     Raises:
         RunError: there is no such run, it has no weights yet, or they are damaged.
-        InputError: the file exists already, or it cannot be written.
+        InputError: the file exists already, it cannot be written, or a weight is too large for float16.
     """
     loaded = load_run(folder.path)
     _refuse_existing(path)
     facts = {**loaded.facts, "preset": preset_to_yaml(loaded.preset)}
+    if loaded.task.subwords:
+        facts["subwords"] = loaded.task.subwords.model_dump_json()
     if title := stored_title(folder.path):
         facts["title"] = title
+    weights = loaded.model.state_dict()
+    if half:
+        weights = {name: tensor.half() for name, tensor in weights.items()}
+        if not all(tensor.isfinite().all() for tensor in weights.values()):
+            raise InputError(f"--half: a weight of run={folder.name!r} is above 65,504, the largest float16")
     try:
-        write_tensors(path, loaded.model.state_dict(), facts)
+        write_tensors(path, weights, facts)
     except OSError as error:
         raise _cannot_write(path, error) from error
 

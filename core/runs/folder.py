@@ -8,7 +8,10 @@ last.safetensors     the full training state, to resume from
 best.previous.safetensors, last.previous.safetensors
                      the files before those; used if the newer one is damaged
 pairs.tsv            the user-provided pairs, if the task learns any (``core.tasks.ingest``)
+subwords.json        the tokenizers of source and target, if their tokens are subwords (``core.text.subwords``)
 replay.safetensors   attention of fixed inputs over the course of training (``Replay``)
+weights-by-step.safetensors
+                     the model's weights at a few training steps that the replay has (``WeightsByStep``)
 ablate.json          cached exact match without each head (``core.interpret.ablation``)
 title.json           the title that the run was given (``core.runs.names``)
 access.json          owner of the run on a public server (``core.server.ownership``)
@@ -32,12 +35,13 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import Annotated, Literal
 
 from filelock import FileLock, Timeout
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
+from core.config.tasks import SUBWORDS
 from core.runs.names import (
     Naming,
     check_unique,
@@ -66,6 +70,26 @@ class RunError(LabError):
     """A run cannot be found, started, stopped or resumed; the message names the run and the reason."""
 
 
+class RunQuality(BaseModel):
+    """BLEU and chrF of a run on the validation set, as ``run.json`` and weight files keep them.
+
+    Attributes:
+        bleu, chrf: 0-100, rounded to four digits after the point.
+        bleu_name: see ``core.evaluation.translation_quality.bleu_name_of``.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    bleu: Annotated[float, Field(ge=0, le=100)]
+    chrf: Annotated[float, Field(ge=0, le=100)]
+    bleu_name: Literal["BLEU", "character BLEU"]
+
+    @property
+    def bleu_text(self) -> str:
+        """``BLEU 23.6``: what a list shows where it shows exact match for other tasks."""
+        return f"{self.bleu_name} {self.bleu:.1f}"
+
+
 class RunInfo(BaseModel):
     """Content of a run's ``run.json``: status and latest metrics, small enough to read for every row of a list.
 
@@ -91,6 +115,7 @@ class RunInfo(BaseModel):
         best_step: step of the evaluation with the lowest validation loss; None before the first evaluation.
         exact_match: share of validation sequences predicted entirely correctly at the last evaluation, 0 to 1; None
             before the first evaluation.
+        quality: BLEU and chrF at that evaluation; None if the task is not a translation, and in older files.
         sequences_seen: number of training sequences in all steps so far.
         seconds: training time in seconds, summed over all resumptions.
     """
@@ -106,6 +131,7 @@ class RunInfo(BaseModel):
     step: int = 0
     best_step: int | None = None
     exact_match: float | None = None
+    quality: RunQuality | None = None
     sequences_seen: int = 0
     seconds: float = 0.0
 
@@ -157,6 +183,8 @@ class RunFolder:
         files = {"preset.yaml": preset_to_yaml(preset).encode(), "run.json": info.encode()}
         if preset.task.own_data:
             files[PAIRS] = verified_pairs(preset.task, pairs).read_bytes()
+        if preset.task.has_subwords and SUBWORDS not in contents:
+            files[SUBWORDS] = _learned_subwords(preset, pairs)
         draft.mkdir()
         try:
             for file, content in (files | dict(contents)).items():
@@ -186,6 +214,11 @@ class RunFolder:
     def replay(self) -> Path:
         """Path of the attention snapshots, which may not exist yet."""
         return self.path / "replay.safetensors"
+
+    @property
+    def weights_by_step(self) -> Path:
+        """Path of the weights at a few training steps, which may not exist."""
+        return self.path / "weights-by-step.safetensors"
 
     @property
     def metrics(self) -> Path:
@@ -392,8 +425,8 @@ class RunFolder:
     def _written_under_lock(self) -> set[str]:
         # Add every file that training writes. Files that are also written without the lock must not be in this set,
         # since the next holder would delete their temporary files while they are being written.
-        files = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.replay, self.metrics]
-        return {"run.json", *(path.name for path in files)}
+        weights = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.weights_by_step]
+        return {"run.json", *(path.name for path in (*weights, self.replay, self.metrics))}
 
     def _lock(self) -> FileLock:
         return FileLock(self.path / ".lock", thread_local=False)
@@ -453,6 +486,15 @@ def _created_at(folder: RunFolder) -> datetime:
         return folder.written_info().created
     except RunError:  # run.json is damaged, or was deleted just now
         return datetime.min.replace(tzinfo=UTC)
+
+
+def _learned_subwords(preset: Preset, pairs: Path | None) -> bytes:
+    """Return the content of ``subwords.json`` for a new run."""
+    from core.tasks import build_task  # reading a folder does not need it
+
+    subwords = build_task(preset.task, pairs=pairs).subwords
+    assert subwords is not None  # noqa: S101 - the preset says that there are
+    return subwords.model_dump_json().encode()
 
 
 def _size_of(file: Path) -> int:

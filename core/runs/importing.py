@@ -7,6 +7,7 @@ allocated until then, and nothing is ever unpickled.
 
 import contextlib
 import io
+import shutil
 import tempfile
 import zipfile
 import zlib
@@ -14,21 +15,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.config import ConfigError, Preset, preset_to_yaml, read_preset
+from core.config.tasks import SUBWORDS
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
-from core.runs.folder import PAIRS, RunFolder, RunInfo
+from core.runs.folder import PAIRS, RunFolder, RunInfo, RunQuality
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
 from core.tasks.ingest import check_pairs_file
+from core.tasks.subword_pairs import MAX_BYTES as MAX_SUBWORD_BYTES
+from core.text.subwords import SubwordTokenizers
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
-_DTYPES = {torch.float32: "F32"}
+_DTYPES = {"F32", "F16"}  # of weights; they are loaded into a float32 model
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -40,7 +43,9 @@ class WeightsFacts(BaseModel):
     step: Annotated[int, Field(ge=0, le=1_000_000)]
     validation_loss: Annotated[float, Field(ge=0)]
     exact_match: Annotated[float, Field(ge=0, le=1)] | None
+    quality: RunQuality | None = None
     preset: Annotated[str, Field(max_length=64 * 1024)]
+    subwords: Annotated[str, Field(max_length=MAX_SUBWORD_BYTES)] | None = None
 
 
 def import_run(
@@ -100,7 +105,9 @@ def import_weights(
         _check_size(file, max_bytes, label)
         header = read_header(file, label)
         facts, preset = _checked_facts(header, label)
-        parameters = _check_tensors(header, preset, pairs, label)
+        subwords = _checked_subwords(facts, preset, label)
+        with _task_files(pairs, subwords) as files:
+            parameters = _check_tensors(header, preset, files, label)
         tensors = deserialize(header, file.read(max_bytes), label)
     for tensor, values in tensors.items():
         if not values.isfinite().all():
@@ -112,12 +119,16 @@ def import_weights(
         step=facts.step,
         best_step=facts.step,
         exact_match=facts.exact_match,
+        quality=facts.quality,
     )
-    trusted = facts.model_copy(update={"preset": preset_to_yaml(preset)}).model_dump()
+    trusted = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump()
+    trusted = {name: value for name, value in trusted.items() if value is not None or name == "exact_match"}
     contents = {
         "best.safetensors": bytes(serialize(tensors, trusted)),
         "run.json": info.model_dump_json(indent=1).encode(),
     }
+    if subwords:
+        contents[SUBWORDS] = subwords.encode()
     if title := _valid_title(header):
         contents[TITLE_FILE] = title_content(title)
     return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)
@@ -160,6 +171,29 @@ def _checked_facts(header: Header, label: str) -> tuple[WeightsFacts, Preset]:
         raise CheckpointError(f"{label}: its preset is not valid: {error}") from error
 
 
+def _checked_subwords(facts: WeightsFacts, preset: Preset, label: str) -> str | None:
+    """Return the tokenizers of a file as JSON, validated and serialized again; None if its task has no subwords."""
+    if not preset.task.has_subwords:
+        return None
+    if facts.subwords is None:
+        raise CheckpointError(f"{label}: its tokenizers are missing, without which its token ids mean nothing")
+    return SubwordTokenizers.from_json(facts.subwords, f"{label}: its subword vocabulary").model_dump_json()
+
+
+@contextlib.contextmanager
+def _task_files(pairs: Path | None, subwords: str | None) -> Iterator[Path | None]:
+    """Lay out the files that a task is built from as in a run's folder; the path is that of the pairs."""
+    if subwords is None:
+        yield pairs
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        files = Path(folder) / PAIRS
+        if pairs is not None and pairs.is_file():
+            shutil.copyfile(pairs, files)
+        files.with_name(SUBWORDS).write_text(subwords, encoding="utf-8")
+        yield files
+
+
 def _valid_title(header: Header) -> str | None:
     """Return the title that the run was exported with; None if there is none, or it is not valid."""
     title = header.facts.get("title")
@@ -172,9 +206,10 @@ def _valid_title(header: Header) -> str | None:
 def _check_tensors(header: Header, preset: Preset, pairs: Path | None, label: str) -> int:
     """Check that the tensors are those of the preset's model, and return how many parameters they have."""
     model = outline_model(preset.model, build_task(preset.task, pairs=pairs))
-    expected = {name: (_DTYPES[each.dtype], tuple(each.shape)) for name, each in model.state_dict().items()}
+    expected = {name: ("F32", tuple(each.shape)) for name, each in model.state_dict().items()}
     for name in sorted(expected.keys() | header.shapes.keys()):
-        if header.shapes.get(name) == expected.get(name):
+        dtype, shape = header.shapes.get(name, ("", None))
+        if name in expected and dtype in _DTYPES and shape == expected[name][1]:
             continue
         actual, wanted = (_describe(each.get(name)) for each in (header.shapes, expected))
         raise CheckpointError(f"{label}: tensor {name[:100]!r} is {actual}; in the model of its preset it is {wanted}")

@@ -17,9 +17,10 @@ from core.storage.tensor_file import CheckpointError, load_into, read_tensors, r
 from core.tasks import Task, build_task
 
 if TYPE_CHECKING:
+    from core.runs.replay import Replay
     from core.training.history import History
 
-WeightsKind = Literal["latest", "best"]
+WeightsKind = Literal["latest", "best", "kept"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,14 @@ class LoadedRun:
 
     Attributes:
         run: name of the run.
-        kind: which weights: "best" (lowest validation loss), or "latest" while the run is training.
+        kind: which weights: "best" (lowest validation loss), "latest" while the run is training, or "kept" at an
+            earlier training step (``core.runs.weights_by_step``).
         step: number of training steps after which these weights were saved.
         preset: the preset that the run was started with.
         task: the preset's task, with its vocabularies and data.
         model: the model with the weights loaded, in evaluation mode, on the CPU.
-        facts: metadata saved with the weights: step, validation_loss, exact_match, preset; empty for "latest".
+        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations, preset;
+            empty unless "best".
     """
 
     run: str
@@ -59,6 +62,9 @@ class RunSource(Protocol):
 
     def history(self, name: str) -> "History":
         """Return the run's metrics by step."""
+
+    def replay(self, name: str) -> "Replay":
+        """Return the run's attention snapshots."""
 
     def title(self, name: str) -> str:
         """Return the run's title."""
@@ -92,6 +98,13 @@ class SavedRuns:
 
         self.info(name)  # is there such a run?
         return History.load(RunFolder(self.root, name).metrics)
+
+    def replay(self, name: str) -> "Replay":
+        """Read a run's attention snapshots; RunError if there is no such run."""
+        from core.runs.replay import Replay  # imported here because decoding does not need it
+
+        every = self.preset(name).training.evaluate_every
+        return Replay.load(RunFolder(self.root, name).replay, every)
 
     def title(self, name: str) -> str:
         """Read a run's title; the default one if there is no such run."""

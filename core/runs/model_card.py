@@ -24,7 +24,7 @@ A small {family} model of {parameters:,} parameters, trained with Attention Lab 
 | | |
 |---|---|
 | weights | after {step:,} of {steps:,} updates, those with the lowest validation loss |
-| validation exact match, free-running greedy decoding | {exact_match} |
+| {metric}, free-running greedy decoding | {score} |
 | source and target vocabulary size, special tokens included | {src_tokens:,}, {tgt_tokens:,} |
 | maximum sequence length, tokens | {max_seq_len} |
 | data | {data} |
@@ -57,7 +57,12 @@ or with other tokens, are not reliable.
 
 def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
     """Return a run's model card: Markdown with the YAML metadata that the Hugging Face Hub reads."""
-    preset, task = loaded.preset, loaded.task
+    preset, task, quality = loaded.preset, loaded.task, info.quality
+    if quality:
+        metric, score = f"validation {quality.bleu_name} and chrF", f"{quality.bleu:.1f} and {quality.chrf:.1f}"
+    else:
+        exact = "not measured" if info.exact_match is None else f"{info.exact_match:.2%}"
+        metric, score = "validation exact match", exact
     own = preset.task.own_data
     return _CARD.format(
         title=title,
@@ -67,7 +72,8 @@ def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
         summary=preset.task.summary,
         step=loaded.step,
         steps=preset.training.steps,
-        exact_match="not measured" if info.exact_match is None else f"{info.exact_match:.2%}",
+        metric=metric,
+        score=score,
         src_tokens=len(task.src_vocab),
         tgt_tokens=len(task.tgt_vocab),
         max_seq_len=preset.model.max_seq_len,

@@ -2,10 +2,12 @@
 
 The graph maps a source and the target so far to logits. It has no key-value cache, so the decoding loop around it is
 short in any language. Logits at a position do not depend on later positions, so the target so far may be padded with
-PAD to its full width. The file's metadata hold the vocabularies, the special ids and the preset.
+PAD to its full width. The file's metadata hold the vocabularies, the special ids and the preset, and, for subwords,
+SentencePiece's model files of source and target in base64: a piece's id is its index in the vocabulary.
 """
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from core.storage.optional_imports import require_package
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 _PURPOSE = "ONNX export"
-_FAMILIES = ("transformer", "decoder-only")
+_FAMILIES = ("transformer", "decoder-only", "encoder-only")
 
 
 class _Logits(torch.nn.Module):
@@ -49,9 +51,7 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     require_package("onnxscript", purpose=_PURPOSE)
     preset = folder.preset()
     if preset.model.family not in _FAMILIES:
-        raise InputError(
-            f"model.family={preset.model.family!r} cannot be exported to ONNX; {' and '.join(_FAMILIES)} can"
-        )
+        raise InputError(f"model.family={preset.model.family!r} cannot be exported to ONNX; {', '.join(_FAMILIES)} can")
     loaded = load_run(folder.path)
     if path.exists():
         raise InputError(f"--out={str(path)[:200]} exists already")
@@ -61,9 +61,11 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     )
     assert exported is not None  # noqa: S101 - with dynamo=True it never is
     graph = exported.model_proto
+    subwords = loaded.task.subwords
     facts = {
         "source_tokens": loaded.task.src_vocab.tokens,
         "target_tokens": loaded.task.tgt_vocab.tokens,
+        "sentencepiece": [b64encode(side.model_proto()).decode() for side in subwords.sides] if subwords else None,
         "ids": {"pad": PAD_ID, "bos": BOS_ID, "eos": EOS_ID},
         "max_seq_len": preset.model.max_seq_len,
     }

@@ -1,22 +1,29 @@
 """Record a training run in its folder: metrics, best weights, and the state to resume from."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from core.config import preset_to_yaml
+from core.evaluation.accuracy import Evaluation
+from core.evaluation.translation_quality import bleu_name_of
+from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import RunError, RunFolder, RunInfo, Status
+from core.runs.folder import RunError, RunFolder, RunInfo, RunQuality, Status
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
+from core.runs.weights_by_step import WeightsByStep, steps_to_keep
 from core.storage.error_messages import explain_error, is_machine_fault
 from core.storage.errors import LabError
 from core.storage.tensor_file import save_weights
+from core.tasks import Task
 from core.training.checkpoint import save_state
 from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
@@ -40,7 +47,8 @@ class Recorder:
         state: the training state, which the training loop updates; its ``notice`` is set if a write fails.
         history: metrics of the steps before ``state.step``; new ones are added to it.
         replay: attention snapshots to append to; None loads those in the folder. Those of later steps are removed.
-        with_replay: whether to take attention snapshots at all.
+        weights_by_step: weights of earlier steps to add to; as ``replay``.
+        with_replay: whether to take attention snapshots, and to keep the weights of some of them.
 
     Raises:
         OSError: ``metrics.jsonl`` or ``run.json`` cannot be written during construction.
@@ -53,13 +61,21 @@ class Recorder:
         state: TrainingState,
         history: History,
         replay: Replay | None = None,
+        weights_by_step: WeightsByStep | None = None,
         *,
         with_replay: bool = True,
     ) -> None:
         self.folder, self.state, self.history = folder, state, history
         self.replay = Replay.load(folder.replay, state.preset.training.evaluate_every) if replay is None else replay
+        self.weights_by_step = (
+            WeightsByStep.load(folder.weights_by_step) if weights_by_step is None else weights_by_step
+        )
         self.replay.rewind(state.evaluated_step)
+        self.weights_by_step.rewind(state.evaluated_step)
         self._snapshot_taker = SnapshotTaker(state.task, state.model) if with_replay else None
+        if self._snapshot_taker:
+            self._health_taker = HealthTaker(state.task, state.model, self._snapshot_taker.pairs)
+        self._steps_to_keep = _steps_to_keep(state) if self._snapshot_taker and self._snapshot_taker.inputs else ()
         self._info = folder.info()
         self._unwritten_lines: list[str] = []
         self._unsaved_best: tuple[dict[str, torch.Tensor], dict[str, Any]] | None = None
@@ -89,8 +105,11 @@ class Recorder:
         if isinstance(event, EvaluationEvent):
             if event.is_best:
                 self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state))
+            if event.step in self._steps_to_keep:  # before its snapshot, which says that the weights are there
+                self.weights_by_step.add(event.step, clone_weights(self.state.model))
             if self._snapshot_taker and self._is_snapshot_step(event.step):
-                self.replay.add(self._snapshot_taker.snapshot(self.state.model, event.step))
+                snapshot = self._snapshot_taker.snapshot(self.state.model, event.step)
+                self.replay.add(replace(snapshot, health=self._health(event)))
         if isinstance(event, EvaluationEvent) and time.monotonic() - self._last_save > MIN_SECONDS_BETWEEN_SAVES:
             self._try(self._save)
         elif time.monotonic() - self._last_flush > MIN_SECONDS_BETWEEN_FLUSHES:
@@ -112,6 +131,19 @@ class Recorder:
             raise RunError(
                 f"{self._failure_message(error)}; {message or 'nothing after that step can be resumed'}"
             ) from error
+
+    def _health(self, event: EvaluationEvent) -> Health | None:
+        """Measure the health of the model, and keep its attention for the next snapshot in the training state."""
+        heads, self.state.snapshot_rows = self._health_taker.measure(self.state.model, self.state.snapshot_rows)
+        norms, perplexity = self.state.update_norms, event.evaluation.perplexity
+        if heads is None:
+            return None
+        return Health(
+            perplexity=perplexity if math.isfinite(perplexity) else None,
+            gradient_norm=dict(norms.gradient_norm) if norms else None,
+            update_size=norms.update_size if norms else None,
+            heads=heads,
+        )
 
     def _is_snapshot_step(self, step: int) -> bool:
         training = self.state.preset.training
@@ -143,6 +175,7 @@ class Recorder:
             self._unsaved_best = None
         self._flush(max_lines_per_row=2 if status == "training" else 1)
         self.replay.save(self.folder.replay)  # before the state, which must not be ahead of it
+        self.weights_by_step.save(self.folder.weights_by_step)  # as the replay
         if all_finite(self.state.model):  # otherwise resume from the last finite state
             save_state(self.folder.last, self.state)
             self._saved_step = self.state.step
@@ -185,6 +218,7 @@ class Recorder:
                 "step": state.step,
                 "best_step": state.best_step if state.best_step >= 0 else None,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
+                "quality": run_quality(state.last_evaluation, state.task),
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
             }
@@ -198,6 +232,7 @@ def train_recorded(
     history: History,
     *,
     replay: Replay | None = None,
+    weights_by_step: WeightsByStep | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[Event], None] = lambda event: None,
 ) -> RunInfo:
@@ -210,6 +245,7 @@ def train_recorded(
         state: the training state to start from; see ``core.runs.training_state.resume_state``.
         history: metrics of the steps before ``state.step``; new ones are added to it.
         replay: attention snapshots to append to; None loads those in the folder.
+        weights_by_step: weights of earlier steps to add to; None loads those in the folder.
         should_stop: called after every step.
         on_event: called with every event after it has been recorded.
 
@@ -222,7 +258,7 @@ def train_recorded(
     if torch.get_num_threads() != state.threads and not state.notice:
         state.notice = f"started with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
     with mark_failed(folder):
-        recorder = Recorder(folder, state, history, replay)
+        recorder = Recorder(folder, state, history, replay, weights_by_step)
         for event in train(state):
             recorder.record(event)
             on_event(event)
@@ -249,7 +285,31 @@ def mark_failed(folder: RunFolder) -> Iterator[None]:
         raise
 
 
+def run_quality(evaluation: Evaluation | None, task: Task) -> RunQuality | None:
+    """Return BLEU and chrF of an evaluation; None if they were not measured."""
+    if evaluation is None or evaluation.bleu is None or evaluation.chrf is None or task.bleu_tokenizer is None:
+        return None
+    name = bleu_name_of(task.bleu_tokenizer)
+    return RunQuality(bleu=round(evaluation.bleu, 4), chrf=round(evaluation.chrf, 4), bleu_name=name)
+
+
+def _steps_to_keep(state: TrainingState) -> tuple[int, ...]:
+    """Return the training steps at which a run keeps its weights."""
+    training = state.preset.training
+    num_bytes = sum(tensor.nbytes for tensor in state.model.state_dict().values())
+    return steps_to_keep(training.steps, every=training.evaluate_every, num_bytes=num_bytes)
+
+
 def _facts(event: EvaluationEvent, state: TrainingState) -> dict[str, Any]:
-    """Return the metadata of the best weights; with the preset, so that the file is self-contained."""
-    metrics = {"validation_loss": event.evaluation.loss, "exact_match": event.evaluation.exact_match}
-    return {"step": event.step, **metrics, "preset": preset_to_yaml(state.preset)}
+    """Return the metadata of the best weights; preset and tokenizers make the file self-contained."""
+    facts: dict[str, Any] = {
+        "step": event.step,
+        "validation_loss": event.evaluation.loss,
+        "exact_match": event.evaluation.exact_match,
+        "preset": preset_to_yaml(state.preset),
+    }
+    if quality := run_quality(event.evaluation, state.task):
+        facts["quality"] = quality.model_dump()
+    if state.task.subwords:
+        facts["subwords"] = state.task.subwords.model_dump_json()
+    return facts

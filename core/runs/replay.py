@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
+from core.interpret.health import Health
 from core.interpret.snapshots import HeadMasses, PackedMaps, Snapshot, SnapshotInput, SnapshotOutput, snapshot_interval
 from core.models.seq2seq import Block
 from core.storage.tensor_file import CheckpointError, read_tensors, write_tensors
@@ -62,6 +63,7 @@ class Replay:
                     "attention_mass": each.attention_mass,
                     "uniform_mass": each.uniform_mass,
                     "num_scored": each.num_scored,
+                    "health": each.health.model_dump() if each.health else None,
                 }
                 for each in snapshots
             ],
@@ -104,6 +106,7 @@ class _StoredSnapshot(_Stored):
     attention_mass: HeadMasses | None
     uniform_mass: float | None
     num_scored: int
+    health: Health | None = None
 
 
 class _Facts(_Stored):
@@ -127,6 +130,7 @@ def _read(path: Path) -> list[Snapshot]:
             stored.attention_mass,
             stored.uniform_mass,
             stored.num_scored,
+            stored.health,
         )
         for stored in facts.snapshots
     ]

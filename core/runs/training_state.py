@@ -45,5 +45,5 @@ def training_state_of(loaded: LoadedRun) -> TrainingState:
 
 
 def clone_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return a copy of the state dict that later updates do not change."""
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    """Return a copy of the state dict on the CPU that later updates do not change."""
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in model.state_dict().items()}

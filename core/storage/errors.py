@@ -9,4 +9,4 @@ class LabError(ValueError):
 
 
 class InputError(LabError):
-    """Invalid input text, an input too long for the model, or a head that the model does not have."""
+    """Invalid input text, ids that the model cannot read or too many of them, or a head that it does not have."""

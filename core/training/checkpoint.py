@@ -10,6 +10,7 @@ import torch
 from core.evaluation.accuracy import Evaluation
 from core.storage.tensor_file import CheckpointError, load_into, read_tensors, write_tensors
 from core.training.state import TrainingState
+from core.training.update_norms import UpdateNorms
 
 _SCALAR_FIELDS = (
     "step",
@@ -33,9 +34,11 @@ def save_state(path: Path, state: TrainingState) -> None:
     for name, parameter in state.model.named_parameters():
         for key, tensor in state.optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer.{name}.{key}"] = tensor
+    tensors |= {f"snapshot.{block}": rows for block, rows in state.snapshot_rows.items()}
     tensors["generator"] = state.generator.get_state()
     facts = {name: getattr(state, name) for name in _SCALAR_FIELDS}
     facts["last_evaluation"] = asdict(state.last_evaluation) if state.last_evaluation else None
+    facts["update_norms"] = asdict(state.update_norms) if state.update_norms else None
     facts |= {"device": state.generator.device.type} | _numerics_versions()
     write_tensors(path, tensors, facts, keep_previous=True)
 
@@ -59,10 +62,13 @@ def restore_state(path: Path, state: TrainingState) -> TrainingState:
         moments = _with_prefix(tensors, f"optimizer.{name}.")
         if moments:
             state.optimizer.state[parameter] = {key: moment.to(parameter.device) for key, moment in moments.items()}
+    state.snapshot_rows = _with_prefix(tensors, "snapshot.")
     try:
         for name in _SCALAR_FIELDS:
             setattr(state, name, facts[name])
         state.last_evaluation = Evaluation(**facts["last_evaluation"]) if facts["last_evaluation"] else None
+        norms = facts.get("update_norms")  # missing in older files
+        state.update_norms = UpdateNorms(**norms) if norms else None
         _restore_generator(state, tensors["generator"], facts["device"])
         _note_other_versions(state, facts)
     except KeyError as error:

@@ -4,6 +4,8 @@ import torch
 
 from core.storage.errors import InputError
 
+DEVICES = ("auto", "cpu", "cuda", "mps")  # values of ``--device``
+
 
 def best_device() -> str:
     """Return the fastest kind of device of this machine: "cuda", "mps" or "cpu"."""

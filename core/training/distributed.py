@@ -106,11 +106,7 @@ def process_group(preset: Preset, device: str) -> Iterator[ProcessGroup]:
         yield ProcessGroup()
         return
     rank, world_size, local_rank = (_read_env_int(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
-    if preset.training.batch_size < world_size:
-        raise InputError(
-            f"training.batch_size={preset.training.batch_size} must be at least the number of processes, {world_size}: "
-            "each computes its own rows of every batch"
-        )
+    _check_batches(preset, world_size)
     if device == "cuda":
         _select_gpu(local_rank)
     elif device != "cpu":
@@ -124,6 +120,22 @@ def process_group(preset: Preset, device: str) -> Iterator[ProcessGroup]:
         yield ProcessGroup(rank, world_size)
     finally:
         dist.destroy_process_group()
+
+
+def _check_batches(preset: Preset, world_size: int) -> None:
+    """Raise InputError unless batches are large enough to divide them between the processes."""
+    tokens, least = preset.training.tokens_per_batch, world_size * preset.longest_sequence
+    if tokens and tokens < least:
+        raise InputError(
+            f"training.tokens_per_batch={tokens} must be at least {least}, one of the longest sequences, "
+            f"{preset.longest_sequence} tokens, for each of {world_size} processes: each computes its own rows of "
+            "every batch"
+        )
+    if not tokens and preset.training.batch_size < world_size:
+        raise InputError(
+            f"training.batch_size={preset.training.batch_size} must be at least the number of processes, {world_size}: "
+            "each computes its own rows of every batch"
+        )
 
 
 def _read_env_int(name: str) -> int:

@@ -15,6 +15,8 @@ from core.training.thinning import Extreme, Row, group_start, group_width, holds
 
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
+FREE_RUNNING_LOSS = "free_running_loss"  # a further column of evaluations, where the preset has it measured
+QUALITY_COLUMNS = ("bleu", "chrf")  # further columns of evaluations, where the task is a translation
 MAX_POINTS = 8_000  # rows of steps that are kept, about; a run of no more steps keeps all of them
 _log = logging.getLogger(__name__)
 
@@ -26,18 +28,22 @@ class _Series:
     """What is the same for the series of all runs.
 
     Attributes:
+        optional: columns that not every run has; their values may be None.
         extremes: the rows of a group of steps that are taken, besides the last, where a series is thinned.
         chart_groups: groups of steps in a chart, at most.
     """
 
     columns: tuple[str, ...]
+    optional: tuple[str, ...]
     extremes: tuple[Extreme, ...]
     chart_groups: int
 
 
 _SERIES: dict[SeriesName, _Series] = {
-    "points": _Series(POINT_COLUMNS, ((min, 1), (max, 1), (max, 3)), 400),
-    "evaluations": _Series(EVALUATION_COLUMNS, ((min, 1), (max, 1), (min, 3), (max, 3)), 200),
+    "points": _Series(POINT_COLUMNS, (), ((min, 1), (max, 1), (max, 3)), 400),
+    "evaluations": _Series(
+        EVALUATION_COLUMNS, (FREE_RUNNING_LOSS, *QUALITY_COLUMNS), ((min, 1), (max, 1), (min, 3), (max, 3)), 200
+    ),
 }
 _KEPT_GROUPS = MAX_POINTS // 4 + 1  # steps count from 1, so the group of MAX_POINTS is one more
 
@@ -66,7 +72,8 @@ class History:
         name: SeriesName
         if isinstance(event, EvaluationEvent):
             name, metrics = "evaluations", event.evaluation
-            values = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
+            values: tuple[float | None, ...] = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
+            values += (metrics.free_running_loss, metrics.bleu, metrics.chrf)
         else:
             name, values = "points", (event.loss, event.learning_rate, event.gradient_norm)
         row = (event.step, *(_rounded(value, 6) for value in values))
@@ -89,7 +96,10 @@ class History:
         return _as_columns("points", rows)
 
     def evaluations(self, *, since: int = -1) -> dict[str, list]:
-        """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}."""
+        """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}.
+
+        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS`` if one of them has it.
+        """
         return _as_columns("evaluations", self._after("evaluations", since))
 
     def chart(self, name: SeriesName, *, since: int = -1, width: int = 0) -> dict[str, Any]:
@@ -147,11 +157,12 @@ class History:
         text = path.read_text() if path.is_file() else ""
         rows: dict[SeriesName, dict[int, Row]] = {"points": {}, "evaluations": {}}
         values_of = {name: itemgetter(*series.columns) for name, series in _SERIES.items()}
-        for row in _parsed(text.splitlines()):
+        for row in _parsed(text):
             try:
                 name: SeriesName = "points" if "loss" in row else "evaluations"
                 step, first, second, third = values_of[name](row)
-                rows[name][int(step)] = (int(step), float(first), float(second), float(third))
+                further = [_optional_float(row.get(column)) for column in _SERIES[name].optional]
+                rows[name][int(step)] = (int(step), float(first), float(second), float(third), *further)
             except (ValueError, TypeError, KeyError, OverflowError):  # None is no row either
                 _log.warning("%s: skipped a damaged line", path)
         history = cls()
@@ -180,12 +191,12 @@ class History:
             return rows[bisect_right(rows, since, key=step_of) :]
 
 
-def _parsed(lines: list[str]) -> list[Any]:
+def _parsed(text: str) -> list[Any]:
     """Return the value of each JSON line, or None where it is damaged."""
     try:
-        return json.loads(f"[{','.join(lines)}]")  # twice as fast as line by line
+        return json.loads(f"[{text.strip().replace(chr(10), ',')}]")  # twice as fast as line by line
     except ValueError:
-        return [_parsed_line(line) for line in lines]
+        return [_parsed_line(line) for line in text.splitlines()]
 
 
 def _parsed_line(line: str) -> Any:
@@ -196,14 +207,25 @@ def _parsed_line(line: str) -> Any:
 
 
 def _as_columns(name: SeriesName, rows: list[Row]) -> dict[str, list]:
-    columns = _SERIES[name].columns
-    return {column: [row[index] for row in rows] for index, column in enumerate(columns)}
+    series = _SERIES[name]
+    columns = {column: [row[index] for row in rows] for index, column in enumerate(series.columns + series.optional)}
+    return {
+        column: values
+        for column, values in columns.items()
+        if column in series.columns or any(value is not None for value in values)
+    }
 
 
 def _as_line(name: SeriesName, row: Row) -> str:
-    return json.dumps(dict(zip(_SERIES[name].columns, row, strict=True)))
+    series = _SERIES[name]
+    values = dict(zip(series.columns + series.optional, row, strict=True))
+    return json.dumps({column: value for column, value in values.items() if value is not None})
 
 
-def _rounded(value: float, digits: int) -> float:
+def _optional_float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
     """Round to significant digits; six are more than a chart or a table shows."""
-    return float(f"{value:.{digits}g}")
+    return None if value is None else float(f"{value:.{digits}g}")

@@ -16,9 +16,10 @@ from core.tasks import Batch, Batches, fixed_pairs, training_batches
 from core.text.vocab import PAD_ID
 from core.training.distributed import LostWorkerError
 from core.training.nan_check import first_non_finite
-from core.training.optimizers import clip_gradients, set_learning_rate
+from core.training.optimizers import clip_each_gradient, clip_gradients, set_learning_rate
 from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
 from core.training.state import TrainingState
+from core.training.update_norms import UpdateMeasurement
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class EvaluationEvent:
     """The model was evaluated on the validation set after ``step`` updates; a good moment to save.
 
     Attributes:
-        is_best: whether the validation loss is the lowest so far.
+        is_best: whether the validation loss is the lowest so far: the free-running one where it is measured.
         train_loss: mean training loss since the previous evaluation; None at the first.
     """
 
@@ -89,6 +90,7 @@ def train(state: TrainingState) -> Iterator[Event]:
         sequences=config.training_sequences,
         batch_size=config.batch_size,
         group_by_length=config.group_by_length,
+        tokens_per_batch=config.tokens_per_batch,
         seed=config.seed,
         device=device,
     )
@@ -106,17 +108,23 @@ def train(state: TrainingState) -> Iterator[Event]:
 
 
 def _is_evaluation_due(state: TrainingState) -> bool:
+    return _is_evaluation_step(state, state.step) and state.evaluated_step != state.step
+
+
+def _is_evaluation_step(state: TrainingState, step: int) -> bool:
+    """Whether this process evaluates the model after ``step`` updates."""
     config = state.preset.training
-    is_scheduled = state.step % config.evaluate_every == 0 or state.step == config.steps
-    return is_scheduled and state.evaluated_step != state.step and state.process_group.rank == 0
+    return (step % config.evaluate_every == 0 or step == config.steps) and state.process_group.rank == 0
 
 
 def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
     started = time.perf_counter()
-    evaluation = evaluate(state.model, validation)
-    is_best = evaluation.loss < state.best_loss
+    own_loss = state.preset.training.free_running_validation
+    evaluation = evaluate(state.model, validation, free_running_loss=own_loss, translation=state.task)
+    loss = evaluation.loss if evaluation.free_running_loss is None else evaluation.free_running_loss
+    is_best = loss < state.best_loss
     if is_best:
-        state.best_loss, state.best_step = evaluation.loss, state.step
+        state.best_loss, state.best_step = loss, state.step
     updates = state.step - max(state.evaluated_step, 0)
     train_loss = state.loss_sum / updates if updates else None
     state.last_evaluation = evaluation
@@ -141,12 +149,15 @@ def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
     except LostWorkerError as error:
         state.generator.set_state(rng_before_data)  # a resumed run repeats this update
         return EndEvent(state.step, "lost", f"step {step}: {error}, so the update was not made; resume repeats it")
-    gradient_norm = clip_gradients(state.model.parameters(), config.max_gradient_norm)
+    measurement = UpdateMeasurement(state.model) if _is_evaluation_step(state, step) else None  # before clipping
+    clip = clip_each_gradient if config.gradient_clipping == "per-parameter" else clip_gradients
+    gradient_norm = clip(state.model.parameters(), config.max_gradient_norm)
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         return _diverged(state, micro_batches, rng_before_forward, loss, gradient_norm)
     learning_rate = learning_rate_at(step, config)
     set_learning_rate(state.optimizer, learning_rate)
     state.optimizer.step()
+    state.update_norms = measurement.norms() if measurement else None
     seconds = time.perf_counter() - started
     state.step = step
     state.sequences_seen += sum(len(batch) for batch in micro_batches)
@@ -184,10 +195,13 @@ def _weighted_losses(state: TrainingState, micro_batches: list[Batch]) -> Iterat
     with state.process_group.rank_specific_rng(state.generator, seed=config.seed, step=state.step):
         for batch in micro_batches:
             rows = batch[state.process_group.rows]
+            weight = _count_tokens(rows) / tokens
+            if not len(rows):  # the last sequences of an epoch may be fewer than ranks, and all must call all_reduce
+                rows = batch[:1]
             loss = state.loss_function(
                 state.model, rows, config, teacher_forcing_ratio=teacher_forcing_ratio, generator=state.generator
             )
-            yield loss * (_count_tokens(rows) / tokens)
+            yield loss * weight
 
 
 def _count_tokens(batch: Batch) -> int:

@@ -7,9 +7,11 @@ import torch
 
 from core.config.sections import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
+from core.evaluation.stepwise import stepwise_logits
 from core.models import Seq2Seq
 from core.tasks import Batch
 from core.text.vocab import PAD_ID
+from core.training.log_probs import log_prob_sums
 
 LossFunction = Callable[..., torch.Tensor]  # training_loss, or a replacement with the same parameters
 
@@ -27,19 +29,28 @@ def training_loss(
             with ``generator``.
     """
     logits = batch_logits(model, batch, config, teacher_forcing_ratio=teacher_forcing_ratio, generator=generator)
+    return loss_of_logits(logits, batch.tgt_out, config)
+
+
+def loss_of_logits(logits: torch.Tensor, tgt_out: torch.Tensor, config: TrainingConfig) -> torch.Tensor:
+    """Compute the cross-entropy in nats per non-PAD token, with label smoothing if a preset says so.
+
+    Args:
+        logits: (B, T, V) float of any precision; the loss is computed in float32 at least.
+        tgt_out: (B, T) int64.
+    """
     if config.label_smoothing:
-        return smoothed_loss(logits, batch.tgt_out, config.label_smoothing)
-    return sequence_loss(logits, batch.tgt_out)
+        return smoothed_loss(logits, tgt_out, config.label_smoothing)
+    return sequence_loss(logits.float(), tgt_out)
 
 
 def batch_logits(
     model: Seq2Seq, batch: Batch, config: TrainingConfig, *, teacher_forcing_ratio: float, generator: torch.Generator
 ) -> torch.Tensor:
-    """Compute the logits of a batch, (B, T, V) float32; arguments as for ``training_loss``."""
+    """Compute the logits of a batch, (B, T, V) of the preset's precision; arguments as for ``training_loss``."""
     is_bfloat16 = config.precision == "bfloat16"
     with torch.autocast(batch.src.device.type, torch.bfloat16) if is_bfloat16 else contextlib.nullcontext():
-        logits = _logits(model, batch, teacher_forcing_ratio, generator)
-    return logits.float() if is_bfloat16 else logits
+        return _logits(model, batch, teacher_forcing_ratio, generator)
 
 
 def smoothed_loss(logits: torch.Tensor, tgt_out: torch.Tensor, smoothing: float) -> torch.Tensor:
@@ -54,11 +65,9 @@ def smoothed_loss(logits: torch.Tensor, tgt_out: torch.Tensor, smoothing: float)
         tgt_out: (B, T) int64.
         smoothing: probability mass spread evenly over all tokens but PAD, 0-1.
     """
-    counted = tgt_out != PAD_ID
-    nll = -logits.log_softmax(dim=-1)[counted]  # (N, V), of the N positions that count
-    of_target = nll.gather(1, tgt_out[counted][:, None]).mean()
-    of_any_token = torch.cat([nll[:, :PAD_ID], nll[:, PAD_ID + 1 :]], dim=1).mean()
-    return (1 - smoothing) * of_target + smoothing * of_any_token
+    of_targets, of_tokens = log_prob_sums(logits.flatten(0, 1), tgt_out.flatten())
+    positions, tokens = (tgt_out != PAD_ID).sum(), logits.shape[-1] - 1
+    return (1 - smoothing) * (-of_targets / positions) + smoothing * (-of_tokens / (positions * tokens))
 
 
 def _logits(model: Seq2Seq, batch: Batch, teacher_forcing_ratio: float, generator: torch.Generator) -> torch.Tensor:
@@ -69,26 +78,3 @@ def _logits(model: Seq2Seq, batch: Batch, teacher_forcing_ratio: float, generato
         teacher_forcing_ratio, generator=generator
     )
     return stepwise_logits(model, batch, is_forced.bool())
-
-
-def stepwise_logits(model: Seq2Seq, batch: Batch, is_forced: torch.Tensor) -> torch.Tensor:
-    """Decode a batch step by step, feeding back some of the model's own predictions (Bengio et al. 2015).
-
-    Gradients flow through the logits, not through the choice of tokens.
-
-    Args:
-        is_forced: (B, T) bool. True: the decoder reads the target token; False: its most likely token of the step
-            before. The first token is BOS in any case.
-
-    Returns:
-        (B, T, V) logits.
-    """
-    memory, cache = model.encode(batch.src), None
-    logits: list[torch.Tensor] = []
-    for position, target in enumerate(batch.tgt_in.split(1, dim=1)):
-        predicted = logits[-1].argmax(dim=-1) if logits else target  # (B, 1)
-        token = torch.where(is_forced[:, position, None], target, predicted)
-        step = model.decode(token, memory, cache)
-        cache = step.cache
-        logits.append(step.logits)
-    return torch.cat(logits, dim=1)

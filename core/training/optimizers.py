@@ -105,6 +105,20 @@ def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) 
     ]
 
 
+def clip_each_gradient(parameters: Iterable[torch.nn.Parameter], max_norm: float) -> float:
+    """Scale every gradient down by itself, in place, so that its own L2 norm is at most ``max_norm``.
+
+    Returns:
+        The joint norm before clipping; see ``clip_gradients``.
+    """
+    parameters = list(parameters)
+    norm = clip_gradients(parameters, math.inf)
+    if math.isfinite(norm):
+        for parameter in parameters:
+            clip_gradients([parameter], max_norm)
+    return norm
+
+
 def clip_gradients(parameters: Iterable[torch.nn.Parameter], max_norm: float) -> float:
     """Scale all gradients down, in place, so that their joint L2 norm is at most ``max_norm``.
 

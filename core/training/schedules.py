@@ -20,7 +20,8 @@ def learning_rate_at(step: int, config: TrainingConfig) -> float:
 
         - constant: the peak;
         - linear: a linear decay that would reach zero one step after the last;
-        - quadratic: the linear decay squared, so that half the steps are below a quarter of the peak;
+        - polynomial: the linear decay to the power ``config.decay_power``; squared, half the steps are below a quarter
+          of the peak;
         - cosine: half a cosine that would reach zero one step after the last (Loshchilov & Hutter 2017, eq. 5,
           without restarts);
         - inverse-sqrt: peak × √(warmup_steps / step). A peak of (d_model × warmup_steps)^-0.5 makes it
@@ -39,8 +40,8 @@ def learning_rate_at(step: int, config: TrainingConfig) -> float:
     remaining, decay_steps = config.steps + 1 - step, config.steps + 1 - warmup
     if config.schedule == "linear":
         return peak * remaining / decay_steps
-    if config.schedule == "quadratic":
-        return peak * (remaining / decay_steps) ** 2
+    if config.schedule == "polynomial":
+        return peak * (remaining / decay_steps) ** config.decay_power
     return peak * _interpolate_cosine(0, 1, remaining / decay_steps) if config.schedule == "cosine" else peak
 
 

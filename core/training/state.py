@@ -14,6 +14,7 @@ from core.tasks import Task, build_task
 from core.training.distributed import ProcessGroup
 from core.training.loss import LossFunction, training_loss
 from core.training.optimizers import build_optimizer
+from core.training.update_norms import UpdateNorms
 
 
 @dataclass
@@ -25,12 +26,16 @@ class TrainingState:
             fixed training set and the lengths of batches grouped by length depend on the seed only.
         step: optimizer updates completed.
         evaluated_step: step of the last evaluation, -1 before the first.
-        best_loss, best_step: lowest validation loss in nats per non-PAD token and its step.
+        best_loss, best_step: lowest validation loss in nats per non-PAD token and its step; the free-running loss where
+            it is measured.
         sequences_seen: training sequences used so far.
         loss_sum: sum of the training losses since the last evaluation.
         last_loss, last_gradient_norm: of the last update; None before the first.
         seconds: time spent in updates and evaluations; pauses are not counted.
         threads: torch intra-op threads; bit-exact repetition needs the same number.
+        update_norms: of the last update if an evaluation follows it, else None.
+        snapshot_rows: by attention block, the rows of attention that the next attention snapshot is compared with.
+            The recorder sets it; see ``core.interpret.health``.
         notice: message for the user about this run, "" if there is none. Not saved.
         loss_function: computes the loss of a batch.
         process_group: the processes that train this run together. Not saved.
@@ -52,6 +57,8 @@ class TrainingState:
     last_gradient_norm: float | None = None
     seconds: float = 0.0
     threads: int = field(default_factory=torch.get_num_threads)
+    update_norms: UpdateNorms | None = None
+    snapshot_rows: dict[str, torch.Tensor] = field(default_factory=dict)
     notice: str = ""
     loss_function: LossFunction = training_loss
     process_group: ProcessGroup = field(default_factory=ProcessGroup)

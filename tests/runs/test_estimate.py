@@ -10,16 +10,19 @@ from core.config import load_preset
 from core.runs import RunFolder, estimate
 from core.runs.estimate import TrainingTime, estimate_training_time
 from core.runs.recorder import train_recorded
+from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import EndEvent, StepEvent
 
 
-def set_costs(monkeypatch, *, update=0.0, per_sequence=0.0, snapshot=0.0, save=0.0) -> None:
+def set_costs(monkeypatch, *, update=0.0, per_batch=0.0, per_sequence=0.0, snapshot=0.0, save=0.0) -> None:
     """Replace the measurements; parameters cost nothing to save."""
-    monkeypatch.setattr(estimate, "_seconds_per_update", lambda state, sequences: update)
-    monkeypatch.setattr(estimate, "_evaluation_seconds_per_sequence", lambda state, sequences: per_sequence)
-    monkeypatch.setattr(estimate, "_seconds_per_snapshot", lambda state: snapshot)
+    monkeypatch.setattr(estimate, "_seconds_per_update", lambda state, **_: update)
+    monkeypatch.setattr(
+        estimate, "_evaluation_cost", lambda *_: estimate._EvaluationCost(per_batch, per_sequence, 1_000)
+    )
+    monkeypatch.setattr(estimate, "_seconds_per_snapshot", lambda state, taker: snapshot)
     monkeypatch.setattr(estimate, "_SECONDS_PER_SAVE", save)
     monkeypatch.setattr(estimate, "_BYTES_PER_PARAMETER", 0)
 
@@ -48,8 +51,16 @@ def script_updates(monkeypatch, durations: list[float], *, end: str | None = Non
 
 
 def seconds_per_update(preset) -> float | None:
-    sequences = preset.training.sequences_per_step
+    sequences = preset.sequences_per_step
     return estimate._seconds_per_update(new_state(preset), sequences=sequences)
+
+
+def test_others_may_go_first_between_updates_without_changing_the_estimate(tiny):
+    waits = []
+    quick = estimate_training_time(tiny)
+    slow = estimate_training_time(tiny, wait_for_others=lambda: waits.append(time.sleep(0.02)))
+    assert len(waits) > 10
+    assert slow.midpoint < 2 * quick.midpoint  # an update takes 2 ms
 
 
 # --- what is counted --------------------------------------------------------------------------------------------
@@ -72,6 +83,8 @@ def test_evaluations_and_snapshots_count_at_every_evaluation_and_saves_every_fiv
     assert midpoint(preset) == pytest.approx(10)
     set_costs(monkeypatch, update=1.0, per_sequence=0.1)
     assert midpoint(preset) == pytest.approx(10 + 4 * 5 * 0.1)
+    set_costs(monkeypatch, update=1.0, per_batch=0.5)
+    assert midpoint(preset) == pytest.approx(10 + 4 * 0.5)
     set_costs(monkeypatch, update=1.0, snapshot=0.25)
     assert midpoint(preset) == pytest.approx(10 + 4 * 0.25)
     set_costs(monkeypatch, update=1.0, save=0.5)
@@ -134,7 +147,7 @@ def test_all_but_the_optimizer_is_proportional_to_the_sequences(tiny, monkeypatc
 def test_a_large_batch_is_measured_in_part(tiny, monkeypatch):
     measured = []
 
-    def seconds_per_update(state, *, sequences):
+    def seconds_per_update(state, *, sequences, **_):
         measured.append((state.preset.training, sequences))
         return 0.5
 
@@ -157,7 +170,10 @@ def test_a_model_too_large_to_measure_has_no_estimate(tiny, monkeypatch):
 def test_a_model_too_large_for_a_snapshot_counts_its_inputs_like_evaluated_ones(tiny, monkeypatch):
     set_costs(monkeypatch, per_sequence=0.01, snapshot=100.0)
     monkeypatch.setattr(estimate, "_EVALUATED_OPERATIONS", 1.0)
-    assert midpoint(tiny) == pytest.approx(3 * (16 + estimate.NUM_SCORED) * 0.01)
+    state = new_state(tiny)
+    decoded = estimate.SnapshotTaker(state.task, state.model).num_decoded
+    assert decoded > 1
+    assert midpoint(tiny) == pytest.approx(3 * (16 + decoded) * 0.01)
 
 
 def test_scheduled_sampling_is_measured_at_its_slowest_update(tiny):
@@ -166,13 +182,41 @@ def test_scheduled_sampling_is_measured_at_its_slowest_update(tiny):
     assert (trial.training.teacher_forcing_ratio, trial.training.teacher_forcing_schedule) == (0.5, "constant")
 
 
+def test_only_part_of_a_large_token_budget_is_timed(tiny, monkeypatch):
+    measured = []
+
+    def seconds_per_update(state, *, sequences, **others):
+        measured.append((state.preset, sequences))
+        return 0.5
+
+    set_costs(monkeypatch)
+    monkeypatch.setattr(estimate, "_seconds_per_update", seconds_per_update)
+    monkeypatch.setattr(estimate, "_MEASURED_OPERATIONS", 1e7)
+    budget = {"training.group_by_length": True, "training.tokens_per_batch": 70_000}
+    assert midpoint(tiny.with_changes(budget)) == pytest.approx(8 * 0.5)
+    ((preset, sequences),) = measured
+    assert 7 <= preset.training.tokens_per_batch < 70_000
+    assert preset.training.tokens_per_batch == 7 * preset.sequences_per_batch
+    assert sequences == 10_000
+
+
+def test_the_estimate_grows_with_the_token_budget(tiny, monkeypatch):
+    script_updates(monkeypatch, [0.01] * 20)
+    monkeypatch.setattr(estimate, "_relative_size", lambda state, numbers: 1.0)
+    monkeypatch.setattr(estimate, "_seconds_per_optimizer_step", lambda state: 0.0)
+    trial = tiny.with_changes({"training.group_by_length": True, "training.tokens_per_batch": 70})
+    assert estimate._seconds_per_update(new_state(trial), sequences=40) == pytest.approx(4 * 0.01)
+
+
+@pytest.mark.parametrize("tokens", [0, 60])
 @pytest.mark.parametrize("sequences", [0, 200])
-def test_batches_by_length_are_compared_with_many_others(tiny, sequences):
+def test_batches_by_length_are_compared_with_many_others(tiny, sequences, tokens):
     changes = {"training.group_by_length": True, "training.training_sequences": sequences}
+    changes["training.tokens_per_batch"] = tokens
     state = new_state(tiny.with_changes(changes))
     sizes = [estimate._relative_size(state, range(number, number + 1)) for number in range(1, 65)]
-    assert min(sizes) < 0.9
-    assert max(sizes) > 1.1
+    assert min(sizes) < (0.95 if tokens else 0.9)
+    assert max(sizes) > (1 if tokens else 1.1)
     assert mean(sizes) == pytest.approx(1.0)
     assert estimate._relative_size(new_state(tiny), range(1, 2)) == 1.0
 
@@ -187,9 +231,31 @@ def test_an_evaluation_is_decoded_to_its_last_step(tiny, monkeypatch):
     original = estimate.generate
     monkeypatch.setattr(estimate, "generate", generate)
     state = new_state(tiny)
-    assert estimate._evaluation_seconds_per_sequence(state, 16) > 0
+    cost = estimate._evaluation_cost(state, fixed_pairs(state.task, 16, split="validation"), 16)
+    assert cost.seconds(16) > 0
     assert results[-1].tokens.shape == (16, 6)  # five digits and EOS
     assert state.model.training
+
+
+def test_an_evaluation_of_many_is_extrapolated_from_one_and_a_few(tiny, monkeypatch):
+    clock = [0.0]
+
+    def evaluate(model, pairs, steps):
+        clock[0] += 2.0 + 0.25 * len(pairs)
+
+    monkeypatch.setattr(estimate, "_evaluate", evaluate)
+    monkeypatch.setattr(estimate, "_now", lambda device: clock[0])
+    state = new_state(tiny)
+    pairs = fixed_pairs(state.task, 16, split="validation")
+    cost = estimate._evaluation_cost(state, pairs, 4)
+    assert cost.seconds(300) == pytest.approx(2.0 + 0.25 * 300)
+    assert estimate._evaluation_cost(state, pairs, 1).seconds(2) == pytest.approx(2 * 2.25)  # no more can be said
+
+
+def test_only_the_validation_pairs_that_exist_are_counted(tiny, monkeypatch):
+    set_costs(monkeypatch, per_sequence=0.01)
+    monkeypatch.setattr(estimate, "fixed_pairs", lambda task, count, **_: fixed_pairs(task, 3, split="validation"))
+    assert midpoint(tiny) == pytest.approx(3 * 3 * 0.01)
 
 
 def test_the_number_of_threads_is_restored(tiny):

@@ -72,7 +72,7 @@ def test_the_two_runs_of_every_lesson_have_different_names_and_titles_when_short
         ]
         assert names[0] != names[1]
         assert titles == [right, broken]
-    assert first("words-reversal-gru-as-reported", secret=SUFFIX) == f"words-revers-reported-1-{SUFFIX}"
+    assert first("words-reversal-gru-as-told", secret=SUFFIX) == f"words-reversal-g-told-1-{SUFFIX}"
 
 
 # --- titles -----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_the_default_title_is_the_name_without_secret_and_with_its_number_apart(
 
 
 def test_a_shortened_name_has_a_title_with_the_whole_stem():
-    stem = "words-reversal-gru-as-reported"
+    stem = "words-reversal-gru-as-told"
     assert unshortened_title(first(stem, secret=SUFFIX), stem) == f"{stem} 1"
     assert unshortened_title(first(stem, secret=SUFFIX, bare_first=True), stem) == stem
     assert unshortened_title(first("tiny", secret=SUFFIX), "tiny") is None

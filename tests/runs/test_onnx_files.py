@@ -73,6 +73,9 @@ def test_the_onnx_file_contains_vocabularies_and_preset(session, shipped):
         {"model.positions": "alibi", "model.activation": "gelu"},
         {"model.positions": "vo-rope", "model.position_stretch": 2.0},
         {"model.positions": "none", "model.family": "decoder-only"},
+        {"model.positions": "vo-rope", "model.family": "encoder-only"},
+        {"model.attention": "window", "model.attention_window": 2},
+        {"model.attention": "linear"},
     ],
     ids=str,
 )
@@ -90,7 +93,7 @@ def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
 
 def test_a_gru_is_refused_and_nothing_is_overwritten(tiny_gru, tmp_path):
     folder = RunFolder.create(tmp_path, tiny_gru, name="gru")
-    with pytest.raises(InputError, match=r"model.family='gru' cannot be exported to ONNX; transformer and"):
+    with pytest.raises(InputError, match=r"model.family='gru' cannot be exported to ONNX; transformer, decoder"):
         export_onnx(folder, tmp_path / "m.onnx")
     (tmp_path / "x.onnx").write_text("mine")
     assert main(["export", "--run", SHIPPED, "--out", str(tmp_path / "x.onnx")]) == 2

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from torch.testing import assert_close
 
 from core.config import Preset
@@ -12,6 +13,7 @@ from core.runs import RunFolder, RunInfo
 from core.runs.recorder import Recorder, train_recorded
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, load_state, resume_state
+from core.runs.weights_by_step import WeightsByStep
 from core.storage.tensor_file import load_weights
 from core.teaching.bugs import new_state
 from core.training.history import History
@@ -58,6 +60,11 @@ def snapshots(folder: RunFolder) -> list[Snapshot]:
     return Replay.load(folder.replay, folder.preset().training.evaluate_every).snapshots()
 
 
+def weights_by_step(folder: RunFolder) -> dict[int, dict[str, torch.Tensor]]:
+    kept = WeightsByStep.load(folder.weights_by_step)
+    return {step: dict(kept.at(step) or {}) for step in kept.steps}
+
+
 def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
     assert lines(one.metrics) == lines(other.metrics)
     preset = one.preset()
@@ -67,6 +74,8 @@ def assert_ends_alike(one: RunFolder, other: RunFolder) -> None:
     assert load_weights(one.best, best) == load_weights(other.best, other_best)
     assert_close(clone_weights(best), clone_weights(other_best), atol=0, rtol=0)
     assert snapshots(one) == snapshots(other) != []
+    assert_close(weights_by_step(one), weights_by_step(other), atol=0, rtol=0)
+    assert set(weights_by_step(one)) >= {0, preset.training.steps}
     ignored = {"created", "seconds"}
     assert one.info().model_dump(exclude=ignored) == other.info().model_dump(exclude=ignored)
 
@@ -87,6 +96,10 @@ def test_a_finished_run_has_all_metrics_and_weights(folder):
     assert info.parameters == sum(tensor.numel() for tensor in clone_weights(new_state(folder.preset()).model).values())
     assert load_state(folder.last, folder.preset()).step == 8
     assert [each.step for each in snapshots(folder)] == [0, 4, 8]
+    kept = weights_by_step(folder)
+    assert sorted(kept) == [0, 4, 8]
+    assert_close(kept[0], clone_weights(new_state(folder.preset()).model), atol=0, rtol=0)
+    assert_close(kept[8], clone_weights(load_state(folder.last, folder.preset()).model), atol=0, rtol=0)
 
 
 def test_the_best_weights_are_those_of_the_best_evaluation(root, tiny):
@@ -158,6 +171,32 @@ def test_the_file_of_a_long_run_is_bounded_and_ends_alike_if_it_was_killed(root,
             break  # the state was saved at step 60
     assert record(killed).status == "finished"
     assert_ends_alike(killed, straight)
+
+
+def test_a_run_stopped_between_two_kept_steps_continues_its_file(folder, straight):
+    assert record(folder, stop_after=5).status == "stopped"
+    assert sorted(weights_by_step(folder)) == [0, 4]
+    before = folder.weights_by_step.stat().st_mtime_ns
+    assert record(folder, stop_after=7).status == "stopped"
+    assert folder.weights_by_step.stat().st_mtime_ns == before  # nothing new, nothing written
+    record(folder)
+    assert_ends_alike(folder, straight)
+
+
+def test_weights_of_steps_that_are_trained_again_are_not_left_from_before(folder, straight):
+    record(folder)
+    folder.last.unlink()  # the run starts over
+    record(folder, stop_after=3)
+    assert sorted(weights_by_step(folder)) == [0]
+    record(folder)
+    assert_ends_alike(folder, straight)
+
+
+def test_a_model_too_large_for_the_budget_leaves_no_file(folder, monkeypatch):
+    monkeypatch.setattr("core.runs.weights_by_step.MAX_BYTES", 10_000)
+    record(folder)
+    assert not folder.weights_by_step.exists()
+    assert [each.step for each in snapshots(folder)] == [0, 4, 8]
 
 
 def test_a_run_killed_before_its_first_save_starts_over(folder, straight):

@@ -16,16 +16,27 @@ from torch.testing import assert_close
 from core.__main__ import main
 from core.config import load_preset, preset_names
 from core.generation import GREEDY, Beam, Sample
+from core.interpret.health import HealthTaker
 from core.interpret.inspection import inspect
+from core.interpret.snapshots import SnapshotTaker
 from core.reports.report.measurements import measure
-from core.runs.training_state import clone_weights, load_state
+from core.runs import RunFolder
+from core.runs.estimate import estimate_training_time
+from core.runs.load import build_run
+from core.runs.training_state import clone_weights, load_state, resume_state
+from core.server import Runs
+from core.server.access import VisitorRuns
+from core.server.inference_priority import InferencePriority
+from core.server.live import LiveRun
 from core.storage.errors import InputError
+from core.storage.tensor_file import read_tensors
 from core.tasks import FreshBatches, FreshByLength, build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.devices import best_device, device_named
 from core.training.loop import EndEvent, EvaluationEvent, train
 from tests.support.fake_device import FakeCudaTensor, fake_gpu
+from tests.support.run_helpers import wait_for_status
 
 OPTIONS = {
     "dropout": {"model.dropout": 0.1},
@@ -36,8 +47,13 @@ OPTIONS = {
     "muon": {"training.optimizer": "muon", "training.muon_learning_rate": 0.02},
     "weight decay": {"training.optimizer": "adamw", "training.weight_decay": 0.1},
 }
-IN_DEFAULT_SUITE = (("transformer", "dropout"), ("gru", "half forced"), ("decoder-only", "epochs by length"))
-FAMILIES = ["transformer", "transformer, alibi", "transformer, tied", "decoder-only", "gru"]
+IN_DEFAULT_SUITE = (
+    ("transformer", "dropout"),
+    ("gru", "half forced"),
+    ("decoder-only", "epochs by length"),
+    ("encoder-only", "dropout"),
+)
+FAMILIES = ["transformer", "transformer, alibi", "transformer, tied", "decoder-only", "encoder-only", "gru"]
 
 
 @pytest.fixture
@@ -49,6 +65,7 @@ def preset_of(tiny, tiny_gru):
         "transformer, alibi": tiny.with_changes(others | {"model.positions": "alibi"}),
         "transformer, tied": tiny.with_changes(others | {"model.positions": "learned", "model.tie_embeddings": "all"}),
         "decoder-only": tiny.with_changes({"model.family": "decoder-only"}),
+        "encoder-only": tiny.with_changes({"model.family": "encoder-only"}),
         "gru": tiny_gru.with_changes({"model.dropout": 0.0}),
     }.__getitem__
 
@@ -108,7 +125,7 @@ def test_the_fake_device_refuses_what_a_real_one_would(monkeypatch):
     ("family", "option"),
     [
         pytest.param(family, option, marks=() if (family, option) in IN_DEFAULT_SUITE else pytest.mark.slow)
-        for family in ("transformer", "gru", "decoder-only")
+        for family in ("transformer", "gru", "decoder-only", "encoder-only")
         for option in OPTIONS
     ],
 )
@@ -150,7 +167,7 @@ def test_every_strategy_decodes_the_same_on_another_device(preset_of, family, mo
         assert decode("cuda") == expected
 
 
-@pytest.mark.parametrize("family", ["transformer, alibi", "decoder-only", "gru"])
+@pytest.mark.parametrize("family", ["transformer, alibi", "decoder-only", "encoder-only", "gru"])
 def test_scores_and_reports_are_the_same_from_another_device(preset_of, family, monkeypatch):
     def measured_on(device: str) -> tuple:
         state = new_state(preset_of(family), device=device)
@@ -167,6 +184,30 @@ def test_scores_and_reports_are_the_same_from_another_device(preset_of, family, 
     assert astuple(report_there.evaluation) == pytest.approx(astuple(report.evaluation))
     assert_frame_equal(report_there.sequences, report.sequences, rtol=1e-4)
     assert_frame_equal(report_there.steps, report.steps, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["transformer, alibi", "decoder-only", "encoder-only", "gru"])
+def test_health_is_the_same_from_another_device_and_across_a_save(preset_of, family, monkeypatch, tmp_path):
+    def measured_on(device: str) -> list:
+        state = new_state(preset_of(family), device=device)
+        taker = HealthTaker(state.task, state.model, SnapshotTaker(state.task, state.model).pairs)
+        first, state.snapshot_rows = taker.measure(state.model, {})
+        save_state(tmp_path / "last.safetensors", state)
+        state = load_state(tmp_path / "last.safetensors", preset_of(family), device=device)
+        second, _ = taker.measure(state.model, state.snapshot_rows)
+        return [first, second]
+
+    here = measured_on("cpu")
+    with fake_gpu(monkeypatch):
+        there = measured_on("cuda")
+    for one, other in zip(here, there, strict=True):
+        assert other.entropy.keys() == one.entropy.keys()
+        for block in one.entropy:
+            assert other.entropy[block][0] == pytest.approx(one.entropy[block][0], abs=1e-5)
+            assert other.distance[block][0] == pytest.approx(one.distance[block][0], abs=1e-4)
+        assert other.layer_rms == pytest.approx(one.layer_rms, rel=1e-4)
+        assert {value for of in other.change.values() for layer in of for value in layer} <= {0.0}
+    assert there[1].change.keys() == there[1].entropy.keys()
 
 
 def test_a_seed_gives_the_same_initial_weights_and_data_on_every_device(tiny, monkeypatch):
@@ -207,3 +248,43 @@ def test_a_run_resumed_on_the_same_device_restores_its_generator_silently(tiny, 
         load_state(tmp_path / "last.safetensors", tiny).generator.get_state(), state.generator.get_state()
     )
     assert not caplog.text
+
+
+def test_a_run_of_the_page_trains_on_the_gpu_and_is_decoded_on_the_cpu_meanwhile(tiny, root, monkeypatch):
+    preset = tiny.with_changes({"training.steps": 4, "training.evaluate_every": 2})
+    folder = RunFolder.create(root, preset, name="on-gpu")
+    live = LiveRun(folder, preset, folder.lock())
+    with fake_gpu(monkeypatch):
+        live.train(1, "cuda", InferencePriority())
+    assert live.info.status == "finished"
+    assert read_tensors(folder.last)[1]["device"] == "cuda"
+    assert live.replay.snapshots()
+    step, weights = live.latest_weights()
+    assert not any(isinstance(each, FakeCudaTensor) for each in weights.values())
+    loaded = build_run(folder, preset, weights, kind="latest", step=step)
+    assert inspect(loaded.model, loaded.task, "4 2").steps
+
+
+def test_the_training_time_is_measured_on_the_device(tiny, monkeypatch):
+    waits = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: waits.append(None))
+    with fake_gpu(monkeypatch):
+        measured = estimate_training_time(tiny, device="cuda")
+    assert 0 < measured.low < measured.high
+    assert len(waits) > 10  # the clock is read when the device has done its work
+
+
+def test_the_page_trains_on_the_device_it_is_given(root, tiny, monkeypatch):
+    devices = []
+
+    def resume(folder, *, device):
+        devices.append(device)
+        return resume_state(folder)
+
+    monkeypatch.setattr("core.server.live.resume_state", resume)
+    runs = Runs(root, device="cuda")
+    assert VisitorRuns(runs).device == "cuda"
+    name = runs.start(tiny.with_changes({"training.steps": 2}))
+    wait_for_status(runs, name, "finished")
+    runs.close()
+    assert devices == ["cuda"]

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 
 from core.config import Preset, load_preset, preset_to_yaml
 from core.runs.training_state import load_state
+from core.tasks import training_batches
 from core.teaching.bugs import new_state
 from core.training.checkpoint import save_state
 from core.training.distributed import ProcessGroup, process_group
@@ -24,6 +25,12 @@ OPTIONS = {
     "fresh-by-length": {"training.group_by_length": True},
     "epochs": {"training.training_sequences": 20, "training.batch_size": 7, "training.label_smoothing": 0.1},
     "epochs-by-length": {"training.training_sequences": 20, "training.group_by_length": True},
+    "fresh-by-tokens": {"training.group_by_length": True, "training.tokens_per_batch": 50},
+    "epochs-by-tokens": {  # every epoch has a batch of one row, which leaves a rank without any
+        "training.training_sequences": 20,
+        "training.group_by_length": True,
+        "training.tokens_per_batch": 14,
+    },
     "muon": {"training.optimizer": "muon", "training.muon_learning_rate": 0.02},
     "accumulated": {
         "training.gradient_accumulation_steps": 3,
@@ -35,6 +42,7 @@ EQUAL_TO_ONE = {
     "transformer": tuple(OPTIONS),
     "gru": ("fresh", "epochs-by-length"),
     "decoder-only": ("fresh-by-length",),
+    "encoder-only": ("fresh",),
 }
 FAMILY_OF = {f"{family}-{option}": family for family, options in EQUAL_TO_ONE.items() for option in options}
 NAMES = list(FAMILY_OF)
@@ -64,7 +72,8 @@ def two_processes(tiny, tiny_gru, tmp_path_factory) -> TwoProcessRuns:
     folder = tmp_path_factory.mktemp("two_processes")
     tiny = tiny.with_changes({"training.steps": STEPS})
     base = {"transformer": tiny, "gru": tiny_gru.with_changes({"training.steps": STEPS, "model.dropout": 0.0})}
-    base["decoder-only"] = tiny.with_changes({"model.family": "decoder-only", "model.max_seq_len": 32})
+    for family in ("decoder-only", "encoder-only"):
+        base[family] = tiny.with_changes({"model.family": family, "model.max_seq_len": 32})
     presets = {
         name: base[family].with_changes(OPTIONS[name.removeprefix(f"{family}-")]) for name, family in FAMILY_OF.items()
     }
@@ -91,6 +100,22 @@ def test_two_processes_make_the_updates_of_one(two_processes, name):
     assert_close(torch.tensor(two_processes.losses_and_norms(name)), torch.tensor(figures), atol=1e-6, rtol=1e-6)
     for rank in (0, 1):
         assert_close(weights_of(two_processes.state(name, rank)), weights_of(alone), atol=1e-6, rtol=1e-6)
+
+
+def test_a_rank_has_no_rows_in_one_of_those_comparisons(two_processes):
+    config = two_processes.presets["transformer-epochs-by-tokens"].training
+    task = new_state(two_processes.presets["transformer-epochs-by-tokens"]).task
+    batches = training_batches(
+        task,
+        sequences=config.training_sequences,
+        batch_size=config.batch_size,
+        group_by_length=True,
+        tokens_per_batch=config.tokens_per_batch,
+        seed=config.seed,
+    )
+    sizes = [len(batches.at(step, torch.Generator())) for step in range(1, STEPS + 1)]
+    assert 1 in sizes
+    assert max(sizes) > 1
 
 
 @pytest.mark.slow
@@ -129,9 +154,10 @@ def test_both_ranks_end_with_the_same_weights_and_generator(two_processes, name)
     assert two_processes.losses_and_norms(name, 0) == two_processes.losses_and_norms(name, 1)
     assert_close(weights_of(first), weights_of(second), atol=0, rtol=0)
     assert torch.equal(first.generator.get_state(), second.generator.get_state())
-    assert (
-        first.sequences_seen == second.sequences_seen == STEPS * two_processes.presets[name].training.sequences_per_step
-    )
+    preset = two_processes.presets[name]
+    assert first.sequences_seen == second.sequences_seen
+    if not preset.training.tokens_per_batch:
+        assert first.sequences_seen == STEPS * preset.sequences_per_step
 
 
 def test_a_run_resumes_with_more_or_fewer_processes(two_processes):
@@ -245,6 +271,14 @@ def test_an_impossible_environment_is_refused_by_name(tiny, monkeypatch, environ
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ValueError, match=message), process_group(tiny, device):
+        pass
+
+
+def test_a_token_budget_too_small_for_all_processes_is_refused_by_name(tiny, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    preset = tiny.with_changes({"training.group_by_length": True, "training.tokens_per_batch": 20})
+    message = "training.tokens_per_batch=20 must be at least 21, one of the longest sequences, 7 tokens, for each of 3"
+    with pytest.raises(ValueError, match=message), process_group(preset, "cpu"):
         pass
 
 

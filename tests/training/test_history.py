@@ -7,7 +7,14 @@ import threading
 import pytest
 
 from core.evaluation.accuracy import Evaluation
-from core.training.history import EVALUATION_COLUMNS, MAX_POINTS, POINT_COLUMNS, History
+from core.training.history import (
+    EVALUATION_COLUMNS,
+    FREE_RUNNING_LOSS,
+    MAX_POINTS,
+    POINT_COLUMNS,
+    QUALITY_COLUMNS,
+    History,
+)
 from core.training.loop import EvaluationEvent, StepEvent
 
 
@@ -81,6 +88,35 @@ def test_a_truncated_last_line_is_skipped(history, tmp_path):
     for cut in range(2, 60):
         path.write_text(whole[:-cut])
         assert History.load(path).points()["step"] == [1]
+
+
+def test_the_free_running_loss_is_a_column_only_where_it_was_measured(history, tmp_path):
+    assert FREE_RUNNING_LOSS not in history.evaluations()
+    measured = Evaluation(16, 0.5, 0.5, 0.25, free_running_loss=0.123456789)
+    line = json.loads(history.add(EvaluationEvent(9, measured, is_best=True, train_loss=None)))
+    assert line[FREE_RUNNING_LOSS] == 0.123457
+    assert history.evaluations()[FREE_RUNNING_LOSS] == [None, None, None, 0.123457]
+    assert history.chart("evaluations")["columns"][FREE_RUNNING_LOSS] == [None, None, None, 0.12346]
+    assert FREE_RUNNING_LOSS not in history.chart("points")["columns"]
+    history.save(tmp_path / "metrics.jsonl")
+    assert "null" not in (tmp_path / "metrics.jsonl").read_text()
+    loaded = History.load(tmp_path / "metrics.jsonl")
+    assert loaded.evaluations() == history.evaluations()
+    assert loaded.points() == history.points()
+
+
+def test_bleu_and_chrf_are_columns_only_of_translations_and_files_without_them_still_open(history, tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    history.save(path)
+    assert "bleu" not in path.read_text()
+    assert list(History.load(path).evaluations()) == list(EVALUATION_COLUMNS)
+    resumed = History.load(path)  # a run that was begun before there was BLEU
+    line = resumed.add(EvaluationEvent(9, Evaluation(16, 0.5, 0.5, 0.0, bleu=23.6, chrf=51.25), True, None))
+    assert (json.loads(line)["bleu"], json.loads(line)["chrf"]) == (23.6, 51.25)
+    resumed.save(path)
+    for history in (resumed, History.load(path)):
+        assert [history.evaluations()[name] for name in QUALITY_COLUMNS] == [[None] * 3 + [23.6], [None] * 3 + [51.25]]
+        assert history.chart("evaluations")["columns"]["bleu"] == [None, None, None, 23.6]
 
 
 def test_rewinding_deletes_later_rows(history):

@@ -20,6 +20,9 @@ def names_of(events: Iterable[Event]) -> list[str]:
     return [f"{names[type(event)]} {event.step}" for event in events]
 
 
+OFF = {"training.free_running_validation": False}
+
+
 @pytest.fixture(scope="module", params=[0, 20], ids=["fresh", "epochs"])
 def with_dropout(tiny, request):
     """A preset with dropout, so that the generator's state matters; an epoch, if any, ends within a batch."""
@@ -53,6 +56,23 @@ def test_evaluations_come_at_the_start_every_k_steps_and_at_the_end(tiny, steps,
         expected += [f"evaluation {step}"] if step in evaluated else []
     assert names_of(events) == [*expected, f"end {steps}"]
     assert events[-1] == EndEvent(steps, "finished")
+
+
+def test_the_best_weights_have_the_lowest_free_running_loss_where_it_is_measured(tiny, tiny_gru):
+    for preset in (tiny, tiny_gru):
+        changes = {
+            "training.free_running_validation": True,
+            "training.evaluate_every": 1,
+            "training.learning_rate": 0.1,
+        }
+        state, plain = new_state(preset.with_changes(changes)), new_state(preset.with_changes(changes | OFF))
+        events = [event for event in train(state) if isinstance(event, EvaluationEvent)]
+        others = [event for event in train(plain) if isinstance(event, EvaluationEvent)]
+        losses = [event.evaluation.free_running_loss for event in events]
+        assert [event.step for event in events if event.is_best][-1] == losses.index(min(losses)) == state.best_step
+        assert state.best_loss == min(losses)
+        assert [event.evaluation.loss for event in events] == [event.evaluation.loss for event in others]
+        assert {event.evaluation.free_running_loss for event in others} == {None}
 
 
 def test_events_agree_with_the_state(tiny):

@@ -1,4 +1,4 @@
-"""The model summary counts every parameter, and its memory estimate grows as training memory does."""
+"""The model summary counts every parameter; ``describe`` prints it with the memory that training takes."""
 
 import json
 
@@ -7,9 +7,9 @@ import torch
 
 from core.__main__ import main
 from core.config import load_preset, preset_names
-from core.models import build_model, count_parameters, outline_model
+from core.models import count_parameters, outline_model
 from core.tasks import build_task
-from core.training.model_summary import activation_bytes, estimate_memory, parameter_shapes, parameters_by_module
+from core.training.model_summary import parameter_shapes, parameters_by_module
 
 
 def test_modules_and_shapes_add_up_to_all_parameters():
@@ -35,28 +35,6 @@ def test_parameters_by_module_follow_the_formula_of_the_paper():
     assert parts == embedding | layers | {"output": 13 * 64 + 13}
 
 
-@pytest.mark.parametrize("family", ["transformer", "decoder-only", "gru"])
-def test_activations_are_linear_in_the_batch_and_close_to_a_real_step(tiny, family):
-    preset = tiny.with_changes({"model.family": family})
-    one, two, four = (estimate_memory(preset, batch_size=size, length=8).activations for size in (1, 2, 4))
-    assert four - two == pytest.approx(2 * (two - one), rel=0.05)
-    model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).train()
-    # The fused kernel saves a little more or less on a real device than on the meta device.
-    assert four == pytest.approx(activation_bytes(model, torch.ones(4, 8, dtype=torch.int64)), rel=0.2)
-
-
-def test_activations_grow_faster_than_the_length(tiny):
-    long = tiny.with_changes({"model.max_seq_len": 512, "model.dropout": 0.1})  # dropout needs the attention weights
-    short, twice, more = (estimate_memory(long, batch_size=1, length=length).activations for length in (128, 256, 512))
-    assert more - twice > 2.5 * (twice - short)
-
-
-def test_adam_keeps_two_moments_per_weight(tiny):
-    memory = estimate_memory(tiny, batch_size=1, length=4)
-    assert memory.weights == memory.gradients == memory.optimizer // 2
-    assert memory.total == memory.weights * 4 + memory.activations
-
-
 def test_the_describe_command_prints_the_summary(capsys):
     assert main(["describe", "--preset", "tiny", "--set", "model.norm=pre", "--json"]) == 0
     output = capsys.readouterr().out
@@ -80,3 +58,14 @@ def test_the_describe_command_prints_the_summary(capsys):
 def test_impossible_sizes_are_refused(capsys, options, message):
     assert main(["describe", "--preset", "tiny", *options]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_describe_counts_a_token_budget_by_the_longest_sequences(capsys):
+    budget = ["--set", "training.group_by_length=true", "--set", "training.tokens_per_batch=1400"]
+    assert main(["describe", "--preset", "tiny", *budget, "--shapes", "--json"]) == 0
+    output = capsys.readouterr().out
+    said = json.loads(output.splitlines()[-1])
+    longest = load_preset("tiny").longest_sequence
+    assert "memory to train with batches of 1,400 tokens and the longest sequences" in output
+    assert {row["batch_size"] for row in said["memory_bytes"]} == {1, 8, 1400 // longest}
+    assert said["shape_trace"][0]["shapes"][""] == [1400 // longest, longest]

@@ -80,7 +80,7 @@ def test_all_other_parameters_move_as_with_torch_adam():
     assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("family", ["transformer", "gru", "decoder-only"])
+@pytest.mark.parametrize("family", ["transformer", "gru", "decoder-only", "encoder-only"])
 def test_layer_matrices_exclude_embeddings_and_output(tiny, tiny_gru, family):
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family, "model.positions": "learned"})
     model = new_state(preset).model

@@ -119,7 +119,7 @@ def test_the_search_repeats_the_random_draws_and_restores_the_generator(tiny, mo
     assert torch.equal(state.generator.get_state(), plain.generator.get_state())
 
 
-@pytest.mark.parametrize("family", ["transformer", "decoder-only", "gru"])
+@pytest.mark.parametrize("family", ["transformer", "decoder-only", "encoder-only", "gru"])
 def test_every_hook_point_is_checked(tiny, family):
     state = new_state(tiny.with_changes({"model.family": family, "model.max_seq_len": 32}))
     batch = state.task.sample(4, split="train", generator=state.generator)

@@ -12,7 +12,7 @@ from core.evaluation.accuracy import sequence_loss
 from core.teaching.bugs import new_state
 from core.training.loop import StepEvent, train
 from core.training.muon import Muon
-from core.training.optimizers import Adam, build_optimizer, clip_gradients
+from core.training.optimizers import Adam, build_optimizer, clip_each_gradient, clip_gradients
 
 
 def config(**changes) -> TrainingConfig:
@@ -34,6 +34,14 @@ def test_large_gradients_are_scaled_together():
     assert clip_gradients(params, 1.0) == pytest.approx(5.0)
     assert_close(params[0].grad, torch.tensor([0.6, 0.0]), atol=1e-5, rtol=0)
     assert_close(params[1].grad, torch.tensor([0.0, 0.8]), atol=1e-5, rtol=0)
+
+
+def test_each_gradient_can_be_scaled_by_itself():
+    params = parameters([3.0, 0.0], [0.0, 0.4])
+    assert clip_each_gradient(params, 1.0) == pytest.approx((3**2 + 0.4**2) ** 0.5)
+    assert_close(params[0].grad, torch.tensor([1.0, 0.0]), atol=1e-5, rtol=0)
+    assert_close(params[1].grad, torch.tensor([0.0, 0.4]), atol=0, rtol=0)
+    assert not math.isfinite(clip_each_gradient(parameters([5.0], [math.nan]), 1.0))
 
 
 def test_small_gradients_are_unchanged():

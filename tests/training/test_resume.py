@@ -26,12 +26,20 @@ OPTIONS = {
     "accumulation, epochs": {"training.gradient_accumulation_steps": 3, "training.training_sequences": 20},
     "fresh by length": {"training.group_by_length": True},
     "epochs by length": {"training.group_by_length": True, "training.training_sequences": 20},
+    "fresh by tokens": {"training.group_by_length": True, "training.tokens_per_batch": 40},
+    "epochs by tokens": {
+        "training.group_by_length": True,
+        "training.tokens_per_batch": 40,
+        "training.training_sequences": 20,
+        "training.gradient_accumulation_steps": 2,
+    },
     "scheduled sampling": {"training.teacher_forcing_ratio": 0.2, "training.teacher_forcing_schedule": "linear"},
     "label smoothing": {"training.label_smoothing": 0.1},
     "bfloat16": {"training.precision": "bfloat16"},
     "inverse-sqrt": {"training.schedule": "inverse-sqrt"},
     "cosine": {"training.schedule": "cosine"},
-    "quadratic": {"training.schedule": "quadratic"},
+    "each gradient clipped": {"training.gradient_clipping": "per-parameter", "training.max_gradient_norm": 0.1},
+    "polynomial": {"training.schedule": "polynomial", "training.decay_power": 2.0},
     "one-cycle": {"training.schedule": "one-cycle", "training.warmup_steps": 0},
     "many": {
         "training.optimizer": "adamw",
@@ -47,7 +55,7 @@ OPTIONS = {
         "training.precision": "bfloat16",
     },
 }
-FAMILIES = ("transformer", "gru", "decoder-only")
+FAMILIES = ("transformer", "gru", "decoder-only", "encoder-only")
 DEFAULT_SUITE = {("transformer", name) for name in OPTIONS} | {(family, "many") for family in FAMILIES}
 EVERY_OPTION = pytest.mark.parametrize(
     ("family", "option"),

@@ -36,7 +36,7 @@ def test_a_warm_up_as_long_as_the_training_only_rises():
     assert rates == pytest.approx([0.08 * step for step in range(1, 11)])
 
 
-@pytest.mark.parametrize("schedule", ["linear", "quadratic", "constant", "cosine"])
+@pytest.mark.parametrize("schedule", ["linear", "polynomial", "constant", "cosine"])
 @pytest.mark.parametrize("warmup", [0, 1, 5, 7])
 def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
     settings = config(steps=7, warmup_steps=warmup, schedule=schedule)
@@ -44,12 +44,28 @@ def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
 
 
 def test_the_quadratic_decay_is_the_linear_one_squared():
-    settings = config(steps=103, warmup_steps=4, schedule="quadratic")
+    settings = config(steps=103, warmup_steps=4, schedule="polynomial", decay_power=2.0)
     rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
     assert rates[2] == pytest.approx(0.4)
     assert rates[4] == 0.8
     assert rates[54] == pytest.approx(0.8 / 4)  # half of the 100 steps that would reach zero
     assert rates[103] == pytest.approx(0.8 / 100**2)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
+def test_the_polynomial_decay_equals_pytorchs(power):
+    settings = config(steps=20, warmup_steps=0, schedule="polynomial", decay_power=power)
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.8)
+    theirs = torch.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=21, power=power)
+    for step in range(1, 21):
+        optimizer.step()
+        theirs.step()
+        assert learning_rate_at(step, settings) == pytest.approx(theirs.get_last_lr()[0])
+
+
+def test_the_power_needs_the_polynomial_decay(tiny):
+    with pytest.raises(ConfigError, match=r"training\.decay_power=2\.0 must be 1 with training\.schedule='linear'"):
+        tiny.with_changes({"training.decay_power": 2.0})
 
 
 def test_the_cosine_schedule_is_at_half_its_peak_half_way_and_steepest_there():

@@ -7,11 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from core.evaluation.accuracy import sequence_loss
+from core.evaluation.stepwise import stepwise_logits
 from core.models import Seq2Seq
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID
 from core.training.loop import EvaluationEvent, train
-from core.training.loss import stepwise_logits
 
 FAMILIES = pytest.mark.parametrize("family", ["transformer", "gru"])
 

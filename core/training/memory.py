@@ -1,0 +1,214 @@
+"""The memory that training takes: an estimate by part, and what this machine has."""
+
+import math
+import os
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from core.config import Preset
+from core.config.sections import TrainingConfig
+from core.evaluation.accuracy import evaluation_mode, sequence_loss, sequences_per_pass
+from core.models import Seq2Seq, outline_model
+from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.embeddings import Embedding
+from core.models.gru import Decoder, Encoder
+from core.models.layers import FeedForward
+from core.tasks import build_task
+from core.text.vocab import BOS_ID
+from core.training.loss import loss_of_logits
+from core.training.optimizers import layer_matrices
+from core.training.peak_memory import AsOnCPU, PeakMemory
+
+BYTES = 4  # of a float32
+ADAM_COPIES, MUON_COPIES = 2, 1  # moments that the optimizers keep of a parameter
+OTHER = "residuals, norms, output and loss"
+# What a process grows by beside what PyTorch allocates, as `python -m core bench memory` measures it.
+KERNELS = 60_000_000  # bytes of libraries' code and of the kernels compiled for the shapes of batches
+KEPT_BLOCKS = 0.3  # of the bytes allocated: freed, but between others, so the C library keeps them for later
+_PARTS: dict[type[nn.Module], str] = {
+    MultiHeadAttention: "attention",
+    AdditiveAttention: "attention",
+    FeedForward: "feed-forward",
+    Embedding: "embeddings",
+    Encoder: "recurrent layers",
+    Decoder: "recurrent layers",
+}
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes by which a process grows at most while it trains with batches of one size.
+
+    Attributes:
+        weights, gradients, optimizer: depend on the model and the optimizer only.
+        activations: saved for the backward pass; linear in the batch size, partly quadratic in the length.
+        temporary: further tensors that exist beside those for a moment: in the loss, such as copies of the logits, and
+            in the backward pass; or, where an evaluation takes more than an update, what it takes more.
+        activations_by_part: the activations by the part of the model that saves them.
+        weights_by_part: the weights by part.
+    """
+
+    weights: int
+    gradients: int
+    optimizer: int
+    activations: int
+    temporary: int
+    activations_by_part: dict[str, int]
+    weights_by_part: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        """What the process grows by, in bytes: what PyTorch allocates, and the overhead."""
+        return self.allocated + self.overhead
+
+    @property
+    def allocated(self) -> int:
+        """What PyTorch allocates: all but the overhead, in bytes."""
+        return self.weights + self.gradients + self.optimizer + self.activations + self.temporary
+
+    @property
+    def overhead(self) -> int:
+        """What the process grows by beside these tensors, in bytes: libraries, kernels, and freed blocks.
+
+        It is not counted but measured.
+        """
+        return KERNELS + int(KEPT_BLOCKS * self.allocated)
+
+
+def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path | None = None) -> MemoryEstimate:
+    """Estimate the memory to train with batches of ``batch_size`` sequences of ``length`` tokens, BOS and EOS included.
+
+    Runs an update and an evaluation on meta tensors, which have shapes but no data, and counts what they allocate.
+
+    Args:
+        length: of source and target; at most the model's ``max_seq_len``.
+        pairs: the file of the task's own pairs, if it has any.
+    """
+    model = outline_model(preset.model, build_task(preset.task, pairs=pairs)).train()
+    ids = torch.full((batch_size, length), BOS_ID, device="meta")
+    by_part = activations_by_part(model, ids, preset.training)
+    parts = _parts_of(model)
+    weights: dict[str, int] = {}
+    for name, parameter in model.named_parameters():
+        part = parts[name.rpartition(".")[0]]
+        weights[part] = weights.get(part, 0) + parameter.numel() * BYTES
+    total = sum(weights.values())
+    activations = sum(by_part.values())
+    # The gradients of an update's first batch exist during its further ones; otherwise they replace the activations.
+    kept = total if preset.training.gradient_accumulation_steps > 1 else 0
+    update, evaluation = kept + _update_peak(model, ids, preset.training), total + _evaluation_peak(preset, model)
+    temporary = max(0, max(update, evaluation) - total - activations)
+    optimizer = _optimizer_bytes(preset, model)
+    return MemoryEstimate(total, total, optimizer, activations, temporary, by_part, weights)
+
+
+@lru_cache(256)  # the page asks again and again about the presets that it lists
+def training_memory(preset: Preset, pairs: Path | None = None) -> MemoryEstimate:
+    """Estimate the memory to train a preset, with its batches and its longest sequences."""
+    length, tokens = preset.longest_sequence, preset.training.tokens_per_batch
+    # Shorter sequences may fill a token budget better than the longest do: rounded up, no batch takes more.
+    batch_size = math.ceil(tokens / length) or preset.training.batch_size
+    return estimate_memory(preset, batch_size=batch_size, length=length, pairs=pairs)
+
+
+def machine_memory() -> int:
+    """Return the memory that this process may use, in bytes: that of the machine, or of its container if less."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = _CGROUP_LIMIT.read_text().strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdigit() else total
+
+
+def device_memory(device: str) -> int:
+    """Return the memory of a device in bytes: of the GPU for "cuda", else ``machine_memory``."""
+    return torch.cuda.get_device_properties(device).total_memory if device == "cuda" else machine_memory()
+
+
+def activations_by_part(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> dict[str, int]:
+    """Count the bytes of tensors that autograd saves for the backward pass, by the part of the model that saves them.
+
+    Each tensor counts once, where it is saved first; parameters do not count.
+
+    Args:
+        ids: (B, T) int64, used as source and as target.
+    """
+    parameter_ids = {id(parameter) for parameter in model.parameters()}
+    parts = _parts_of(model)
+    stack = [OTHER]  # the parts of the modules that run now
+    sizes: dict[int, tuple[str, int]] = {}
+    alive = []  # keeps every saved tensor, because Python reuses the id of a freed object
+
+    def save(tensor: torch.Tensor) -> torch.Tensor:
+        base = tensor if tensor._base is None else tensor._base
+        if id(base) not in parameter_ids and id(tensor) not in parameter_ids and id(base) not in sizes:
+            alive.append(base)
+            sizes[id(base)] = stack[-1], base.numel() * base.element_size()
+        return tensor
+
+    hooks = []
+    for name, module in model.named_modules():
+        hooks.append(module.register_forward_pre_hook(lambda *_, part=parts[name]: stack.append(part)))
+        hooks.append(module.register_forward_hook(lambda *_: stack.pop() and None, always_call=True))
+    try:
+        with PeakMemory(), torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+            _loss(model, ids, config)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    by_part: dict[str, int] = {}
+    for part, size in sizes.values():
+        by_part[part] = by_part.get(part, 0) + size
+    return by_part
+
+
+def _loss(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> torch.Tensor:
+    """Compute the loss as ``core.training.loss.training_loss`` does, also on meta tensors."""
+    with AsOnCPU(bfloat16=config.precision == "bfloat16"):
+        logits = model(ids, ids)
+    return loss_of_logits(logits, ids, config)
+
+
+def _update_peak(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> int:
+    """Return the bytes that the loss and the backward pass allocate at most, gradients included."""
+    with PeakMemory() as peak:
+        _loss(model, ids, config).backward()
+        for parameter in model.parameters():
+            parameter.grad = None
+    return peak.highest
+
+
+def _evaluation_peak(preset: Preset, model: Seq2Seq) -> int:
+    """Return the bytes that an evaluation of the longest sequences allocates at most.
+
+    That is its forward pass: a decode takes less, as it has the logits of one step at a time.
+    """
+    count = min(preset.training.validation_sequences, sequences_per_pass(model, preset.longest_sequence))
+    ids = torch.full((count, preset.longest_sequence), BOS_ID, device="meta")
+    with torch.no_grad(), evaluation_mode(model), AsOnCPU(), PeakMemory() as peak:
+        logits = model(ids, ids)
+        sequence_loss(logits, ids, reduction="sum")
+    return peak.highest
+
+
+def _parts_of(model: nn.Module) -> dict[str, str]:
+    """Return the part that each module belongs to: its own, or that of the module around it."""
+    parts: dict[str, str] = {}
+    for name, module in model.named_modules():
+        own = next((part for kind, part in _PARTS.items() if isinstance(module, kind)), None)
+        parts[name] = own or (parts[name.rpartition(".")[0]] if name else OTHER)
+    return parts
+
+
+def _optimizer_bytes(preset: Preset, model: nn.Module) -> int:
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    if preset.training.optimizer != "muon":
+        return ADAM_COPIES * parameters * BYTES
+    matrices = sum(parameter.numel() for parameter in layer_matrices(model)[0])
+    return (MUON_COPIES * matrices + ADAM_COPIES * (parameters - matrices)) * BYTES

@@ -1,0 +1,174 @@
+"""The estimate of training memory is what PyTorch allocates, part by part, and is compared with what there is."""
+
+import pytest
+import torch
+
+from benchmarks.memory import measure_update
+from core.config import load_preset
+from core.evaluation.accuracy import evaluate
+from core.models import build_model, outline_model
+from core.tasks import Batch, build_task, fixed_pairs
+from core.training import memory
+from core.training.loss import loss_of_logits, training_loss
+from core.training.memory import (
+    _evaluation_peak,
+    _update_peak,
+    activations_by_part,
+    device_memory,
+    estimate_memory,
+    machine_memory,
+    training_memory,
+)
+from core.training.optimizers import build_optimizer
+from core.training.peak_memory import PeakMemory
+from ui.forms.preset_form import memory_text
+
+
+@pytest.mark.parametrize("family", ["transformer", "decoder-only", "encoder-only", "gru"])
+def test_activations_are_linear_in_the_batch_and_close_to_a_real_step(tiny, family):
+    preset = tiny.with_changes({"model.family": family})
+    one, two, four = (estimate_memory(preset, batch_size=size, length=8).activations for size in (1, 2, 4))
+    assert four - two == pytest.approx(2 * (two - one), rel=0.05)
+    model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).train()
+    real = activations_by_part(model, torch.ones(4, 8, dtype=torch.int64), preset.training)
+    assert four == pytest.approx(sum(real.values()), rel=0.2)  # on a CPU, few keys are padded
+
+
+def test_activations_grow_faster_than_the_length(tiny):
+    long = tiny.with_changes({"model.max_seq_len": 512, "model.dropout": 0.1})  # dropout needs the attention weights
+    short, twice, more = (estimate_memory(long, batch_size=1, length=length).activations for length in (128, 256, 512))
+    assert more - twice > 2.5 * (twice - short)
+
+
+def test_adam_keeps_two_moments_per_weight(tiny):
+    memory = estimate_memory(tiny, batch_size=1, length=4)
+    assert memory.weights == memory.gradients == memory.optimizer // 2
+    assert memory.allocated == memory.weights * 4 + memory.activations + memory.temporary
+    assert memory.total == memory.allocated + memory.overhead
+
+
+@pytest.mark.parametrize(("batch_size", "length"), [(1, 64), (4, 256)])
+def test_the_estimate_is_what_an_update_allocates(batch_size, length):
+    measured = measure_update("small", batch_size, length)
+    assert measured.estimated == pytest.approx(measured.allocated, rel=0.25)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("transformer", {}),
+        ("transformer", {"model.dropout": 0.1, "training.label_smoothing": 0.1}),
+        ("decoder-only", {}),
+        ("encoder-only", {"training.label_smoothing": 0.1}),
+        ("gru", {}),
+    ],
+)
+def test_meta_tensors_tell_what_loss_and_backward_pass_and_evaluation_allocate(tiny, family, changes, precision):
+    changes = {"model.family": family, "model.max_seq_len": 32, "training.precision": precision} | changes
+    preset = tiny.with_changes(changes | {"training.validation_sequences": 40})
+    task, generator = build_task(preset.task), torch.Generator().manual_seed(0)
+    model, outline = build_model(preset.model, task, generator).train(), outline_model(preset.model, task).train()
+    ids = torch.full((64, 21), 5)
+    batch = Batch(ids[:, 1:], ids)
+    with PeakMemory() as real:
+        loss = training_loss(model, batch, preset.training, teacher_forcing_ratio=1, generator=generator)
+        loss.backward()
+    estimated = _update_peak(outline, torch.ones(64, 20, dtype=torch.int64, device="meta"), preset.training)
+    assert estimated == pytest.approx(real.highest, rel=0.3 if family == "gru" and precision == "bfloat16" else 0.1)
+    model.zero_grad()
+    pairs = fixed_pairs(task, 40, split="validation")
+    with PeakMemory() as real:
+        evaluate(model, pairs)
+    assert _evaluation_peak(preset, outline) == pytest.approx(real.highest, rel=0.3)
+
+
+def test_copies_of_the_logits_in_a_smoothed_loss_are_counted(tiny):
+    smoothed = tiny.with_changes({"training.label_smoothing": 0.1})
+    logits = torch.empty(4, 50, 1_000, device="meta", requires_grad=True)
+    ids = torch.ones(4, 50, dtype=torch.int64, device="meta")
+    with PeakMemory() as peak:
+        loss_of_logits(logits, ids, smoothed.training).backward()
+    copies = peak.highest / (logits.numel() * 4)
+    assert 4 <= copies < 6  # log softmax, negated, joined without PAD, and gradients
+
+
+def test_tensors_are_counted_while_they_exist_and_views_are_not():
+    with PeakMemory() as peak:
+        first = torch.ones(1_000)
+        view = first[:500].view(50, 10)
+        second = first + 1  # both: 8,000 bytes
+        del first
+        third = second * 2  # the view holds the first
+        assert peak.highest == 12_000
+        del view, second
+        torch.cat([third, third[:500]]).add_(1)  # 4,000 and 6,000
+    assert peak.highest == 12_000
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "adam-by-hand", "muon"])
+def test_the_optimizer_has_the_estimated_size(tiny, optimizer):
+    rate = {"training.muon_learning_rate": 0.02} if optimizer == "muon" else {}
+    preset = tiny.with_changes({"training.optimizer": optimizer} | rate)
+    model = build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0))
+    built = build_optimizer(preset.training, model)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    built.step()
+    kept = [each for state in built.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
+    size = sum(each.numel() * each.element_size() for each in kept if each.ndim)  # without step counters
+    assert estimate_memory(preset, batch_size=1, length=4).optimizer == size
+
+
+@pytest.mark.parametrize(
+    ("family", "parts"),
+    [
+        ("transformer", {"attention", "feed-forward", "embeddings"}),
+        ("decoder-only", {"attention", "feed-forward", "embeddings"}),
+        ("encoder-only", {"attention", "feed-forward", "embeddings"}),
+        ("gru", {"attention", "recurrent layers", "embeddings"}),
+    ],
+)
+def test_the_parts_add_up(tiny, family, parts):
+    estimate = estimate_memory(tiny.with_changes({"model.family": family}), batch_size=2, length=6)
+    assert set(estimate.weights_by_part) == set(estimate.activations_by_part) == parts | {memory.OTHER}
+    assert sum(estimate.weights_by_part.values()) == estimate.weights
+    assert sum(estimate.activations_by_part.values()) == estimate.activations
+
+
+def test_attention_is_the_part_that_is_quadratic_in_the_length(tiny):
+    long = tiny.with_changes({"model.max_seq_len": 512, "model.dropout": 0.1})
+    half, whole = (estimate_memory(long, batch_size=1, length=length).activations_by_part for length in (256, 512))
+    assert whole["attention"] > 3 * half["attention"]
+    assert whole["feed-forward"] == pytest.approx(2 * half["feed-forward"], rel=0.05)
+
+
+def test_a_preset_is_estimated_with_its_longest_sequences(tiny):
+    longest = max(tiny.task.longest_source, tiny.task.longest_answer) + 2
+    batch_size = tiny.training.batch_size
+    assert training_memory(tiny) == estimate_memory(tiny, batch_size=batch_size, length=longest)
+
+
+@pytest.mark.parametrize("budget", [28, 100])
+def test_no_batch_within_a_token_budget_takes_more_than_is_estimated(tiny, budget):
+    changes = {"training.group_by_length": True, "training.tokens_per_batch": budget}
+    estimated = training_memory(tiny.with_changes(changes)).activations
+    possible = [estimate_memory(tiny, batch_size=budget // length, length=length).activations for length in range(4, 8)]
+    assert max(possible) <= estimated < 1.2 * max(possible)
+
+
+def test_more_than_the_machine_has_is_warned_of(monkeypatch, tmp_path):
+    assert machine_memory() > 10**8
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(memory, "_CGROUP_LIMIT", limit)
+    limit.write_text("500000000\n")
+    assert machine_memory() == 500_000_000
+    assert device_memory("cpu") == device_memory("mps") == 500_000_000
+    assert memory_text(7_200_000, 500_000_000) == "7 MB of memory"
+    assert memory_text(1_500_000_000, 500_000_000) == "1.5 GB of memory ⚠ there are 500 MB"
+    limit.write_text("max\n")
+    assert machine_memory() > 10**8
+
+
+def test_large_needs_gigabytes():
+    assert training_memory(load_preset("large")).total > 4e9
