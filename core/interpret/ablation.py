@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.evaluation.accuracy import count_exact, evaluation_mode
+from core.evaluation.accuracy import count_exact, evaluation_mode, sequences_per_pass
 from core.generation import GREEDY
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq
@@ -96,11 +96,11 @@ def ablation_grid(model: Seq2Seq, pairs: Batch, *, ablation: Ablation = "zero") 
     if not len(pairs):
         raise ValueError("no sequences to measure heads on")
     means = mean_head_outputs(model, pairs) if ablation == "mean" else None
-    intact = _exact_match(model, pairs, NO_INTERVENTIONS)
+    intact = exact_match_with(model, pairs, NO_INTERVENTIONS)
     for block, layer, number in grid_cells(model.heads):
         heads = [head for head in model.heads if (head.block, head.layer) == (block, layer)]
         ablated = tuple(head for head in heads if number in (0, head.head))
-        exact_match = _exact_match(model, pairs, Interventions(ablated, means))
+        exact_match = exact_match_with(model, pairs, Interventions(ablated, means))
         yield AblatedHead(block=block, layer=layer, head=number, exact_match=exact_match, intact=intact)
 
 
@@ -173,8 +173,9 @@ def mean_head_outputs(model: Seq2Seq, pairs: Batch) -> dict[Head, torch.Tensor]:
     sums: dict[Head, torch.Tensor] = {}
     counts: dict[Head, int] = {}
     with evaluation_mode(model):
-        for start in range(0, len(pairs), MEAN_CHUNK):
-            chunk = pairs[start : start + MEAN_CHUNK]
+        chunk_size = min(MEAN_CHUNK, sequences_per_pass(model, max(pairs.src.shape[1], pairs.tgt_in.shape[1])))
+        for start in range(0, len(pairs), chunk_size):
+            chunk = pairs[start : start + chunk_size]
             for head, outputs in _head_outputs(model, chunk).items():
                 sums[head] = sums.get(head, 0) + outputs.sum(dim=0)
                 counts[head] = counts.get(head, 0) + len(outputs)
@@ -222,7 +223,8 @@ def _read(path: Path) -> _File:
         return _File()
 
 
-def _exact_match(model: Seq2Seq, pairs: Batch, interventions: Interventions) -> float:
+def exact_match_with(model: Seq2Seq, pairs: Batch, interventions: Interventions) -> float:
+    """Return the fraction of pairs that a model decodes exactly under interventions, EOS included, 0-1."""
     with evaluation_mode(model), interventions.applied_to(model):
         return count_exact(model, pairs, GREEDY, max_steps=pairs.tgt_out.shape[1]) / len(pairs)
 

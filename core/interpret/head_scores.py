@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from core.generation import GenerationResult
 from core.interpret.map_rows import map_rows, source_block
-from core.interpret.measures import argmax_accuracy, attention_mass, uniform_mass
+from core.interpret.measures import aer_row_weights, argmax_accuracy, attention_mass, uniform_mass
 from core.tasks import Batch, Task
 
 
@@ -21,6 +21,8 @@ class HeadScore:
         attention_mass: mean attention weight on the gold source token, 0-1.
         argmax_accuracy: fraction of steps whose largest weight over the source is on the gold token, 0-1.
         uniform_mass: the ``attention_mass`` of uniform attention, 0-1: the baseline.
+        aer: alignment error rate of the largest weights, 0-1; see ``aer_row_weights``.
+        uniform_aer: that of columns chosen at random, 0-1.
     """
 
     layer: int
@@ -28,6 +30,8 @@ class HeadScore:
     attention_mass: float
     argmax_accuracy: float
     uniform_mass: float
+    aer: float
+    uniform_aer: float
 
 
 def score_heads(task: Task, pairs: Batch, result: GenerationResult) -> list[HeadScore]:
@@ -38,12 +42,16 @@ def score_heads(task: Task, pairs: Batch, result: GenerationResult) -> list[Head
     has_source = rows.produced.any(dim=-1)
     weights, visible, cells = rows.weights[:, :, has_source], rows.visible[has_source], rows.produced[has_source]
     masses = attention_mass(weights, cells).mean(dim=-1).tolist()  # [L][H]
-    accuracies = argmax_accuracy(weights, visible, cells).mean(dim=-1).tolist()
-    baseline = uniform_mass(visible, cells).mean().item()
+    accuracies = argmax_accuracy(weights, visible, cells)
+    links = aer_row_weights(cells)
+    errors = ((1 - accuracies) * links).sum(dim=-1) / links.sum()
+    at_random = 1 - uniform_mass(visible[:, : cells.shape[-1]], cells)
+    baselines = uniform_mass(visible, cells).mean().item(), ((at_random * links).sum() / links.sum()).item()
+    per_layer = zip(masses, accuracies.mean(dim=-1).tolist(), errors.tolist(), strict=True)
     return [
-        HeadScore(layer, head, mass, accuracy, baseline)
-        for layer, of_layer in enumerate(zip(masses, accuracies, strict=True), start=1)
-        for head, (mass, accuracy) in enumerate(zip(*of_layer, strict=True), start=1)
+        HeadScore(layer, head, mass, accuracy, baselines[0], error, baselines[1])
+        for layer, of_layer in enumerate(per_layer, start=1)
+        for head, (mass, accuracy, error) in enumerate(zip(*of_layer, strict=True), start=1)
     ]
 
 

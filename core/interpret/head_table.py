@@ -24,7 +24,8 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 POSITIONAL = 0.9  # fraction of argmaxes at one offset (Voita et al. 2019)
 MEASURES = (
-    *("mass_produced", "uniform_produced", "aer_produced", "mass_read", "uniform_read", "aer_read"),
+    *("mass_produced", "uniform_produced", "aer_produced", "uniform_aer_produced"),
+    *("mass_read", "uniform_read", "aer_read", "uniform_aer_read"),
     *("entropy", "offset", "offset_fraction", "confidence", "distance", "nearest_head"),
     *("mass_bos", "mass_eos", "mass_pad"),
 )
@@ -40,17 +41,20 @@ def head_table(task: Task, pairs: Batch, result: GenerationResult) -> pd.DataFra
     The formulas and their references are in ``measures``.
 
     The alignment columns come in two kinds: a head may attend to the source of the token that the step *produces*, or
-    to that of the token it *read*. They apply to the block that attends to the source while decoding ("cross", or
-    "decoder" in a decoder-only model) and are NaN elsewhere and for tasks without a gold alignment.
+    to that of the token it *read*. They apply to the block that attends to the source while decoding ("cross",
+    "decoder" in a decoder-only model, "encoder" in an encoder-only one, which reads no tokens) and are NaN elsewhere
+    and for tasks without a gold alignment.
 
     Returns:
         One row per head, with the columns
 
         - ``block`` ("encoder", "decoder" or "cross"), ``layer`` and ``head``, numbered from 1;
+        - ``links``: number of rows with a gold alignment of the token produced;
         - ``rows``: number of rows averaged over; if 0, all following columns are NaN;
         - ``mass_produced``, ``mass_read``: attention mass on the gold alignment, 0-1; ``uniform_produced``,
           ``uniform_read``: that of uniform attention;
         - ``aer_produced``, ``aer_read``: alignment error rate of the argmax over the source, 0-1;
+          ``uniform_aer_produced``, ``uniform_aer_read``: that of a column chosen at random;
         - ``entropy``: divided by the log of the number of visible keys, 0-1;
         - ``offset``: the most frequent offset of the argmax from its row, in tokens; see ``MapRows.offsets``;
           ``offset_fraction``: how frequent, 0-1; ``positional``: whether that is at least 90 %;
@@ -108,6 +112,8 @@ def _sums_of_rows(rows: MapRows, span: int) -> dict[str, WeightedSum]:
             means[f"mass_{name}"] = (attention_mass(weights, cells), has_link)
             means[f"uniform_{name}"] = (uniform_mass(rows.visible, cells).expand(weights.shape[:-1]), has_link)
             means[f"aer_{name}"] = (1 - argmax_accuracy(weights, rows.visible, cells), links)
+            at_random = 1 - uniform_mass(rows.visible[:, : cells.shape[-1]], cells)
+            means[f"uniform_aer_{name}"] = (at_random.expand(weights.shape[:-1]), links)
     sums = {name: ((values * counts).sum(dim=-1), counts.sum()) for name, (values, counts) in means.items()}
     sums["offsets"] = (offset_counts(weights, rows.visible, rows.offsets, span=span), ones.sum())
     sums["distances"] = (head_distances(weights), ones.sum())
@@ -146,6 +152,7 @@ def _block_table(block: str, sums: dict[str, WeightedSum], span: int) -> pd.Data
         "block": block,
         "layer": [layer for layer in range(1, layers + 1) for _ in range(heads)],
         "head": [*range(1, heads + 1)] * layers,
+        "links": int(sums["mass_produced"][1]) if "mass_produced" in sums else 0,
         "rows": int(sums["entropy"][1]),
     }
     for name in MEASURES:

@@ -77,7 +77,7 @@ class Inspection:
         stopped: whether the model produced EOS before it reached its maximum length.
         steps: one per produced token, EOS included.
         maps: attention maps of this generation, batch of one; rows of decoder and cross maps are the steps.
-        sources: gold alignment of the reference; see ``Task.gold_alignment``.
+        sources: gold alignment; see ``Task.produced_alignment``.
         log_prob: of the answer in the model's own distribution, whichever strategy chose it; nats.
         seconds: duration of the generation.
         note: a remark about the input, such as unknown words, or "".
@@ -115,6 +115,11 @@ class Inspection:
     def correct(self) -> bool | None:
         """Whether the model stopped by itself with exactly the expected output; None without a reference."""
         return None if self.expected is None else self.stopped and self.output == self.expected
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether the tokens are subwords, whose text is not the tokens with spaces between them."""
+        return self.scored is not None and self.scored[0].subwords is not None
 
     @property
     def over_source(self) -> torch.Tensor | None:
@@ -160,12 +165,7 @@ def inspect(
             names a head that the model does not have.
     """
     typed = task.tokenize(text)
-    positions = len(typed) + 2
-    if positions > model.max_seq_len:
-        raise InputError(
-            f"input has {len(typed)} tokens, {positions} with BOS and EOS; "
-            f"this model reads at most max_seq_len={model.max_seq_len}"
-        )
+    model.check_input_length(len(typed))
     ids = task.src_vocab.encode(typed)
     symbols = task.src_vocab.decode(ids)
     src = torch.tensor([[BOS_ID, *ids, EOS_ID]], device=model.device)
@@ -196,7 +196,7 @@ def inspect(
         stopped=stopped,
         steps=_steps(task, decoded, len(forced)),
         maps=decoded.maps or AttentionMaps(None, None, None),
-        sources=task.gold_alignment(symbols),
+        sources=task.produced_alignment(symbols, _without_eos(tokens)),
         log_prob=log_prob,
         seconds=seconds,
         note="; ".join(filter(None, [_unknown_note(typed, symbols), task.note(symbols)])),
@@ -205,11 +205,14 @@ def inspect(
 
 
 def _read_prefix(task: Task, prefix: str, max_seq_len: int) -> list[int]:
-    """Return the ids of a typed prefix; if both sides share a vocabulary, it is tokenized as inputs are."""
+    """Return the ids of a typed prefix: text if the tokens are subwords, or if both sides share a vocabulary."""
     if not prefix.strip():
         return []
     try:
-        tokens = task.tokenize(prefix) if task.tgt_vocab is task.src_vocab else prefix.split()
+        if task.subwords is not None:
+            tokens = task.subwords.sides[1].tokenize(prefix)
+        else:
+            tokens = task.tokenize(prefix) if task.tgt_vocab is task.src_vocab else prefix.split()
         ids = task.tgt_vocab.encode(tokens)
     except InputError as error:
         raise InputError(f"prefix: {error}") from error

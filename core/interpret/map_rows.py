@@ -35,7 +35,8 @@ class MapRows:
         index: (N,) int64, the row's index in its map, from 0.
         produced: (N, S) bool, gold alignment of the token the step *produces*, over the first S keys (the source);
             see ``gold_alignment``. None for blocks whose rows do not attend to the source while decoding.
-        read: (N, S) bool, gold alignment of the token the step *read*; None likewise.
+        read: (N, S) bool, gold alignment of the token the step *read*; None likewise, and in an encoder-only model,
+            which reads none.
     """
 
     weights: torch.Tensor
@@ -70,10 +71,15 @@ def map_rows(block: Block, task: Task, pairs: Batch, result: GenerationResult) -
         columns.append(_target_columns(result.tokens, positions))
     visible, keys, key_positions = (torch.cat(parts, dim=-1) for parts in zip(*columns, strict=True))
     is_valid = is_row & (visible.sum(dim=-1) > 1)
-    gold = {}
+    gold: dict[str, torch.Tensor] = {}
     if block == source_block(result):
-        produced = gold_alignment(task, pairs, steps=is_row.shape[1])
-        gold = {"produced": produced[is_valid], "read": F.pad(produced, (0, 0, 1, 0))[:, :-1][is_valid]}
+        first = first_step_row(block)
+        produced = F.pad(gold_alignment(task, pairs, result.tokens, steps=is_row.shape[1] - first), (0, 0, first, 0))
+        if block == "encoder":
+            produced &= _generated_rows(result.tokens, is_row.shape[1])[..., None]
+        else:
+            gold["read"] = F.pad(produced, (0, 0, 1, 0))[:, :-1][is_valid]
+        gold["produced"] = produced[is_valid]
     sequence, index = is_valid.nonzero(as_tuple=True)
     return MapRows(
         weights=weights.transpose(1, 2)[:, :, is_valid].float(),
@@ -87,14 +93,31 @@ def map_rows(block: Block, task: Task, pairs: Batch, result: GenerationResult) -
 
 
 def source_block(result: GenerationResult) -> Block:
-    """Return the block that attends to the source while decoding: "cross", or "decoder" in a decoder-only model."""
-    return "decoder" if result.maps is None or result.maps.cross is None else "cross"
+    """Return the block through which the answer attends to the source.
+
+    It is "cross", "decoder" in a decoder-only model and "encoder" in an encoder-only one.
+    """
+    maps = result.maps
+    if maps is not None and maps.cross is not None:
+        return "cross"
+    return "decoder" if maps is None or maps.decoder is not None else "encoder"
+
+
+def first_step_row(block: Block) -> int:
+    """Return the row of the first step in a map over the source: 1 in the encoder's, whose row 0 is BOS, else 0."""
+    return int(block == "encoder")
 
 
 def generated_steps(tokens: torch.Tensor) -> torch.Tensor:
     """Return (B, T) bool, True at the steps of ``tokens`` (B, T) int64 up to and including EOS."""
     ends = (tokens == EOS_ID).long()
     return ends.cumsum(dim=1) - ends == 0
+
+
+def _generated_rows(tokens: torch.Tensor, count: int) -> torch.Tensor:
+    """Return (B, count) bool: the rows of an encoder-only model's map that belong to steps of ``tokens`` (B, T)."""
+    rows = F.pad(generated_steps(tokens), (first_step_row("encoder"), 0))
+    return F.pad(rows, (0, max(0, count - rows.shape[1])))[:, :count]
 
 
 def recordable_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:

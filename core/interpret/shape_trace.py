@@ -55,7 +55,7 @@ def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[TensorTra
         pairs: the file of the task's own pairs, if it has any.
     """
     task = build_task(preset.task, pairs=pairs)
-    batch = task.sample(preset.training.batch_size, split="train", generator=torch.Generator().manual_seed(0))
+    batch = task.sample(preset.sequences_per_batch, split="train", generator=torch.Generator().manual_seed(0))
     model = outline_model(preset.model, task).eval()
     recorder = _Recorder()
     for name, module in model.named_modules():

@@ -15,9 +15,11 @@ from core.evaluation.accuracy import evaluation_mode
 from core.generation import GenerationResult, generate
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import score_heads
+from core.interpret.health import Health
 from core.models import Seq2Seq
 from core.models.seq2seq import BLOCKS, Block, Head
 from core.tasks import Batch, Task, fixed_pairs
+from core.tasks.data import pad_rows
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 MAX_BYTE = 255  # the byte of a weight of 1; rounding changes a weight by at most 0.002
@@ -89,6 +91,7 @@ class Snapshot:
             each of their lengths has equal weight. None if the task or the model has no alignment to score.
         uniform_mass: the attention mass of uniform attention.
         num_scored: number of scored inputs.
+        health: what heads and layers do, and how the last update changed them; None in older files.
     """
 
     step: int
@@ -97,6 +100,7 @@ class Snapshot:
     attention_mass: HeadMasses | None = None
     uniform_mass: float | None = None
     num_scored: int = 0
+    health: Health | None = None
 
 
 def snapshot_interval(step: int, *, every: int) -> int:
@@ -138,6 +142,10 @@ class SnapshotTaker:
     Args:
         task: the inputs come from.
         model: whose size decides how many inputs are recorded.
+
+    Attributes:
+        inputs: whose maps are recorded.
+        pairs: the scored inputs with their reference answers; None for a task without reference answers.
     """
 
     def __init__(self, task: Task, model: Seq2Seq) -> None:
@@ -145,9 +153,15 @@ class SnapshotTaker:
         candidates = _open_ended_inputs(task) if task.open_ended else _inputs_with_answers(task)
         fitting = [each for each in candidates if len(each.source) <= model.max_seq_len]
         shown = _affordable(list(dict.fromkeys(each for each in fitting if each.is_shown)), model)
+        self.pairs = None if task.open_ended else _as_pairs(candidates)
         self.inputs = tuple(_snapshot_input(task, each) for each in shown)
-        has_scores = any(_gold_cells(task, each.symbols(task)) for each in fitting)
-        self._groups = _groups(fitting if has_scores else shown, shown, model)
+        self._has_scores = any(_gold_cells(task, each.symbols(task)) for each in fitting)
+        self._groups = _groups(fitting if self._has_scores else shown, shown, model)
+
+    @property
+    def num_decoded(self) -> int:
+        """Number of inputs that a snapshot decodes, those included that are only scored."""
+        return sum(len(group.src) for group in self._groups)
 
     @torch.no_grad()
     def snapshot(self, model: Seq2Seq, step: int) -> Snapshot:
@@ -178,7 +192,12 @@ class SnapshotTaker:
         return SnapshotOutput(tuple(self.task.tgt_vocab.decode(ids[:steps])), maps)
 
     def _scores(self, results: list[GenerationResult]) -> tuple[HeadMasses | None, float | None, int]:
-        """Return the last three fields of a ``Snapshot``, as means over the lengths of the inputs."""
+        """Return the last three fields of a ``Snapshot``, as means over the lengths of the inputs.
+
+        An alignment that depends on the output is not scored: of so few inputs, each step would score other words.
+        """
+        if not self._has_scores:
+            return None, None, 0
         groups = zip(self._groups, results, strict=True)
         scores = [score_heads(self.task, Batch(group.src, group.src), result) for group, result in groups]
         if not all(scores) or not scores:
@@ -208,9 +227,17 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """An input as ids with BOS and EOS, the most steps to answer it in, and whether its maps are recorded."""
+    """An input that may be scored.
+
+    Attributes:
+        source: ids with BOS and EOS.
+        answer: ids of the reference answer as in the task's targets, usually with EOS; () if there is none.
+        steps: most tokens to generate.
+        is_shown: whether its maps are recorded.
+    """
 
     source: tuple[int, ...]
+    answer: tuple[int, ...]
     steps: int
     is_shown: bool
 
@@ -221,7 +248,7 @@ class _Candidate:
 def _open_ended_inputs(task: Task) -> list[_Candidate]:
     """Return the first examples of a task without reference answers."""
     examples = [task.src_vocab.encode(task.tokenize(text)) for text in task.examples[:3]]
-    return [_Candidate((BOS_ID, *ids, EOS_ID), OPEN_ENDED_STEPS, is_shown=True) for ids in examples]
+    return [_Candidate((BOS_ID, *ids, EOS_ID), (), OPEN_ENDED_STEPS, is_shown=True) for ids in examples]
 
 
 def _inputs_with_answers(task: Task) -> list[_Candidate]:
@@ -231,21 +258,30 @@ def _inputs_with_answers(task: Task) -> list[_Candidate]:
     lengths because each takes a decode of its own, and a snapshot should cost almost no time.
     """
     example = task.src_vocab.encode(task.tokenize(task.examples[0]))
-    steps = len(task.answer(task.src_vocab.decode(example))) + 1
-    candidates = [_Candidate((BOS_ID, *example, EOS_ID), steps, is_shown=True)]
+    answer = (*task.tgt_vocab.encode(task.answer(task.src_vocab.decode(example))), EOS_ID)
+    most = len(answer) if len(answer) > 1 else OPEN_ENDED_STEPS  # an example need not have a reference
+    candidates = [_Candidate((BOS_ID, *example, EOS_ID), answer, most, is_shown=True)]
     pairs = fixed_pairs(task, _CANDIDATES, split="validation")
     lengths = (pairs.src != PAD_ID).sum(dim=1)
     short = int(lengths[(lengths - len(candidates[0].source)).abs().argmin()])
     for length in dict.fromkeys((short, int(lengths.max()))):
         count = NUM_SCORED // 2 - (length == short)  # the example is one of the short ones
         same_length = pairs[lengths == length][:count]
-        answers = (same_length.tgt_out != PAD_ID).sum(dim=1).tolist()
+        steps = (same_length.tgt_out != PAD_ID).sum(dim=1).tolist()
         num_shown = 1 if length == short else 2
         candidates += [
-            _Candidate(tuple(source), answer, is_shown=index < num_shown)
-            for index, (source, answer) in enumerate(zip(same_length.src[:, :length].tolist(), answers, strict=True))
+            _Candidate(tuple(source), tuple(target[:most]), most, is_shown=index < num_shown)
+            for index, (source, target, most) in enumerate(
+                zip(same_length.src[:, :length].tolist(), same_length.tgt_out.tolist(), steps, strict=True)
+            )
         ]
     return candidates
+
+
+def _as_pairs(candidates: Sequence[_Candidate]) -> Batch:
+    """Return inputs with their reference answers, padded."""
+    sources, targets = [each.source for each in candidates], [(BOS_ID, *each.answer) for each in candidates]
+    return Batch(*(pad_rows(rows, max(map(len, rows))) for rows in (sources, targets)))
 
 
 def _affordable(candidates: list[_Candidate], model: Seq2Seq) -> list[_Candidate]:

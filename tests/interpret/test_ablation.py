@@ -33,9 +33,9 @@ from core.server import Runs
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, build_task, fixed_pairs
 from core.text.vocab import BOS_ID, PAD_ID
-from tests.support.scripted_models import decoder_only, gru, transformer
+from tests.support.scripted_models import decoder_only, encoder_only, gru, transformer
 
-WRITERS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only}
+WRITERS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only, "encoder-only": encoder_only}
 
 
 @pytest.fixture(scope="module")

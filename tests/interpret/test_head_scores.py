@@ -28,7 +28,10 @@ def scored(weights: torch.Tensor, *, tokens: torch.Tensor = TOKENS, task: Digits
 
 def columns(task: Digits, steps: int) -> list[list[list[int]]]:
     """The gold columns of each step of each pair."""
-    return [[cells.nonzero().flatten().tolist() for cells in row] for row in gold_alignment(task, PAIRS, steps=steps)]
+    return [
+        [cells.nonzero().flatten().tolist() for cells in row]
+        for row in gold_alignment(task, PAIRS, TOKENS, steps=steps)
+    ]
 
 
 def test_the_gold_alignment_of_reversal_is_anti_diagonal():
@@ -71,6 +74,8 @@ def test_a_uniform_map_scores_the_uniform_mass():
     for score in scored(weights):
         assert score.attention_mass == pytest.approx(score.uniform_mass, abs=1e-6)
         assert score.argmax_accuracy == pytest.approx(score.uniform_mass, abs=1e-6)
+        assert score.aer == pytest.approx(score.uniform_aer, abs=1e-6)
+        assert score.uniform_aer == pytest.approx(1 - score.uniform_mass, abs=1e-6)
 
 
 def test_attention_to_any_of_several_sources_is_correct():
@@ -134,7 +139,10 @@ def test_a_task_without_gold_alignment_has_no_scores():
 
 
 def test_the_best_head_of_a_layer_has_the_largest_attention_mass():
-    scores = [HeadScore(layer, head, share, 0.0, 0.1) for layer, head, share in ((1, 1, 0.9), (2, 1, 0.2), (2, 2, 0.4))]
+    scores = [
+        HeadScore(layer, head, share, 0.0, 0.1, 1.0, 0.9)
+        for layer, head, share in ((1, 1, 0.9), (2, 1, 0.2), (2, 2, 0.4))
+    ]
     assert best_head_of_layer(scores, 2) == scores[2]
     assert best_head_of_layer(scores, 1) == scores[0]
 

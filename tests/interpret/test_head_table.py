@@ -1,5 +1,7 @@
 """The head table: known values on handmade maps, and no bias in favor of a model."""
 
+from math import isnan
+
 import pandas as pd
 import pytest
 import torch
@@ -8,6 +10,7 @@ from pandas.testing import assert_frame_equal
 from core.config import load_preset
 from core.generation import GenerationResult, generate
 from core.interpret import map_rows
+from core.interpret.head_scores import score_heads
 from core.interpret.head_table import head_table, measure_heads
 from core.models import build_model
 from core.tasks import build_task, fixed_pairs
@@ -19,7 +22,7 @@ TASK = Digits(transform="reverse", min_length=2, max_length=5)
 PAIRS = framed_pairs("123", "45454")
 TOKENS = answer_tokens("321", "45454", width=6)
 PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]
-TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer")]
+TRUTH = [f"{name}_{token}" for token in ("produced", "read") for name in ("mass", "uniform", "aer", "uniform_aer")]
 
 
 def of_cross(columns: list[list[int]]) -> pd.Series:
@@ -52,6 +55,8 @@ def test_a_perfect_reversal_scores_one_for_the_produced_token():
     assert (scores.mass_produced, scores.aer_produced) == (1, 0)
     assert (scores.mass_read, scores.aer_read) == (0, 1)
     assert scores.uniform_produced == scores.uniform_read == pytest.approx((3 / 5 + 5 / 7) / 8)
+    assert scores.uniform_aer_produced == pytest.approx(1 - (3 / 5 + 5 / 7) / 8)
+    assert scores.links == 8
     assert (scores.entropy, scores.confidence) == (0, 1)
 
 
@@ -111,6 +116,17 @@ def test_the_decoder_of_a_decoder_only_model_is_aligned():
     assert scores.uniform_produced == pytest.approx(sum(written) / 8)
 
 
+def test_the_encoder_of_an_encoder_only_model_is_aligned_from_the_row_after_bos():
+    weights = one_hot_maps([[0, *row] for row in PERFECT], keys=7)  # row t + 1 belongs to step t
+    (scores,) = head_table(TASK, PAIRS, generation_result(TOKENS, encoder=weights)).itertuples()
+    assert (scores.block, scores.rows, scores.mass_produced, scores.aer_produced) == ("encoder", 12, 1, 0)
+    assert scores.uniform_produced == pytest.approx((3 / 5 + 5 / 7) / 8)
+    assert isnan(scores.mass_read)  # it reads no tokens
+    stopped = generation_result(answer_tokens("3", "45454", width=6), encoder=weights)
+    (fewer,) = score_heads(TASK, PAIRS, stopped)
+    assert fewer.uniform_mass == pytest.approx((2 / 5 + 5 / 7) / 7)  # a 3, then EOS instead of a 2
+
+
 def test_several_gold_columns_count_together():
     sort = Digits(transform="sort", min_length=2, max_length=5)
     cross = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 3, 1, 4, 2, 0]], keys=7)
@@ -150,7 +166,7 @@ def test_a_single_head_has_no_nearest_and_an_empty_block_no_measures():
     assert table.distance.isna().all()
     assert table.nearest_head.isna().all()
     assert table.rows.to_dict() == {"decoder": 0, "cross": 1}
-    assert table.loc["decoder"].drop(["layer", "head", "rows", "positional"]).isna().all()
+    assert table.loc["decoder"].drop(["layer", "head", "links", "rows", "positional"]).isna().all()
     assert not table.positional.any()
     assert table.loc["cross", "mass_produced"] == pytest.approx(0.2)
     assert pd.isna(table.loc["cross", "mass_read"])
@@ -175,14 +191,16 @@ def test_measures_are_between_0_and_1():
 # --- models that decode -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", ["digits-reversal", "digits-reversal-gru", "digits-reversal-decoder-only"])
+@pytest.mark.parametrize(
+    "preset", ["digits-reversal", "digits-reversal-gru", "digits-reversal-decoder-only", "masked-digits"]
+)
 def test_padding_and_chunks_change_nothing(preset, monkeypatch):
-    preset = load_preset(preset).with_changes({"model.max_seq_len": 16})
+    preset = load_preset(preset).with_changes({"model.max_seq_len": 18})
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(1)).eval()
     pairs = fixed_pairs(task, 12, split="test")
     alone = measure_heads(model, task, pairs)
-    padded = head_table(task, pairs, generate(model, pairs.src, max_steps=16, need_weights=True))
+    padded = head_table(task, pairs, generate(model, pairs.src, max_steps=18, need_weights=True))
     assert_frame_equal(alone, padded, atol=1e-4)
     monkeypatch.setattr(map_rows, "MAX_WEIGHTS", 1)  # one sequence at a time
     assert_frame_equal(alone, measure_heads(model, task, pairs), atol=1e-4)

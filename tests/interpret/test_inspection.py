@@ -154,7 +154,7 @@ def test_a_vocabulary_without_unk_has_no_unknown_symbols(model, task):
 def test_an_unknown_word_has_a_column_of_its_own():
     words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
     src = torch.tensor([[BOS_ID, *words.src_vocab.encode(["the", "zebra", "sat"]), EOS_ID]])
-    cells = gold_alignment(words, Batch(src, src), steps=4)[0].nonzero().tolist()
+    cells = gold_alignment(words, Batch(src, src), src, steps=4)[0].nonzero().tolist()
     assert cells == [[0, 3], [1, 2], [2, 1]]
 
 

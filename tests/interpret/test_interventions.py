@@ -12,6 +12,7 @@ from torch.testing import assert_close
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions, Pattern
 from core.models import forward_with_attention, kernels
 from core.models.decoder_only import DecoderOnly
+from core.models.encoder_only import EncoderOnly
 from core.models.gru import GRUSeq2Seq
 from core.models.seq2seq import Head, Seq2Seq
 from core.models.transformer import Transformer
@@ -27,6 +28,7 @@ MODELS = {
     "alibi": lambda: make_model(Transformer, **BLOCKS, **ONE_LAYER, positions="alibi"),
     "vo-rope": lambda: make_model(Transformer, **BLOCKS, **ONE_LAYER, positions="vo-rope"),
     "decoder-only": lambda: make_model(DecoderOnly, **BLOCKS, num_layers=2, norm="pre"),
+    "encoder-only": lambda: make_model(EncoderOnly, **BLOCKS, num_layers=2),
     "gru": lambda: make_model(GRUSeq2Seq, max_seq_len=12, d_embedding=E, d_hidden=D, num_layers=2),
 }
 SRC = torch.tensor([[1, 7, 8, 9, 2, 0, 0], [1, 5, 2, 0, 0, 0, 0], [1, 3, 4, 5, 6, 7, 2]])
@@ -245,6 +247,7 @@ def test_a_model_names_its_heads():
     assert heads["post"] == [f"{block}.{layer}.{head}" for block in blocks for layer in (1, 2) for head in (1, 2)]
     assert heads["alibi"][:3] == ["encoder.1.1", "encoder.1.2", "decoder.1.1"]
     assert heads["decoder-only"] == ["decoder.1.1", "decoder.1.2", "decoder.2.1", "decoder.2.2"]
+    assert heads["encoder-only"] == ["encoder.1.1", "encoder.1.2", "encoder.2.1", "encoder.2.2"]
     assert heads["gru"] == ["cross.1.1"]
 
 

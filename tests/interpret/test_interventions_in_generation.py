@@ -19,6 +19,7 @@ from tests.support.scripted_models import (
     assert_same_maps_at_valid_steps,
     decoder_inputs,
     decoder_only,
+    encoder_only,
     gru,
     transformer,
     valid_steps,
@@ -26,11 +27,12 @@ from tests.support.scripted_models import (
 
 STEPS = 8
 STRATEGIES = (GREEDY, Beam(beam_size=3, n_best=2), Sample(temperature=1.5, seed=3))
-MODELS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only}
+MODELS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only, "encoder-only": encoder_only}
 ZERO = {
     "transformer": {"ablate": ["encoder.2.1", "decoder.1.2", "cross.1.1"], "patterns": ["cross.2.2=anti-diagonal"]},
     "gru": {"patterns": ["cross.1.1=anti-diagonal"]},
     "decoder-only": {"ablate": ["decoder.1.2", "decoder.2.1"]},
+    "encoder-only": {"ablate": ["encoder.1.2", "encoder.2.1"]},
 }
 MEAN = ZERO | {"gru": {"ablate": ["cross"]}}
 

@@ -30,6 +30,7 @@ FAMILIES = {
     "gru": {"model.family": "gru", "model.d_embedding": 8, "model.d_hidden": 12, "model.num_layers": 2},
     "gru that reads PAD": {"model.family": "gru", "model.d_hidden": 12, "model.mask_padding": False},
     "decoder-only": {"model.family": "decoder-only"},
+    "encoder-only": {"model.family": "encoder-only"},
 }
 
 

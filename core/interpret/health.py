@@ -1,0 +1,304 @@
+"""The health of a model at a training step: what its heads and layers do on fixed inputs, under teacher forcing.
+
+Every figure is a mean over the same rows at every step: source positions, or decoding steps of the reference answers.
+So a figure changes only because the weights do, not because the model's own answers do.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict
+
+from core.evaluation.accuracy import evaluation_mode, with_eos
+from core.generation import GenerationResult
+from core.interpret.health_measures import (
+    attention_distance,
+    attention_reach,
+    entropy,
+    fixed_key_mass,
+    head_diversity,
+    output_shares,
+    root_mean_square,
+    total_variation,
+)
+from core.interpret.map_rows import MapRows, generated_steps, map_rows
+from core.interpret.measures import normalized_entropy
+from core.models import AttentionMaps, Seq2Seq
+from core.models.attention import MultiHeadAttention
+from core.models.hooks import hooks
+from core.models.layers import EncoderLayer, Layer
+from core.models.seq2seq import BLOCKS, Block, DecoderOutput, Memory
+from core.tasks import Batch, Task, fixed_pairs
+from core.text.vocab import PAD_ID
+
+NUM_PAIRS = 32  # fixed pairs, if the maps of so many fit into ``MAX_WEIGHTS``
+MAX_WEIGHTS = 250_000  # attention weights that are compared with the next snapshot's, 4 bytes each
+DEAD = 0.02  # a head whose output is a smaller share of its layer's
+COLLAPSED = 0.98  # a head with more of its attention on one key of each input, whatever the query
+UNIFORM = 0.95  # a head with a larger entropy share
+
+Mark = Literal["", "dead", "collapsed", "uniform"]
+Figure = float | None
+HeadMarks = dict[Block, tuple[tuple[Mark, ...], ...]]  # by layer and head
+HeadFigures = tuple[tuple[Figure, ...], ...]  # by layer and head
+MARKS: dict[Mark, str] = {
+    "dead": f"its output is less than {DEAD:.0%} of its attention layer's",
+    "collapsed": f"more than {COLLAPSED:.0%} of its attention is on one key of each input, whatever the query",
+    "uniform": f"its entropy is more than {UNIFORM:.0%} of that of uniform attention",
+}
+
+
+class HeadHealth(BaseModel):
+    """What the heads and layers of a model do on fixed inputs.
+
+    Figures of heads are [layer][head] by block, "encoder", "decoder" and "cross"; a mean over rows with at least two
+    visible keys. None stands for what does not exist or is not finite.
+
+    Attributes:
+        entropy: mean entropy of a head's rows, nats.
+        entropy_share: the same divided, row by row, by the log of the number of visible keys, 0-1.
+        distance: mean distance between query and key weighted by attention, tokens. Positions count from BOS on both
+            sides; a decoding step has the position of the token that it read. A decoder-only model's target continues
+            its source's positions.
+        reach: largest distance of a key with a weight of at least 0.1, tokens.
+        fixed_key_mass: attention on the one key that gets most in an input, whatever the query, 0-1.
+        output_share: root mean square of a head's output after W_o, divided by that of its attention layer's output
+            without bias; {} for additive attention, which has no output projection.
+        change: mean total-variation distance of a head's rows to those of the snapshot taken before, 0 unchanged to 1
+            disjoint; {} at the first snapshot, or if the maps are too large to keep.
+        diversity: by block and layer, the mean total-variation distance of all pairs of heads, 0 alike to 1 disjoint.
+        layer_rms: by layer ("encoder.1", "decoder.1" …), root mean square of the residual stream after it; of a
+            recurrent layer, of its last states.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    entropy: dict[Block, HeadFigures]
+    entropy_share: dict[Block, HeadFigures]
+    distance: dict[Block, HeadFigures]
+    reach: dict[Block, HeadFigures]
+    fixed_key_mass: dict[Block, HeadFigures]
+    output_share: dict[Block, HeadFigures]
+    change: dict[Block, HeadFigures]
+    diversity: dict[Block, tuple[Figure, ...]]
+    layer_rms: dict[str, Figure]
+
+
+class Health(BaseModel):
+    """The health of a model after some updates.
+
+    Attributes:
+        perplexity: exp of the teacher-forced validation loss.
+        gradient_norm: by part, of the last update, before clipping; see ``core.training.update_norms``. None before
+            the first update.
+        update_size: by part, norm of the change of the weights divided by the norm of the weights, likewise.
+        heads: see ``HeadHealth``.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    perplexity: Figure
+    gradient_norm: dict[str, Figure] | None
+    update_size: dict[str, Figure] | None
+    heads: HeadHealth
+
+
+def head_marks(heads: HeadHealth) -> HeadMarks:
+    """Return the mark of each head by block, layer and head: "dead", "collapsed", "uniform", or "" for none.
+
+    A head has the first mark that applies. ``MARKS`` explains them.
+    """
+    return {
+        block: tuple(
+            tuple(_mark(heads, block, layer, head) for head in range(len(of_layer)))
+            for layer, of_layer in enumerate(layers)
+        )
+        for block, layers in heads.entropy_share.items()
+    }
+
+
+def _mark(heads: HeadHealth, block: Block, layer: int, head: int) -> Mark:
+    share = heads.output_share[block][layer][head] if block in heads.output_share else None
+    fixed, spread = heads.fixed_key_mass[block][layer][head], heads.entropy_share[block][layer][head]
+    if share is not None and share < DEAD:
+        return "dead"
+    if fixed is not None and fixed > COLLAPSED:
+        return "collapsed"
+    return "uniform" if spread is not None and spread > UNIFORM else ""
+
+
+class HealthTaker:
+    """Measures the heads and layers of a model on fixed pairs of a task.
+
+    Args:
+        task: the pairs come from.
+        model: whose size decides how many pairs are used.
+        pairs: the scored inputs of the attention snapshots with their references; none for an open-ended task, which
+            is measured on validation pairs.
+    """
+
+    def __init__(self, task: Task, model: Seq2Seq, pairs: Batch | None) -> None:
+        pairs = fixed_pairs(task, NUM_PAIRS, split="validation") if pairs is None else pairs
+        answers = with_eos(pairs.tgt_out)
+        pairs = Batch(pairs.src, torch.cat([pairs.tgt[:, :1], answers], dim=1)).trimmed()
+        fitting = (pairs.lengths() <= torch.tensor([model.max_seq_len, model.max_seq_len + 1])).all(dim=1)
+        pairs = pairs[fitting.nonzero()[:, 0]].trimmed() if fitting.any() else pairs[:0]
+        source, target = pairs.src.shape[1], pairs.tgt_in.shape[1]
+        keys = _num_keys(model, source, target)
+        self._per_pair = sum((source if head.block == "encoder" else target) * keys[head.block] for head in model.heads)
+        pairs = pairs[: max(1, MAX_WEIGHTS // max(1, self._per_pair))]
+        self.pairs = pairs.to(model.device)
+        self._rows = self._valid_rows(task, model) if len(pairs) else {}
+
+    @torch.no_grad()
+    def measure(
+        self, model: Seq2Seq, before: Mapping[str, torch.Tensor]
+    ) -> tuple[HeadHealth | None, dict[str, torch.Tensor]]:
+        """Measure a model; its mode and all random generators are unchanged.
+
+        Args:
+            before: the rows that the last call returned, {} for none.
+
+        Returns:
+            The figures, None if no pair fits the model; and the rows of attention to pass to the next call, (L, H, N,
+            K) float by block, {} if they are more than ``MAX_WEIGHTS``.
+        """
+        if not len(self.pairs):
+            return None, {}
+        with evaluation_mode(model):
+            recorded = _record(model, self.pairs)
+        figures: dict[str, dict[Block, HeadFigures]] = {name: {} for name in (*_MEASURES, "output_share", "change")}
+        diversity: dict[Block, tuple[Figure, ...]] = {}
+        kept: dict[str, torch.Tensor] = {}
+        for block, rows in self._rows.items():
+            patterns = torch.stack([_joined(each) for each in recorded.patterns[block]])  # (L, B, H, Q, K)
+            weights = patterns.transpose(1, 2)[:, :, rows.sequence, rows.index].float()
+            for name, measure in _MEASURES.items():
+                figures[name][block] = _as_figures(measure(weights, rows))
+            diversity[block] = _as_figures(head_diversity(weights)[None])[0]
+            if recorded.projections[block]:
+                z = torch.stack([_joined(each) for each in recorded.z[block]])  # (L, B, H, Q, W)
+                z = z.transpose(2, 3)[:, rows.sequence, rows.index].float()
+                w_o = torch.stack([each.detach() for each in recorded.projections[block]])
+                figures["output_share"][block] = _as_figures(output_shares(z, w_o))
+            last = before.get(block)
+            if last is not None and last.shape == weights.shape:
+                figures["change"][block] = _as_figures(total_variation(last.to(weights.device), weights))
+            if self._per_pair * len(self.pairs) <= MAX_WEIGHTS:
+                kept[block] = weights
+        layer_rms = {name: _finite(root_mean_square(states).item()) for name, states in recorded.states.items()}
+        return HeadHealth(**figures, diversity=diversity, layer_rms=layer_rms), kept
+
+    def _valid_rows(self, task: Task, model: Seq2Seq) -> dict[Block, MapRows]:
+        """Return, by block, which rows of the maps are measured, with visibility and offsets of their keys."""
+        count, source, target = len(self.pairs), self.pairs.src.shape[1], self.pairs.tgt_in.shape[1]
+        blocks = [block for block in BLOCKS if any(of == block for of, _ in model.attention)]
+        keys = _num_keys(model, source, target)
+        empty = {
+            block: torch.zeros(1, count, 1, source if block == "encoder" else target, keys[block]) for block in blocks
+        }
+        maps = AttentionMaps(empty.get("encoder"), empty.get("decoder"), empty.get("cross"))
+        pairs, none = self.pairs.to("cpu"), torch.empty(0)
+        reference = GenerationResult(pairs.tgt_out, none, none, maps, none)
+        rows = {block: map_rows(block, task, pairs, reference) for block in blocks}
+        return {block: _on(each, model.device) for block, each in rows.items() if each is not None and len(each.index)}
+
+
+def _num_keys(model: Seq2Seq, source: int, target: int) -> dict[Block, int]:
+    """Return the number of keys of a row by block; a decoder-only model attends to the source as well."""
+    has_cross = any(block == "cross" for block, _ in model.attention)
+    return {"encoder": source, "decoder": target if has_cross else source + target, "cross": source}
+
+
+# ---- recording
+
+
+class _Recorded:
+    """What the hook points of one teacher-forced pass recorded.
+
+    Attributes:
+        patterns, z: by block and layer, the tensors of each call, joined along the queries.
+        projections: by block, the weight of W_o of each layer; [] for additive attention.
+        states: by layer, the residual stream of the positions that are not PAD, (N, D), or the last states (B, D).
+    """
+
+    def __init__(self) -> None:
+        self.patterns: dict[Block, list[list[torch.Tensor]]] = {block: [] for block in BLOCKS}
+        self.z: dict[Block, list[list[torch.Tensor]]] = {block: [] for block in BLOCKS}
+        self.projections: dict[Block, list[torch.Tensor]] = {block: [] for block in BLOCKS}
+        self.states: dict[str, torch.Tensor] = {}
+
+
+def _record(model: Seq2Seq, pairs: Batch) -> _Recorded:
+    """Run pairs through a model in evaluation mode under teacher forcing."""
+    recorded, by_name = _Recorded(), dict[str, Callable[[torch.Tensor], None]]()
+    for (block, _), module in model.attention.items():
+        for point, calls in (("hook_pattern", recorded.patterns), ("hook_z", recorded.z)):
+            calls[block].append([])
+            by_name[getattr(module, point).name] = calls[block][-1].append
+        if isinstance(module, MultiHeadAttention):
+            recorded.projections[block].append(module.w_o.weight)
+    streams: dict[str, torch.Tensor] = {}
+    for name, layer in _residual_layers(model).items():
+        by_name[layer.hook_resid_post.name] = partial(streams.__setitem__, name)
+    with hooks(by_name):
+        memory = model.encode(pairs.src)
+        for of_source in (*recorded.patterns["decoder"], *recorded.z["decoder"]):
+            of_source.clear()  # a decoder-only model has read the source, which is in no map
+        output = model.decode(pairs.tgt_in, memory)
+    sides = {"encoder": pairs.src != PAD_ID, "decoder": generated_steps(pairs.tgt_out)}
+    recorded.states = {name: states[sides[name.split(".")[0]]].float() for name, states in streams.items()}
+    recorded.states |= _recurrent_states(memory, output)
+    return recorded
+
+
+def _residual_layers(model: Seq2Seq) -> dict[str, Layer]:
+    """Return the layers of a model that have a residual stream, by name: "encoder.1", "decoder.1" and so on."""
+    layers = [module for module in model.modules() if isinstance(module, Layer)]
+    sides: dict[str, list[Layer]] = {"encoder": [], "decoder": []}
+    for layer in layers:
+        sides["encoder" if isinstance(layer, EncoderLayer) else "decoder"].append(layer)
+    return {f"{side}.{number}": layer for side, of in sides.items() for number, layer in enumerate(of, start=1)}
+
+
+def _recurrent_states(memory: Memory, output: DecoderOutput) -> dict[str, torch.Tensor]:
+    """Return the last states (B, D) of recurrent layers; {} of a model without any."""
+    if memory.final is None:
+        return {}
+    sides: dict[str, torch.Tensor] = {"encoder": memory.final, "decoder": output.cache.hidden}
+    return {f"{side}.{n}": states.float() for side, of in sides.items() for n, states in enumerate(of, start=1)}
+
+
+def _joined(calls: list[torch.Tensor]) -> torch.Tensor:
+    """Join the calls of a module along the queries; a recurrent decoder makes one for each token."""
+    return calls[0] if len(calls) == 1 else torch.cat(calls, dim=2)
+
+
+# ---- figures
+
+_MEASURES: dict[str, Callable[[torch.Tensor, MapRows], torch.Tensor]] = {
+    "entropy": lambda weights, rows: entropy(weights),
+    "entropy_share": lambda weights, rows: normalized_entropy(weights, rows.visible).mean(dim=-1),
+    "distance": lambda weights, rows: attention_distance(weights, rows.offsets),
+    "reach": lambda weights, rows: attention_reach(weights, rows.offsets),
+    "fixed_key_mass": lambda weights, rows: fixed_key_mass(weights, rows.sequence),
+}
+
+
+def _as_figures(values: torch.Tensor) -> HeadFigures:
+    """Return values (L, H) as [layer][head]."""
+    return tuple(tuple(_finite(value) for value in of_layer) for of_layer in values.tolist())
+
+
+def _finite(value: float) -> Figure:
+    """Round to 7 significant digits, about those of float32; None if it is not finite."""
+    return float(f"{value:.7g}") if math.isfinite(value) else None
+
+
+def _on(rows: MapRows, device: torch.device) -> MapRows:
+    """Return rows without weights on a device; alignments are not needed."""
+    fields = ("weights", "visible", "keys", "offsets", "sequence", "index")
+    return MapRows(**{name: getattr(rows, name).to(device) for name in fields})
