@@ -1,1 +1,1 @@
-"""Learn from broken models: bugs that can be switched on, a doctor that finds them, and lessons about them."""
+"""Lessons on attention, and on bugs that can be switched on, with a doctor that finds them."""

@@ -21,13 +21,21 @@ from core.training.history import History
 from core.training.loop import StepEvent
 
 CASES = [(bug, family) for bug, families in BUG_FAMILIES.items() for family in families]
-GOOD = ("tiny", "digits-reversal", "digits-reversal-decoder-only", "pattern-completion", "digits-reversal-gru")
+GOOD = (
+    *("tiny", "digits-reversal", "digits-reversal-decoder-only", "pattern-completion", "digits-reversal-gru"),
+    "masked-digits",
+)
 
 
 @pytest.fixture(scope="module")
 def families(tiny: Preset, tiny_gru: Preset) -> dict[str, Preset]:
     """A small preset of each model family."""
-    return {"transformer": tiny, "decoder-only": tiny.with_changes({"model.family": "decoder-only"}), "gru": tiny_gru}
+    return {
+        "transformer": tiny,
+        "decoder-only": tiny.with_changes({"model.family": "decoder-only"}),
+        "encoder-only": tiny.with_changes({"model.family": "encoder-only"}),
+        "gru": tiny_gru,
+    }
 
 
 def finding(examination: Examination, check: str) -> Finding:

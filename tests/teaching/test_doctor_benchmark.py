@@ -19,7 +19,7 @@ def presets(tiny, monkeypatch) -> dict[str, Preset]:
     known = {
         "short": tiny,
         "long": tiny.with_changes({"training.steps": benchmark.MAX_UPDATES + 1}),
-        "numbers-reversal-as-reported": tiny.with_changes({"training.steps": 4}).with_bug("no-eos-in-targets"),
+        "numbers-reversal-as-told": tiny.with_changes({"training.steps": 4}).with_bug("no-eos-in-targets"),
         "base": tiny,
     }
     monkeypatch.setattr(benchmark, "preset_names", lambda: list(known))
@@ -54,7 +54,7 @@ def test_short_presets_are_trained_to_their_end_and_saved(root, presets, updates
     expected = {
         **{f"short, seed {seed}": 8 for seed in range(2)},
         **{f"long, seed {seed}": 3 for seed in range(2)},
-        "numbers-reversal-as-reported, seed 0": 4,
+        "numbers-reversal-as-told, seed 0": 4,
     }
     assert examined_steps(root, 3) == expected
     assert list_runs(root) == []  # the page does not list them

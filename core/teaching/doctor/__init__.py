@@ -10,6 +10,7 @@ from core.config import Preset
 from core.teaching.bugs import new_state
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks, run_checks
 from core.teaching.doctor.finding import Examination, Finding, Light
+from core.teaching.doctor.health_checks import Course, check_health
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
 from core.training.loop import EndEvent, train
@@ -34,19 +35,20 @@ def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None)
     return examine_state(preset.name, state, history)
 
 
-def examine_state(name: str, state: TrainingState, history: History | None) -> Examination:
+def examine_state(name: str, state: TrainingState, history: History | None, course: Course = ()) -> Examination:
     """Examine a model in its training state; its weights, its mode and its random generators are unchanged.
 
     Args:
         name: of the examination.
         state: model, task and loss function as training uses them.
         history: metrics of the training so far.
+        course: step and health of its attention snapshots, if they were recorded.
     """
     started = time.perf_counter()
     was_training = state.model.training
     state.model.eval()
     try:
-        findings = _findings(Subject(state, history))
+        findings = [*_findings(Subject(state, history)), *check_health(course)]
     finally:
         state.model.train(was_training)
     return Examination(name, state.step, tuple(findings), time.perf_counter() - started)

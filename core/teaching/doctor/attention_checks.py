@@ -36,7 +36,7 @@ def check_row_sums(calls: list[AttentionCall]) -> Finding:
 def check_score_scaling(calls: list[AttentionCall]) -> Finding:
     """Scores are divided by √d_k: the slope of the log weights over Q Kᵀ is 1 / √d_k."""
     name = "score scaling"
-    multi_head = [call for call in calls if isinstance(call.module, MultiHeadAttention)]
+    multi_head = [call for call in calls if type(call.module) is MultiHeadAttention]  # linear attention has no softmax
     fits = [fit for fit in map(_fit_slope, multi_head) if fit is not None]
     if not fits:
         return Finding(name, "green", "The model has no scaled dot-product attention.")

@@ -82,10 +82,10 @@ def check_initial_loss(subject: Subject) -> Finding:
 def check_update_size(subject: Subject) -> Finding:
     """An update changes the weights by a small fraction of their norm, even at the highest learning rate."""
     name = "update size"
-    config = subject.state.preset.training
     trial = subject.state.preset.with_changes(
         {
-            "training.batch_size": min(TRIAL_BATCH, config.batch_size),
+            "training.batch_size": min(TRIAL_BATCH, subject.state.preset.sequences_per_batch),
+            "training.tokens_per_batch": 0,
             "training.gradient_accumulation_steps": 1,
             "training.training_sequences": 0,
             "training.validation_sequences": 1,

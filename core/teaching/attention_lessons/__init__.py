@@ -1,0 +1,10 @@
+"""Lessons on attention: texts with questions, and what a trained model shows for any input."""
+
+from core.teaching.attention_lessons.lesson import (
+    ATTENTION_LESSON_FOLDER,
+    AttentionLesson,
+    attention_lessons,
+    load_attention_lesson,
+)
+
+__all__ = ["ATTENTION_LESSON_FOLDER", "AttentionLesson", "attention_lessons", "load_attention_lesson"]

@@ -1,0 +1,167 @@
+"""A lesson on attention: a YAML file with sections of text, live figures, questions with answers, and links."""
+
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from core.config import PRESET_FOLDER
+from core.models.seq2seq import Block
+from core.storage import bounded_yaml
+from core.storage.errors import InputError, LabError
+
+ATTENTION_LESSON_FOLDER = PRESET_FOLDER / "attention-lessons"
+
+Text = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(pattern="^[a-z][a-z0-9-]{1,40}$")]
+FigureKind = Literal[
+    "tokens", "similarity", "row", "map", "orders", "causal", "padding", "heads", "training", "reading"
+]
+Stage = Literal["embedding", "position", "sum", "encoder"]
+
+
+class LessonPart(BaseModel):
+    """Base class of the parts of a lesson: unknown keys and wrong types are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Figure(LessonPart):
+    """A live figure; the model of the lesson's run computes it for the reader's input.
+
+    Attributes:
+        kind: what it shows; the page has a script of that name for each.
+        block: attention block of the maps.
+        layer: numbered from 1; 0 for all layers.
+        head: the head that is shown first, numbered from 1.
+        row: the row that is marked first, numbered from 1.
+        stage: the vectors that are compared first; see ``token_vectors``.
+    """
+
+    kind: FigureKind
+    block: Block = "cross"
+    layer: int = Field(default=0, ge=0)
+    head: int = Field(default=1, ge=1)
+    row: int = Field(default=1, ge=1)
+    stage: Stage = "embedding"
+
+
+class Choice(LessonPart):
+    """One of the answers to choose from, with the reason why it is right or wrong."""
+
+    text: Text
+    reason: Text
+    correct: bool = False
+
+
+class NumberAnswer(LessonPart):
+    """The answer to a question that asks for a number.
+
+    Attributes:
+        value: the correct number; whatever is at most ``tolerance`` away counts as correct.
+        right, wrong: shown for a correct and for a wrong number.
+    """
+
+    value: float
+    tolerance: float = Field(default=0, ge=0)
+    right: Text
+    wrong: Text
+
+
+class Question(LessonPart):
+    """A question with checked answers: either choices, of which exactly one is correct, or a number."""
+
+    id: Name
+    text: Text
+    choices: list[Choice] = Field(default=[], max_length=5)
+    number: NumberAnswer | None = None
+
+    @model_validator(mode="after")
+    def _has_one_correct_answer(self) -> Self:
+        if (self.number is None) == (not self.choices):
+            raise ValueError(f"question {self.id} must have either choices or a number")
+        if self.choices and sum(choice.correct for choice in self.choices) != 1:
+            raise ValueError(f"question {self.id} must have exactly one correct choice")
+        return self
+
+
+class Link(LessonPart):
+    """A link to another tab of the page: the parameters of its address."""
+
+    text: Text
+    query: dict[str, str | int]
+
+    @property
+    def href(self) -> str:
+        """The address relative to the page."""
+        return "?" + urlencode(self.query)
+
+
+class Section(LessonPart):
+    """A section: text in paragraphs, with code in backticks; then, if there are any, a figure, links and a question."""
+
+    title: Text
+    text: Text
+    figure: Figure | None = None
+    question: Question | None = None
+    links: list[Link] = []
+
+
+class AttentionLesson(LessonPart):
+    """A lesson on attention.
+
+    Attributes:
+        name: in the page's address.
+        number: place in the course, from 1.
+        summary: one sentence for the list of lessons.
+        run: the run whose model computes the figures.
+        input: what the figures show until the reader types another input.
+    """
+
+    name: Name
+    number: int = Field(ge=1)
+    title: Text
+    summary: Text
+    run: Text
+    input: Text
+    sections: list[Section] = Field(min_length=3, max_length=5)
+
+    @property
+    def questions(self) -> list[Question]:
+        """The lesson's questions, in order."""
+        return [section.question for section in self.sections if section.question]
+
+    @model_validator(mode="after")
+    def _has_unique_questions(self) -> Self:
+        ids = [question.id for question in self.questions]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"lesson {self.name} has two questions of one id: {', '.join(ids)}")
+        return self
+
+
+@cache
+def attention_lessons(folder: Path = ATTENTION_LESSON_FOLDER) -> tuple[AttentionLesson, ...]:
+    """Read all lessons of a folder, in the order of their numbers.
+
+    Raises:
+        LabError: a file is not a lesson.
+    """
+    lessons = [_read(path) for path in folder.glob("*.yaml")]
+    return tuple(sorted(lessons, key=lambda lesson: lesson.number))
+
+
+def load_attention_lesson(name: str) -> AttentionLesson:
+    """Return a lesson by its name, which may come from a visitor; InputError if there is none of that name."""
+    lessons = {lesson.name: lesson for lesson in attention_lessons()}
+    if name not in lessons:
+        raise InputError(f"lesson={name[:60]!r} is not one of {', '.join(lessons)}")
+    return lessons[name]
+
+
+def _read(path: Path) -> AttentionLesson:
+    try:
+        return AttentionLesson.model_validate(bounded_yaml.load(path.read_bytes()))
+    except (bounded_yaml.BoundedYamlError, ValidationError) as error:
+        raise LabError(f"lesson={path.name}: {error}") from error
