@@ -1,6 +1,7 @@
 """Figures for export and print: data in, matplotlib figure out."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -60,12 +61,15 @@ def loss_figure(points: Mapping[str, Sequence], evaluations: Mapping[str, Sequen
 
     Args:
         points: ``step`` and training ``loss``, nats per token.
-        evaluations: ``step`` and ``validation_loss``, nats per token.
+        evaluations: ``step`` and ``validation_loss``, nats per token, and ``free_running_loss`` if it was measured.
     """
     figure, axes = _small_chart("loss, nats per token")
     axes.plot(points["step"], points["loss"], color=TRAIN_COLOR, linewidth=0.8, alpha=0.7, label="training")
     steps, losses = evaluations["step"], evaluations["validation_loss"]
     axes.plot(steps, losses, color=VALIDATION_COLOR, marker=".", label="validation")
+    if "free_running_loss" in evaluations:
+        own = [math.nan if loss is None else loss for loss in evaluations["free_running_loss"]]
+        axes.plot(steps, own, "--", color=VALIDATION_COLOR, label="validation, reading its own output")
     axes.set(yscale="log", xlabel="step")
     axes.legend(fontsize=8)
     return figure
@@ -78,6 +82,17 @@ def accuracy_figure(evaluations: Mapping[str, Sequence]) -> Figure:
     axes.plot(steps, evaluations["token_accuracy"], "--", color=TRAIN_COLOR, label="token accuracy, teacher-forced")
     axes.plot(steps, evaluations["exact_match"], color=VALIDATION_COLOR, label="exact match, free-running")
     axes.set(ylim=(-0.02, 1.02), xlabel="step")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def quality_figure(evaluations: Mapping[str, Sequence], *, bleu_name: str) -> Figure:
+    """Draw a run's validation BLEU and chrF by training step: ``step``, ``bleu`` and ``chrf``, 0-100 or None."""
+    figure, axes = _small_chart("translation of the validation set, greedy")
+    for column, label, color in (("chrf", "chrF", TRAIN_COLOR), ("bleu", bleu_name, VALIDATION_COLOR)):
+        scores = [math.nan if score is None else score for score in evaluations[column]]
+        axes.plot(evaluations["step"], scores, color=color, label=label)
+    axes.set(ylim=(0, None), xlabel="step")
     axes.legend(fontsize=8)
     return figure
 

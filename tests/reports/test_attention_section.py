@@ -75,7 +75,9 @@ def attending(offset: int, share_right: float, *, elsewhere_right: float = 1.0) 
     facts = {"input": words, "output": words, "reference": words, "length": 4, "stopped": True, "outcome": "exact"}
     sequences = pd.DataFrame([facts | {"is_exact": True, "eos_probability": 0.9}] * 100)
     evaluation = Evaluation(100, 0.01, 1.0, 1.0)
-    steps = pd.DataFrame(rows, columns=columns).assign(source_length=4, uniform_mass=1 / 6)
+    steps = pd.DataFrame(rows, columns=columns).assign(
+        source_length=4, uniform_mass=1 / 6, uniform_accuracy=1 / 6, aer_weight=2.0
+    )
     return ReportMeasurements(
         evaluation,
         sequences,

@@ -165,7 +165,7 @@ def test_too_few_and_too_many_runs_are_refused(shelf, tiny):
 
 
 def test_settings_that_only_affect_training_data_keep_runs_comparable():
-    told, own = load_preset("numbers-reversal-as-reported"), load_preset("numbers-reversal")
+    told, own = load_preset("numbers-reversal-as-told"), load_preset("numbers-reversal")
     own = own.with_changes({"task.min_length": told.task.min_length, "task.max_length": told.task.max_length})
     assert told.task.eos_in_targets != own.task.eos_in_targets
     check_comparable({"told": told, "own": own})
@@ -239,6 +239,12 @@ def test_only_the_settings_that_differ_are_returned(tiny, tiny_gru):
     assert families["model.family"] == ("transformer", "gru", "transformer")
     assert families["model.d_hidden"] == (None, 12, None)
     assert "model.max_seq_len" not in families
+
+
+def test_a_bug_is_a_difference_and_separates_runs(tiny):
+    broken = tiny.with_bug("pad-attended-to").with_changes({"training.seed": 1})
+    assert differing_settings([tiny, broken]) == {"bug": (None, "pad-attended-to")}
+    assert len(grouped({"a": tiny, "b": broken})) == 2
 
 
 def test_mean_curve_covers_the_steps_that_all_runs_have():

@@ -15,7 +15,7 @@ from core.reports.comparison.measurement import (
     PairedComparison,
     compare,
 )
-from core.reports.comparison.summary import as_data, cautions, describe_pair, format_p, format_points
+from core.reports.comparison.summary import as_data, cautions, describe_pair, describe_quality, format_p, format_points
 
 __all__ = [
     "MAX_RUNS",
@@ -29,6 +29,7 @@ __all__ = [
     "check_comparable",
     "compare",
     "describe_pair",
+    "describe_quality",
     "differing_settings",
     "format_p",
     "format_points",

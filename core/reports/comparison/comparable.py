@@ -10,7 +10,11 @@ from core.config.sections import Section
 from core.storage.errors import InputError
 
 MAX_RUNS = 20
-_TRAINING_ONLY = {"eos_in_targets"}  # task settings that change the training data but not the held-out items
+_TRAINING_ONLY = {
+    "eos_in_targets",
+    "markers_as_data",
+    "unk_in_training",
+}  # task settings that change the training data but not the held-out items
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ def check_comparable(presets: Mapping[str, Preset]) -> None:
 def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = SECTIONS) -> dict[str, tuple[Any, ...]]:
     """Return the settings, except for the seed, that differ between presets, with each preset's value.
 
-    None stands for a setting that a preset does not have, being of another family.
+    Where the settings of all sections are compared, ``bug`` is one of them. None stands for a setting that a preset
+    does not have, being of another family.
     """
     documents = [preset.model_dump(exclude={"training": {"seed"}}) for preset in presets]
     differing = {}
@@ -62,6 +67,9 @@ def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = S
             values = tuple(document[section].get(field) for document in documents)
             if any(value != values[0] for value in values):
                 differing[f"{section}.{field}"] = values
+    bugs = tuple(preset.bug for preset in presets)
+    if sections == SECTIONS and any(bug != bugs[0] for bug in bugs):
+        differing["bug"] = bugs
     return differing
 
 
@@ -77,7 +85,7 @@ def group_runs(presets: Mapping[str, Preset], *, titles: Mapping[str, str]) -> l
     """
     groups: dict[tuple[tuple[str, ...], int], list[str]] = {}
     for name, preset in presets.items():
-        document = preset.model_dump(include=set(SECTIONS))
+        document = preset.model_dump(include={*SECTIONS, "bug"})
         seed, repetition = document["training"].pop("seed"), 0
         settings = tuple(str(section) for section in document.values())
         while any(presets[other].training.seed == seed for other in groups.get((settings, repetition), ())):

@@ -10,8 +10,16 @@ from weakref import WeakKeyDictionary
 import pandas as pd
 
 from core.evaluation.answers import answer_parts, join_parts
+from core.evaluation.bootstrap import PairedBootstrap, paired_bootstraps
 from core.evaluation.by_length import AccuracyByLength, collect_lengths, held_out_by_length, measure_lengths
 from core.evaluation.significance import PairedOutcomes, pair_outcomes
+from core.evaluation.translation_quality import (
+    TranslationQuality,
+    answer_text,
+    copying_quality,
+    reference_texts,
+    score_translations,
+)
 from core.models import Seq2Seq, count_parameters
 from core.reports.comparison.comparable import RunGroup, check_comparable, differing_settings, group_runs
 from core.runs import LoadedRun, RunInfo, RunSource
@@ -42,6 +50,8 @@ class RunMeasurement:
         token_accuracy_teacher_forced: with the reference so far as decoder input, 0-1.
         loss: teacher-forced, nats per token.
         curve: accuracy by length; None if not requested, or not available for the task.
+        translations: the greedy outputs as text, if the task is a translation.
+        quality: BLEU and chrF of ``translations``; None if the task is not a translation.
     """
 
     is_exact: tuple[bool, ...]
@@ -49,6 +59,8 @@ class RunMeasurement:
     token_accuracy_teacher_forced: float
     loss: float
     curve: AccuracyByLength | None
+    translations: tuple[str, ...] = ()
+    quality: TranslationQuality | None = None
 
     @property
     def exact_match(self) -> float:
@@ -80,11 +92,16 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class PairedComparison:
-    """Two of the runs compared item by item; wins are those of ``first``."""
+    """Two of the runs compared item by item; wins are those of ``first``.
+
+    Attributes:
+        quality: ``bleu`` and ``chrf`` compared by paired bootstrap resampling; None if the task is not a translation.
+    """
 
     first: str
     second: str
     outcome: PairedOutcomes
+    quality: Mapping[str, PairedBootstrap] | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +116,7 @@ class Comparison:
         groups: the runs by their settings; the runs of one group differ only in the seed.
         settings: settings that differ, with the value of each group; see ``differing_settings``.
         pairs: every two of the runs.
+        copying: BLEU and chrF of the sources themselves as translations; None if the task is not a translation.
     """
 
     task: str
@@ -108,6 +126,7 @@ class Comparison:
     groups: tuple[RunGroup, ...]
     settings: Mapping[str, tuple[Any, ...]]
     pairs: tuple[PairedComparison, ...]
+    copying: TranslationQuality | None = None
 
     def of(self, group: RunGroup) -> list[ComparedRun]:
         """Return the runs of a group."""
@@ -183,12 +202,19 @@ def compare(
             cache.put(each.model, items, measurement)
         unique_title = title if titles.count(title) == 1 else each.run
         compared.append(ComparedRun(unique_title, each, info, count_parameters(each.model), measurement, evaluations))
-    yield _comparison_of(compared)
+    yield _comparison_of(compared, pairs)
 
 
-def _comparison_of(compared: Sequence[ComparedRun]) -> Comparison:
+def _comparison_of(compared: Sequence[ComparedRun], items: Batch) -> Comparison:
     """Group runs that were measured on the same items, and compare every two of them."""
     first = compared[0].loaded
+    bootstraps: Mapping[tuple[str, str], Mapping[str, PairedBootstrap]] = {}
+    if first.task.bleu_tokenizer is not None:
+        bootstraps = paired_bootstraps(
+            {run.name: run.measurement.translations for run in compared},
+            reference_texts(first.task, items),
+            tokenizer=first.task.bleu_tokenizer,
+        )
     presets = {run.name: run.loaded.preset for run in compared}
     groups = group_runs(presets, titles={run.name: run.title for run in compared})
     return Comparison(
@@ -199,9 +225,15 @@ def _comparison_of(compared: Sequence[ComparedRun]) -> Comparison:
         groups=tuple(groups),
         settings=differing_settings([presets[group.runs[0]] for group in groups]),
         pairs=tuple(
-            PairedComparison(one.name, other.name, pair_outcomes(one.measurement.is_exact, other.measurement.is_exact))
+            PairedComparison(
+                one.name,
+                other.name,
+                pair_outcomes(one.measurement.is_exact, other.measurement.is_exact),
+                bootstraps.get((one.name, other.name)),
+            )
             for one, other in combinations(compared, 2)
         ),
+        copying=copying_quality(first.task, items),
     )
 
 
@@ -221,10 +253,17 @@ def _measure(loaded: LoadedRun, pairs: Batch, sets: dict[int, Batch]) -> Iterato
         yield done / total
     table = join_parts(parts)
     tokens = table.num_tokens.sum()
+    translations: list[str] = []
+    quality = None
+    if task.bleu_tokenizer is not None:
+        translations = [answer_text(task, output) for output in table.output]
+        quality = score_translations(translations, reference_texts(task, pairs), tokenizer=task.bleu_tokenizer)
     yield RunMeasurement(
         is_exact=tuple(table.is_exact.tolist()),
         token_accuracy=float(table.correct_tokens.sum() / tokens),
         token_accuracy_teacher_forced=float(table.correct_tokens_teacher_forced.sum() / tokens),
         loss=float(table.loss.sum() / tokens),
         curve=collect_lengths(model, task, sets, points),
+        translations=tuple(translations),
+        quality=quality,
     )

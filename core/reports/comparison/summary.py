@@ -1,16 +1,18 @@
 """Summarize a comparison: sentences for people, plain data for programs and the page."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from statistics import fmean
 from typing import Any
 
+from core.evaluation.bootstrap import RESAMPLES, SEED, PairedBootstrap
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.significance import PairedOutcomes, Spread
+from core.evaluation.translation_quality import TranslationQuality
 from core.reports.comparison.comparable import RunGroup
 from core.reports.comparison.measurement import ComparedRun, Comparison, PairedComparison
-from core.reports.formatting import count
+from core.reports.formatting import count, percent
 
 SIGNIFICANCE_LEVEL = 0.05
 METRICS: dict[str, Callable[[ComparedRun], float]] = {
@@ -20,6 +22,32 @@ METRICS: dict[str, Callable[[ComparedRun], float]] = {
     "loss": lambda run: run.measurement.loss,
     "seconds": lambda run: run.info.seconds,
 }
+
+
+def metrics_of(run: ComparedRun) -> dict[str, float]:
+    """Return the metrics of a run by name: ``METRICS``, and of a translation ``bleu`` and ``chrf`` before them."""
+    quality = run.measurement.quality
+    scores = {"bleu": quality.bleu, "chrf": quality.chrf} if quality else {}
+    return scores | {name: metric(run) for name, metric in METRICS.items()}
+
+
+def describe_quality(first: str, second: str, quality: Mapping[str, PairedBootstrap], *, bleu_name: str) -> str:
+    """Say which of two translations is better, and whether that could come from the choice of test pairs."""
+    bleu, chrf = quality["bleu"], quality["chrf"]
+    if bleu.p_value >= SIGNIFICANCE_LEVEL:
+        verdict = f"so the difference in {bleu_name} is not significant"
+    else:
+        verdict = f"so {first if bleu.difference > 0 else second} is significantly better on texts like these"
+    parts = [
+        f"{_signed_score(each.difference)} in {name} (95 % interval {_interval(each)}, {format_p(each.p_value)})"
+        for name, each in ((bleu_name, bleu), ("chrF", chrf))
+    ]
+    return (
+        f"{first} has {bleu_name} {bleu.first:.1f} and chrF {chrf.first:.1f}, {second} {bleu.second:.1f} and "
+        f"{chrf.second:.1f}: a difference of {parts[0]} and of {parts[1]}, {verdict}. Paired bootstrap resampling: "
+        f"{RESAMPLES:,} resamples of the test pairs, seed {SEED}; {first} has the higher {bleu_name} in "
+        f"{percent(bleu.first_better)} of them."
+    )
 
 
 def describe_pair(pair: PairedComparison) -> str:
@@ -83,7 +111,8 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
         "runs": [_run_data(run, label_of[run.name]) for run in comparison.runs],
         "groups": [_group_data(comparison, group) for group in comparison.groups],
         "settings": {key: list(values) for key, values in comparison.settings.items()},
-        "pairs": [_pair_data(pair, titles) for pair in comparison.pairs],
+        "pairs": [_pair_data(pair, titles, comparison.copying) for pair in comparison.pairs],
+        "translation": _translation_data(comparison),
         "lengths": _length_data(comparison),
         "cautions": cautions(comparison),
     }
@@ -109,6 +138,16 @@ def _describe_interval(outcome: PairedOutcomes) -> str:
     return f"Difference in exact match: {difference} points (95 % confidence interval {interval})"
 
 
+def _interval(bootstrap: PairedBootstrap) -> str:
+    low, high = bootstrap.interval
+    return f"{_signed_score(low)} to {_signed_score(high)}"
+
+
+def _signed_score(score: float) -> str:
+    """Format a difference of two scores of 0 to 100."""
+    return _signed(score / 100, 1)
+
+
 def _signed(fraction: float, digits: int) -> str:
     text = f"{100 * fraction:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
     return text.lstrip("+\N{MINUS SIGN}") if not float(text.replace("\N{MINUS SIGN}", "-")) else text
@@ -126,24 +165,44 @@ def _run_data(run: ComparedRun, group: str) -> dict[str, Any]:
         "step": loaded.step,
         "seed": loaded.preset.training.seed,
         "parameters": run.parameters,
-    } | {name: metric(run) for name, metric in METRICS.items()}
+    } | metrics_of(run)
+
+
+def _translation_data(comparison: Comparison) -> dict[str, Any] | None:
+    """Return how translations were measured, and the scores of copying the source; None for other tasks."""
+    if comparison.copying is None:
+        return None
+    return {"copying": asdict(comparison.copying), "resamples": RESAMPLES, "seed": SEED}
 
 
 def _group_data(comparison: Comparison, group: RunGroup) -> dict[str, Any]:
     runs = comparison.of(group)
-    metrics = {name: asdict(Spread.of([metric(run) for run in runs])) for name, metric in METRICS.items()}
-    by_step = {
-        name: mean_curve([(run.evaluations["step"], run.evaluations[name]) for run in runs])
-        for name in ("validation_loss", "exact_match")
-    }
+    measured = [metrics_of(run) for run in runs]
+    metrics = {name: asdict(Spread.of([each[name] for each in measured])) for name in measured[0]}
+    names = ("validation_loss", "exact_match", *(() if comparison.copying is None else ("bleu",)))
+    by_step = {name: mean_curve([_recorded(run, name) for run in runs]) for name in names}
     identity = {"label": group.label, "runs": list(group.runs), "seeds": list(group.seeds), "n": len(runs)}
     return identity | {"figures": metrics, "by_step": by_step}
 
 
-def _pair_data(pair: PairedComparison, titles: dict[str, str]) -> dict[str, Any]:
+def _recorded(run: ComparedRun, name: str) -> tuple[list[int], list[float]]:
+    """Return steps and values of a metric of the evaluations; older runs have recorded no BLEU."""
+    values = run.evaluations.get(name, [])
+    measured = [
+        (step, value) for step, value in zip(run.evaluations["step"], values, strict=False) if value is not None
+    ]
+    return [step for step, _ in measured], [value for _, value in measured]
+
+
+def _pair_data(pair: PairedComparison, titles: dict[str, str], copying: TranslationQuality | None) -> dict[str, Any]:
     outcome = pair.outcome
     titled = replace(pair, first=titles[pair.first], second=titles[pair.second])
+    if pair.quality and copying:
+        in_words = describe_quality(titled.first, titled.second, pair.quality, bleu_name=copying.bleu_name)
+    else:
+        in_words = describe_pair(titled)
     return {
+        "quality": pair.quality and {name: _bootstrap_data(each) for name, each in pair.quality.items()},
         "first": pair.first,
         "second": pair.second,
         "wins": outcome.wins,
@@ -154,7 +213,16 @@ def _pair_data(pair: PairedComparison, titles: dict[str, str]) -> dict[str, Any]
         "p_value": outcome.p_value,
         "points": list(format_points(outcome)),
         "p": format_p(outcome.p_value),
-        "in_words": describe_pair(titled),
+        "in_words": in_words,
+    }
+
+
+def _bootstrap_data(bootstrap: PairedBootstrap) -> dict[str, Any]:
+    return asdict(bootstrap) | {
+        "interval": list(bootstrap.interval),
+        "difference": bootstrap.difference,
+        "points": [_signed_score(bootstrap.difference), _interval(bootstrap)],
+        "p": format_p(bootstrap.p_value),
     }
 
 

@@ -4,7 +4,7 @@ The questions are those of Bahdanau et al. 2015, section 5.2, asked of one head:
 most attention on the correct source tokens.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -13,10 +13,15 @@ from core.interpret.head_scores import HeadScore, best_head_of_layer
 from core.reports.formatting import count, percent
 from core.reports.report.findings import MIN_COMPARABLE
 from core.reports.report.measurements import ReportMeasurements
+from core.text.pieces import piece_name
 
 CLEAR, PARTIAL = 0.9, 0.5  # fraction of steps whose largest weight is at the most frequent offset
 MIN_GAIN = 0.05  # difference in token accuracy worth a sentence
 MAX_MISALIGNED_SHOWN = 5
+SHARED_WORDS = (
+    "In a translation only the words that input and output share have a correct source token: numbers, identifiers and "
+    "names that occur once on each side."
+)
 
 
 @dataclass(frozen=True)
@@ -41,12 +46,10 @@ def answer_questions(measurements: ReportMeasurements) -> list[Answer]:
         return []
     steps = measurements.steps[(measurements.steps.layer == head.layer) & (measurements.steps["head"] == head.head)]
     aligned = steps[steps.gold_column >= 0]
-    return [
-        _pattern(head, aligned, steps),
-        _alignment(measurements, aligned),
-        _usefulness(measurements, aligned),
-        _first_and_last_steps(measurements, steps),
-    ]
+    pattern, alignment = _pattern(head, aligned, steps), _alignment(measurements, aligned)
+    if measurements.has_subwords:  # a translation is not right or wrong token by token
+        return [replace(pattern, sentences=[SHARED_WORDS, *pattern.sentences]), alignment]
+    return [pattern, alignment, _usefulness(measurements, aligned), _first_and_last_steps(measurements, steps)]
 
 
 def _pattern(head: HeadScore, aligned: pd.DataFrame, steps: pd.DataFrame) -> Answer:
@@ -96,13 +99,15 @@ def _alignment(measurements: ReportMeasurements, aligned: pd.DataFrame) -> Answe
 
 def _misaligned_row(measurements: ReportMeasurements, step: Any) -> list[str]:
     sequence: Any = measurements.sequences.loc[step.sequence]
-    produced = sequence.output[step.step] if step.step < len(sequence.output) else "EOS"
+    name = piece_name if measurements.has_subwords else str
+    produced = name(sequence.output[step.step]) if step.step < len(sequence.output) else "EOS"
+    symbols = list(map(name, sequence.input))
     return [
-        " ".join(sequence.input),
+        sequence.input_text if measurements.has_subwords else " ".join(symbols),
         str(step.step + 1),
-        _column_name(step.gold_column, sequence.input),
-        _column_name(step.argmax_column, sequence.input),
-        f"{produced} ({'correct' if step.is_correct else 'wrong'})",
+        _column_name(step.gold_column, symbols),
+        _column_name(step.argmax_column, symbols),
+        produced if measurements.has_subwords else f"{produced} ({'correct' if step.is_correct else 'wrong'})",
     ]
 
 
@@ -130,7 +135,7 @@ def _usefulness(measurements: ReportMeasurements, aligned: pd.DataFrame) -> Answ
     else:
         sentences.append("So where this head attends says little about whether the output token is correct.")
     by_length = measurements.exact_by_length(min_count=MIN_COMPARABLE)
-    if len(by_length) > 1 and measurements.exact_match_unpadded > 0:
+    if len(by_length) > 1 and measurements.exact_match_unpadded > 0 and measurements.quality is None:
         (first, shortest), *_, (last, longest) = by_length.items()
         sentences.append(
             "A model that compresses its whole input into one vector would get worse with the length of the input; "

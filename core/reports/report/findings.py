@@ -2,12 +2,14 @@
 
 from dataclasses import dataclass
 
+from core.evaluation.translation_quality import TranslationQuality
 from core.reports.formatting import count, percent
 from core.reports.report.measurements import ReportMeasurements
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5  # exact match
 MIN_COMPARABLE = 30  # inputs or steps: a fraction of fewer says little
 PADDING_GAP = 0.02  # difference in exact match that rounding cannot explain
+BLEU_PADDING_GAP = 1.0  # the same of BLEU, 0-100
 FREE_RUNNING_GAP = 0.1
 OVERFITTING_RATIO = 2.0  # validation loss / training loss
 GUESSING, CONFIDENTLY_WRONG = 0.9, 1.5  # loss / loss of a uniform guess
@@ -34,11 +36,18 @@ class TrainingOutcome:
 
 
 def verdict(measurements: ReportMeasurements) -> str:
-    """Return one sentence on how well the model solves its task."""
+    """Return one sentence on how well the model solves its task; a translation is judged by BLEU and chrF."""
     if measurements.open_ended:
         return (
             "This task has no single reference answer, so exact match says nothing; the model's perplexity on "
             f"held-out data is {measurements.evaluation.perplexity:.2f} per token."
+        )
+    if measurements.quality and measurements.copying:
+        quality, copying = measurements.quality, measurements.copying
+        return (
+            f"This model's translations have {quality.bleu_name} {quality.bleu:.1f} and chrF {quality.chrf:.1f} on "
+            f"{count(len(measurements.sequences), 'held-out input')}, decoded greedily; the sources themselves have "
+            f"{copying.bleu:.1f} and {copying.chrf:.1f}."
         )
     exact, total = measurements.exact_match_unpadded, len(measurements.sequences)
     correct = int(measurements.sequences.is_exact.sum())
@@ -59,6 +68,7 @@ def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> lis
     sentences = [
         _unfinished(training),
         _not_learned(measurements, training),
+        _no_better_than_copying(measurements),
         _depends_on_padding(measurements),
         _does_not_stop(measurements),
         _depends_on_length(measurements),
@@ -90,7 +100,19 @@ def _not_learned(measurements: ReportMeasurements, training: TrainingOutcome) ->
     )
 
 
+def _no_better_than_copying(measurements: ReportMeasurements) -> str:
+    quality, copying = measurements.quality, measurements.copying
+    if quality is None or copying is None or quality.bleu > copying.bleu:
+        return ""
+    return (
+        f"The translations are no better than the sources themselves: {quality.bleu_name} {quality.bleu:.1f}, and "
+        f"{copying.bleu:.1f} for copying."
+    )
+
+
 def _depends_on_padding(measurements: ReportMeasurements) -> str:
+    if measurements.quality:
+        return _translation_depends_on_padding(measurements, measurements.quality)
     padded, unpadded = measurements.evaluation.exact_match, measurements.exact_match_unpadded
     if abs(padded - unpadded) <= PADDING_GAP:
         return ""
@@ -98,6 +120,19 @@ def _depends_on_padding(measurements: ReportMeasurements) -> str:
         f"The output depends on padding: in padded batches {percent(padded)} of the inputs are answered exactly, "
         f"without padding {percent(unpadded)}. Padding should make no difference; some part of the model attends to "
         "PAD as if it were input."
+    )
+
+
+def _translation_depends_on_padding(measurements: ReportMeasurements, quality: TranslationQuality) -> str:
+    padded = measurements.evaluation.bleu
+    if padded is None or measurements.stopped < NEARLY:  # endless outputs are cut earlier in padded batches
+        return ""
+    if abs(padded - quality.bleu) <= BLEU_PADDING_GAP:
+        return ""
+    return (
+        f"The output depends on padding: in padded batches {quality.bleu_name} is {padded:.1f}, without padding "
+        f"{quality.bleu:.1f}. Padding should make no difference; some part of the model attends to PAD as if it were "
+        "input."
     )
 
 
@@ -118,6 +153,11 @@ def _does_not_stop(measurements: ReportMeasurements) -> str:
             f"{sentence} The cause is the training data: of {targets.sampled:,} training targets sampled, none ends "
             "with EOS. The model never saw an end, and the training loss does not measure what the data never show."
         )
+    if targets.with_eos < PARTLY:
+        return (
+            f"{sentence} The cause is the training data: of {targets.sampled:,} training targets sampled, only "
+            f"{percent(targets.with_eos)} end with EOS."
+        )
     return f"{sentence} The training data do show it: {percent(targets.with_eos)} of the sampled targets end with EOS."
 
 
@@ -129,7 +169,7 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
             "instead of a rule, so try it on other lengths."
         )
     by_length = measurements.exact_by_length(min_count=MIN_COMPARABLE)
-    if len(by_length) < 2:
+    if len(by_length) < 2 or measurements.quality:
         return ""
     (first, shortest), *_, (last, longest) = by_length.items()
     if abs(shortest - longest) < 1 - NEARLY:
@@ -143,8 +183,8 @@ def _depends_on_length(measurements: ReportMeasurements) -> str:
 def _free_running_gap(measurements: ReportMeasurements) -> str:
     accuracy, exact = measurements.evaluation.token_accuracy, measurements.exact_match_unpadded
     length = measurements.sequences.reference.map(len).mean() + 1
-    if measurements.stopped < PARTLY:
-        return ""  # ``_does_not_stop`` explains it
+    if measurements.stopped < PARTLY or measurements.quality:
+        return ""  # ``_does_not_stop`` explains it; a translation has many good answers
     if accuracy**length - max(exact, measurements.evaluation.exact_match) < FREE_RUNNING_GAP:
         return ""
     return (

@@ -12,6 +12,7 @@ from core.evaluation.failures import OUTCOMES, first_difference
 from core.runs import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
+from core.text.pieces import sentence_of
 
 FailureSource = Literal["held out", "longer"]
 EXAMPLES_PER_GROUP = 20  # enough to see what they have in common
@@ -92,12 +93,15 @@ def gallery_of(table: pd.DataFrame) -> Gallery:
     return Gallery(len(table), len(wrong), tuple(by_outcome), tuple(by_position))
 
 
-def gallery_as_data(gallery: Gallery) -> dict[str, Any]:
-    """Return a gallery as JSON-compatible data."""
+def gallery_as_data(gallery: Gallery, *, subwords: bool = False) -> dict[str, Any]:
+    """Return a gallery as JSON-compatible data; of subwords with the sentences that they make."""
     return {
         "inputs": gallery.inputs,
         "wrong": gallery.wrong,
-        "groupings": {"kind": _groups(gallery.by_outcome), "first wrong token": _groups(gallery.by_position)},
+        "groupings": {
+            "kind": _groups(gallery.by_outcome, subwords),
+            "first wrong token": _groups(gallery.by_position, subwords),
+        },
     }
 
 
@@ -132,20 +136,22 @@ def _position_name(position: Any) -> str:
     return f"token {position}" + (" or later" if position == MAX_POSITION else "")
 
 
-def _groups(groups: tuple[FailureGroup, ...]) -> list[dict[str, Any]]:
+def _groups(groups: tuple[FailureGroup, ...], subwords: bool) -> list[dict[str, Any]]:
     return [
         {
             "name": group.name,
             "meaning": group.meaning,
             "count": group.count,
-            "examples": [_example(row) for row in group.examples.itertuples()],
+            "examples": [_example(row, subwords) for row in group.examples.itertuples()],
         }
         for group in groups
     ]
 
 
-def _example(row: Any) -> dict[str, Any]:
+def _example(row: Any, subwords: bool) -> dict[str, Any]:
+    sides = {"source": row.input, "output": row.output, "expected": row.reference}
     return {
+        "texts": {name: sentence_of(tokens) for name, tokens in sides.items()} if subwords else None,
         "input": row.input,
         "typed": row.input_text,
         "output": row.output,

@@ -8,6 +8,13 @@ import torch
 
 from core.evaluation.accuracy import Evaluation, evaluate, evaluation_mode, with_eos
 from core.evaluation.answers import answer_table
+from core.evaluation.translation_quality import (
+    TranslationQuality,
+    answer_text,
+    copying_quality,
+    reference_texts,
+    score_translations,
+)
 from core.generation import GenerationResult, generate
 from core.interpret.head_scores import HeadScore
 from core.interpret.map_rows import recordable_chunks
@@ -45,6 +52,9 @@ class ReportMeasurements:
         steps: ``step_table`` of the first pairs; empty if the model has no cross-attention.
         targets: properties of the training data.
         open_ended: see ``Task.open_ended``.
+        quality, copying: BLEU and chrF of the outputs in ``sequences``, and of copying the sources; None if the task is
+            not a translation.
+        has_subwords: whether the tokens are subwords; the gold alignment is then of the words that both sides share.
     """
 
     evaluation: Evaluation
@@ -52,6 +62,9 @@ class ReportMeasurements:
     steps: pd.DataFrame
     targets: TrainingTargets
     open_ended: bool = False
+    quality: TranslationQuality | None = None
+    copying: TranslationQuality | None = None
+    has_subwords: bool = False
 
     @property
     def exact_match_unpadded(self) -> float:
@@ -74,21 +87,38 @@ class ReportMeasurements:
         if self.steps.empty:
             return []
         aligned = self.steps[self.steps.gold_column >= 0]
-        means = aligned.groupby(["layer", "head"])[["attention_mass", "argmax_accuracy", "uniform_mass"]].mean()
+        weights = aligned.aer_weight
+        errors = {
+            "aer": (1 - aligned.argmax_accuracy) * weights,
+            "uniform_aer": (1 - aligned.uniform_accuracy) * weights,
+        }
+        by_head = aligned.assign(**errors).groupby(["layer", "head"])
+        means = by_head[["attention_mass", "argmax_accuracy", "uniform_mass"]].mean()
+        rates = by_head[[*errors]].sum().div(by_head.aer_weight.sum(), axis=0)
         return [
-            HeadScore(layer, head, *map(float, row))
-            for (layer, head), row in zip(means.index, means.to_numpy(), strict=True)
+            HeadScore(layer, head, *map(float, (*mean, *rate)))
+            for (layer, head), mean, rate in zip(means.index, means.to_numpy(), rates.to_numpy(), strict=True)
         ]
 
 
 @torch.no_grad()
-def measure(model: Seq2Seq, task: Task, pairs: Batch) -> ReportMeasurements:
+def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool = False) -> ReportMeasurements:
     """Measure a model on held-out pairs; its mode and weights are unchanged afterwards.
+
+    Args:
+        free_running_loss: whether to measure that loss too; see ``Evaluation``.
 
     Raises:
         ValueError: there are no pairs.
     """
-    evaluation, sequences = evaluate(model, pairs), answer_table(model, task, pairs)
+    evaluation = evaluate(model, pairs, free_running_loss=free_running_loss, translation=task)
+    sequences = answer_table(model, task, pairs)
+    quality = None
+    if task.bleu_tokenizer is not None:
+        # The table's references may be others: where an output equals another reference, the table has that one.
+        outputs = [answer_text(task, tokens) for tokens in sequences.output]
+        quality = score_translations(outputs, reference_texts(task, pairs), tokenizer=task.bleu_tokenizer)
+    copying = copying_quality(task, pairs)
     pairs = Batch(pairs.src, with_eos(pairs.tgt))
     steps = []
     with evaluation_mode(model):
@@ -96,7 +126,16 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch) -> ReportMeasurements:
             result = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
             steps.append(_step_rows(task, indices, chunk, result))
     table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
-    return ReportMeasurements(evaluation, sequences, table, sample_targets(task), task.open_ended)
+    return ReportMeasurements(
+        evaluation,
+        sequences,
+        table,
+        sample_targets(task),
+        task.open_ended,
+        quality,
+        copying,
+        has_subwords=task.subwords is not None,
+    )
 
 
 def sample_targets(task: Task, *, count: int = 1_000) -> TrainingTargets:

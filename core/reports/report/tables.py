@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from core.evaluation.bleu import corpus_bleu
+from core.config.listing import describe_changes, shipped_preset
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.models import count_parameters
@@ -40,6 +40,7 @@ def run_table(run: ReportedRun) -> Rows:
     return [
         ["property", "value"],
         ["preset", preset.name],
+        ["settings changed from the preset", describe_changes(preset, shipped_preset(preset)) or "none"],
         ["task", preset.task.summary],
         ["how items are drawn", loaded.task.sampling],
         ["model", preset.model.family],
@@ -68,10 +69,8 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
         ["loss, nats per token", f"{evaluation.loss:.4f}"],
         ["perplexity", f"{evaluation.perplexity:.4f}"],
     ]
-    bleu = corpus_bleu(run.loaded.task, sequences.output.tolist(), sequences.reference.tolist())
-    if bleu is not None:
-        score = f"{bleu.score:.2f} (sacrebleu signature {bleu.signature})"
-        rows.append([f"{bleu.name}, each input decoded by itself", score])
+    if evaluation.free_running_loss is not None:
+        rows.append(["loss when the model reads its own output", f"{evaluation.free_running_loss:.4f}"])
     if run.train_loss is not None:
         rows.append(["loss of the same weights on the training set", f"{run.train_loss:.4f}"])
     return rows
@@ -115,12 +114,15 @@ def heads_table(measurements: ReportMeasurements) -> Rows:
             str(score.layer),
             str(score.head),
             percent(score.attention_mass),
-            percent(score.argmax_accuracy),
             percent(score.uniform_mass),
+            percent(score.argmax_accuracy),
+            percent(score.aer),
+            percent(score.uniform_aer),
         ]
         for score in measurements.head_scores()
     ]
-    return [["layer", "head", "attention on the correct source token", "argmax accuracy", "uniform attention"], *rows]
+    columns = ["layer", "head", "attention on the correct source token", "uniform attention", "argmax accuracy"]
+    return [[*columns, "alignment error rate", "at random"], *rows]
 
 
 def examples(sequences: pd.DataFrame) -> list[dict[str, str]]:
@@ -128,9 +130,9 @@ def examples(sequences: pd.DataFrame) -> list[dict[str, str]]:
     rows: Iterable[Any] = sequences.itertuples()
     return [
         {
-            "input": " ".join(sequence.input),
-            "output": (" ".join(sequence.output) or "(empty)") + ("" if sequence.stopped else " …"),
-            "reference": " ".join(sequence.reference),
+            "input": sequence.input_text,
+            "output": (sequence.output_text or "(empty)") + ("" if sequence.stopped else " …"),
+            "reference": sequence.reference_text,
             "match": "match" if sequence.is_exact else "no match",
             "outcome": _describe_outcome(sequence),
         }

@@ -12,7 +12,9 @@ from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
 from core.interpret.inspection import Inspection, inspect
 from core.reports.report.attention_section import answer_questions, best_head
+from core.reports.report.documented_examples import documented_examples
 from core.reports.report.findings import TrainingOutcome, findings, verdict
+from core.reports.report.health_section import health_section
 from core.reports.report.measurements import ReportMeasurements, measure
 from core.reports.report.rendering import as_html, as_markdown
 from core.reports.report.tables import (
@@ -25,10 +27,12 @@ from core.reports.report.tables import (
     outcomes_table,
     run_table,
 )
+from core.reports.report.translation_section import translation_section
 from core.runs import LoadedRun, RunSource
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
 from core.tasks import fixed_pairs
+from core.text.pieces import piece_name, sentence_of
 from core.training.history import History
 
 NUM_EXAMPLES, NUM_FAILURES = 12, 8
@@ -49,7 +53,8 @@ class Report:
         summary: one sentence on how well the model solves its task.
         markdown: the whole report; it refers to the figures by file name.
         html: the whole report as one page, figures embedded.
-        figures: PNG files by name; ``attention_heatmap.png`` is missing for a model without cross-attention.
+        figures: PNG files by name; ``attention_heatmap.png`` is missing for a model without cross-attention,
+            ``accuracy_by_length.png`` for a translation.
         metrics: the main metrics as JSON-compatible data, and which weights they are of.
     """
 
@@ -89,11 +94,17 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
     training = _training_outcome(loaded, runs)
     run = ReportedRun(loaded, runs.info(name), training.train_loss)
     history = runs.history(name)
-    measurements = measure(loaded.model, loaded.task, fixed_pairs(loaded.task, sequences, split="test"))
+    pairs = fixed_pairs(loaded.task, sequences, split="test")
+    measurements = measure(
+        loaded.model, loaded.task, pairs, free_running_loss=loaded.preset.training.free_running_validation
+    )
+    translation = translation_section(loaded.model, loaded.task, pairs, measurements)
     example = inspect(loaded.model, loaded.task, loaded.task.source_text(_median_length_input(measurements)))
     head = best_head(measurements)
-    curve = accuracy_by_length(loaded.model, loaded.task)
-    figures = _draw_figures(history, curve, example, head)
+    curve = None if translation else accuracy_by_length(loaded.model, loaded.task)
+    figures = _draw_figures(
+        history, curve, example, head, bleu_name=translation.greedy.bleu_name if translation else ""
+    )
     failures = measurements.sequences[~measurements.sequences.is_exact]
     summary = verdict(measurements)
     title = runs.title(name)
@@ -103,23 +114,28 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
         "findings": findings(measurements, training),
         "description": loaded.preset.description,
         "run_table": run_table(run),
+        "translation": translation,
         "metrics": metrics_table(measurements, run),
         "by_length": by_length_table(measurements),
         "other_lengths": other_lengths_table(curve),
         "limit": curve.limit if curve else "",
         "outcomes": outcomes_table(measurements),
+        "documented": documented_examples(loaded.model, loaded.task),
         "examples": examples(measurements.sequences.head(NUM_EXAMPLES)),
         "failures": examples(failures.head(NUM_FAILURES)),
         "heads": heads_table(measurements),
         "example": example,
+        "example_texts": _texts(example),
         "head": head,
         "answers": answer_questions(measurements),
+        "health": health_section(runs.replay(name).snapshots()),
         "no_attention": _why_no_attention(measurements),
         "figures": {figure.removesuffix(".png"): figure for figure in figures},
     }
     markdown = as_markdown(context)
     html = as_html(markdown, title=f"Report: {title}", figures=figures)
-    return Report(name, summary, markdown, html, figures, _metrics(run, measurements, summary))
+    metrics = _metrics(run, measurements, summary) | {"translation": translation and translation.as_data()}
+    return Report(name, summary, markdown, html, figures, metrics)
 
 
 def _training_outcome(loaded: LoadedRun, runs: RunSource) -> TrainingOutcome:
@@ -139,6 +155,12 @@ def _why_no_attention(measurements: ReportMeasurements) -> str:
         "This task has no gold alignment: several input tokens contribute to each output token. So the heads cannot "
         "be scored; the page shows where they attended."
     )
+
+
+def _texts(example: Inspection) -> list[str]:
+    """Return input and output as text, "…" after an output that did not end."""
+    text = sentence_of if example.has_subwords else " ".join
+    return [text(example.symbols), text(example.output) + ("" if example.stopped else " …")]
 
 
 def _median_length_input(measurements: ReportMeasurements) -> list[str]:
@@ -166,16 +188,24 @@ def _metrics(run: ReportedRun, measurements: ReportMeasurements, summary: str) -
 
 
 def _draw_figures(
-    history: History, curve: AccuracyByLength | None, example: Inspection, head: HeadScore | None
+    history: History, curve: AccuracyByLength | None, example: Inspection, head: HeadScore | None, *, bleu_name: str
 ) -> dict[str, bytes]:
     """Return PNG files by name; figures without data are left out.
 
     Args:
         example: the inspected example whose attention is drawn.
         head: the head whose attention is drawn.
+        bleu_name: of a translation, whose metrics are BLEU and chrF; "" for other tasks.
     """
     # Imported here because matplotlib takes half a second to import, which the page's start-up should not pay.
-    from core.reports.plotting import accuracy_figure, as_png, attention_figure, lengths_figure, loss_figure
+    from core.reports.plotting import (
+        accuracy_figure,
+        as_png,
+        attention_figure,
+        lengths_figure,
+        loss_figure,
+        quality_figure,
+    )
 
     figures = {}
     if curve is not None:
@@ -191,13 +221,18 @@ def _draw_figures(
     evaluations = history.evaluations()
     if evaluations["step"]:
         figures[LOSS] = as_png(loss_figure(history.points(), evaluations))
-        figures[ACCURACY] = as_png(accuracy_figure(evaluations))
+        is_translation = bleu_name and "bleu" in evaluations  # metrics recorded by older versions have no BLEU
+        figures[ACCURACY] = as_png(
+            quality_figure(evaluations, bleu_name=bleu_name) if is_translation else accuracy_figure(evaluations)
+        )
     if head is not None and example.over_source is not None and example.expected is not None:
         steps = example.steps[: len(example.expected) + 1 + MAX_EXTRA_STEPS]
+        steps = steps[: example.over_source.shape[-2]]  # an encoder-only model has no more rows than its source
+        name = piece_name if example.has_subwords else str
         heatmap = attention_figure(
             example.over_source[head.layer - 1, 0, head.head - 1, : len(steps)].cpu().numpy(),
-            rows=[step.produced for step in steps],
-            columns=example.source_labels,
+            rows=[name(step.produced) for step in steps],
+            columns=list(map(name, example.source_labels)),
             title=f"attention over the input, layer {head.layer}, head {head.head}",
             marked=gold_cells(example.sources, steps=len(steps)),
         )

@@ -1,0 +1,76 @@
+"""The health section of a report: the last recorded figures of parts, layers and heads, with the marks of heads."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core.interpret.health import MARKS, Figure, Health
+from core.interpret.health_course import health_steps, marked_heads
+from core.interpret.snapshots import Snapshot
+from core.models.seq2seq import Head
+from core.reports.report.tables import Rows
+
+MAX_LISTED = 64  # heads; of a larger model only those with a mark
+
+
+@dataclass(frozen=True)
+class HealthSection:
+    """What the section shows.
+
+    Attributes:
+        step: of the figures.
+        perplexity: on the validation set, as text.
+        parts: table of gradient norm, update size and output size by part.
+        heads: table of the figures of heads.
+        marks: meaning of the marks that occur, one sentence each.
+        is_partial: whether heads without a mark are left out.
+    """
+
+    step: int
+    perplexity: str
+    parts: Rows
+    heads: Rows
+    marks: list[str]
+    is_partial: bool
+
+
+def health_section(snapshots: Sequence[Snapshot]) -> HealthSection | None:
+    """Return the section about the last snapshot; None for runs that recorded no health."""
+    course = health_steps(snapshots)
+    if not course:
+        return None
+    step, health = course[-1]
+    marks = {str(each.head): each.mark for each in marked_heads(health)}
+    heads = [
+        Head(block, layer, head)
+        for block, layers in health.heads.entropy.items()
+        for layer, of_layer in enumerate(layers, start=1)
+        for head in range(1, len(of_layer) + 1)
+    ]
+    is_partial = len(heads) > MAX_LISTED
+    shown = [head for head in heads if str(head) in marks] if is_partial else heads
+    meanings = [f"{mark}: {text}." for mark, text in MARKS.items() if mark in marks.values()]
+    rows = [_head_row(health, head, marks.get(str(head), "")) for head in shown]
+    header = ["head", "entropy, nats", "of uniform", "distance", "reach", "change", "share of output", "mark"]
+    table = [header, *rows] if rows else []
+    return HealthSection(step, _text(health.perplexity), _parts(health), table, meanings, is_partial)
+
+
+def _parts(health: Health) -> Rows:
+    gradients, updates, sizes = health.gradient_norm or {}, health.update_size or {}, health.heads.layer_rms
+    return [
+        ["part", "gradient norm", "update size", "size of the output"],
+        *(
+            [part, *(_text(of.get(part)) for of in (gradients, updates, sizes))]
+            for part in dict.fromkeys([*gradients, *sizes])
+        ),
+    ]
+
+
+def _head_row(health: Health, head: Head, mark: str) -> list[str]:
+    names = ("entropy", "entropy_share", "distance", "reach", "change", "output_share")
+    figures = [getattr(health.heads, name).get(head.block) for name in names]
+    return [str(head), *(_text(of and of[head.layer - 1][head.head - 1]) for of in figures), mark or "–"]
+
+
+def _text(value: Figure) -> str:
+    return "–" if value is None else f"{value:.3g}"
