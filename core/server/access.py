@@ -16,6 +16,7 @@ from core.runs.importing import MAX_IMPORT_BYTES
 from core.runs.load import LoadedRun
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
 from core.runs.replay import Replay
+from core.runs.weights_by_step import WeightsByStep
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
 from core.server.registry import RunProgress, Runs
@@ -56,6 +57,11 @@ class VisitorRuns:
         self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
         self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
+
+    @property
+    def device(self) -> str:
+        """The device that runs train on."""
+        return self._runs.device
 
     @property
     def has_visitors(self) -> bool:
@@ -107,9 +113,13 @@ class VisitorRuns:
         """See ``Runs.replay``."""
         return self._runs.replay(self._visible(name))
 
-    def loaded(self, name: str) -> LoadedRun:
+    def weights_by_step(self, name: str) -> WeightsByStep:
+        """See ``Runs.weights_by_step``."""
+        return self._runs.weights_by_step(self._visible(name))
+
+    def loaded(self, name: str, training_step: int | None = None) -> LoadedRun:
         """See ``Runs.loaded``."""
-        return self._runs.loaded(self._visible(name))
+        return self._runs.loaded(self._visible(name), training_step)
 
     def has_weights(self, name: str) -> bool:
         """See ``Runs.has_weights``."""

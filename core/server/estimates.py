@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ from core.storage.errors import LabError
 MAX_MEASURED = 500  # presets whose times are remembered
 MAX_WAITING = 200  # presets that wait to be measured, of each kind
 SECONDS_BETWEEN_CHECKS = 0.5  # whether trainings have ended
+MAX_PAUSE = 15.0  # seconds that a measurement waits for others, in all
 _log = logging.getLogger(__name__)
 
 Answer = TrainingTime | Literal["pending"] | None
@@ -29,19 +31,27 @@ class Estimates:
     Args:
         active_runs: returns how many runs train now.
         max_runs: how many runs train at the same time.
-        before_measuring: called before each measurement, for example to let a visitor's request go first.
+        device: the device that runs train on.
+        wait_for_inference: called between the updates of a measurement, to let a visitor's request go first.
     """
 
     def __init__(
-        self, active_runs: Callable[[], int], *, max_runs: int, before_measuring: Callable[[], None] = lambda: None
+        self,
+        active_runs: Callable[[], int],
+        *,
+        max_runs: int,
+        device: str = "cpu",
+        wait_for_inference: Callable[[], None] = lambda: None,
     ) -> None:
-        self._active_runs, self._max_runs, self._before_measuring = active_runs, max_runs, before_measuring
+        self._device = device
+        self._active_runs, self._max_runs, self._wait_for_inference = active_runs, max_runs, wait_for_inference
         self._times: OrderedDict[_Key, TrainingTime | None] = OrderedDict()
         self._selected: OrderedDict[_Key, tuple[Preset, Path | None]] = OrderedDict()
         self._listed: OrderedDict[_Key, tuple[Preset, Path | None]] = OrderedDict()
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._paused_until = 0.0  # by the monotonic clock
 
     def get(self, preset: Preset, pairs: Path | None = None) -> Answer:
         """Return the training time of a run that would start now, beside those that train.
@@ -57,8 +67,8 @@ class Estimates:
             if key not in self._times:
                 return "pending"
             self._times.move_to_end(key)
-            time = self._times[key]
-        return None if time is None else time.beside(min(self._active_runs(), self._max_runs - 1))
+            measured = self._times[key]
+        return None if measured is None else measured.beside(min(self._active_runs(), self._max_runs - 1))
 
     def request(self, presets: Iterable[tuple[Preset, Path | None]]) -> None:
         """Measure presets in this order, each with the file of its own pairs, while no run trains."""
@@ -88,6 +98,13 @@ class Estimates:
             self._changed.wait_for(lambda: key in self._times or self._closed, timeout=seconds)
         return self.get(preset, pairs)
 
+    def pause(self, *, seconds: float) -> None:
+        """Measure nothing for so long, also not the rest of the measurement in progress: a person waits for something.
+
+        A measurement is put off by at most ``MAX_PAUSE`` seconds, however often others pause it.
+        """
+        self._paused_until = max(self._paused_until, time.monotonic() + seconds)
+
     def close(self, *, seconds: float = 5.0) -> None:
         """Measure nothing more, and wait for the measurement in progress to end."""
         with self._changed:
@@ -105,16 +122,31 @@ class Estimates:
 
     def _work(self) -> None:
         while (waiting := self._next()) is not None:
-            self._before_measuring()
-            time = _measure(*waiting)
+            measured = _measure(*waiting, self._device, self._patience())
             key = _key(*waiting)
             with self._changed:
                 self._selected.pop(key, None)
                 self._listed.pop(key, None)
-                self._times[key] = time
+                self._times[key] = measured
                 while len(self._times) > MAX_MEASURED:
                     self._times.popitem(last=False)
                 self._changed.notify_all()
+
+    def _patience(self) -> Callable[[], None]:
+        """Return a function that waits until nobody needs the processor more, up to ``MAX_PAUSE`` seconds in all."""
+        left = MAX_PAUSE
+
+        def wait_for_others() -> None:
+            nonlocal left
+            self._wait_for_inference()
+            seconds = min(left, self._paused_until - time.monotonic())
+            while seconds > 0 and not self._closed:
+                nap = min(seconds, SECONDS_BETWEEN_CHECKS)
+                time.sleep(nap)
+                left -= nap
+                seconds = min(left, self._paused_until - time.monotonic())
+
+        return wait_for_others
 
     def _next(self) -> tuple[Preset, Path | None] | None:
         """Wait until a preset may be measured, and return it with its pairs; None once closed."""
@@ -133,9 +165,11 @@ def _key(preset: Preset, pairs: Path | None) -> _Key:
     return preset.task, preset.model, preset.training, pairs
 
 
-def _measure(preset: Preset, pairs: Path | None) -> TrainingTime | None:
+def _measure(
+    preset: Preset, pairs: Path | None, device: str, wait_for_others: Callable[[], None]
+) -> TrainingTime | None:
     try:
-        return estimate_training_time(preset, pairs=pairs)
+        return estimate_training_time(preset, pairs=pairs, device=device, wait_for_others=wait_for_others)
     except LabError as error:
         _log.info("not measured: %s", error, extra={"preset": preset.name})
     except Exception as error:  # noqa: BLE001 - for example too little memory; other presets are measured all the same

@@ -11,11 +11,12 @@ from core.config import ConfigError, Preset
 from core.models import parameters_of
 from core.tasks import build_task
 from core.text.validation import validate_text
-from core.training.model_summary import estimate_memory
+from core.training.memory import training_memory
 
 NO_LIMIT = "none"
 PREFIX = "ATTENTION_LAB_"
 MEGABYTE = 1_000_000
+_BATCH_SIZE = "training.batch_size"
 
 
 def _or_none(value: Any) -> Any:
@@ -38,7 +39,9 @@ class Limits(BaseModel):
     max_runs_per_visitor: Limit = Field(None, description="runs of one visitor on disk")
     max_steps: Limit = Field(None, description="training.steps of a run")
     max_sequences: Limit = Field(
-        None, description="sequences per step: training.batch_size × training.gradient_accumulation_steps"
+        None,
+        description="sequences per step: training.batch_size, or the longest that training.tokens_per_batch holds, × "
+        "training.gradient_accumulation_steps",
     )
     max_parameters: Limit = Field(None, description="parameters of a model")
     max_memory_mb: Limit = Field(None, description="estimated memory to train a run, in MB")
@@ -63,13 +66,10 @@ class Limits(BaseModel):
             ConfigError: the message names every key with its value and limit.
         """
         training, problems = preset.training, []
+        batch = "the longest sequences in training.tokens_per_batch" if training.tokens_per_batch else _BATCH_SIZE
         for key, value, limit in (
             ("training.steps", training.steps, self.max_steps),
-            (
-                "training.batch_size × training.gradient_accumulation_steps",
-                training.sequences_per_step,
-                self.max_sequences,
-            ),
+            (f"{batch} × training.gradient_accumulation_steps", preset.sequences_per_step, self.max_sequences),
         ):
             if limit is not None and value > limit:
                 problems.append((key, f"{key}={value:,} is more than this server allows: at most {limit:,}"))
@@ -95,11 +95,13 @@ class Limits(BaseModel):
                 f"model={parameters:,} parameters is more than this server allows: at most {self.max_parameters:,}"
             )
             return [("model", message)]
-        megabytes = _megabytes_to_train(preset, pairs)
+        megabytes = training_memory(preset, pairs).total // MEGABYTE
         if self.max_memory_mb is not None and megabytes > self.max_memory_mb:
-            message = f"training.batch_size={preset.training.batch_size} takes about {megabytes:,} MB of memory"
+            training = preset.training
+            key = "training.tokens_per_batch" if training.tokens_per_batch else _BATCH_SIZE
+            message = f"{key}={training.tokens_per_batch or training.batch_size} takes about {megabytes:,} MB of memory"
             message += f" with this model; this server allows at most {self.max_memory_mb:,} MB"
-            return [("training.batch_size", message)]
+            return [(key, message)]
         return []
 
 
@@ -163,10 +165,3 @@ def _or_no_limit(name: str) -> str:
 @lru_cache(256)  # the page asks again and again about the presets that it lists
 def _parameters(preset: Preset, pairs: Path | None) -> int:
     return parameters_of(preset.model, build_task(preset.task, pairs=pairs))
-
-
-@lru_cache(256)
-def _megabytes_to_train(preset: Preset, pairs: Path | None) -> int:
-    longest = min(max(preset.task.longest_source, preset.task.longest_answer) + 2, preset.model.max_seq_len)
-    memory = estimate_memory(preset, batch_size=preset.training.batch_size, length=longest, pairs=pairs)
-    return memory.total // MEGABYTE

@@ -9,9 +9,10 @@ from filelock import FileLock
 
 from core.config import Preset
 from core.runs import RunError, RunFolder, Status
-from core.runs.recorder import mark_failed, train_recorded
+from core.runs.recorder import mark_failed, run_quality, train_recorded
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, resume_state
+from core.runs.weights_by_step import WeightsByStep
 from core.server.inference_priority import InferencePriority
 from core.training.history import History
 from core.training.loop import EvaluationEvent, Event, StepEvent
@@ -32,6 +33,7 @@ class LiveRun:
         info: status and metrics as of the last event.
         history: metrics by step, growing.
         replay: attention snapshots, growing.
+        weights_by_step: weights at a few training steps, growing.
     """
 
     def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None) -> None:
@@ -42,6 +44,7 @@ class LiveRun:
         self.info = folder.info()
         self.history = History.load(folder.metrics)
         self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
+        self.weights_by_step = WeightsByStep.load(folder.weights_by_step)
         self._weights: tuple[int, dict[str, torch.Tensor]] | None = None
         self._copied_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
@@ -61,17 +64,18 @@ class LiveRun:
             raise RunError(f"run={self.folder.name!r} has no weights yet; it is {self.info.status}")
         return self._weights
 
-    def train(self, threads: int, inference_priority: InferencePriority) -> None:
+    def train(self, threads: int, device: str, inference_priority: InferencePriority) -> None:
         """Train to the end or until stopped.
 
         Args:
             threads: torch threads for a new run; a resumed one keeps its own number, which bit-exactness requires.
+            device: "cpu", "cuda" or "mps".
             inference_priority: requests to wait for between two updates.
         """
         self.started_at = time.monotonic()
         torch.set_num_threads(threads)
         with mark_failed(self.folder):
-            state = resume_state(self.folder)
+            state = resume_state(self.folder, device=device)
         torch.set_num_threads(state.threads)
         self.history.rewind(state.step, evaluated_step=state.evaluated_step)
 
@@ -84,6 +88,7 @@ class LiveRun:
             state,
             self.history,
             replay=self.replay,
+            weights_by_step=self.weights_by_step,
             should_stop=self.stop.is_set,
             on_event=on_event,
         )
@@ -109,6 +114,7 @@ class LiveRun:
                 "message": state.notice,
                 "step": state.step,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
+                "quality": run_quality(state.last_evaluation, state.task),
                 "best_step": state.best_step if state.best_step >= 0 else None,
                 "sequences_seen": state.sequences_seen,
                 "seconds": state.seconds,

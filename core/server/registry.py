@@ -15,6 +15,7 @@ from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, lis
 from core.runs.importing import import_run
 from core.runs.names import TITLE_FILE, Naming
 from core.runs.replay import Replay
+from core.runs.weights_by_step import WeightsByStep
 from core.server.estimates import Estimates
 from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
@@ -29,8 +30,10 @@ from core.training.history import History
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
+CACHED_WEIGHTS_BY_STEP = 4  # of at most 8 MB
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
+PAUSE_AFTER_START = 3.0  # seconds of a new run in which no training time is measured: its first steps are watched
 _log = logging.getLogger(__name__)
 
 
@@ -71,26 +74,29 @@ class Runs:
         root: the folder, such as ``checkpoints``.
         limits: how many runs train at the same time (others are queued, see ``RunQueue``), and all other limits.
         threads: torch threads per run.
+        device: the device that runs train on: "cpu", "cuda" or "mps". Inputs are decoded on the CPU.
 
     Attributes:
         inference_priority: hold it while computing with a run's model.
         estimates: how long presets would train here.
     """
 
-    def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1) -> None:
-        self.root, self.limits = root, limits
+    def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1, device: str = "cpu") -> None:
+        self.root, self.limits, self.device = root, limits, device
         self._models, self.inference_priority = LoadedModels(), InferencePriority()
         self._pool = WorkerPool(
             max_workers=limits.max_runs,
             max_per_owner=limits.max_training_per_visitor,
             threads=threads,
+            device=device,
             inference_priority=self.inference_priority,
             on_end=self._models.forget,
         )
         self.estimates = Estimates(
             lambda: self._pool.counts()["training"],
             max_runs=limits.max_runs,
-            before_measuring=self.inference_priority.wait_for_inference,
+            device=device,
+            wait_for_inference=self.inference_priority.wait_for_inference,
         )
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
@@ -99,6 +105,7 @@ class Runs:
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
+        self._weights_by_step: FileCache[WeightsByStep] = FileCache(CACHED_WEIGHTS_BY_STEP)
         self._reported: set[str] = set()
         self._listing_lock = threading.RLock()
         self._cached_listings: tuple[RunListing, ...] = ()
@@ -118,6 +125,7 @@ class Runs:
             ConfigError: the file of own pairs is missing or holds other pairs.
             RunError: a run of that name exists, or it cannot be written.
         """
+        self.estimates.pause(seconds=PAUSE_AFTER_START)
         try:
             folder = RunFolder.create(self.root, preset, name=name, pairs=pairs)
             if owner is not None:
@@ -313,12 +321,27 @@ class Runs:
         folder, every = RunFolder(self.root, name), self.preset(name).training.evaluate_every
         return self._replays.get(folder.replay, lambda: Replay.load(folder.replay, every))
 
-    def loaded(self, name: str) -> LoadedRun:
+    def weights_by_step(self, name: str) -> WeightsByStep:
+        """Return a run's weights at a few training steps; RunError if there is no such run."""
+        live = self._pool.find(name)
+        if live is not None:
+            return live.weights_by_step
+        path = self.folder(name).weights_by_step
+        return self._weights_by_step.get(path, lambda: WeightsByStep.load(path))
+
+    def loaded(self, name: str, training_step: int | None = None) -> LoadedRun:
         """Return a run's model: the latest weights while it trains, else the best.
 
+        Args:
+            training_step: one of ``weights_by_step``, whose weights are returned instead.
+
         Raises:
-            RunError: there is no such run, or it has no weights yet.
+            RunError: there is no such run, or it has no weights yet, or none of that training step.
+            CheckpointError: the weights of that training step do not fit the model.
         """
+        if training_step is not None:
+            weights = self.weights_by_step(name)
+            return self._models.at_step(RunFolder(self.root, name), self.preset(name), weights, training_step)
         folder, live = RunFolder(self.root, name), self._pool.find(name)
         has_ended = live is not None and live.info.status not in ACTIVE  # its thread may still run
         if live is not None and live.has_weights and not (has_ended and folder.best.exists()):

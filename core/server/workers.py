@@ -26,6 +26,7 @@ class WorkerPool:
         max_workers: number of runs that train at the same time.
         max_per_owner: number of runs of one owner that train at the same time; None is no limit.
         threads: torch threads per run.
+        device: the device that runs train on.
         inference_priority: requests that training waits for between two updates.
         on_end: called with every run whose training has ended.
     """
@@ -36,10 +37,11 @@ class WorkerPool:
         max_workers: int,
         max_per_owner: int | None,
         threads: int,
+        device: str,
         inference_priority: InferencePriority,
         on_end: Callable[[LiveRun], None],
     ) -> None:
-        self._max_workers, self._threads = max_workers, threads
+        self._max_workers, self._threads, self._device = max_workers, threads, device
         self._inference_priority, self._on_end = inference_priority, on_end
         self._live: dict[str, LiveRun] = {}
         self._failed: OrderedDict[str, LiveRun] = OrderedDict()
@@ -148,7 +150,7 @@ class WorkerPool:
     def _work(self, live: LiveRun) -> None:
         name, recorded = live.folder.name, False
         try:
-            live.train(self._threads, self._inference_priority)
+            live.train(self._threads, self._device, self._inference_priority)
             recorded = live.info.status != "stopped" or not live.reason or _record_end(live, "stopped", live.reason)
             _log.info("ended", extra={"run": name, "status": live.info.status, "step": live.info.step})
         except Exception as error:  # noqa: BLE001 - any failure is reported to the owner; other runs continue

@@ -18,10 +18,12 @@ from core.tasks.ingest import PairFiles, prepare_preset
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
-LOOKING = ("info", "preset", "progress", "history", "replay", "loaded", "has_weights", "folder", "is_shared", "title")
+LOOKING = ("info", "preset", "progress", "history", "replay", "weights_by_step", "loaded", "has_weights", "folder")
+LOOKING += ("is_shared", "title")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
 ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "names", "is_mine", "start", "import_file", "has_visitors"}
 OF_THE_SERVER = {"active", "counts", "close", "listings", "ownership", "names_in_use"}  # not for visitors
+OF_THE_MACHINE = {"device"}
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
 
 
@@ -61,7 +63,7 @@ def test_every_public_method_is_covered_or_internal():
     def public(of: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")}
 
-    assert public(VisitorRuns) == {*LOOKING, *DOING, *ABOUT_THE_VISITOR, *ABOUT_PRESETS}
+    assert public(VisitorRuns) == {*LOOKING, *DOING, *ABOUT_THE_VISITOR, *ABOUT_PRESETS, *OF_THE_MACHINE}
     assert public(Runs) - public(VisitorRuns) == OF_THE_SERVER
 
 
@@ -200,7 +202,7 @@ def test_starts_at_the_same_time_get_different_numbers(make_runs, tiny, waiting)
 
 
 def test_a_long_name_is_shortened_but_its_title_is_not(lab: Lab, tiny, waiting):
-    preset = tiny.model_copy(update={"name": "words-reversal-gru-as-reported"})
+    preset = tiny.model_copy(update={"name": "words-reversal-gru-as-told"})
     names = [lab.by(ANNA).start(preset) for _ in range(2)]
     assert [lab.runs.title(name) for name in names] == [f"{preset.name} 1", f"{preset.name} 2"]
     assert all(len(name) <= 48 for name in names)

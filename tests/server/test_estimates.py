@@ -1,6 +1,7 @@
 """Training times are measured once each, in one background thread, and not while runs train."""
 
 import threading
+import time
 
 import pytest
 
@@ -23,7 +24,8 @@ class Measurements:
         self.may_end = threading.Event()
         self.may_end.set()
 
-    def measure(self, preset, *, pairs=None):
+    def measure(self, preset, *, pairs=None, device="cpu", wait_for_others=lambda: None):
+        wait_for_others()
         self.names.append(preset.name)
         self.may_end.wait(20)
         if preset.name == "unreadable":
@@ -120,6 +122,32 @@ def test_a_preset_that_cannot_be_measured_does_not_keep_others_from_it(service, 
     assert measurements.names == [name, "other"]
 
 
+def test_a_pause_holds_measurements_back_until_it_ends(service, measurements, tiny):
+    service.pause(seconds=0.3)
+    started = time.monotonic()
+    assert service.wait(tiny, seconds=20) == MEASURED
+    assert time.monotonic() - started >= 0.3
+
+
+def test_a_measurement_is_paused_only_so_long(service, measurements, monkeypatch, tiny):
+    monkeypatch.setattr(estimates, "MAX_PAUSE", 0.2)
+    service.pause(seconds=1000)
+    assert service.wait(tiny, seconds=20) == MEASURED
+
+
+def test_closing_ends_a_pause(service, measurements, tiny):
+    service.pause(seconds=1000)
+    service.select(tiny)
+    service.close()
+    assert not service._thread.is_alive()
+
+
+def test_a_new_run_pauses_the_measurements(make_runs, tiny):
+    runs = make_runs()
+    runs.start(tiny)
+    assert runs.estimates.wait(named(tiny, "other"), seconds=0.5) == "pending"
+
+
 def test_runs_in_training_extend_the_range_up_to_those_that_train_at_the_same_time(service, training, tiny):
     service.wait(tiny, seconds=20)
     training.append("one")
@@ -158,8 +186,8 @@ def test_a_service_without_requests_has_no_thread(training):
 
 def test_runs_measure_for_real_and_close_the_thread(make_runs, tiny):
     runs = make_runs()
-    time = runs.estimates.wait(tiny, seconds=30)
-    assert 0 < time.low < time.high
+    measured = runs.estimates.wait(tiny, seconds=30)
+    assert 0 < measured.low < measured.high
     thread = runs.estimates._thread
     runs.close()
     assert not thread.is_alive()

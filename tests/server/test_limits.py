@@ -34,6 +34,10 @@ def test_beginner_presets_are_allowed_in_public():
             {"training.batch_size": 300, "training.gradient_accumulation_steps": 2},
             "gradient_accumulation_steps=600 is more than",
         ),
+        (
+            {"training.group_by_length": True, "training.tokens_per_batch": 12 * 513},
+            "sequences in training.tokens_per_batch × training.gradient_accumulation_steps=513 is more than",
+        ),
         ({"model.d_model": 512, "model.d_ff": 2048}, "parameters is more than this server allows: at most 2,000,000"),
         ({"model.d_model": 1024, "training.steps": 1_000_000}, "training.steps=1,000,000"),
     ],
@@ -48,6 +52,13 @@ def test_exceeded_limits_are_reported_with_key_value_and_limit(changes, said):
 def test_estimated_memory_is_limited():
     preset = load_preset("digits-reversal").with_changes({"training.batch_size": 512})
     with pytest.raises(ConfigError, match=r"batch_size=512 takes about \d+ MB of memory .* at most 10 MB"):
+        PUBLIC.model_copy(update={"max_memory_mb": 10}).check(preset)
+
+
+def test_the_memory_of_a_token_budget_is_limited():
+    changes = {"training.group_by_length": True, "training.tokens_per_batch": 6_000}
+    preset = load_preset("digits-reversal").with_changes(changes)
+    with pytest.raises(ConfigError, match=r"tokens_per_batch=6000 takes about \d+ MB of memory .* at most 10 MB"):
         PUBLIC.model_copy(update={"max_memory_mb": 10}).check(preset)
 
 

@@ -15,6 +15,7 @@ from core.runs import RunError, RunFolder, RunInfo
 from core.runs.recorder import train_recorded
 from core.runs.training_state import clone_weights, load_state
 from core.server import RunProgress
+from core.storage.tensor_file import CheckpointError, write_tensors
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
@@ -157,6 +158,40 @@ def test_loaded_models_are_cached(runs, tiny):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
     wait_for(lambda: runs.loaded("a") is runs.loaded("a"))
+
+
+def test_a_live_run_opens_with_the_weights_of_its_first_step(runs, tiny):
+    preset = tiny.with_changes(LONG_TRAINING)
+    runs.start(preset, name="live")
+    wait_for(lambda: runs.info("live").step > 25)
+    assert runs.weights_by_step("live").steps == (0,)
+    first = runs.loaded("live", 0)
+    assert (first.kind, first.step) == ("kept", 0)
+    assert_close(clone_weights(first.model), clone_weights(new_state(preset).model), atol=0, rtol=0)
+    with pytest.raises(RunError, match="training_step=20 is not one whose weights run='live' kept: 0"):
+        runs.loaded("live", 20)
+
+
+def test_models_of_earlier_steps_are_cached_in_a_bounded_number(runs, tiny, root, monkeypatch):
+    monkeypatch.setattr("core.server.loaded_models.CACHED_EARLIER_MODELS", 2)
+    folder = trained_alone(root, tiny)
+    models = {step: runs.loaded("alone", step) for step in (0, 4)}
+    assert all(runs.loaded("alone", step) is models[step] for step in (4, 0))
+    last = runs.loaded("alone", 8)  # in place of the one least recently used
+    assert runs.loaded("alone", 0) is models[0]
+    assert runs.loaded("alone", 8) is last
+    assert runs.loaded("alone", 4) is not models[4]
+    assert_close(clone_weights(last.model), clone_weights(load_state(folder.last, tiny).model), atol=0, rtol=0)
+
+
+def test_weights_of_another_model_are_refused(runs, tiny, root):
+    folder = trained_alone(root, tiny)
+    write_tensors(folder.weights_by_step, {"0.output.weight": torch.zeros(2, 2)}, {})
+    with pytest.raises(CheckpointError, match="the file of weights at step 0 does not fit the model"):
+        runs.loaded("alone", 0)
+    folder.weights_by_step.write_bytes(b"damaged")
+    with pytest.raises(RunError, match="kept: no step"):
+        runs.loaded("alone", 0)
 
 
 # --- stop and resume --------------------------------------------------------------------------------------------
