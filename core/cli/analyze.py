@@ -1,18 +1,32 @@
-"""``analyze``: score every attention head of a run on its own decodes of test sequences, and ablate each in turn."""
+"""``analyze``: score every attention head of a run on its own decodes of test sequences, and ablate each in turn.
+
+With ``--health``: print how gradients, updates and heads developed over the training. With ``--why INPUT``: explain one
+predicted token.
+"""
 
 import argparse
+import csv
+import io
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
 
 import pandas as pd
 from tqdm import tqdm
 
+from core.cli.analyze_prediction import add_why, check_options, explain
 from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells
 from core.interpret.head_table import measure_heads
+from core.interpret.health import MARKS, Figure
+from core.interpret.health_course import health_rows, health_series, health_steps, marked_heads
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import LoadedRun, SavedRuns
+from core.storage.atomic import write_atomically
+from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
 
 FormatColumn = Callable[[pd.DataFrame], list[str]]
@@ -20,6 +34,8 @@ FormatColumn = Callable[[pd.DataFrame], list[str]]
 HOW_TO_READ = """\
 produced, read: attention on the source token of the token the step produced, or read; uniform: of uniform attention
 AER: alignment error rate of the largest weights, for each of the two; * marks the best of its column
+links: tokens with a gold alignment; in a translation in subwords those of the words that input and output share,
+such as numbers and names
 entropy: 0 on one token, 1 uniform; offset: the most frequent offset of the largest weight from the token read, and its
 share (pos: positional head); largest: mean largest weight; nearest: the most similar head of the layer, distance 0 to 1
 BOS, EOS, PAD: attention on these tokens; without: exact match with the head's output replaced by zeros
@@ -30,13 +46,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
     add_sequences(parser, default=1_000)
+    parser.add_argument(
+        "--health",
+        action="store_true",
+        help="print instead how gradients, updates and heads developed over the training",
+    )
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="with --health: write every figure to a CSV file")
+    add_why(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print one line per head: where it attends, how sharply, its nearest head, and exact match without it."""
     check_sequences(options.sequences)
+    check_options(options)
     root = options.checkpoints or DEFAULT_ROOT
+    if options.why is not None:
+        return _why(SavedRuns(root), options)
+    if options.health:
+        return _health(SavedRuns(root), options)
+    if options.csv:
+        raise InputError(f"--csv={options.csv} needs --health")
     loaded = SavedRuns(root).loaded(options.run)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     cells = _ablated(loaded, pairs, RunFolder(root, options.run))
@@ -45,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
     print(f"attention while decoding {len(pairs)} held-out sequences, free-running\n")
     for line in _lines(table):
         print(line)
+    print(f"\n{_best_head(table)}")
     layers = _without(cells, layers=True)
     without = ", ".join(f"{layer.block}.{layer.layer} {layer.exact_match_without:.1%}" for layer in layers.itertuples())
     print(f"\nexact match: {cells[0].intact:.1%} with all heads; without all heads of a layer: {without}")
@@ -54,6 +85,54 @@ def run(options: argparse.Namespace) -> int:
         result |= {"exact_match": cells[0].intact, "heads": _records(table), "layers": _records(layers)}
         print(json.dumps(result))
     return 0
+
+
+def _why(runs: SavedRuns, options: argparse.Namespace) -> int:
+    """Explain one prediction."""
+    for name in ("health", "csv"):
+        if getattr(options, name):
+            raise InputError(f"--{name} cannot be combined with --why")
+    return explain(runs.loaded(options.run), options)
+
+
+def _health(runs: SavedRuns, options: argparse.Namespace) -> int:
+    """Print one line per recorded step, and write every figure to a file if asked to."""
+    snapshots = runs.replay(options.run).snapshots()
+    rows, course = health_rows(snapshots), health_steps(snapshots)
+    if not course:
+        raise InputError(f"run={options.run!r} has no recorded health: it was trained by an earlier version")
+    series = health_series(health for _, health in course)
+    print(f"run {options.run}: health at {len(course)} steps of its training\n")
+    print("  ".join(title.rjust(len(title)) for title, _, _ in HEALTH_COLUMNS) + "  marked heads")
+    for at, (step, health) in enumerate(course):
+        cells = [str(step).rjust(6)]
+        for title, measure, summary in HEALTH_COLUMNS[1:]:
+            known = [values[at] for values in series[measure].values()]
+            cells.append(_summarized(known, summary).rjust(len(title)))
+        counts = Counter(each.mark for each in marked_heads(health))
+        marks = ", ".join(f"{counts[mark]} {mark}" for mark in MARKS if counts[mark])
+        print("  ".join([*cells, marks]).rstrip())
+    last = [f"{each.head} {each.mark}" for each in marked_heads(course[-1][1])]
+    print(f"\nmarked at step {course[-1][0]}: {', '.join(last) or 'none'}\n\n{HOW_TO_READ_HEALTH}")
+    for mark, meaning in MARKS.items():
+        print(f"{mark}: {meaning}")
+    if options.csv:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(rows)
+        try:
+            write_atomically(options.csv, text.getvalue().encode())
+        except OSError as error:
+            raise InputError(f"--csv={options.csv} cannot be written: {error.strerror}") from error
+        print(f"written: {options.csv}, {len(rows[0])} columns")
+    if options.json:
+        records = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+        print(json.dumps({"run": options.run, "health": records}))
+    return 0
+
+
+def _summarized(values: Sequence[Figure], summary: Callable[[list[float]], float]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{summary(known):.3g}" if known else "–"
 
 
 def _ablated(loaded: LoadedRun, pairs: Batch, folder: RunFolder) -> list[AblatedHead]:
@@ -69,6 +148,18 @@ def _without(cells: list[AblatedHead], *, layers: bool = False) -> pd.DataFrame:
     table = table.rename(columns={"exact_match": "exact_match_without"})
     whole = table["head"] == 0
     return table[whole].drop(columns="head") if layers else table[~whole]
+
+
+def _best_head(table: pd.DataFrame) -> str:
+    """Say which head aligns best with the source of the token produced, beside chance, and on how many links."""
+    scored = table[table["links"] > 0]
+    if scored.empty:
+        return "no gold alignment: no token is known to come from a single token of the source"
+    best = next(scored.nsmallest(1, "aer_produced").itertuples())
+    return (
+        f"best alignment with the source of the token produced: {best.block}.{best.layer}.{best.head}, "
+        f"AER {best.aer_produced:.1%}; uniform attention {best.uniform_aer_produced:.1%}; {best.links:,} links"
+    )
 
 
 def _records(table: pd.DataFrame) -> list[dict]:
@@ -129,3 +220,20 @@ COLUMNS: tuple[tuple[str, FormatColumn], ...] = (
     ("PAD", _percent("mass_pad")),
     ("without", _percent("exact_match_without")),
 )
+
+HEALTH_COLUMNS: tuple[tuple[str, str, Callable[[list[float]], float]], ...] = (
+    ("  step", "step", max),
+    ("perplexity", "perplexity", max),
+    ("gradient", "gradient_norm", max),
+    ("  update", "update_size", max),
+    ("  output", "layer_rms", max),
+    ("entropy", "entropy_share", fmean),
+    ("distance", "distance", fmean),
+    ("change", "change", fmean),
+    ("diversity", "diversity", fmean),
+)
+HOW_TO_READ_HEALTH = """\
+perplexity: exp of the validation loss; gradient: norm before clipping; update: change of the weights / their norm (L2);
+output: root mean square after a layer; each of the part where it is largest. Means over heads on fixed inputs: entropy
+(0 on one token, 1 uniform), distance in tokens, change since the snapshot before, diversity of a layer's heads (0 to 1)
+--csv FILE writes every part, layer and head"""

@@ -26,6 +26,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what to measure",
         parser_class=argparse.ArgumentParser,
     )
+    agreement = subjects.add_parser(
+        "agreement", help="patching, ablation and attribution: whether they agree on what a reversed digit depends on"
+    )
+    agreement.add_argument("--seeds", type=int, default=3, metavar="N", help="number of seeds (default: 3)")
+    agreement.add_argument(
+        "--pairs",
+        type=int,
+        default=500,
+        metavar="N",
+        help="pairs of an input and a changed one, per seed (default: 500)",
+    )
+    add_preset(agreement, required=False, default="digits-reversal")
     subjects.add_parser("browser", help="the page in Chromium: opening it, seeing a training move, and what that costs")
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
     estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
@@ -34,10 +46,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A,B",
         help="names of presets (default: all that are estimated to take less than five minutes)",
     )
+    subjects.add_parser("inside", help="time of what opens on the tab Look inside")
     load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
     load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
     load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
-    subjects.add_parser("memory", help="memory growth of training and decoding")
+    memory = subjects.add_parser(
+        "memory", help="memory growth of training, and the memory of an update beside its estimate"
+    )
+    memory.add_argument(
+        "--presets", metavar="A,B", help="names of presets whose training is measured (default: those of many lengths)"
+    )
     subjects.add_parser("page", help="startup time of the app and of the command line")
     subjects.add_parser("replay", help="cost of recording a training replay")
     soak = subjects.add_parser("soak", help="growth of memory, threads and files while the page is used")
@@ -47,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
     add_preset(solve, required=False, default="digits-reversal-fast")
     subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
+    translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")
+    translate.add_argument("--run", metavar="NAME", help="name of the run (default: an untrained model)")
     for subject in subjects.choices.values():
         add_json(subject)
 

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the figures of the runs, the settings that differ, and wins and losses of every two runs."""
+    """Print the figures of the runs, the settings that differ, and how every two runs compare."""
     check_sequences(options.sequences)
     root = options.checkpoints or DEFAULT_ROOT
     lengths = lengths_of(options.lengths)
@@ -59,12 +59,14 @@ def run(options: argparse.Namespace) -> int:
     if any(group["n"] > 1 for group in result["groups"]):
         print("\nover seeds, mean ± standard deviation")
         _print_table(_spreads(result))
+    if result["translation"]:
+        _print_translation(result["translation"])
     _print_settings(result)
     print()
     if len(result["pairs"]) <= _PAIRS_IN_SENTENCES:
         print("\n".join(pair["in_words"] for pair in result["pairs"]))
     else:
-        _print_table(_pairs(result))
+        _print_table(_quality_pairs(result) if result["translation"] else _pairs(result))
     print("\n" + " ".join(result["cautions"]))
     if result["lengths"]:
         _print_lengths(result)
@@ -112,21 +114,53 @@ def _with_bar(runs: SavedRuns, names: Sequence[str], **settings: Any) -> Compari
 
 
 def _figures(result: dict[str, Any]) -> Rows:
-    rows = [["run", "weights", "parameters", "trained", "loss", *_SHARES.values()]]
+    rows = [["run", "weights", "parameters", "trained", *_score_names(result), "loss", *_SHARES.values()]]
     for each in result["runs"]:
         weights, parameters = f"{each['weights']}, step {each['step']:,}", f"{each['parameters']:,}"
         shares = [percent(each[name]) for name in _SHARES]
-        rows.append([each["title"], weights, parameters, f"{each['seconds']:.1f} s", f"{each['loss']:.4f}", *shares])
+        scores = [f"{each[name]:.2f}" for name in _scores(result)]
+        figures = [f"{each['seconds']:.1f} s", *scores, f"{each['loss']:.4f}"]
+        rows.append([each["title"], weights, parameters, *figures, *shares])
     return rows
 
 
 def _spreads(result: dict[str, Any]) -> Rows:
-    rows = [["settings of", "seeds", "trained", "loss", *_SHARES.values()]]
+    rows = [["settings of", "seeds", "trained", *_score_names(result), "loss", *_SHARES.values()]]
     for group in result["groups"]:
         figures = group["figures"]
         seconds = _spread(figures["seconds"], "{:.1f}".format) + " s"
         shares = [_spread(figures[name], percent, lambda sd: f"{100 * sd:.2f}") for name in _SHARES]
-        rows.append([group["label"], str(group["n"]), seconds, _spread(figures["loss"], "{:.4f}".format), *shares])
+        scores = [_spread(figures[name], "{:.2f}".format) for name in _scores(result)]
+        loss = _spread(figures["loss"], "{:.4f}".format)
+        rows.append([group["label"], str(group["n"]), seconds, *scores, loss, *shares])
+    return rows
+
+
+def _scores(result: dict[str, Any]) -> list[str]:
+    """Return the names of the scores that runs of a translation have besides the other figures."""
+    return ["bleu", "chrf"] if result["translation"] else []
+
+
+def _score_names(result: dict[str, Any]) -> list[str]:
+    return [result["translation"]["copying"]["bleu_name"], "chrF"] if result["translation"] else []
+
+
+def _print_translation(translation: dict[str, Any]) -> None:
+    """Print what copying the source scores, the signatures, and how two runs are compared."""
+    copying = translation["copying"]
+    print(f"\nthe sources as they are: {copying['bleu_name']} {copying['bleu']:.2f}, chrF {copying['chrf']:.2f}")
+    for name in ("bleu", "chrf"):
+        print(f"sacrebleu signature {copying[f'{name}_signature']}")
+    print(f"paired bootstrap resampling: {translation['resamples']:,} resamples, seed {translation['seed']}")
+
+
+def _quality_pairs(result: dict[str, Any]) -> Rows:
+    title_of = {each["run"]: each["title"] for each in result["runs"]}
+    columns = [[name, "95 % interval", "p"] for name in _score_names(result)]
+    rows = [["first", "second", *columns[0], *columns[1]]]
+    for pair in result["pairs"]:
+        cells = [[*pair["quality"][name]["points"], pair["quality"][name]["p"]] for name in _scores(result)]
+        rows.append([title_of[pair["first"]], title_of[pair["second"]], *cells[0], *cells[1]])
     return rows
 
 

@@ -2,30 +2,39 @@
 
 import argparse
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from core.cli.arguments import add_json
 from core.config import pairs_beside, preset_to_yaml
+from core.reports.formatting import duration_range
+from core.runs.estimate import TrainingTime, estimate_training_time
 from core.storage.errors import InputError
-from core.tasks.ingest import FORMATS, IngestResult, PairFiles, prepare_preset, summary_lines
-from core.text.tokenizers import TOKEN_KINDS, TokenKind
+from core.tasks.ingest import FORMATS, IngestResult, Kinds, PairFiles, prepare_preset, summary_lines
+from core.text.tokenizers import TOKEN_KINDS
+
+AUTOMATIC = "auto"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "file", type=Path, metavar="FILE", help="pairs as .tsv, .csv or .jsonl; or sources, one per line"
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="pairs as .tsv, .csv or .jsonl, held-out ones with test or validation in a third column; or sources, one "
+        "per line",
     )
     parser.add_argument("--targets", type=Path, metavar="FILE", help="targets, one per line, for the sources in FILE")
     parser.add_argument("--test", type=Path, metavar="FILE", help="test pairs, which are never trained on")
     parser.add_argument("--format", choices=FORMATS, help="format of the files (default: by suffix)")
     parser.add_argument(
         "--tokens",
-        default="character",
+        default=AUTOMATIC,
         metavar="KIND[,KIND]",
-        help='tokenizer of both sides, or of source and target: "character" (default), "word" or "symbol" (split at '
-        "spaces)",
+        help='tokens of both sides, or of source and target: "character", "word", "symbol" (split at spaces) or '
+        f'"subword" (on both sides); "{AUTOMATIC}" (default) chooses them by the pairs and says why',
     )
     parser.add_argument("--name", help="name of the preset (default: named after FILE)")
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="file of the preset (default: named after FILE)")
@@ -46,34 +55,46 @@ def run(options: argparse.Namespace) -> int:
         out.write_text(preset_to_yaml(preset))
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
+    time = estimate_training_time(preset, pairs=pairs_beside(out))
     print("\n".join(summary_lines(result)))
+    print(f"\ntraining time on this machine: {duration_range(time.low, time.high) if time else 'too long to estimate'}")
     print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs; keep them in the same folder")
     print(f"to train it: python -m core train --preset {out}")
     if options.json:
-        print(json.dumps(_as_json(result, out)))
+        print(json.dumps(_as_json(result, out, time)))
     return 0
 
 
-def _kinds(text: str) -> tuple[TokenKind, TokenKind]:
-    """Read ``--tokens``: one tokenizer for both sides, or two separated by a comma."""
+def _kinds(text: str) -> Kinds | None:
+    """Read ``--tokens``: the tokens of both sides, or two kinds separated by a comma; None chooses them."""
+    if text == AUTOMATIC:
+        return None
     names = [name.strip() for name in text.split(",")]
     kinds = [kind for name in names for kind in TOKEN_KINDS if kind == name]
     if len(names) > 2 or len(kinds) < len(names):
-        raise InputError(f"--tokens={text[:60]!r} must be one of {', '.join(TOKEN_KINDS)}, or two of them with a comma")
+        raise InputError(
+            f"--tokens={text[:60]!r} must be {AUTOMATIC}, one of {', '.join(TOKEN_KINDS)}, or two of them with a comma"
+        )
     return kinds[0], kinds[-1]
 
 
-def _as_json(result: IngestResult, out: Path) -> dict[str, Any]:
+def _as_json(result: IngestResult, out: Path, time: TrainingTime | None) -> dict[str, Any]:
     return {
         "preset": str(out),
         "sha256": result.sha256,
         "pairs": result.pairs,
         "sources": result.sources,
-        "test_pairs": result.test_pairs,
+        "test_pairs": result.held_out.get("test"),
+        "validation_pairs": result.held_out.get("validation"),
         "duplicates": result.duplicates,
         "overlaps": result.overlaps,
         "sources_with_several_targets": result.several,
         "skipped": dict(result.skipped),
         "longest": result.longest,
+        "tokens": list(result.kinds),
+        "reason": result.choice,
         "vocabulary": [len(result.source_tokens), len(result.target_tokens)],
+        "subwords": None if result.subwords is None else asdict(result.subwords),
+        "unknown": list(result.unknown),
+        "seconds": None if time is None else [round(time.low, 1), round(time.high, 1)],
     }

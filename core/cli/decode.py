@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from core.cli.arguments import add_json, add_run, add_strategy, format_strategy, strategy_from
@@ -67,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         interventions=interventions,
     )
     text = loaded.task.answer_text
-    print(f"input     {' '.join(seen.symbols)}")
+    print(f"input     {loaded.task.source_text(seen.symbols) if seen.has_subwords else ' '.join(seen.symbols)}")
     if seen.expected is None:
         print(f"output    {text(seen.output)}")
     else:
@@ -81,9 +82,10 @@ def run(options: argparse.Namespace) -> int:
         print(f"heads     {interventions}")
     for rank, answer in enumerate(seen.hypotheses, start=1):
         end = "" if answer.stopped else "  (no EOS)"
-        print(f"best {rank:4}  {' '.join(answer.output)}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
+        output = text(answer.output) if seen.has_subwords else " ".join(answer.output)
+        print(f"best {rank:4}  {output}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
     for number, step in enumerate(seen.steps, start=1):
-        print(f"step {number:4}  {_format_step(step)}")
+        print(f"step {number:4}  {_format_step(step, loaded.task.token_name)}")
     if options.json:
         print(json.dumps(as_json(seen)))
     return 0
@@ -106,24 +108,30 @@ def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> "Inte
     )
 
 
-def _format_step(step: Step) -> str:
+def _format_step(step: Step, name: Callable[[str], str]) -> str:
     """List the most probable tokens; a produced token that is not the most probable one comes first."""
-    likely = "  ".join(f"{token} {probability:.1%}" for token, probability in step.candidates)
+    likely = "  ".join(f"{name(token)} {probability:.1%}" for token, probability in step.candidates)
     if not step.forced and step.produced == step.candidates[0][0]:
         return likely
-    return f"{step.produced} {step.probability:.1%} {'forced' if step.forced else 'chosen'}  of  {likely}"
+    return f"{name(step.produced)} {step.probability:.1%} {'forced' if step.forced else 'chosen'}  of  {likely}"
 
 
 def as_json(seen: Inspection) -> dict:
     """Return a decode as plain data: input, output, and the token and probability of each step.
 
+    Of subwords, input and outputs are sentences, and the tokens of the steps are pieces as in the vocabulary.
     ``expected`` and ``correct`` are None where the task has no single reference answer.
     """
     interventions = seen.interventions
+    text: Callable[[Sequence[str]], str] = " ".join
+    if seen.has_subwords:
+        from core.text.pieces import sentence_of
+
+        text = sentence_of
     return {
-        "input": " ".join(seen.symbols),
-        "output": " ".join(seen.output),
-        "expected": None if seen.expected is None else " ".join(seen.expected),
+        "input": text(seen.symbols),
+        "output": text(seen.output),
+        "expected": None if seen.expected is None else text(seen.expected),
         "correct": seen.correct,
         "stopped": seen.stopped,
         "note": seen.note,
@@ -142,7 +150,7 @@ def as_json(seen: Inspection) -> dict:
         ],
         "n_best": [
             {
-                "output": " ".join(answer.output),
+                "output": text(answer.output),
                 "score": answer.score,
                 "log_prob": answer.log_prob,
                 "stopped": answer.stopped,

@@ -5,13 +5,14 @@ import json
 from dataclasses import asdict
 
 from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
-from core.config import SPECIAL_TOKENS, Preset
+from core.config import Preset
 from core.interpret.shape_trace import TensorTrace, trace_shapes
 from core.models import count_parameters, outline_model
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs.descriptions import bug_notice
-from core.training.model_summary import estimate_memory, parameter_shapes, parameters_by_module
+from core.training.memory import MemoryEstimate, estimate_memory, machine_memory, training_memory
+from core.training.model_summary import parameter_shapes, parameters_by_module
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,21 +49,40 @@ def run(options: argparse.Namespace) -> int:
     stages = trace_shapes(preset, pairs=pairs)
     if options.shapes:
         print("\n".join(_shape_trace(preset, stages)))
-    smallest = memory[batches[0]][lengths[0]]
-    fixed = smallest.total - smallest.activations
-    print(f"\nmemory to train, MB: weights, gradients and Adam's two moments {_mb(fixed)}, and activations")
-    print(f"  {'batch':>8}" + "".join(f"{f'{length} tokens':>14}" for length in lengths))
-    for batch in batches:
-        print(f"  {batch:8}" + "".join(f"{_mb(memory[batch][length].activations):>14}" for length in lengths))
+    print("\n".join(_memory_table(preset, memory, training_memory(preset, pairs))))
     if options.json:
         trace = [asdict(stage) for stage in stages]
         print(json.dumps(_as_json(preset, parts, shapes, memory) | {"shape_trace": trace}))
     return 0
 
 
+def _memory_table(preset: Preset, memory: dict[int, dict[int, MemoryEstimate]], own: MemoryEstimate) -> list[str]:
+    """Format the memory by part for the preset's batches, and the activations by batch size and length."""
+    lines = ["", f"memory to train with batches of {_batch(preset)} and the longest sequences, MB"]
+    parts = {**own.weights_by_part, **own.activations_by_part}
+    lines.append(f"  {'part':36}{'weights':>12}{'activations':>14}")
+    for part in parts:
+        weights, activations = own.weights_by_part.get(part, 0), own.activations_by_part.get(part, 0)
+        lines.append(f"  {part:36}{_mb(weights):>12}{_mb(activations):>14}")
+    lines.append(f"  {'gradients':36}{_mb(own.gradients):>12}")
+    lines.append(f"  {'optimizer':36}{_mb(own.optimizer):>12}")
+    lines.append(f"  {'temporary tensors':36}{'':>12}{_mb(own.temporary):>14}")
+    lines.append(f"  {'kernels, and freed blocks kept':36}{_mb(own.overhead):>12}")
+    available = machine_memory()
+    lines.append(f"  {'in all':36}{_mb(own.total):>12}   of {_mb(available)} that this machine has")
+    if own.total > available:
+        lines.append("  warning: more than this machine has")
+    lengths = next(iter(memory.values()))
+    lines += ["", "activations by batch size and length, MB"]
+    lines.append(f"  {'batch':>8}" + "".join(f"{f'{length} tokens':>14}" for length in lengths))
+    for batch, by_length in memory.items():
+        lines.append(f"  {batch:8}" + "".join(f"{_mb(each.activations):>14}" for each in by_length.values()))
+    return lines
+
+
 def _shape_trace(preset: Preset, stages: list[TensorTrace]) -> list[str]:
     """Format the output shapes of every module for a real batch, in order of execution, one line each."""
-    lines = ["", f"output of each module for a batch of {preset.training.batch_size}, in order of execution"]
+    lines = ["", f"output of each module for a batch of {preset.sequences_per_batch}, in order of execution"]
     for stage in stages:
         shapes = "   ".join(f"{name} {' × '.join(map(str, shape))}".strip() for name, shape in stage.shapes.items())
         times = f"   ({stage.calls} times)" if stage.calls > 1 else ""
@@ -80,10 +100,15 @@ def _sizes(options: argparse.Namespace, preset: Preset) -> tuple[list[int], list
     for name, value, most in (("batch-size", options.batch_size, 4096), ("length", options.length, longest)):
         if value is not None and not 1 <= value <= most:
             raise InputError(f"--{name}={value} must be from 1 to {most}")
-    own = max(preset.task.longest_source, preset.task.longest_answer) + SPECIAL_TOKENS
-    batches = [options.batch_size] if options.batch_size else sorted({1, 8, preset.training.batch_size})
+    own = preset.longest_sequence
+    batches = [options.batch_size] if options.batch_size else sorted({1, 8, preset.sequences_per_batch})
     lengths = [options.length] if options.length else sorted({own, (own + longest) // 2, longest})
     return batches, lengths
+
+
+def _batch(preset: Preset) -> str:
+    tokens = preset.training.tokens_per_batch
+    return f"{tokens:,} tokens" if tokens else str(preset.training.batch_size)
 
 
 def _mb(size: int) -> str:
@@ -104,6 +129,9 @@ def _as_json(preset: Preset, parts: dict, shapes: dict, memory: dict) -> dict:
                 "gradients": each.gradients,
                 "optimizer": each.optimizer,
                 "activations": each.activations,
+                "activations_by_part": each.activations_by_part,
+                "temporary": each.temporary,
+                "overhead": each.overhead,
             }
             for batch, by_length in memory.items()
             for length, each in by_length.items()

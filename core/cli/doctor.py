@@ -7,6 +7,7 @@ from typing import Any
 from core.cli import doctor_benchmark
 from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
+from core.interpret.health_course import health_steps
 from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns
 from core.runs.training_state import training_state_of
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace) -> int:
     if options.run:
         runs = SavedRuns(options.checkpoints or DEFAULT_ROOT)
         loaded = runs.loaded(options.run)
-        examination = examine_state(options.run, training_state_of(loaded), runs.history(options.run))
+        course = health_steps(runs.replay(options.run).snapshots())
+        examination = examine_state(options.run, training_state_of(loaded), runs.history(options.run), course)
     else:
         examination = examine_preset(preset_from(options), steps=options.steps, pairs=pairs_from(options))
     print("\n".join(lines_of(examination)))

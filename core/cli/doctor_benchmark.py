@@ -23,13 +23,14 @@ GRU = {"model.family": "gru", "model.d_embedding": 32, "model.d_hidden": 64, "mo
 FAMILIES: dict[str, dict[str, Any]] = {
     "transformer": {},
     "decoder-only": {"model.family": "decoder-only"},
+    "encoder-only": {"model.family": "encoder-only"},
     "gru": GRU | {"model.dropout": 0.0, "model.max_seq_len": 32},
 }
 NUM_SEEDS = 3  # of correct presets that need no GPU
 FOR_GPUS = ("base", "large", "g2p-english-long")  # not trained here
 KNOWN_BUGS: dict[str, BugName] = {  # presets that reproduce a published mistake
-    "numbers-reversal-as-reported": "no-eos-in-targets",
-    "words-reversal-gru-as-reported": "encoder-over-pad",
+    "numbers-reversal-as-told": "no-eos-in-targets",
+    "words-reversal-gru-as-told": "encoder-over-pad",
 }
 MAX_UPDATES = 4_000  # of a preset that is trained to its end
 FOLDER = "_doctor"  # of the trained presets, beside the runs; no run can have this name

@@ -15,9 +15,10 @@ from core.cli.arguments import (
     strategy_from,
 )
 from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
-from core.evaluation.bleu import Bleu, measure_bleu
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
+from core.evaluation.translating import measure_quality
+from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.generation import GREEDY, Strategy
 from core.interpret.head_scores import HeadScore, best_head_of_layer
 from core.models import count_parameters
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print exact match, token accuracy, loss, BLEU and error rates, and the best cross-attention head's accuracy."""
+    """Print exact match, token accuracy, loss, BLEU, chrF and error rates, and how well the best head attends."""
     check_sequences(options.sequences)
     strategy = strategy_from(options)
     loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
@@ -48,16 +49,20 @@ def run(options: argparse.Namespace) -> int:
     seconds = time.perf_counter() - started
     alone = exact_match_unpadded(loaded.model, pairs, strategy=strategy)
     scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
-    bleu = measure_bleu(loaded.model, loaded.task, pairs)
+    quality = measure_quality(loaded.model, loaded.task, pairs, strategy=strategy)
+    copying = copying_quality(loaded.task, pairs)
     rates = measure_error_rates(loaded.model, loaded.task, pairs, strategy=strategy)
     breakdown = measure_breakdown(loaded.model, loaded.task, sequences=options.sequences, strategy=strategy)
-    _print(loaded, evaluation, alone, scores, bleu, strategy)
+    _print(loaded, evaluation, alone, scores, strategy)
+    if quality and copying:
+        _print_quality(quality, copying)
     if rates:
         _print_rates(rates)
     if breakdown:
         _print_breakdown(breakdown)
     if options.json:
-        result = _as_json(loaded, evaluation, alone, scores, bleu, seconds)
+        result = _as_json(loaded, evaluation, alone, scores, seconds)
+        result |= {"quality": quality and asdict(quality), "copying": copying and asdict(copying)}
         result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
         print(json.dumps(result | {"strategy": strategy.model_dump()}))
     return 0
@@ -68,7 +73,6 @@ def _print(
     evaluation: Evaluation,
     alone: float,
     scores: list[HeadScore],
-    bleu: Bleu | None,
     strategy: Strategy,
 ) -> None:
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")
@@ -80,18 +84,26 @@ def _print(
     print(f"  alone         {alone:9.4%}  of the same, each decoded separately, without padding")
     if loaded.task.open_ended:
         print("                           not meaningful here: the task has no single reference answer")
-    print(f"token accuracy  {evaluation.token_accuracy:9.4%}  teacher-forced")
+    counted = "" if loaded.task.scored_tokens == "tokens" else f"of the {loaded.task.scored_tokens}, "
+    print(f"token accuracy  {evaluation.token_accuracy:9.4%}  {counted}teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
-    if bleu:
-        print(f"{bleu.name:15} {bleu.score:9.4f}  of the same, each decoded separately")
-        print(f"                           sacrebleu signature {bleu.signature}")
     if scores:
         best = best_head_of_layer(scores, max(score.layer for score in scores))
+        kind = "cross" if any(head.block == "cross" for head in loaded.model.heads) else "self"
         print(
-            f"cross-attention of the last layer: head {best.head} puts {best.attention_mass:.1%} of its attention on "
+            f"{kind}-attention of the last layer: head {best.head} puts {best.attention_mass:.1%} of its attention on "
             f"the correct source token (uniform: {best.uniform_mass:.1%}); its largest weight is there in "
             f"{best.argmax_accuracy:.1%} of the steps"
         )
+
+
+def _print_quality(quality: TranslationQuality, copying: TranslationQuality) -> None:
+    for name, score, copied, signature in (
+        (quality.bleu_name, quality.bleu, copying.bleu, quality.bleu_signature),
+        ("chrF", quality.chrf, copying.chrf, quality.chrf_signature),
+    ):
+        print(f"{name:15} {score:9.2f}  of the same, independent of the batch; the sources as they are: {copied:.2f}")
+        print(f"                           sacrebleu signature {signature}")
 
 
 def _print_rates(rates: ErrorRates) -> None:
@@ -120,7 +132,6 @@ def _as_json(
     evaluation: Evaluation,
     alone: float,
     scores: list[HeadScore],
-    bleu: Bleu | None,
     seconds: float,
 ) -> dict:
     return {
@@ -134,7 +145,6 @@ def _as_json(
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,
-        "bleu": bleu and {"name": bleu.name, "score": round(bleu.score, 4), "signature": bleu.signature},
         "seconds": round(seconds, 3),
         "cross_attention": [
             {

@@ -7,9 +7,9 @@ from typing import Any
 
 from core.cli.arguments import add_json
 from core.reports.formatting import percent
-from core.runs import DEFAULT_ROOT, RunError, RunFolder, list_runs
+from core.runs import DEFAULT_ROOT, RunError, RunFolder, RunQuality, list_runs
 
-_COLUMNS = ("title", "name", "preset", "status", "step", "exact match", "created (UTC)", "task")
+_COLUMNS = ("title", "name", "preset", "status", "step", "exact match or BLEU", "created (UTC)", "task")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,11 +46,15 @@ def _described(folder: RunFolder) -> dict[str, Any]:
         "step": info.step,
         "steps": preset.training.steps,
         "exact_match": info.exact_match,
+        "quality": info.quality and info.quality.model_dump(),
         "created": info.created.isoformat(),
     }
 
 
 def _row(each: dict[str, Any]) -> tuple[str, ...]:
-    exact_match = "–" if each["exact_match"] is None else percent(each["exact_match"])
+    if each["quality"]:
+        result = RunQuality(**each["quality"]).bleu_text
+    else:
+        result = "–" if each["exact_match"] is None else percent(each["exact_match"])
     step, created = f"{each['step']:,}/{each['steps']:,}", each["created"][:16].replace("T", " ")
-    return each["title"], each["run"], each["preset"], each["status"], step, exact_match, created, each["task"]
+    return each["title"], each["run"], each["preset"], each["status"], step, result, created, each["task"]

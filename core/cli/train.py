@@ -15,6 +15,7 @@ from tqdm import tqdm
 from core.cli.arguments import add_device, add_json, add_preset, pairs_from, preset_from
 from core.config import Preset
 from core.evaluation.significance import Spread
+from core.evaluation.translation_quality import bleu_name_of
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.recorder import train_recorded
 from core.storage.errors import InputError
@@ -27,8 +28,10 @@ from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, trai
 from core.training.state import TrainingState
 
 MAX_SEEDS = 100
-SPREAD = {  # figures summarized over seeds: label and format
+SPREAD = {  # figures summarized over seeds, where they are measured: label and format
     "loss": ("validation loss", "{:.4f}"),
+    "bleu": ("BLEU", "{:.2f}"),
+    "chrf": ("chrF", "{:.2f}"),
     "exact_match": ("exact match", "{:.2%}"),
     "token_accuracy": ("token accuracy", "{:.2%}"),
     "seconds": ("seconds", "{:.1f}"),
@@ -78,7 +81,7 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
         stack.callback(folder.lock().release)
         bar = stack.enter_context(_bar(folder.name, state))
         info = train_recorded(
-            folder, state, history, should_stop=should_stop, on_event=lambda event: _show(event, preset, bar)
+            folder, state, history, should_stop=should_stop, on_event=lambda event: _show(event, state, bar)
         )
     print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
@@ -140,18 +143,20 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
             print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not started", file=sys.stderr)
             break
     finished = [result for result in trained if result["status"] == "finished"]
-    spreads = {figure: Spread.of([result[figure] for result in finished]) for figure in SPREAD} if finished else {}
-    _print_spreads(spreads)
+    measured = [figure for figure in SPREAD if finished and finished[0][figure] is not None]
+    spreads = {figure: Spread.of([result[figure] for result in finished]) for figure in measured}
+    _print_spreads(spreads, bleu_name=trained[0]["bleu_name"] or "")
     statuses = {result["status"] for result in trained}
     status = next(each for each in ("failed", "stopped", "finished") if each in statuses)
     summary = {"group": group, "status": status, "runs": trained}
     return print_result(summary | {figure: asdict(spread) for figure, spread in spreads.items()}, as_json=options.json)
 
 
-def _print_spreads(spreads: dict[str, Spread]) -> None:
+def _print_spreads(spreads: dict[str, Spread], *, bleu_name: str) -> None:
     """Print one line per figure: mean ± standard deviation, and the number of runs."""
     for figure, spread in spreads.items():
         label, layout = SPREAD[figure]
+        label = bleu_name if figure == "bleu" else label
         sd = "" if spread.sd is None else f" ± {layout.format(spread.sd)}"
         print(f"{label:24} {layout.format(spread.mean)}{sd}  (mean ± standard deviation, {spread.n} seeds)")
 
@@ -162,21 +167,27 @@ def _bar(name: str, state: TrainingState) -> tqdm:
     return tqdm(total=total, initial=state.step, desc=name, unit="step", file=sys.stderr, mininterval=interval)
 
 
-def _show(event: Event, preset: Preset, bar: tqdm) -> None:
+def _show(event: Event, state: TrainingState, bar: tqdm) -> None:
     if isinstance(event, StepEvent):
         bar.update(1)
     elif isinstance(event, EvaluationEvent):
-        bar.write(_line(event, preset), file=sys.stdout)
+        bar.write(_line(event, state), file=sys.stdout)
 
 
-def _line(event: EvaluationEvent, preset: Preset) -> str:
+def _line(event: EvaluationEvent, state: TrainingState) -> str:
     """Format an evaluation; with a fixed training set, also the number of epochs."""
-    config, figures = preset.training, event.evaluation
+    config, figures = state.preset.training, event.evaluation
     parts = [f"step {event.step:{len(str(config.steps))}}"]
     if config.training_sequences:
-        parts.append(f"epoch {event.step * config.sequences_per_step / config.training_sequences:6.2f}")
+        parts.append(f"epoch {state.sequences_seen / config.training_sequences:6.2f}")
     parts.append("train loss      –" if event.train_loss is None else f"train loss {event.train_loss:6.4f}")
-    parts += [f"validation loss {figures.loss:6.4f}", f"exact match {figures.exact_match:6.1%}"]
+    parts.append(f"validation loss {figures.loss:6.4f}")
+    if figures.free_running_loss is not None:
+        parts.append(f"free-running {figures.free_running_loss:6.4f}")
+    if figures.bleu is not None and figures.chrf is not None:
+        name = bleu_name_of(state.task.bleu_tokenizer or "")
+        parts.append(f"{name} {figures.bleu:5.1f}  chrF {figures.chrf:5.1f}")
+    parts.append(f"exact match {figures.exact_match:6.1%}")
     return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
 
@@ -190,7 +201,11 @@ def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> di
         "sequences": last.sequences if last else 0,
         "exact_match": last.exact_match if last else None,
         "token_accuracy": last.token_accuracy if last else None,
+        "bleu_name": state.task.bleu_tokenizer and bleu_name_of(state.task.bleu_tokenizer),
+        "bleu": last.bleu if last else None,
+        "chrf": last.chrf if last else None,
         "loss": last.loss if last else None,
+        "free_running_loss": last.free_running_loss if last else None,
         "perplexity": last.perplexity if last else None,
         "steps": state.step,
         "sequences_seen": state.sequences_seen,

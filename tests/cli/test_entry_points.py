@@ -53,7 +53,7 @@ def test_presets_are_listed_without_torch():
 
 def test_every_module_of_the_commands_is_reached():
     modules = {path.stem for path in (REPOSITORY / "core/cli").glob("*.py")} - {"__init__"}
-    shared = {"arguments", "doctor_benchmark"}
+    shared = {"arguments", "analyze_prediction", "doctor_benchmark"}
     assert modules - shared == {"import_run" if name == "import" else name for name in COMMANDS}
 
 

@@ -46,6 +46,7 @@ def test_runs_are_listed_with_their_titles_the_latest_first(lab):
         "step": 4,
         "steps": 8,
         "exact_match": 0.25,
+        "quality": None,
         "created": "2026-02-28T12:30:00+00:00",
     }
     assert errors == "not listed: run='torn': run.json is damaged\n"

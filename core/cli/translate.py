@@ -1,0 +1,47 @@
+"""``translate``: decode every line of standard input with a run."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+
+from tqdm import tqdm
+
+from core.cli.arguments import add_run, add_strategy, strategy_from
+from core.generation.translation import translate
+from core.runs import DEFAULT_ROOT
+from core.runs.load import SavedRuns
+
+BEAM_SIZE = 5
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_run(parser)
+    add_strategy(parser, beam_size=BEAM_SIZE)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the output for each line, in order; a line that cannot be decoded gives an empty one and exit code 1."""
+    strategy = strategy_from(options)
+    loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+    refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
+    lines = _lines(sys.stdin.buffer, refused)
+    code = 0
+    with tqdm(unit=" sentences", file=sys.stderr, disable=None, leave=False) as bar:  # on a terminal only
+        results = translate(loaded.model, loaded.task, lines, strategy=strategy, report=bar.update)
+        for number, result in enumerate(results, start=1):
+            print(result.output)
+            if problem := refused.pop(number, result.problem):
+                bar.write(f"line {number}: {problem}", file=sys.stderr)
+                code = 1
+    return code
+
+
+def _lines(file: Iterable[bytes], refused: dict[int, str]) -> Iterator[str]:
+    """Yield the lines of a file; of a line that is not UTF-8 an empty text, with the reason in ``refused``."""
+    for number, line in enumerate(file, start=1):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            refused[number] = f"byte {error.start + 1} is not UTF-8"
+            yield ""

@@ -1,0 +1,83 @@
+"""``analyze --health``: the recorded course of a run as a table, CSV and JSON."""
+
+import contextlib
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from core.__main__ import main
+from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs.load import SavedRuns
+from core.runs.recorder import train_recorded
+from core.teaching.bugs import new_state
+from core.training.history import History
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory, tiny) -> Path:
+    folder = RunFolder.create(tmp_path_factory.mktemp("runs"), tiny, name="a")
+    train_recorded(folder, new_state(tiny), History())
+    return folder.path.parent
+
+
+def analyze(root: Path, *arguments: str) -> tuple[int, str, str]:
+    """Run the command: (exit code, standard output, standard error)."""
+    output, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = main(["--checkpoints", str(root), "analyze", *arguments])
+    return code, output.getvalue(), errors.getvalue()
+
+
+def test_the_table_has_a_line_for_each_recorded_step(root):
+    code, text, _ = analyze(root, "--run", "a", "--health")
+    assert code == 0
+    last = SavedRuns(root).replay("a").snapshots()[-1].health
+    header, *lines = text.split("\n\n")[1].splitlines()
+    assert header.split()[:4] == ["step", "perplexity", "gradient", "update"]
+    assert [line.split()[0] for line in lines] == ["0", "4", "8"]
+    assert lines[0].split()[2] == "–"  # no update before step 0
+    assert lines[2].split()[1:3] == [f"{last.perplexity:.3g}", f"{max(last.gradient_norm.values()):.3g}"]
+
+
+def test_csv_and_json_have_every_figure(root, tmp_path):
+    code, text, _ = analyze(root, "--run", "a", "--health", "--csv", str(tmp_path / "h.csv"), "--json")
+    assert code == 0
+    rows = list(csv.DictReader((tmp_path / "h.csv").open()))
+    records = json.loads(text.splitlines()[-1])["health"]
+    snapshots = SavedRuns(root).replay("a").snapshots()
+    assert [row["step"] for row in rows] == ["0", "4", "8"]
+    for row, record, snapshot in zip(rows, records, snapshots, strict=True):
+        entropy = snapshot.health.heads.entropy["cross"][0][1]
+        assert float(row["entropy cross.1.2"]) == record["entropy cross.1.2"] == entropy
+    assert rows[0]["gradient_norm output"] == ""
+    assert records[0]["gradient_norm output"] is None
+
+
+def test_a_run_recorded_without_health_is_refused_with_the_reason(root, tiny):
+    RunFolder.create(root, tiny, name="old", status="stopped")
+    code, _, errors = analyze(root, "--run", "old", "--health")
+    assert code == 2
+    assert "'old' has no recorded health" in errors
+
+
+def test_a_csv_file_needs_health(tmp_path):
+    code, _, errors = analyze(DEFAULT_ROOT, "--run", "digits-reversal-shipped", "--csv", str(tmp_path / "h.csv"))
+    assert code == 2
+    assert "needs --health" in errors
+
+
+def test_a_csv_file_that_cannot_be_written_is_reported(root, tmp_path):
+    code, _, errors = analyze(root, "--run", "a", "--health", "--csv", str(tmp_path / "missing" / "h.csv"))
+    assert code == 2
+    assert "cannot be written" in errors
+
+
+def test_the_shipped_run_has_its_health_at_every_evaluation():
+    code, text, _ = analyze(DEFAULT_ROOT, "--run", "digits-reversal-shipped", "--health")
+    assert code == 0
+    lines = text.split("\n\n")[1].splitlines()[1:]
+    assert [line.split()[0] for line in lines] == [str(step) for step in range(0, 1001, 25)]
+    assert "11 uniform" in lines[-1]  # as docs/documents.md counts in its best weights, above 0.95

@@ -1,0 +1,86 @@
+"""``translate``: lines in, lines out."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from core.__main__ import main
+from core.cli.translate import BEAM_SIZE
+from core.generation import Beam, Greedy
+from core.generation.translation import translate
+from core.runs.load import load_run
+
+
+@pytest.fixture
+def translated(trained, capsys, monkeypatch):
+    """Translate bytes with the trained run: (exit code, standard output, standard error)."""
+
+    def run(given: bytes, *arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        code = main(["--checkpoints", str(trained), "translate", "--run", "done", *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_every_line_is_decoded_in_order_with_a_beam_of_five_by_default(translated, trained):
+    loaded = load_run(trained / "done")
+    lines = ["4 8 2 9", "1", "", "3 3 3 3 3"]
+    for arguments, strategy in (
+        ((), Beam(beam_size=BEAM_SIZE)),
+        (("--beam-size", "2"), Beam(beam_size=2)),
+        (("--strategy", "greedy"), Greedy()),
+    ):
+        code, output, errors = translated("\n".join(lines).encode() + b"\n", *arguments)
+        expected = [result.output for result in translate(loaded.model, loaded.task, lines, strategy=strategy)]
+        assert (code, output.split("\n"), errors) == (0, [*expected, ""], "")
+
+
+def test_a_byte_order_mark_and_windows_line_ends_are_not_input(translated):
+    assert translated(b"\xef\xbb\xbf4 8 2\r\n1 2\r\n") == translated(b"4 8 2\n1 2")
+
+
+def test_refused_lines_are_empty_and_named_with_their_reasons(translated):
+    code, output, errors = translated(b"4 8\n1 x\n\xff\n2 3\n")
+    assert code == 1
+    assert output == translated(b"4 8\n\n\n2 3\n")[1]
+    first, second = errors.splitlines()
+    assert first.startswith("line 2: 'x' at position 2 is not one of 0 1 2")
+    assert second == "line 3: byte 1 is not UTF-8"
+
+
+def test_nothing_in_gives_nothing_out(translated):
+    assert translated(b"") == (0, "", "")
+
+
+def test_an_option_of_another_strategy_is_refused(translated):
+    code, _, errors = translated(b"1\n", "--temperature", "2")
+    assert code == 2
+    assert "--temperature" in errors
+
+
+def start(trained, **pipes) -> subprocess.Popen:
+    command = [sys.executable, "-m", "core", "--checkpoints", str(trained), "translate", "--run", "done"]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
+
+
+def test_a_closed_output_ends_it_quietly(trained):
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = start(trained, stdin=subprocess.PIPE, stdout=writing)
+    os.close(writing)
+    _, errors = process.communicate(b"4 8 2 9\n" * 5, timeout=60)
+    assert (process.returncode, errors) == (1, b"")
+
+
+def test_an_interrupt_ends_it_quietly(trained):
+    process = start(trained, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+    process.stdin.write(b"4 8 2 9\n" * 2_000)
+    assert process.stdout.read(1)  # the first window is decoded: the command waits for the next
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, b"")
