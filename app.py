@@ -21,6 +21,7 @@ from core.runs import DEFAULT_ROOT, sweep
 from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import LabError
+from core.training.devices import DEVICES, device_named
 from ui.serving.launch import serve
 from ui.serving.logs import log_to_stderr
 from ui.serving.visitors import Presence
@@ -38,10 +39,11 @@ def main() -> None:
     torch.set_num_threads(1)  # of this process's handlers: two training runs already fill two cores
     try:
         limits = limits_from(vars(options), os.environ, public=options.public)
+        device = device_named(options.device)
     except LabError as error:
         parser.error(str(error))
     sweep(options.checkpoints)
-    runs, presence = Runs(options.checkpoints, limits=limits), Presence() if options.public else None
+    runs, presence = Runs(options.checkpoints, limits=limits, device=device), Presence() if options.public else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl+C
     page = None
     try:
@@ -78,6 +80,9 @@ def _parser() -> argparse.ArgumentParser:
         default=os.environ.get(f"{PREFIX}PUBLIC", os.environ.get("SPACE_ID", "")) not in ("", "0"),
         help="for a public address: visitors see only their own runs, and strict limits apply (default on a Space; or "
         "set $ATTENTION_LAB_PUBLIC to 1 or 0)",
+    )
+    parser.add_argument(
+        "--device", choices=DEVICES, default="auto", help="device to train on (default: auto, the fastest available)"
     )
     parser.add_argument("--log-json", action="store_true", help="log one JSON object per line (implied by --public)")
     limits = parser.add_argument_group("limits", "whole numbers, or none for no limit; for the defaults see the docs")

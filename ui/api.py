@@ -49,7 +49,7 @@ class Api:
         self.runs = runs
 
     def list_runs(self) -> dict[str, Any]:
-        """List all runs with title, preset, task, status, step, exact match and the time they were created."""
+        """List all runs with title, preset, task, status, step, validation metrics and the time they were created."""
         return run_info.list_runs(self.runs)
 
     def train(self, preset: str, changes: dict[str, Any]) -> dict[str, Any]:

@@ -11,30 +11,37 @@ BLOCK_NAMES: dict[Block, str] = {
     "encoder": "encoder self-attention",
 }
 _CAPTIONS: dict[Block, str] = {
-    "cross": "Each row is one decoding step, labeled with the token it produced and the token it had just read; the "
-    "columns are the input. A stronger color is more attention. Rows sum to 1.",
-    "decoder": "Each row is one decoding step; the columns are the tokens read so far. The causal mask leaves "
+    "cross": "Each row is one decoding step, labeled with the token it produced and the one before it; the columns "
+    "are the input. A stronger color is more attention. Rows sum to 1.",
+    "decoder": "Each row is one decoding step; the columns are the tokens before it. The causal mask leaves "
     "everything above the diagonal empty. A stronger color is more attention. Rows sum to 1.",
     "encoder": "Each row is an input token (query), each column an input token it attends to (key). A stronger color "
     "is more attention. Rows sum to 1.",
 }
 _DECODER_ONLY_CAPTION = (
-    "Each row is one decoding step, labeled with the token it produced and the token it had just read; the columns are "
-    "the input, followed by the output tokens read so far. This decoder-only model reads its input as a prefix of the "
+    "Each row is one decoding step, labeled with the token it produced and the one before it; the columns are the "
+    "input, followed by the output tokens so far. This decoder-only model reads its input as a prefix of the "
     "output. A stronger color is more attention. Rows sum to 1."
 )
+_ENCODER_ONLY_CAPTION = (
+    "Each row is an input token (query), each column an input token it attends to (key). This encoder-only model "
+    "predicts all tokens of its answer at once, each at the position of an input token. A stronger color is more "
+    "attention. Rows sum to 1."
+)
 _RECURRENT_ENCODER_NOTE = " The encoder is recurrent: a column stands for the input up to and including its token."
-_LIMITATION = " Attention shows which tokens a head reads, which alone does not explain the answer."
+_LIMITATION = " Attention alone does not explain an answer: ablation, below, tests what a head contributes."
 _COLUMNS = {
     "source": "input tokens",
-    "read": "tokens read so far",
-    "source and read": "input tokens, then tokens read so far",
+    "read": "<BOS> and the output so far",
+    "source and read": "input tokens, then the output so far",
 }
 
 
 def source_block(blocks: Collection[Block]) -> Block:
-    """Return the attention block through which the decoder attends to the source, among the blocks of a model."""
-    return "cross" if "cross" in blocks else "decoder"
+    """Return the attention block through which the answer attends to the source, among the blocks of a model."""
+    if "cross" in blocks:
+        return "cross"
+    return "encoder" if "encoder" in blocks else "decoder"
 
 
 def columns_of(block: Block, blocks: Collection[Block]) -> str:
@@ -47,7 +54,7 @@ def columns_of(block: Block, blocks: Collection[Block]) -> str:
 def how_to_read(block: Block, blocks: Collection[Block]) -> str:
     """Return the caption of a map, for a model with these attention blocks."""
     if "cross" not in blocks:
-        return _DECODER_ONLY_CAPTION + _LIMITATION
+        return (_ENCODER_ONLY_CAPTION if block == "encoder" else _DECODER_ONLY_CAPTION) + _LIMITATION
     return _CAPTIONS[block] + ("" if "encoder" in blocks else _RECURRENT_ENCODER_NOTE) + _LIMITATION
 
 
@@ -58,7 +65,7 @@ def described(blocks: Collection[Block]) -> list[dict[str, Any]]:
             "block": block,
             "name": name,
             "columns": columns_of(block, blocks),
-            "axes": f"rows = {'input tokens' if block == 'encoder' else 'decoding steps (produced ← read)'}, "
+            "axes": f"rows = {'input tokens' if block == 'encoder' else 'decoding steps (produced ← previous)'}, "
             f"columns = {_COLUMNS[columns_of(block, blocks)]}",
             "caption": how_to_read(block, blocks),
         }

@@ -1,8 +1,9 @@
 """The current decode, which the Decode and Attention tabs share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from core.interpret.alignment import gold_cells
+from core.interpret.health import HeadMarks
 from core.interpret.inspection import Inspection
 from ui.attention_blocks import BLOCK_NAMES, Block, source_block
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
@@ -19,6 +20,7 @@ class CurrentDecode:
         inspection: input, output, steps and attention maps.
         interventions: interventions during the decode.
         baseline: the same decode without interventions; None if there were none.
+        marks: of the heads, at the run's snapshot nearest to the step, {} without any; see ``core.interpret.health``.
     """
 
     run: str
@@ -27,6 +29,7 @@ class CurrentDecode:
     inspection: Inspection
     interventions: InterventionSpec = NO_INTERVENTIONS
     baseline: Inspection | None = None
+    marks: HeadMarks = field(default_factory=dict)
 
     def num_layers(self, block: Block) -> int:
         """Return the number of layers with this attention block; 0 if the model has none."""
@@ -40,7 +43,7 @@ class CurrentDecode:
 
     @property
     def source_block(self) -> Block:
-        """The attention block through which the decoder attends to the source."""
+        """The attention block through which the answer attends to the source."""
         return source_block(self.blocks)
 
     @property

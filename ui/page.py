@@ -24,6 +24,7 @@ from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, train
 
 MAX_INPUT = 2_000  # characters of an input in the page's address
+_TRANSLATIONS = 8  # index of the translations in the values of a decode
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         ]
         # The events share one queue, as their function is the same
         decode_event: dict[str, Any] = {
-            "fn": partial(_decode, runs),
+            "fn": partial(_decode_as_asked, runs),
             "inputs": decode_inputs,
             "outputs": decode_outputs,
             "concurrency_limit": 4,
@@ -102,7 +103,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         )
         decode_tab.examples.click(lambda sample: sample[0], decode_tab.examples, ask.text, **QUIET).then(**decode_event)
         for change in attention_tab.interventions_changed:
-            change.then(**decode_event)
+            change.then(**decode_event | {"fn": partial(_decode_part, runs)})  # its result is beside the pressed head
 
         # The current run
         run_outputs = [*train_tab.run_outputs, *report_tab.run_outputs, *attention_tab.run_outputs]
@@ -127,6 +128,9 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
         # Links to the tab Look inside
         viewer_outputs = [tabs, attention_tab.viewer]
         decode_tab.answer.inspect(_inspect_step, current_decode, viewer_outputs, **QUIET)
+        decode_tab.translations.inspect(_pick_sentence, None, [tabs, ask.text], **QUIET).then(
+            **decode_event | {"fn": partial(_decode_part, runs, asked=True)}
+        )
         decode_tab.thumbnails.pick(_inspect_head, current_decode, viewer_outputs, **QUIET)
         train_tab.model.inspect(_inspect_block, current_decode, viewer_outputs, **QUIET)
 
@@ -196,14 +200,25 @@ def _run_updates(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> 
     ]
 
 
+def _decode_as_asked(runs: VisitorRuns, run: str | None, text: str, *inputs: Any) -> list[Any]:
+    """Decode because the visitor asked for it; see ``_decode``."""
+    return _decode(runs, run, text, *inputs, asked=True)
+
+
 def _decode(
-    runs: VisitorRuns, run: str | None, text: str, spec: InterventionSpec = NO_INTERVENTIONS, *strategy: Any
+    runs: VisitorRuns,
+    run: str | None,
+    text: str,
+    spec: InterventionSpec = NO_INTERVENTIONS,
+    *strategy: Any,
+    asked: bool = False,
 ) -> list[Any]:
     """Decode the current input with the current run; return the updates of the tabs Decode and Look inside.
 
     Args:
         spec: requested interventions; ignored if they are of another run or do not fit.
         strategy: values of the strategy form: kind, prefix, settings.
+        asked: see ``attention_value``.
     """
     applied, error = attention.applicable(runs, run, spec)
     current_decode, results = decode.decode(runs, run, text or "", *strategy, interventions=applied)
@@ -213,7 +228,7 @@ def _decode(
         results,
         gr.skip() if applied == spec else applied,
         attention.decode_updates(current_decode, applied, error),
-        attention_value(current_decode, run=run, problem=_problem_in(results)),
+        attention_value(current_decode, run=run, problem=_problem_in(results), asked=asked),
         _address(run, text, applied, *strategy),
     )
 
@@ -278,6 +293,19 @@ def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any)
 
 def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
     return _open_attention(_last_layer_value(current_decode, row=int(event.step)))
+
+
+def _pick_sentence(event: gr.EventData) -> list[Any]:
+    """Open the tab Look inside, with a sentence of the input as the new input."""
+    return [gr.Tabs(selected="attention"), str(event.text)[:MAX_INPUT]]
+
+
+def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> list[Any]:
+    """Decode what may be a sentence of an earlier input, whose translations then stay; see ``_decode``."""
+    values = _decode(runs, *inputs, asked=asked)
+    if values[_TRANSLATIONS] is None:
+        values[_TRANSLATIONS] = gr.skip()
+    return values
 
 
 def _inspect_head(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:

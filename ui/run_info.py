@@ -1,8 +1,8 @@
-"""Summaries of runs that several tabs show: the list of runs, training progress and changed settings."""
+"""Summaries of runs that several tabs show: the list of runs, training progress and settings."""
 
 from typing import Any
 
-from core.config import ConfigError, Preset, load_preset
+from core.config.listing import describe_changes, shipped_preset
 from core.runs import RunError
 from core.server import RunProgress
 from core.server.access import VisitorRuns
@@ -31,6 +31,7 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
                 "step": progress.info.step,
                 "steps": progress.steps,
                 "exact_match": progress.info.exact_match,
+                "quality": progress.info.quality and progress.info.quality.model_dump(),
                 "queue_position": progress.queue_position,
             }
         )
@@ -95,20 +96,6 @@ def settings_line(runs: VisitorRuns, name: str) -> str:
     changes = describe_changes(preset, shipped_preset(preset))
     line = f"{runs.title(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line
-
-
-def shipped_preset(preset: Preset) -> Preset:
-    """Return the shipped preset of the same name, or the preset itself if there is none."""
-    try:
-        return load_preset(preset.name)
-    except ConfigError:
-        return preset
-
-
-def describe_changes(preset: Preset, base: Preset) -> str:
-    """List changed settings as ``training.steps 1000 → 500, …``; without the old value where there is none."""
-    changes = preset.changed_from(base).items()
-    return ", ".join(f"{key} {new}" if old is None else f"{key} {old} → {new}" for key, (old, new) in changes)
 
 
 def _rename_loss(evaluations: dict[str, list]) -> None:

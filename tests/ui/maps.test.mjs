@@ -57,6 +57,13 @@ test("rows and columns are those of the block", () => {
   assert.deepEqual(viewOf(record(), "decoder").columns, ["<BOS>", "4"]);
 });
 
+test("step t of an encoder-only model is row t + 1 of its encoder", () => {
+  const { maps: { encoder }, ...rest } = record();
+  const of = { ...rest, maps: { encoder }, blocks: [rest.blocks[1]], scored_block: "encoder", gold_cells: [[0, 1], [1, 2]] };
+  assert.deepEqual(viewOf(of, "encoder").goldCells, [[1, 1], [2, 2]]);
+  assert.deepEqual(viewOf(of, "encoder").heads.map(({ score }) => score), [0.2]);
+});
+
 test("only the scored block has scores and gold cells, and those of steps that the output has", () => {
   const cross = viewOf(record(), "cross");
   assert.deepEqual(cross.heads.map(({ label }) => label), ["0.20", "0.90", "0.60", "0.30"]);

@@ -32,6 +32,12 @@ test("snapshots that come twice are kept once, and deleted ones are dropped", ()
   assert.deepEqual(replay.snapshots.map(({ step }) => step), [40, 60]);
 });
 
+test("a replay knows which of its steps have weights", () => {
+  const replay = followed();
+  applyUpdate(replay, update({ weights_steps: [20] }));
+  assert.deepEqual(replay.weightsSteps, [20]);
+});
+
 test("a new status is a change", () => {
   assert.equal(applyUpdate(followed(), update({ status: "finished" })), true);
 });

@@ -74,6 +74,7 @@ def test_a_replay_contains_metrics_inputs_and_snapshots(trained):
         record["saved_steps"]
         == record["evaluations"]["columns"]["step"]
         == [each["step"] for each in record["snapshots"]]
+        == record["weights_steps"]
         == [0, 4, 8]
     )
     assert record["inputs"][0] == {
@@ -109,11 +110,12 @@ def test_a_run_without_snapshots_returns_its_metrics(trained, tmp_path):
     record = call(attention_viewer(Runs(tmp_path)), "replay", {"run": "a"})
     assert (record["saved_steps"], record["inputs"], record["blocks"], record["scored_block"]) == ([], [], [], None)
     assert record["points"]["columns"]["step"] == list(range(1, 9))
+    assert record["weights_steps"] == []
 
 
 def test_a_model_too_large_for_maps_still_has_scores():
     record = replay_value([Snapshot(0, (), (), ((0.5,),), 0.25, 32)])
-    assert record["snapshots"] == [{"step": 0, "attention_mass": ((0.5,),), "outputs": []}]
+    assert record["snapshots"] == [{"step": 0, "attention_mass": ((0.5,),), "marks": {}, "outputs": []}]
     assert record["blocks"] == []
     assert record["scored_block"] is not None
 

@@ -16,6 +16,7 @@ from tests.serving import SHIPPED
 from tests.ui.server_functions import call
 from ui import api, page
 from ui.attention_blocks import BLOCK_NAMES
+from ui.components.answer import FAILED
 from ui.components.attention_viewer import attention_viewer
 from ui.components.head_thumbnails import layer_value
 from ui.forms import preset_form
@@ -108,7 +109,7 @@ def test_an_invalid_input_is_explained_and_not_decoded(runs: Runs, typed: str, p
     decoded, (message, answer, _, thumbnails, *_) = decode.decode(runs, SHIPPED, typed)
     assert message["problem"]
     assert part in message["text"]
-    assert (decoded, answer, thumbnails) == (None, None, None)
+    assert (decoded, answer, thumbnails) == (None, FAILED, None)
 
 
 def test_every_layer_has_all_heads_with_labeled_rows_and_columns(decoded):
@@ -183,9 +184,10 @@ def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Run
     settings, filled = form_of("digits-reversal", **changes)
     before = runs.names()
     for ask in (True, False):
-        _, _, problem, question, _ = preset_form.started(VisitorRuns(runs), settings, *filled, ask=ask)
+        _, _, problem, message, question, _ = preset_form.started(VisitorRuns(runs), settings, *filled, ask=ask)
         assert problem["problem"]
         assert part in problem["text"]
+        assert message == {"text": ""}  # said once
         assert question["visible"] is False
     summary, hints = checked(settings, filled)
     assert part in summary["text"]
@@ -203,12 +205,12 @@ def test_tying_embeddings_of_two_vocabularies_is_refused_at_its_control():
 @pytest.mark.parametrize(
     ("time", "text"),
     [
-        (TrainingTime(9.6, 14.4), "22,637 parameters · 10–14 s on this machine"),
+        (TrainingTime(9.6, 14.4), "22,637 parameters · 63 MB of memory · 10–14 s on this machine"),
         (None, "too large to estimate the time"),
     ],
 )
 def test_the_form_shows_the_measured_training_time(tmp_path, monkeypatch, time: TrainingTime | None, text: str):
-    monkeypatch.setattr("core.server.estimates.estimate_training_time", lambda preset, pairs: time)
+    monkeypatch.setattr("core.server.estimates.estimate_training_time", lambda *_, **__: time)
     tiny, runs = load_preset("tiny"), Runs(tmp_path)
     shown = preset_form.timed(VisitorRuns(runs), tiny, tiny)["text"].replace("\N{NO-BREAK SPACE}", " ")
     runs.close()
@@ -254,15 +256,16 @@ def started(make_runs, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("seconds", "ask"), [(None, True), (600.0, True), (601.0, False), (None, False)])
 def test_a_run_starts_and_the_bar_shows_it(started, seconds: float | None, ask: bool):
-    (run, bar, problem, question, asked), mine = started(seconds, ask=ask)
+    (run, bar, summary, problem, question, asked), mine = started(seconds, ask=ask)
     assert run == "tiny-1"
     assert mine.names() == [run]
+    assert summary == gr.skip()
     assert (bar, problem, asked) == ({"current": run}, {"text": ""}, {"text": ""})
     assert question["visible"] is False
 
 
 def test_training_of_more_than_ten_minutes_is_asked_for_first(started):
-    (_, _, problem, question, asked), mine = started(601.0)
+    (_, _, _, problem, question, asked), mine = started(601.0)
     assert question["visible"] is True
     assert "Training takes 9–10 min on this machine" in asked["text"].replace("\N{NO-BREAK SPACE}", " ")
     assert problem == {"text": ""}

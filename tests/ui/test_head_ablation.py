@@ -127,7 +127,8 @@ def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ab
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert decoded.inspection.output == expected.output
     assert decoded.inspection.steps == expected.steps
-    _, edited, line, _ = attention.decode_updates(decoded, spec)
+    _, edited, line, _, explained = attention.decode_updates(decoded, spec)
+    assert explained["interventions"]["ablate"] == edited["interventions"]["ablated"]
     assert shown.count(line) == 2  # in both tabs
     assert edited["interventions"] == {"ablated": ["cross.1.2"], "patterns": {"cross.2.1": "diagonal"}}
     intact, without = line["rows"]
@@ -139,7 +140,7 @@ def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ab
 
 def test_a_decode_without_interventions_has_no_baseline(runs: Runs):
     decoded: CurrentDecode = page._decode(runs, SHIPPED, "4829")[0]
-    _, edited, *lines = attention.decode_updates(decoded, decoded.interventions)
+    _, edited, *lines, _ = attention.decode_updates(decoded, decoded.interventions)
     assert (edited["interventions"], lines) == ({"ablated": [], "patterns": {}}, [None, None])
 
 
@@ -250,7 +251,9 @@ def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     )  # 3 blocks of 2 heads
 
 
-@pytest.mark.parametrize(("family", "cells", "forced"), [("gru", 1, ["cross.1.1"]), ("decoder-only", 6, [])])
+@pytest.mark.parametrize(
+    ("family", "cells", "forced"), [("gru", 1, ["cross.1.1"]), ("decoder-only", 6, []), ("encoder-only", 6, [])]
+)
 def test_other_models_show_the_heads_they_have(fresh: Runs, tiny, tiny_gru, family: str, cells: int, forced: list):
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family})
     RunFolder.create(fresh.root, preset, name=family, status="stopped")

@@ -16,8 +16,8 @@ from ui.components.lesson import lesson_view
 from ui.tabs.lessons import train_pair
 
 
-def test_every_lesson_has_text_both_runs_and_titles():
-    view = lesson_view()
+def test_every_lesson_has_text_both_runs_and_titles(runs):
+    view = lesson_view(VisitorRuns(runs))
     for name in lesson_names():
         value = call(view, "lesson", {"name": name})
         assert value["name"] == name
@@ -27,16 +27,17 @@ def test_every_lesson_has_text_both_runs_and_titles():
         assert value["blocks"], name
 
 
-def test_every_second_piece_of_a_paragraph_is_code():
-    pieces = call(lesson_view(), "lesson", {"name": "no-eos-in-targets"})["text"]["The fix"][0]
+def test_every_second_piece_of_a_paragraph_is_code(runs):
+    view = lesson_view(VisitorRuns(runs))
+    pieces = call(view, "lesson", {"name": "no-eos-in-targets"})["text"]["The fix"][0]
     assert len(pieces) % 2 == 1
-    code = call(lesson_view(), "lesson", {"name": "softmax-over-queries"})["text"]["The fix"][0][1]
+    code = call(view, "lesson", {"name": "softmax-over-queries"})["text"]["The fix"][0][1]
     assert code == "softmax(dim=-1)"
 
 
 @pytest.mark.parametrize("request_", [{"name": "../x"}, {}, {"name": "a" * 500}, {"name": 3}])
-def test_malformed_lesson_requests_return_an_error(request_):
-    assert set(call(lesson_view(), "lesson", request_)) == {"error"}
+def test_malformed_lesson_requests_return_an_error(request_, runs):
+    assert set(call(lesson_view(VisitorRuns(runs)), "lesson", request_)) == {"error"}
 
 
 def test_the_pair_of_a_lesson_starts_under_unused_names(root, monkeypatch):
@@ -78,9 +79,10 @@ def test_the_doctor_pauses_between_examinations_of_a_training_run(tiny, monkeypa
             kind="latest", step=run.step, model=run.model, preset=tiny, task=build_task(tiny.task)
         ),
         history=lambda name: None,
+        replay=lambda name: SimpleNamespace(snapshots=list),
     )
 
-    def examined(name, state, _):
+    def examined(name, state, history, course):
         run.now += 1
         return Examination(name, state.step, (), seconds=1.0)
 

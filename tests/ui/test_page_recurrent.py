@@ -110,4 +110,4 @@ def test_the_settings_line_lists_a_changed_family(lab):
 
 def test_the_viewer_is_empty_without_a_decode():
     shown = attention_value(None, run=RUN, problem="the input is too long")
-    assert shown == {"run": RUN, "decode": None, "problem": "the input is too long", "selection": {}}
+    assert shown == {"run": RUN, "decode": None, "problem": "the input is too long", "selection": {}, "asked": None}

@@ -6,10 +6,10 @@ from core.config import load_preset, preset_names
 from core.config.listing import listed_presets
 from core.server.access import VisitorRuns
 from tests.ui.server_functions import call
-from ui.components.preset_picker import preset_picker
+from ui.components.preset_picker import TimesRequest, preset_picker
 from ui.forms import preset_list
 from ui.forms.preset_form import Draft
-from ui.forms.preset_list import first_preset, picker_value
+from ui.forms.preset_list import first_preset, picker_value, training_times
 from ui.tabs.train import picked_draft, reused_draft
 
 
@@ -28,16 +28,19 @@ def test_every_shipped_preset_is_listed_once_under_its_task_in_the_order_of_the_
     assert value["chosen"] == first_preset().name == listed_presets()[0].name
 
 
-def test_a_listed_preset_has_its_description_and_example(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(preset_list, "_descriptions", {"tiny": preset_list._described(load_preset("tiny"))})
+def test_a_listed_preset_has_its_description():
     shown = {each["name"]: each for family in picker_value(first_preset())["families"] for each in family["presets"]}
     assert shown["tiny"] == {
         "name": "tiny",
         "about": load_preset("tiny").description,
-        "example": "4 8 2 9 → 9 2 8 4 · 23 k parameters",
         "missing": "",
     }
-    assert shown["digits-reversal"]["example"] == ""  # until it has been described
+
+
+def test_examples_of_shipped_presets_come_with_their_times(runs):
+    answer = training_times(VisitorRuns(runs), TimesRequest(presets=["tiny", "mine"], chosen="mine"))
+    assert answer["examples"] == {"tiny": "4 8 2 9 → 9 2 8 4 · 23 k parameters"}
+    assert answer["times"]["mine"] == ""  # the form's summary has it
 
 
 def test_a_preset_that_cannot_be_trained_here_says_what_is_missing(monkeypatch: pytest.MonkeyPatch):

@@ -145,9 +145,11 @@ def test_the_script_asks_for_what_it_lacks_and_ends_with_what_a_new_page_gets(no
         responses.append(poll(runs, **in_node(node, f"{script} show(heldRows(held));")))
         held = in_node(node, f"{script} mergeHistory(held, {json.dumps(responses[-1])}); show(held);")
         new = poll(runs)
+        evaluations = new["evaluations"]["columns"]
         assert held == {
             "widths": {name: new[name]["width"] for name in ("points", "evaluations")},
             "points": new["points"]["columns"],
-            "evaluations": new["evaluations"]["columns"],
+            "evaluations": evaluations
+            | {name: [None] * len(evaluations["step"]) for name in ("free_running_loss", "bleu", "chrf")},
         }
     assert [each["points"]["from"] for each in responses][2:5] == [30, 300, 0]

@@ -30,7 +30,7 @@ def fresh(tmp_path: Path, trained: Path) -> Runs:
 
 def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(report, "SEQUENCES", 50)
-    message, view, _ = report.run_updates(fresh, DONE)
+    message, view, *_ = report.run_updates(fresh, DONE)
     assert f"No report on {DONE} yet" in message["text"]
     assert view == {"run": DONE, "written": None}
     assert call(report_view(fresh), "saved", {"run": DONE}) == {"error": "this run has no report yet"}
@@ -39,7 +39,7 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
     assert "0 of 50 held-out inputs" in report.write(fresh, DONE)["text"]
     button, _ = report._written(fresh, DONE)
     assert button["interactive"] is True
-    message, view, _ = report.run_updates(fresh, DONE)
+    message, view, *_ = report.run_updates(fresh, DONE)
     assert message["text"] == ""
     assert view["written"] > 0
     assert f"<h1>Report: {DONE}</h1>" in call(report_view(fresh), "saved", {"run": DONE})["html"]
@@ -48,7 +48,7 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
 
     folder = RunFolder(fresh.root, DONE)
     folder.write_info(folder.info().model_copy(update={"best_step": 7}))
-    message, _, _ = report.run_updates(fresh, DONE)
+    message, _, *_ = report.run_updates(fresh, DONE)
     assert "earlier checkpoint" in message["text"]
     (folder.report / "report.json").write_text("{")
     assert "earlier checkpoint" in report.run_updates(fresh, DONE)[0]["text"]

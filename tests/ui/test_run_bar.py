@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from core.interpret.snapshots import Snapshot
-from core.runs import DEFAULT_ROOT, RunFolder
+from core.runs import DEFAULT_ROOT, RunFolder, RunQuality
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.limits import PUBLIC
@@ -198,6 +198,16 @@ def test_the_feed_says_what_the_bar_shows(runs: Runs):
     assert answer["exact_match"] == 1
     assert (answer["shipped"], answer["stoppable"], answer["resumable"]) == (True, False, False)
     json.dumps(answer, allow_nan=False)
+
+
+def test_the_feed_and_the_list_say_bleu_of_a_translation_and_of_no_other_run(runs: Runs, tiny):
+    folder = with_weights(runs, tiny, "tiny-1")
+    quality = {"bleu": 23.6, "chrf": 51.6, "bleu_name": "BLEU"}
+    folder.write_info(folder.info().model_copy(update={"quality": RunQuality(**quality)}))
+    bar = Bar(runs)
+    shown = {SHIPPED: None, "tiny-1": quality}
+    assert {name: bar.feed(run=name)["quality"] for name in shown} == shown
+    assert {each["id"]: each["quality"] for each in bar.list_runs()["runs"]} == shown
 
 
 def test_a_feed_with_a_snapshot_is_small(runs: Runs):

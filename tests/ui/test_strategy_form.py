@@ -8,6 +8,7 @@ from core.server import Runs
 from tests.serving import SHIPPED
 from tests.ui.addresses import address_of
 from ui import page
+from ui.components.answer import FAILED
 from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS
 from ui.tabs import decode
@@ -71,7 +72,7 @@ def test_an_invalid_strategy_setting_is_explained(runs: Runs, field, value, mess
     with pytest.raises(ConfigError):
         strategy_form.strategy_in("beam", values)
     decoded, (notice, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
-    assert (decoded, answer, tree) == (None, None, None)
+    assert (decoded, answer, tree) == (None, FAILED, None)
     assert notice["problem"]
     assert message in notice["text"]
     assert set(strategy_form.as_query("beam", "", values).values()) == {""}  # the address gets none of it

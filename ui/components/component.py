@@ -13,7 +13,7 @@ import gradio as gr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from core.storage.errors import LabError
-from ui.serving.assets import asset_address
+from ui.serving.assets import asset_address, is_on_first_tab
 from ui.serving.guarded_page import message_for
 
 FOLDER = Path(__file__).parent
@@ -97,10 +97,22 @@ def component(
 
 def _loader(name: str, events: Sequence[str]) -> str:
     """Return the script that loads a component's module; Gradio finds the names of its events by their quotes."""
-    address = asset_address(f"components/{name}/{name}.js")
+    needed = [asset_address(f"components/{name}/{name}.js")]
+    if not is_on_first_tab(name):
+        needed.append(asset_address("web/later_styles.js"))
+    imports = ", ".join(f'import(new URL("{address}", document.baseURI).href)' for address in needed)
     return f"""/* {" ".join(f"'{event}'" for event in events)} */
-import(new URL("{address}", document.baseURI).href)
-  .then((module) => module.mount({{ element, trigger, props, server, watch, upload }}))
+Promise.all([{imports}])
+  .then(async ([module, styles]) => {{
+    await styles?.laterStyles;
+    return module;
+  }})
+  .then((module) => {{
+    const content = element.firstElementChild;
+    if (content?.isMounted) return; // a busy page may run this twice
+    if (content) content.isMounted = true;
+    module.mount({{ element, trigger, props, server, watch, upload }});
+  }})
   .catch((error) => {{
     console.error(error);
     element.textContent = "This part of the page could not be loaded. Reload the page.";

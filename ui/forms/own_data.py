@@ -8,20 +8,23 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
+from core.reports.formatting import duration_range
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
-from core.tasks.ingest import PairFiles, StagingArea
-from core.text.tokenizers import TOKEN_KINDS, TokenKind
-from ui.components.data_preview import data_preview, preview_value
-from ui.events import CPU, QUIET
-from ui.forms.preset_form import Draft, Form
+from core.tasks.ingest import Kinds, PairFiles, StagingArea
+from core.text.tokenizers import TOKEN_KINDS
+from ui.components.data_preview import data_preview, preview_value, with_time
+from ui.events import CPU, LATEST, QUIET
+from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 
+AUTOMATIC = "automatic"
 MAX_PASTED = 200_000  # characters
 _SUFFIXES = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson"]
 _INSTRUCTIONS = (
     "One pair per line: *source*, a tab, *target* (.tsv, .txt), two columns (.csv), or an object with `source` and "
     "`target` (.jsonl); or two files with one line per pair each. Text is UTF-8. A source may have several targets. "
     "A tenth of the sources is held out for testing and a tenth for validation; no source is in two splits. "
+    "A third column (or `split`) with `test` or `validation` marks the pairs to hold out instead. "
     "The pairs are saved only with the runs that you train on them."
 )
 
@@ -47,18 +50,25 @@ def build(runs: VisitorRuns, form: Form) -> None:
     )
     with gr.Row():
         kinds = [
-            gr.Radio(list(TOKEN_KINDS), value="character", label=label, info=info, elem_id=elem_id, min_width=280)
+            gr.Radio([AUTOMATIC, *TOKEN_KINDS], value=AUTOMATIC, label=label, info=info, elem_id=elem_id, min_width=280)
             for label, info, elem_id in (
-                ("Source tokens", "symbol: split at spaces", "own-source-kind"),
-                ("Target tokens", "symbol: P1 P2 P3 are three tokens", "own-answer-kind"),
+                ("Source tokens", "automatic: chosen by the pairs, for both sides", "own-source-kind"),
+                (
+                    "Target tokens",
+                    "symbol: split at spaces · subword: pieces of words, on both sides",
+                    "own-answer-kind",
+                ),
             )
         ]
+    for changed, other in (kinds, kinds[::-1]):
+        changed.input(matching_kind, [changed, other], other, **QUIET)
     with gr.Row(elem_classes="actions"):
         check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
     preview, preset = data_preview(), gr.State(None)
     inputs = [pairs, targets, test, pasted, *kinds]
     checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CPU)
     form.open_on(checked.then, draft_for, [preset, form.draft])
+    checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CPU)
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
 
 
@@ -69,23 +79,57 @@ def check_pairs(
     targets: str | None,
     test: str | None,
     pasted: str | None,
-    source_kind: TokenKind,
-    target_kind: TokenKind,
+    source_kind: str,
+    target_kind: str,
 ) -> tuple[dict[str, Any], Preset | None]:
     """Ingest pairs; return their preview and a preset that trains on them, or an error and None."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             files = _files(Path(folder), pairs, targets, test, pasted or "")
-            found, preset, held = staging.stage(files, kinds=(source_kind, target_kind))
+            found, preset, held = staging.stage(files, kinds=_kinds(source_kind, target_kind))
             runs.register_upload(found.sha256, held)
     except LabError as error:
         return {"problem": str(error)}, None
     return preview_value(found), preset
 
 
+def matching_kind(changed: str, other: str) -> str:
+    """Return the other side's tokens after a side's were changed: automatic or subword is on both or on neither."""
+    return changed if {changed, other} & {AUTOMATIC, "subword"} else other
+
+
+def preview_with_time(
+    runs: VisitorRuns, preview: dict[str, Any] | None, preset: Preset | None
+) -> dict[str, Any] | None:
+    """Return a preview with the training time of its preset on this machine, which takes a while to measure."""
+    if preset is None or not preview or "facts" not in preview:
+        return preview
+    try:
+        time = runs.wait_for_training_time(preset, seconds=LONGEST_WAIT)
+    except LabError:  # the form's summary says why the preset cannot be trained here
+        return preview
+    if time == "pending":
+        return preview
+    return with_time(
+        preview, "too long to estimate" if time is None else f"{duration_range(time.low, time.high)} on this machine"
+    )
+
+
 def draft_for(preset: Preset | None, draft: Draft) -> Draft | None:
     """Return a draft that opens with the preset of the pairs, if there is one."""
     return None if preset is None else draft.next(preset, base=preset)
+
+
+def _kinds(source: str, target: str) -> Kinds | None:
+    """Return the tokens of both sides, None if they are to be chosen; InputError for others."""
+    if source == target == AUTOMATIC:
+        return None
+    kinds = [kind for name in (source, target) for kind in TOKEN_KINDS if kind == name]
+    if len(kinds) < 2:
+        raise InputError(
+            f"tokens={source[:20]},{target[:20]} must be automatic on both sides, or {', '.join(TOKEN_KINDS)}"
+        )
+    return kinds[0], kinds[1]
 
 
 def _files(folder: Path, pairs: str | None, targets: str | None, test: str | None, pasted: str) -> PairFiles:
@@ -96,7 +140,9 @@ def _files(folder: Path, pairs: str | None, targets: str | None, test: str | Non
         raise InputError(f"the pasted pairs have {len(pasted):,} characters, more than {MAX_PASTED:,}; upload a file")
     if pasted.strip():
         path = folder / "pasted-pairs.tsv"  # the preset is named after it
-        path.write_text("\n".join(_with_tab(line) for line in pasted.splitlines()) + "\n", encoding="utf-8")
+        lines = pasted.replace("\r\n", "\n").split("\n")  # splitlines() splits at more, such as U+2028
+        content = "\n".join(map(_with_tab, lines)) + "\n"
+        path.write_bytes(content.encode("utf-8", "surrogatepass"))  # a line with such bytes is reported when it is read
         return PairFiles(path, test=_path(test))
     if not pairs:
         raise InputError("no data yet: upload a file or paste pairs")

@@ -11,15 +11,17 @@ from gradio.components import Component
 from gradio.events import Dependency
 
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
-from core.config.listing import work
+from core.config.listing import describe_changes, shipped_preset, work
 from core.models import parameters_of
 from core.reports.formatting import duration_range
 from core.server.access import VisitorRuns
 from core.server.estimates import Answer
 from core.storage.errors import LabError
 from core.tasks import build_task
+from core.training.memory import device_memory, training_memory
 from ui.components.notice import notice, problem
 from ui.events import CPU, LATEST, QUIET
+from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import (
     Setting,
     all_settings,
@@ -29,7 +31,6 @@ from ui.forms.setting_controls import (
     preset_from,
     value_in,
 )
-from ui.run_info import describe_changes, shipped_preset
 from ui.serving.errors import show_errors
 
 ASK_ABOVE_SECONDS = 600
@@ -76,6 +77,7 @@ class Form:
     summary: gr.HTML
     problem: gr.HTML
     train: gr.Button
+    picker: gr.HTML
     runs: VisitorRuns
 
     @property
@@ -88,7 +90,8 @@ class Form:
 
         None leaves the form unchanged.
         """
-        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, *self.folds, *self.controls]
+        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, self.picker]
+        outputs += [*self.folds, *self.controls]
 
         def opened(*values: Any) -> list[Any]:
             try:
@@ -100,7 +103,8 @@ class Form:
                 return [problem(error), *[gr.skip()] * (len(outputs) - 1)]
             enabled = gr.update(interactive=True)
             updates = [_opened_control(setting, draft) for setting in self.settings]
-            return [{"text": ""}, draft, draft.edition, summary, enabled, *fold_labels(draft.start), *updates]
+            listed = picker_value(draft.base, draft.picked)
+            return [{"text": ""}, draft, draft.edition, summary, enabled, listed, *fold_labels(draft.start), *updates]
 
         listen(opened, inputs, outputs, **LATEST, **QUIET).then(
             lambda draft: timed(self.runs, draft.start, draft.base),
@@ -109,14 +113,17 @@ class Form:
             **LATEST,
             **QUIET,
             **CPU,
+        ).then(  # a value may have been changed while the time was measured; this one is known by now
+            partial(check_timed, self.runs, self.settings), self.inputs, self.summary, **LATEST, **QUIET, **CPU
         )
 
 
-def build(first: Preset, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
+def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
     """Build the form with its buttons.
 
     Args:
         first: the preset shown until the page has loaded.
+        picker: the preset picker, which shows the preset that the form is open with.
         runs: start the run, and provide the limits that the form is validated against.
         run: receives the name of the started run.
         bar: the run bar, which shows the started run immediately.
@@ -151,7 +158,9 @@ def build(first: Preset, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form
         message = notice(elem_id="train-problem")
     yaml = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
-    form = Form(gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, runs)
+    form = Form(
+        gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, picker, runs
+    )
 
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
@@ -163,7 +172,7 @@ def build(first: Preset, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form
         **LATEST,
         **QUIET,
     ).then(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
-    started_outputs = [run, bar, message, question, asked]
+    started_outputs = [run, bar, summary, message, question, asked]
     train.click(partial(started, runs, settings, ask=True), form.inputs, started_outputs, **QUIET)
     yes.click(partial(started, runs, settings, ask=False), form.inputs, started_outputs, **QUIET)
     no.click(lambda: gr.update(visible=False), None, question, **QUIET)
@@ -195,7 +204,11 @@ def check(runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: flo
     except ConfigError as error:
         summary, problems = problem(error), error.problems
     hints = hints_with_problems(draft.base, settings, values, problems)
-    return [summary, {"text": ""}, *labels, *(gr.update(info=hint) for hint in hints)]
+    return [summary, {"text": ""}, *labels, *(gr.update(info=hint, elem_classes=_classes(hint)) for hint in hints)]
+
+
+def _classes(hint: str) -> list[str]:
+    return ["invalid"] if hint.startswith("✗") else []
 
 
 def check_timed(
@@ -217,7 +230,7 @@ def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any]:
 
 
 def described(runs: VisitorRuns, preset: Preset, base: Preset, *, time: Answer = "pending") -> dict[str, Any]:
-    """Return a preset's summary: number of parameters, training time and changed settings.
+    """Return a preset's summary: parameters, memory to train with a warning if that is too much, time, and changes.
 
     Args:
         time: estimated training time; None if it cannot be measured, for example because the model is too large.
@@ -227,32 +240,51 @@ def described(runs: VisitorRuns, preset: Preset, base: Preset, *, time: Answer =
     if time == "pending":
         parts.append("estimating the training time …")
     else:
+        parts.append(memory_text(training_memory(preset, runs.pairs_of(preset)).total, device_memory(runs.device)))
         parts.append(
             "too large to estimate the time"
             if time is None
-            else f"{duration_range(time.low, time.high)} on this machine"
+            else f"{duration_range(time.low, time.high)} on this machine{_gpu(runs)}"
         )
     changes = describe_changes(preset, base)
     return {"text": " · ".join(parts + ([f"changed: {changes}"] if changes else []))}
+
+
+def _gpu(runs: VisitorRuns) -> str:
+    return "" if runs.device == "cpu" else f"'s GPU ({runs.device})"
+
+
+def memory_text(needed: int, available: int) -> str:
+    """Return the memory that training takes, with a warning if there is less."""
+    warning = f" ⚠ there are {_size(available)}" if needed > available else ""
+    return f"{_size(needed)} of memory{warning}"
+
+
+def _size(size: int) -> str:
+    """Return a number of bytes with its unit: "7 MB", "1.5 GB"."""
+    return f"{size / 1e6:,.0f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
 
 
 def started(runs: VisitorRuns, settings: list[Setting], *inputs: Any, ask: bool) -> list[Any]:
     """Start a run from the form, or ask first if it takes long.
 
     Returns:
-        The run's name, the value of the run bar, the message, whether the question is visible, and its text.
+        The run's name, the value of the run bar, the form's summary, the message, whether the question is visible, and
+        its text.
     """
     unchanged, hidden = [gr.skip(), gr.skip()], gr.update(visible=False)
     try:
         preset = preset_in(settings, *inputs)
         takes = _long_time(runs, preset) if ask else ""
         if takes:
-            text = f"Training takes {takes} on this machine. It continues when you close the page."
-            return [*unchanged, {"text": ""}, gr.update(visible=True), {"text": text}]
+            text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
+            return [*unchanged, gr.skip(), {"text": ""}, gr.update(visible=True), {"text": text}]
         run = runs.start(preset)
-        return [run, {"current": run}, {"text": ""}, hidden, {"text": ""}]
+        return [run, {"current": run}, gr.skip(), {"text": ""}, hidden, {"text": ""}]
+    except ConfigError as error:  # shown where the form shows it while a setting is edited
+        return [*unchanged, problem(error), {"text": ""}, hidden, {"text": ""}]
     except LabError as error:
-        return [*unchanged, problem(error), hidden, {"text": ""}]
+        return [*unchanged, gr.skip(), problem(error), hidden, {"text": ""}]
 
 
 def _long_time(runs: VisitorRuns, preset: Preset) -> str:

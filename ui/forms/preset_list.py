@@ -1,7 +1,6 @@
 """The list of presets for the preset picker: by task, the quickest to train first, with examples and training times."""
 
 import logging
-import threading
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,6 @@ from ui.components.preset_picker import TimesRequest
 
 _SHOWN_CHARACTERS = 36  # of an example
 _log = logging.getLogger(__name__)
-_descriptions: dict[str, str] = {}  # example and size by preset
 
 
 @cache
@@ -54,12 +52,15 @@ def picker_value(chosen: Preset, picked: str = "") -> dict[str, Any]:
 
 
 def training_times(runs: VisitorRuns, request: TimesRequest) -> dict[str, Any]:
-    """Return the training times of shipped presets as far as they are measured, and have the others measured."""
+    """Return examples of shipped presets, and their training times as far as measured; have the others measured."""
     order = sorted(request.presets, key=lambda name: name != request.chosen)
     presets = [shipped_presets()[name] for name in order if name in shipped_presets()]
     times = {preset.name: _time_text(runs, preset) for preset in presets}
     runs.request_training_times([preset for preset in presets if times[preset.name] is None])
-    return {"times": {name: text for name, text in times.items() if text is not None}}
+    # One that is not shipped, as that of the visitor's own pairs, has its time in the form's summary only
+    others = dict.fromkeys(set(order) - shipped_presets().keys(), "")
+    known = {name: text for name, text in times.items() if text is not None}
+    return {"times": others | known, "examples": {name: _example(name) for name in times}}
 
 
 def _time_text(runs: VisitorRuns, preset: Preset) -> str | None:
@@ -77,27 +78,21 @@ def _listed(preset: Preset) -> dict[str, Any]:
     return {
         "name": preset.name,
         "about": preset.description,
-        "example": _descriptions.get(preset.name, ""),
         "missing": missing_package(preset) or "",
     }
 
 
 @cache
-def start_describing() -> threading.Thread:
-    """Describe all presets in a background thread, once: building some of their tasks takes seconds."""
-    thread = threading.Thread(target=_describe_all, name="describe-presets", daemon=True)
-    thread.start()
-    return thread
-
-
-def _describe_all() -> None:
-    for preset in shipped_presets().values():
-        if missing_package(preset):
-            continue
-        try:
-            _descriptions[preset.name] = _described(preset)
-        except LabError as error:
-            _log.warning("preset %s cannot be described: %s", preset.name, error)
+def _example(name: str) -> str:
+    """Return an example and the size of a shipped preset, or "". Building some of the tasks takes a second or two."""
+    preset = shipped_presets()[name]
+    if missing_package(preset):
+        return ""
+    try:
+        return _described(preset)
+    except LabError as error:
+        _log.warning("preset %s cannot be described: %s", name, error)
+        return ""
 
 
 def _described(preset: Preset) -> str:

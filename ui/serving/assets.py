@@ -15,10 +15,12 @@ from starlette.routing import Route
 
 UI = Path(__file__).resolve().parents[1]
 STYLES = "lab.css"
+LATER_STYLES = "later.css"
 _FOLDERS = ("components", "web")
 _SUFFIXES = {".js", ".css", ".svg", ".png"}
 _FOREVER = "public, max-age=31536000, immutable"  # a changed file has another address
 _FIRST = ("run_bar", "page_address", "preset_picker", "notice", "bench")  # components that the page opens with
+_ON_FIRST_TAB = (*_FIRST, "model_diagram", "data_preview")  # the last two below the fold
 _IMPORT = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)";', re.MULTILINE)
 _UPLOT = "web/vendor/uPlot.iife.min.js"  # as its authors published it; defines the global variable uPlot
 _UPLOT_MODULE = "web/vendor/uPlot.js"
@@ -51,6 +53,11 @@ def head() -> str:
         f'<meta property="og:image" content="{asset_address("web/images/social.png")}">'
         '<meta name="twitter:card" content="summary_large_image">'
     )
+
+
+def is_on_first_tab(component: str) -> bool:
+    """Return whether a component is on the tab that the page opens with, or above the tabs."""
+    return component in _ON_FIRST_TAB
 
 
 @cache
@@ -87,11 +94,17 @@ async def _serve(request: Request) -> Response:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Return all files that are served, by their path below ``ui/``; the style sheets are joined to one."""
+    """Return all files that are served, by their path below ``ui/``.
+
+    Style sheets are joined: to ``STYLES``, or to ``LATER_STYLES`` if their component is on a tab that is opened later.
+    """
     files = [path for folder in _FOLDERS for path in sorted((UI / folder).rglob("*")) if path.suffix in _SUFFIXES]
     served = {path.relative_to(UI).as_posix(): path.read_bytes() for path in files if path.suffix != ".css"}
     served[_UPLOT_MODULE] = served.pop(_UPLOT) + b"export default uPlot;\n"
-    served[STYLES] = _joined_styles([path for path in files if path.suffix == ".css"]).encode()
+    sheets = [path for path in files if path.suffix == ".css"]
+    first = [path for path in sheets if path.is_relative_to(UI / "web") or path.parent.name in _ON_FIRST_TAB]
+    served[STYLES] = _joined_styles(first).encode()
+    served[LATER_STYLES] = _joined_styles([path for path in sheets if path not in first]).encode()
     return {path: _asset(path, content) for path, content in served.items()}
 
 

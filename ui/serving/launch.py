@@ -1,5 +1,7 @@
 """Builds and serves the page with its middleware, downloads and cleanup."""
 
+import threading
+from importlib import import_module
 from typing import Any
 
 import gradio as gr
@@ -34,6 +36,8 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
     server = server_options(runs, presence, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)
+    # PyTorch imports it for the first optimizer that is built, which would delay the first training by a second
+    threading.Thread(target=import_module, args=("torch._dynamo",), name="import", daemon=True).start()
     if presence is not None:
         Cleanup(runs, presence.seconds_away).start()
     return page, address

@@ -13,10 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core import __version__
 from core.server import Runs
+from core.server.estimates import Estimates
 from ui.serving.page_cache import PageCache
 from ui.serving.request_limits import RequestLimits
 from ui.serving.visitors import Presence, VisitorCookies
 
+PAUSE_WHILE_OPENING = 3.0  # seconds
 _log = logging.getLogger(__name__)
 
 
@@ -57,6 +59,19 @@ class ErrorLog:
             _log.log(level, "request failed", extra=fields | {"ms": milliseconds}, exc_info=error)
 
 
+class OpeningFirst:
+    """Middleware that pauses the measurement of training times while a page opens."""
+
+    def __init__(self, app: ASGIApp, estimates: Estimates) -> None:
+        self.app, self.estimates = app, estimates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] == "http" and scope["path"] == "/":
+            self.estimates.pause(seconds=PAUSE_WHILE_OPENING)
+        await self.app(scope, receive, send)
+
+
 def server_options(runs: Runs, presence: Presence | None, routes: Sequence[Route] = ()) -> dict[str, Any]:
     """Return the options of the FastAPI app: routes besides the page, and middleware, outermost first.
 
@@ -72,5 +87,6 @@ def server_options(runs: Runs, presence: Presence | None, routes: Sequence[Route
 
     visitors = [Middleware(VisitorCookies, presence=presence)] if presence is not None else []
     limits = Middleware(RequestLimits, limits=runs.limits)
-    middleware = [Middleware(ErrorLog), *visitors, limits, Middleware(PageCache)]
+    opening = Middleware(OpeningFirst, estimates=runs.estimates)
+    middleware = [Middleware(ErrorLog), *visitors, limits, opening, Middleware(PageCache)]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}

@@ -16,6 +16,7 @@ from ui.components.answer_comparison import answer_comparison, interventions_val
 from ui.components.attention_viewer import attention_viewer
 from ui.components.head_importance import Measurement, head_importance, saved_value
 from ui.components.notice import NO_RUN, notice, problem
+from ui.components.why_answer import why_answer, why_value
 from ui.current_decode import CurrentDecode
 from ui.events import CPU, LATEST, QUIET
 from ui.interventions import InterventionSpec, heads_of_run
@@ -58,6 +59,7 @@ def build(
         ends: events that cancel a measurement in progress.
     """
     viewer = attention_viewer(runs)
+    explained = why_answer(runs)
     gr.Markdown(_INTRODUCTION)
     with gr.Row(elem_classes="actions"):
         ablate_with = gr.Radio(
@@ -107,7 +109,9 @@ def build(
             for each in comparisons
         ),
     ]
-    return AttentionTab(viewer, [*state, ablate_with, *pattern_outputs], [message, grid, *comparisons], changed)
+    return AttentionTab(
+        viewer, [*state, ablate_with, *pattern_outputs], [message, grid, *comparisons, explained], changed
+    )
 
 
 def _build_patterns(
@@ -166,13 +170,14 @@ def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionS
 
 
 def decode_updates(decode: CurrentDecode | None, interventions: InterventionSpec, error: str = "") -> list[Any]:
-    """Return the updates after a decode: an error about the interventions, the marked cells, and both comparisons."""
+    """Return the updates after a decode: an error about the interventions, and the values of grid and comparisons."""
     comparison = interventions_value(decode)
     marked = {
         "ablated": list(interventions.ablate),
         "patterns": dict(each.split("=") for each in interventions.patterns),
     }
-    return [problem(error) if error else gr.skip(), gr.update(interventions=marked), comparison, comparison]
+    message = problem(error) if error else gr.skip()
+    return [message, gr.update(interventions=marked), comparison, comparison, why_value(decode)]
 
 
 def applicable(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> tuple[InterventionSpec, str]:

@@ -49,7 +49,7 @@ class Comparer:
                     updated = time.monotonic()
                     yield _working(ticket, {"progress": {"done": event.done, "run": self.runs.title(event.run)}})
         except LabError as error:
-            yield _done(problem(error), gr.skip())
+            yield _done(problem(error), None)
 
 
 def build(runs: VisitorRuns) -> gr.HTML:

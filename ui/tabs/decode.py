@@ -1,29 +1,38 @@
 """The input, and the Decode tab: the output with the model's probabilities at each step."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import gradio as gr
 
-from core.generation import GREEDY
+from core.generation import GREEDY, Strategy
+from core.generation.translation import Translation, translate
+from core.interpret.health import HeadMarks, head_marks
+from core.interpret.health_course import health_steps
 from core.interpret.inspection import inspect
+from core.interpret.interventions import Interventions
+from core.runs.load import LoadedRun
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
 from core.tasks import Task, build_task
+from core.text.sentences import split_sentences
 from core.text.vocab import UNK_ID
-from ui.components.answer import answer, answer_value
+from ui.components.answer import FAILED, answer, answer_value
 from ui.components.answer_comparison import answer_comparison, strategies_value
 from ui.components.beam_tree import beam_tree, tree_value
 from ui.components.head_thumbnails import head_thumbnails, layer_value
 from ui.components.notice import NO_RUN, notice, problem
+from ui.components.translations import translations, translations_value
 from ui.current_decode import CurrentDecode
 from ui.forms import strategy_form
 from ui.forms.strategy_form import StrategyForm
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 
-_SHOWN_CHARACTERS = 60  # of an input that was replaced
-_EMPTY = (None, None, None, None, {"text": ""})  # the results after ``message``, without a decode
+_SHOWN_CHARACTERS = 60  # of an input in a message
+_EMPTY = (None, None, None, None, {"text": ""}, None)  # the results after ``message``, without a decode
+MAX_SENTENCES = 50  # of an input that is translated sentence by sentence
 
 
 @dataclass(frozen=True)
@@ -42,6 +51,7 @@ class DecodeTab:
     examples: gr.Dataset
     strategy: StrategyForm
     interventions: gr.HTML
+    translations: gr.HTML
     answer: gr.HTML
     tree: gr.HTML
     thumbnails: gr.HTML
@@ -52,7 +62,14 @@ class DecodeTab:
     @property
     def results(self) -> list:
         """The outputs of ``decode`` after the decode itself and its message, in order."""
-        return [self.answer, self.tree, self.thumbnails, self.comparison, self.compare_message]
+        return [
+            self.answer,
+            self.tree,
+            self.thumbnails,
+            self.comparison,
+            self.compare_message,
+            self.translations,
+        ]
 
 
 def build_input() -> InputRow:
@@ -62,7 +79,8 @@ def build_input() -> InputRow:
             text = gr.Textbox(
                 label="Input",
                 placeholder="Type an input or choose an example",
-                max_lines=1,
+                lines=1,
+                max_lines=6,
                 max_length=2000,
                 scale=5,
                 elem_id="input",
@@ -77,6 +95,7 @@ def build() -> DecodeTab:
     with gr.Row(elem_id="decode-columns"):
         with gr.Column(scale=5, min_width=320):
             interventions = answer_comparison(elem_id="decode-edited")
+            translated = translations()
             output = answer()
             tree = beam_tree()
             with gr.Row(elem_classes="actions"):
@@ -97,6 +116,7 @@ def build() -> DecodeTab:
         examples=examples,
         strategy=form,
         interventions=interventions,
+        translations=translated,
         answer=output,
         tree=tree,
         thumbnails=thumbnails,
@@ -117,6 +137,9 @@ def decode(
 ) -> tuple[CurrentDecode | None, list[Any]]:
     """Decode an input with the current run.
 
+    An input of several sentences, for a task that translates, is translated sentence by sentence; the decode is that of
+    the first sentence that can be read.
+
     Args:
         kind, prefix, values: the controls of the strategy form; without ``values``, the kind's defaults.
         interventions: interventions during the decode; if there are any, the input is also decoded without them.
@@ -131,23 +154,34 @@ def decode(
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
         with runs.inference_priority.inference():
             loaded = runs.loaded(run)
+            resolved = interventions.resolve(loaded)
+            sentences = _sentences(loaded.task, text)
+            results = _translate(loaded, sentences, strategy, resolved) if len(sentences) > 1 else []
+            readable = (sentence for sentence, each in zip(sentences, results, strict=False) if not each.problem)
+            text = next(readable, sentences[0] if results else text)
             inspect_input = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
-            inspection = inspect_input(interventions=interventions.resolve(loaded))
+            inspection = inspect_input(interventions=resolved)
             baseline = inspect_input() if interventions else None
-            current = CurrentDecode(run, runs.title(run), loaded.step, inspection, interventions, baseline)
+            marks = _marks_near(runs, run, loaded.step)
+            current = CurrentDecode(run, runs.title(run), loaded.step, inspection, interventions, baseline, marks)
     except LabError as error:
-        return None, [problem(error), *_EMPTY]
+        return None, [problem(error), FAILED, *_EMPTY[1:]]
     message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
     message += f", {interventions}" if interventions else ""
+    message += f". Steps and attention are those of “{_shortened(text)}”" if results else ""
     block = current.source_block
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
-    return current, [{"text": message}, answer_value(current), tree_value(current), heads, None, {"text": ""}]
+    shown = translations_value(sentences, results) if results else None
+    return current, [{"text": message}, answer_value(current), tree_value(current), heads, None, {"text": ""}, shown]
 
 
 def compare(
     runs: VisitorRuns, run: str | None, interventions: InterventionSpec, text: str, prefix: str, *values: Any
 ) -> tuple[Any, Any]:
-    """Decode an input with every strategy; return the values of ``compare_message`` and ``comparison``.
+    """Decode an input, or its first sentence, with every strategy.
+
+    Returns:
+        The values of ``compare_message`` and ``comparison``.
 
     Args:
         values: the settings of all strategies.
@@ -158,7 +192,7 @@ def compare(
         loaded = runs.loaded(run)
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
-        inspect_input = partial(inspect, loaded.model, loaded.task, text, prefix=prefix)
+        inspect_input = partial(inspect, loaded.model, loaded.task, _sentences(loaded.task, text)[0], prefix=prefix)
         resolved = interventions.for_run(run).resolve(loaded)
         with runs.inference_priority.inference():
             inspections = [inspect_input(strategy=strategy, interventions=resolved) for strategy in strategies]
@@ -170,16 +204,49 @@ def compare(
 def readable_input(runs: VisitorRuns, run: str, text: str) -> tuple[str, str]:
     """Return the input if the run's task can read it, else the task's first example; and a note if it was replaced."""
     task = _task_of(runs, run)
+    longest = runs.preset(run).model.max_seq_len
+    try:
+        sentences = _sentences(task, text)
+    except InputError:
+        sentences = []
+    if any(_is_readable(task, sentence, longest) for sentence in sentences):
+        return text, ""
+    example = task.examples[0]
+    shown = _shortened(text)
+    return example, f"“{shown}” is not an input of {runs.title(run)}. This is an example of its task." if shown else ""
+
+
+def _is_readable(task: Task, text: str, max_seq_len: int) -> bool:
     try:
         ids = task.src_vocab.encode(task.tokenize(text))
     except InputError:
-        ids = []
-    if 0 < len(ids) + 2 <= runs.preset(run).model.max_seq_len and any(each != UNK_ID for each in ids):
-        return text, ""
-    example = task.examples[0]
-    shown = text.strip()
-    shown = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[:_SHOWN_CHARACTERS]}…"
-    return example, f"“{shown}” is not an input of {runs.title(run)}. This is an example of its task." if shown else ""
+        return False
+    return len(ids) + 2 <= max_seq_len and any(each != UNK_ID for each in ids)
+
+
+def _sentences(task: Task, text: str) -> list[str]:
+    """Return the sentences of an input, each with the white space after it; the whole unless the task translates.
+
+    Raises:
+        InputError: there are too many.
+    """
+    sentences = split_sentences(text) if task.is_translation else []
+    if len(sentences) > MAX_SENTENCES:
+        raise InputError(f"input has {len(sentences)} sentences; the maximum is {MAX_SENTENCES}")
+    return sentences if len(sentences) > 1 else [text]
+
+
+def _translate(
+    loaded: LoadedRun, sentences: list[str], strategy: Strategy, interventions: Interventions | None
+) -> list[Translation]:
+    """Decode the sentences of an input together."""
+    with interventions.applied_to(loaded.model) if interventions else nullcontext():
+        return list(translate(loaded.model, loaded.task, sentences, strategy=strategy))
+
+
+def _shortened(text: str) -> str:
+    text = text.strip()
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
 def examples_of(runs: VisitorRuns, run: str | None) -> list[list[str]]:
@@ -194,3 +261,9 @@ def _task_of(runs: VisitorRuns, run: str) -> Task:
 
 def _default_values() -> list[Any]:
     return [update["value"] for update in strategy_form.controls_for(GREEDY)]
+
+
+def _marks_near(runs: VisitorRuns, run: str, step: int) -> HeadMarks:
+    """Return the marks of the heads at the snapshot nearest to a step; {} for a run without any."""
+    course = health_steps(runs.replay(run).snapshots())
+    return head_marks(min(course, key=lambda each: abs(each[0] - step))[1].heads) if course else {}

@@ -1,4 +1,4 @@
-"""The Lessons tab: pick a bug, predict its effect, and train the correct and the broken run yourself."""
+"""The tab Learn: lessons on attention, and lessons about bugs, whose two runs the visitor can train."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class LessonsTab:
 
 def build(runs: VisitorRuns, run: gr.State) -> LessonsTab:
     """Build the tab and connect its own events; training a pair makes its broken run the current one."""
-    tab = LessonsTab(lesson_view(), notice(elem_id="lesson-message"))
+    tab = LessonsTab(lesson_view(runs), notice(elem_id="lesson-message"))
 
     def train(event: gr.EventData) -> list[Any]:  # Gradio passes an event only to a parameter of this type
         return train_pair(runs, str(event.lesson))
@@ -43,5 +43,5 @@ def train_pair(runs: VisitorRuns, name: str) -> list[Any]:
     except LabError as error:
         return [problem(error), gr.skip()]
     right, broken = map(runs.title, started)
-    text = f"{right} and {broken} are training: watch them on the Train tab, and compare them when they have finished."
+    text = f"Started {right} and {broken}. Watch them on the Train tab; the Compare tab compares them once they finish."
     return [{"text": text}, started[1]]

@@ -1,4 +1,4 @@
-"""The Report tab: measure the current run, read and download the report, and browse its wrong answers."""
+"""The Report tab: measure the current run, show its report, its wrong answers and the doctor's findings."""
 
 import json
 import time
@@ -16,13 +16,14 @@ from core.reports.report.gallery import FailureSource
 from core.runs import ACTIVE
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
+from ui.components.doctor import doctor
 from ui.components.failure_gallery import failure_gallery
 from ui.components.notice import NO_RUN, notice, problem
 from ui.components.report_view import NO_REPORT, report_view
 from ui.events import CPU, QUIET
 from ui.serving.cancellation import Cancellation
 
-SEQUENCES = 2_000  # a few seconds on two cores; the command line uses more
+SEQUENCES = 2_000  # the command line uses more
 UPDATE_INTERVAL = 0.2  # seconds between progress updates
 
 
@@ -33,11 +34,12 @@ class ReportTab:
     message: gr.HTML
     view: gr.HTML
     gallery: gr.HTML
+    doctor: gr.HTML
 
     @property
     def run_outputs(self) -> list:
         """The outputs of ``run_updates``, in order."""
-        return [self.message, self.view, self.gallery]
+        return [self.message, self.view, self.gallery, self.doctor]
 
 
 def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
@@ -47,11 +49,13 @@ def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
     message = notice(elem_id="report-message")
     with gr.Accordion("Wrong answers, one by one", open=False, elem_id="failures-section", elem_classes="fold"):
         gallery = build_failures(runs, run)
+    with gr.Accordion("Doctor: check this run for bugs", open=False, elem_id="doctor-section", elem_classes="fold"):
+        findings = doctor(runs)
     view = report_view(runs)
     button.click(partial(_measuring, runs), run, [message, button], **QUIET).then(
         partial(write, runs), run, message, **QUIET, **CPU
     ).then(partial(_written, runs), run, [button, view], **QUIET)
-    return ReportTab(message, view, gallery)
+    return ReportTab(message, view, gallery, findings)
 
 
 def write(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
@@ -67,16 +71,16 @@ def write(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
 
 
 def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
-    """Return the updates for the current run: message, its saved report if there is one, and no wrong answers yet."""
+    """Return the updates for the current run: message, its saved report if any, no wrong answers, and the doctor."""
     if run is None:
-        return [NO_RUN, NO_REPORT, None]
+        return [NO_RUN, NO_REPORT, None, {"run": None}]
     folder, title = runs.folder(run).report, runs.title(run)
     if not (folder / PAGE_FILE).is_file():
-        text = f"No report on {title} yet. Writing one takes a few seconds: {SEQUENCES:,} held-out inputs are decoded."
-        return [{"text": text}, {"run": run, "written": None}, None]
+        text = f"No report on {title} yet. Writing one decodes {SEQUENCES:,} held-out inputs."
+        return [{"text": text}, {"run": run, "written": None}, None, {"run": run}]
     outdated = f"This report is of an earlier checkpoint of {title}. Write it again for the current weights."
     text = outdated if _is_outdated(runs, run, folder) else ""
-    return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}, None]
+    return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}, None, {"run": run}]
 
 
 def _is_outdated(runs: VisitorRuns, run: str, folder: Path) -> bool:
@@ -167,7 +171,7 @@ class FailureFinder:
                 if isinstance(event, Gallery):
                     summary = _summary(event, title, loaded.step, inputs)
                     texts = {"run": run, "summary": summary, "advice": _advice(event)}
-                    yield _done({"text": ""}, gallery_as_data(event) | texts)
+                    yield _done({"text": ""}, gallery_as_data(event, subwords=loaded.task.subwords is not None) | texts)
                 elif time.monotonic() - updated > UPDATE_INTERVAL:
                     updated = time.monotonic()
                     yield _working(ticket, {"progress": {"done": event, "run": title}})

@@ -11,14 +11,13 @@ from core.config import ConfigError, load_preset
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from ui.components.bench import bench
-from ui.components.doctor import doctor
 from ui.components.model_diagram import model_diagram, model_diagram_value
 from ui.components.notice import notice, problem
 from ui.components.preset_picker import preset_picker
 from ui.events import QUIET
 from ui.forms import own_data, preset_form
 from ui.forms.preset_form import Draft, Form, form_base
-from ui.forms.preset_list import first_preset, picker_value, start_describing, training_times
+from ui.forms.preset_list import first_preset, training_times
 from ui.run_info import settings_line
 
 
@@ -28,13 +27,12 @@ class TrainTab:
 
     form: Form
     settings: gr.HTML
-    doctor: gr.HTML
     model: gr.HTML
 
     @property
     def run_outputs(self) -> list:
         """The outputs of ``run_updates``, in order."""
-        return [self.settings, self.doctor, self.model]
+        return [self.settings, self.model]
 
 
 def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> TrainTab:
@@ -45,11 +43,10 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> TrainTab:
         bar: the run bar.
     """
     first = first_preset()
-    start_describing()
     with gr.Row(elem_id="bench"):
         with gr.Column(elem_id="rail", min_width=0):
             picker = preset_picker(partial(training_times, runs))
-            form = preset_form.build(first, runs, run, bar)
+            form = preset_form.build(first, picker, runs, run, bar)
             with gr.Row(elem_classes="actions", elem_id="rail-more"):
                 own = gr.Button("Your own pairs", size="sm", min_width=60, elem_id="own-open")
                 upload = gr.UploadButton(
@@ -61,34 +58,29 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> TrainTab:
                     min_width=60,
                 )
         with gr.Column(elem_id="bench-panels", min_width=0):
-            bench()
+            bench(runs)
             with gr.Row(elem_classes="line"):
                 settings = notice(elem_id="settings")
                 reuse = gr.Button("Copy this run's settings", size="sm", scale=0, min_width=180, elem_id="reuse")
-            with gr.Accordion(
-                "Doctor: check this run for bugs", open=False, elem_id="doctor-section", elem_classes="fold"
-            ):
-                findings = doctor(runs)
             with gr.Accordion("Model architecture", open=False, elem_id="model-section", elem_classes="fold"):
                 diagram = model_diagram()
         with gr.Column(elem_id="own-data", min_width=0):
             own_data.build(runs, form)
-    tab = TrainTab(form, settings, findings, diagram)
+    tab = TrainTab(form, settings, diagram)
 
     own.click(None, None, None, js="() => { document.body.dataset.side = 'own'; }", api_visibility="private")
     upload.upload(partial(import_run, runs), upload, [run, form.problem], **QUIET)
 
     form.open_on(picker.pick, picked_draft, [picker, form.draft])
     form.open_on(reuse.click, partial(reused_draft, runs), [run, form.draft])
-    form.edition.change(lambda draft: picker_value(draft.base, draft.picked), form.draft, picker, **QUIET)
     return tab
 
 
 def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
-    """Return the updates for the current run: settings, doctor and model."""
+    """Return the updates for the current run: settings and model."""
     if run is None:
-        return [{"text": ""}, {"run": None}, model_diagram_value(runs, None)]
-    return [{"text": settings_line(runs, run)}, {"run": run}, model_diagram_value(runs, run)]
+        return [{"text": ""}, model_diagram_value(runs, None)]
+    return [{"text": settings_line(runs, run)}, model_diagram_value(runs, run)]
 
 
 def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:

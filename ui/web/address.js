@@ -1,12 +1,20 @@
 // The page's address. Only this module reads and writes it, so that parts of the page cannot overwrite each other.
 
 const SOON_MS = 250; // browsers limit the changes per second
+export const OPENED_BY_LINK = window.location.search.length > 1; // to a run, a tab or a head; before this page changed it
 let pending = {};
 let timer = 0;
 
 /** The parameters of the address. */
 export function readAddress() {
   return new URLSearchParams(window.location.search);
+}
+
+/** The address of what is open, without the theme and what belongs to other tabs. */
+export function linkToTab() {
+  const query = readAddress();
+  for (const name of ["__theme", "compare", "lesson"]) query.delete(name);
+  return window.location.origin + window.location.pathname + "?" + query;
 }
 
 /** Change parameters, given as { name: value }; null removes one. All others stay. */

@@ -6,10 +6,19 @@ import { visibleToken } from "./format.js";
 
 const LABEL_FONT = "12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const SMALL_FONT = "10px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
-const CELL = { least: 11, most: 56, withValue: 34 }; // pixels
+const CELL = { least: 11, most: 44, withValue: 34 }; // pixels
 
-/** Draw a map without labels, at most `side` pixels wide and high. */
-export function drawThumbnail(canvas, weights, side) {
+/** The largest weight of each block of `size` times `size` cells. */
+function largestOfBlocks(weights, size) {
+  return Array.from({ length: Math.ceil(weights.length / size) }, (_, row) =>
+    Array.from({ length: Math.ceil(weights[0].length / size) }, (_, column) =>
+      Math.max(...weights.slice(row * size, (row + 1) * size).flatMap((each) => each.slice(column * size, (column + 1) * size)))));
+}
+
+/** Draw a map without labels, at most `side` pixels wide and high; of more cells than pixels, the strongest. */
+export function drawThumbnail(canvas, map, side) {
+  const size = Math.ceil(Math.max(map.length, map[0]?.length ?? 0) / side);
+  const weights = size > 1 ? largestOfBlocks(map, size) : map;
   const rows = weights.length;
   const columns = weights[0]?.length ?? 0;
   if (!rows || !columns) return;
@@ -62,7 +71,7 @@ export function layoutMap(context, value, room) {
   const mainWidth = Math.max(widest([...parts.map((each) => each.main), ...tokens], labelRoom), decoded ? 56 : 0);
   context.font = SMALL_FONT;
   const read = [...parts.map((each) => each.read), ...tokens].map((token) => "← " + token);
-  const readWidth = decoded ? Math.max(widest(read, labelRoom), 38) + 6 : 0;
+  const readWidth = decoded ? Math.max(widest(read, labelRoom), 62) + 6 : 0;
   context.font = LABEL_FONT;
   const names = mainWidth + readWidth + 10;
   const columns = value.columns.map(visibleToken);
@@ -87,7 +96,7 @@ export function drawRowNames(canvas, layout, value, revealed, theme) {
     context.textAlign = "right";
     context.fillText("produced", layout.mainWidth, layout.head - 8);
     context.textAlign = "left";
-    context.fillText("← read", layout.mainWidth + 6, layout.head - 8);
+    context.fillText("← previous", layout.mainWidth + 6, layout.head - 8);
   }
   layout.parts.slice(0, revealed).forEach((each, row) => {
     const y = layout.head + (row + 0.5) * layout.cell;
@@ -152,5 +161,6 @@ export function drawMap(canvas, layout, value, weights, { showGold, cursor, reve
     }
   }
   if (value.row != null) outline(context, layout, value.row, 0, layout.columns.length, theme.accent, 2);
+  if (value.cell) outline(context, layout, value.cell.row, value.cell.column, 1, theme.accent, 3);
   if (cursor) outline(context, layout, cursor.row, cursor.column, 1, "#facc15", 3);
 }

@@ -26,3 +26,16 @@ export function inkOn(weight) {
 
 /** The color of the outlines of the gold alignment, in both themes. */
 export const GOLD = "#ea580c";
+
+const SIGNED = {
+  light: { paper: [255, 255, 255], negative: [200, 66, 14], positive: [67, 56, 202] },
+  dark: { paper: [28, 36, 56], negative: [255, 155, 99], positive: [155, 156, 255] },
+};
+
+/** The color of a number from -1 to 1: orange below 0, the accent above, the paper at 0. */
+export function signedColor(number) {
+  const { paper, negative, positive } = SIGNED[theme()];
+  const end = number < 0 ? negative : positive;
+  const amount = Math.min(1, Math.abs(number));
+  return "rgb(" + paper.map((from, channel) => Math.round(from + (end[channel] - from) * amount)) + ")";
+}

@@ -19,6 +19,12 @@ export function formatPercent(fraction, digits = 1) {
   return (percent === 0 || percent === 100 ? String(percent) : percent.toFixed(digits)) + " %";
 }
 
+/** What a run's validation shows: "BLEU 23.6" of a translation, else exact match as a percentage; "" before it is measured. */
+export function formatResult({ quality, exact_match: exact }, digits = 1) {
+  if (quality) return quality.bleu_name + " " + quality.bleu.toFixed(1);
+  return exact == null ? "" : formatPercent(exact, digits);
+}
+
 /** A duration in one or two units. */
 export function formatSeconds(seconds) {
   if (seconds < 1) return "<1 s";
@@ -33,3 +39,13 @@ export function visibleToken(token) {
   if (text === "") return "∅";
   return text.trim() === "" ? "␣".repeat(text.length) : text;
 }
+
+/** A subword piece as people read it, as core.text.pieces.piece_name does: "Haus" for "▁Haus", "·tür" for "tür". */
+export function pieceName(token) {
+  if (/^<(0x[0-9A-F]{2}|PAD|BOS|EOS|UNK)>$/.test(token)) return token;
+  if (!token.startsWith("▁")) return "·" + visibleToken(token);
+  return token.slice(1).replaceAll("▁", "␣") || "␣";
+}
+
+/** The function that names the tokens of a task, which are subwords or not. */
+export const tokenNamer = (subwords) => (subwords ? pieceName : visibleToken);

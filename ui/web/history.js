@@ -1,5 +1,7 @@
 // The metrics of one run for the charts: columns of equal length, ordered by step.
 
+const FURTHER = ["free_running_loss", "bleu", "chrf"]; // metrics that only some runs have
+
 /**
  * An empty history. `points` has rows of training steps, `evaluations` of evaluations: all of them in a short run, else
  * those with extreme values in groups of `widths` steps.
@@ -8,9 +10,12 @@ export function emptyHistory() {
   return {
     widths: { points: 0, evaluations: 0 },
     points: { step: [], loss: [], learning_rate: [], gradient_norm: [] },
-    evaluations: { step: [], loss: [], token_accuracy: [], exact_match: [] },
+    evaluations: { step: [], loss: [], token_accuracy: [], exact_match: [], free_running_loss: [], bleu: [], chrf: [] },
   };
 }
+
+/** Whether the evaluations have a metric: not all runs have a free-running loss, or BLEU and chrF. */
+export const isMeasured = ({ evaluations }, name) => evaluations[name].some((value) => value != null);
 
 /** The last step, or -1. */
 export const lastStep = (columns) => columns.step.at(-1) ?? -1;
@@ -80,14 +85,19 @@ export function smooth(values, weight) {
   });
 }
 
-/** One row per evaluation of the charts with all metrics; per-step metrics are those of the nearest step. */
+/**
+ * One row per evaluation of the charts with all metrics; per-step metrics are those of the nearest step. The free-running
+ * loss, BLEU and chrF follow the validation loss if they were measured.
+ */
 export function evaluationRows({ points, evaluations }) {
+  const further = FURTHER.filter((name) => isMeasured({ evaluations }, name));
   return evaluations.step.map((step, row) => {
     const near = nearestIndex(points.step, step);
     return [
       step,
       points.loss[near] ?? null,
       evaluations.loss[row],
+      ...further.map((name) => evaluations[name][row]),
       evaluations.token_accuracy[row],
       evaluations.exact_match[row],
       points.learning_rate[near] ?? null,
@@ -98,15 +108,16 @@ export function evaluationRows({ points, evaluations }) {
 
 /** The metrics of the charts as rows of a CSV file, one per step; cells without a value are empty. */
 export function historyRows({ points, evaluations }) {
+  const further = FURTHER.filter((name) => isMeasured({ evaluations }, name));
+  const head = ["step", "train_loss", "learning_rate", "gradient_norm",
+    "validation_loss", "token_accuracy", "exact_match", ...further];
   const rowOfStep = new Map();
-  const rowAt = (step) => rowOfStep.get(step) ?? rowOfStep.set(step, Array(7).fill(null)).get(step);
+  const rowAt = (step) => rowOfStep.get(step) ?? rowOfStep.set(step, Array(head.length).fill(null)).get(step);
   const put = (columns, names, from) => columns.step.forEach((step, row) => {
     rowAt(step)[0] = step;
     names.forEach((name, at) => (rowAt(step)[from + at] = columns[name][row]));
   });
   put(points, ["loss", "learning_rate", "gradient_norm"], 1);
-  put(evaluations, ["loss", "token_accuracy", "exact_match"], 4);
-  const head = ["step", "train_loss", "learning_rate", "gradient_norm",
-    "validation_loss", "token_accuracy", "exact_match"];
+  put(evaluations, ["loss", "token_accuracy", "exact_match", ...further], 4);
   return [head, ...[...rowOfStep.values()].sort((a, b) => a[0] - b[0])];
 }

@@ -7,7 +7,18 @@
 //   blocks, maps       the attention blocks with names and captions, and their packed maps
 //   scored_block       the block with scores; scored_on: the inputs they are computed on
 //   attention_mass     on the gold alignment, by layer and head
+//   texts, words       of subwords: source, output and expected as text, and the words of source, produced and read
+//                      tokens, each [{ name, pieces }]; see words.js
+//   marks              "dead", "collapsed", "uniform" or "" by block, layer and head, or null; see head_marks.js
 //   uniform_mass       the attention mass of uniform attention
+
+import { tokenNamer } from "./format.js";
+
+/** The [row, column] of the gold alignment in the maps of a block: row 0 of the encoder's is BOS, which is no step. */
+function goldCellsOf(record, block) {
+  const first = block === "encoder" ? 1 : 0;
+  return record.gold_cells.filter(([step]) => step < record.tokens.length).map(([step, column]) => [step + first, column]);
+}
 
 /** All heads of a block: [{ layer, head, weights[row][column] }], layers and heads counted from 1. */
 export function headsOf(packed) {
@@ -35,25 +46,35 @@ function unpackHeads({ shape, bytes, data }) {
 /** The token that each decoding step read. */
 export const readTokens = (record) => [record.source[0], ...record.tokens.slice(0, -1)];
 
+/** The words of a view's rows and columns, see words.js; null if the tokens are no subwords. */
+function wordsOf({ words }, block, columns) {
+  if (!words) return null;
+  const keys = { source: words.source, read: words.read, "source and read": [...words.source, ...words.read] };
+  return { rows: block === "encoder" ? words.source : words.produced, columns: keys[columns] };
+}
+
 /** One attention block of a record, ready for drawing: rows, columns, gold cells, heads with scores. */
 export function viewOf(record, block) {
   const facts = record.blocks.find((each) => each.block === block);
-  const read = readTokens(record);
-  const steps = record.tokens.map((produced, step) => ({ produced, read: read[step] }));
+  const name = tokenNamer(record.words);
+  const [source, read] = [record.source.map(name), readTokens(record).map(name)];
+  const steps = record.tokens.map((produced, step) => ({ produced: name(produced), read: read[step] }));
   const scored = record.scored_block === block;
   return {
     ...facts,
     layers: record.maps[block].shape[0],
-    rows: block === "encoder" ? record.source.map((token) => ({ token })) : steps,
-    columns: { source: record.source, read, "source and read": [...record.source, ...read] }[facts.columns],
-    goldCells: scored ? record.gold_cells.filter(([step]) => step < record.tokens.length) : [],
+    rows: block === "encoder" ? source.map((token) => ({ token })) : steps,
+    columns: { source, read, "source and read": [...source, ...read] }[facts.columns],
+    words: wordsOf(record, block, facts.columns),
+    goldCells: scored ? goldCellsOf(record, block) : [],
     uniformMass: scored ? record.uniform_mass : null,
     scoredOn: record.scored_on,
     heads: headsOf(record.maps[block]).map((each) => {
       const score = scored ? record.attention_mass?.[each.layer - 1]?.[each.head - 1] ?? null : null;
       const names = [block + "." + each.layer, block + "." + each.layer + "." + each.head];
       const ablated = Boolean(record.ablated?.some((name) => names.includes(name)));
-      return { ...each, score, ablated, label: score === null ? "" : score.toFixed(2) };
+      const mark = record.marks?.[block]?.[each.layer - 1]?.[each.head - 1] ?? "";
+      return { ...each, score, ablated, mark, label: score === null ? "" : score.toFixed(2) };
     }),
   };
 }

@@ -2,20 +2,25 @@
 
 import { drawThumbnail } from "./attention_map.js";
 import { make, setText } from "./dom.js";
+import { MARKS } from "./head_marks.js";
 
 /** { nodes, show }: the elements, and a function that shows a head in them. */
 export function makeThumbnail(side) {
   const canvas = make("canvas", { "aria-hidden": "true" });
   const label = make("span", { class: "head-label" });
   const score = make("span", { class: "score" });
+  const mark = make("span", { class: "mark-word" });
   return {
-    nodes: [make("span", { class: "picture" }, canvas), label, score],
+    nodes: [make("span", { class: "picture" }, canvas), label, score, mark],
     show(head) {
       drawThumbnail(canvas, head.weights, side);
       setText(label, (head.ablated ? "✕ " : "") + "head " + head.head);
       label.classList.toggle("ablated", Boolean(head.ablated));
       setText(score, head.label ?? "");
       score.hidden = !head.label;
+      setText(mark, head.mark ?? "");
+      mark.title = MARKS[head.mark] ?? "";
+      mark.hidden = !head.mark;
     },
   };
 }

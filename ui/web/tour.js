@@ -1,5 +1,6 @@
 // The tour: five stops on the page, offered on the first visit and started again from the bar.
 
+import { OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
 
@@ -13,17 +14,17 @@ const STOPS = [
   { tab: "train", at: "#bench-view .answers-panel", title: "What it answers now",
     text: "The same few inputs after every evaluation: at first the answers are noise, later they are right. Wrong tokens are underlined." },
   { tab: "train", at: "#bench-view .heads-panel", title: "Where it looks now",
-    text: "One map per attention head. Each row is a token being produced, each column a token it reads. Drag the slider to see how a head learned. Press a map to open it." },
+    text: "One map per attention head. Each row is a token being produced, each column an input token; a stronger color is more attention. Drag the slider to see how a head learned. Press a map to open it." },
   { tab: null, at: "#tabs .tab-wrapper", title: "Try it and look inside",
-    text: "Decode: type your own input. Look inside: every head of the model. Report and Compare: measure runs. Learn: find bugs that raise no error." },
+    text: "Decode: type your own input. Look inside: every head of the model, and what the model loses without it. Report and Compare: measure runs. Learn: lessons on attention, and on bugs that raise no error." },
 ];
 
 let card = null;
 let target = null;
 
-/** Offer the tour once: on the first visit of this browser. */
+/** Offer the tour once: on the first visit of this browser, unless a link led to a run, a tab or a head. */
 export function offerTour() {
-  if (localStorage.getItem(KEY)) return;
+  if (OPENED_BY_LINK || localStorage.getItem(KEY)) return;
   showCard({ title: "New here?", text: "A tour of five stops shows what is where. It takes a minute.", buttons: [
     ["Skip", end], ["Start the tour", startTour, true]] });
 }

@@ -4,12 +4,17 @@ from typing import Any
 
 import gradio as gr
 
+from core.text.pieces import sentence_of
 from ui.components.component import component
 from ui.current_decode import CurrentDecode
+from ui.subword_texts import sentences
+
+FAILED = {"failed": True}
+"""The component's value after an input that could not be decoded."""
 
 
 def answer(*, elem_id: str = "answer") -> gr.HTML:
-    """Build the component. Value: ``answer_value``.
+    """Build the component. Value: ``answer_value`` or ``FAILED``.
 
     Event: ``.inspect(fn)`` with ``evt.step``, counted from 0, when the visitor asks for the attention of a step.
     """
@@ -19,7 +24,9 @@ def answer(*, elem_id: str = "answer") -> gr.HTML:
 def answer_value(decode: CurrentDecode) -> dict[str, Any]:
     """Return a decode as the component's value."""
     inspection = decode.inspection
+    source, output, expected = inspection.symbols, inspection.output, inspection.expected
     return {
+        "texts": sentences(source=source, output=output, expected=expected) if inspection.has_subwords else None,
         "input": inspection.symbols,
         "output": inspection.output,
         "expected": inspection.expected,
@@ -29,7 +36,13 @@ def answer_value(decode: CurrentDecode) -> dict[str, Any]:
         "milliseconds": inspection.seconds * 1000,
         "log_prob": inspection.log_prob,
         "n_best": [
-            {"output": each.output, "log_prob": each.log_prob, "score": each.score, "stopped": each.stopped}
+            {
+                "output": each.output,
+                "text": sentence_of(each.output) if inspection.has_subwords else None,
+                "log_prob": each.log_prob,
+                "score": each.score,
+                "stopped": each.stopped,
+            }
             for each in inspection.hypotheses
         ],
         "steps": [

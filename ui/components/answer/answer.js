@@ -2,7 +2,7 @@
 // Event: 'inspect' {step}, counted from 0, to see the attention of a step.
 
 import { make, setText, partsOf } from "../../web/dom.js";
-import { formatPercent, visibleToken } from "../../web/format.js";
+import { formatPercent, tokenNamer, visibleToken } from "../../web/format.js";
 
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
@@ -25,11 +25,17 @@ export function mount({ element, trigger, props, watch }) {
     if (!tokens.length) box.append(make("span", { class: "muted" }, "empty output: the first token was <EOS>"));
   }
 
+  /** Show a sentence of subwords as text. */
+  function showSentence(box, text) {
+    box.replaceChildren(make("span", { class: text ? "sentence" : "muted", role: "listitem" }, text || "empty output: the first token was <EOS>"));
+  }
+
   function showVerdict(value) {
     const known = value.correct === true || value.correct === false;
     const verdict = part("verdict");
-    verdict.className = "verdict " + (value.correct ? "good" : "bad");
-    setText(verdict, known ? (value.correct ? "✓ correct" : "✗ wrong") : "");
+    const texts = value.texts ? ["✓ as the reference", "differs from the reference"] : ["✓ correct", "✗ wrong"];
+    verdict.className = "verdict " + (value.correct ? "good" : value.texts ? "other" : "bad"); // there are other good translations
+    setText(verdict, known ? texts[value.correct ? 0 : 1] : "");
   }
 
   /** Show the note from Python, whether EOS is missing, and the decoding time. */
@@ -46,7 +52,7 @@ export function mount({ element, trigger, props, watch }) {
   function makeHypothesis(answer) {
     const scores = "score " + answer.score.toFixed(3) + ", log P " + answer.log_prob.toFixed(3) + (answer.stopped ? "" : ", no <EOS>");
     return make("li", {},
-      make("span", { class: "token" }, answer.output.map(visibleToken).join(" ") || "(empty)"),
+      make("span", { class: "token" }, (answer.text ?? answer.output.map(visibleToken).join(" ")) || "(empty)"),
       make("span", { class: "muted" }, " · " + scores));
   }
 
@@ -59,45 +65,51 @@ export function mount({ element, trigger, props, watch }) {
     return make("span", { class: "muted" }, " " + (step.forced ? "prefix, " : "") + formatPercent(step.probability));
   }
 
-  function makeCandidate({ token, probability }) {
+  function makeCandidate({ token, probability }, name) {
     const fill = make("span", { class: "fill" });
     fill.style.width = 100 * Math.min(1, Math.max(0, probability)) + "%";
     return make("span", { class: "candidate" },
-      make("span", { class: "token" }, visibleToken(token)),
+      make("span", { class: "token" }, name(token)),
       make("span", { class: "probability" }, formatPercent(probability)),
       make("span", { class: "bar", "aria-hidden": "true" }, fill));
   }
 
-  function makeStep(step, at) {
+  function makeStep(step, at, expected, name) {
+    const isWrong = expected && step.token !== (expected[at] ?? "<EOS>");
+    const mark = isWrong ? make("span", { class: "bad" }, " ✗", make("span", { class: "visually-hidden" }, " wrong")) : null;
     const cell = (attributes, ...inside) => make("td", { role: "cell", ...attributes }, ...inside);
     const inspect = make("button", {
       type: "button", class: "inspect", "aria-label": "attention of step " + (at + 1), onclick: () => trigger("inspect", { step: at }),
     }, "attention");
     return make("tr", { role: "row" },
       cell({ "data-head": "step" }, String(at + 1)),
-      cell({ class: "token", "data-head": "read" }, visibleToken(step.read)),
-      cell({ class: "token produced", "data-head": "produced" }, visibleToken(step.token), makeRemark(step)),
-      cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map(makeCandidate))),
+      cell({ class: "token", "data-head": "previous" }, name(step.read)),
+      cell({ class: "token produced", "data-head": "produced" }, name(step.token), mark, makeRemark(step)),
+      cell({ class: "wide" }, make("div", { class: "candidates" }, ...(step.candidates ?? []).map((each) => makeCandidate(each, name)))),
       cell({}, inspect));
   }
 
   function show() {
     const value = props.value?.output ? props.value : null;
     part("empty").hidden = value !== null;
+    setText(part("empty"), props.value?.failed ? "The input could not be decoded: the message under it says why." : "Nothing decoded yet. Enter an input above and press Decode.");
     part("shown").hidden = value === null;
     if (!value) return setText(part("verdict"), "");
-    const { expected } = value;
-    showTiles(part("output"), value.output, expected);
+    const { expected, texts } = value;
+    if (texts) showSentence(part("output"), texts.output);
+    else showTiles(part("output"), value.output, expected);
     showVerdict(value);
     part("expected-line").hidden = !expected;
-    if (expected) showTiles(part("expected"), expected, null);
+    setText(part("expected-name"), texts ? "reference" : "expected");
+    if (expected && texts) showSentence(part("expected"), texts.expected);
+    else if (expected) showTiles(part("expected"), expected, null);
     showNote(value);
     const hypotheses = value.n_best ?? [];
     part("n-best").hidden = hypotheses.length < 2;
     part("n-best").replaceChildren(...hypotheses.map(makeHypothesis));
     const steps = value.steps ?? [];
     part("steps").hidden = steps.length === 0;
-    element.querySelector("tbody").replaceChildren(...steps.map(makeStep));
+    element.querySelector("tbody").replaceChildren(...steps.map((step, at) => makeStep(step, at, texts ? null : expected, tokenNamer(texts))));
   }
 
   show();

@@ -1,4 +1,4 @@
-"""The answer comparison: several answers to one input, one per row, with the first differing token marked."""
+"""The answer comparison: several answers to one input, one per row, with the differing tokens marked."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import gradio as gr
 
 from core.generation import Strategy
 from core.interpret.inspection import Inspection
+from core.text.pieces import sentence_of, word_names
 from ui.components.component import component
 from ui.current_decode import CurrentDecode
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
@@ -26,8 +27,8 @@ def strategies_value(
     """Return decodes of one input by several strategies as the component's value."""
     suffix = f", {interventions}" if interventions else ""
     return {
-        "heading": f"All strategies: {' '.join(inspections[0].symbols)}{suffix}",
-        "note": "Marked: the first token that differs from the first answer. log P is the log-probability of the whole "
+        "heading": f"All strategies: {_source_text(inspections[0])}{suffix}",
+        "note": "Marked: tokens that differ from the first answer. log P is the log-probability of the whole "
         "answer under the model, in nats, whichever strategy produced it.",
         "rows": [_row(_strategy_label(each.strategy), each) | {"log_prob": each.log_prob} for each in inspections],
     }
@@ -50,10 +51,15 @@ def _strategy_label(strategy: Strategy) -> str:
     return ", ".join([strategy.kind, *(f"{name.replace('_', ' ')} {value:g}" for name, value in changed.items())])
 
 
+def _source_text(inspection: Inspection) -> str:
+    return sentence_of(inspection.symbols) if inspection.has_subwords else " ".join(inspection.symbols)
+
+
 def _row(label: str, inspection: Inspection) -> dict[str, Any]:
     return {
         "label": label,
         "output": inspection.output,
+        "words": word_names(inspection.output) if inspection.has_subwords else None,
         "correct": inspection.correct,
         "stopped": inspection.stopped,
     }

@@ -1,4 +1,4 @@
-// Several outputs for one input, one per row; the first token that differs from the first row is marked.
+// Several outputs for one input, one per row; the tokens that differ from the first row are marked.
 
 import { make, setText, partsOf } from "../../web/dom.js";
 import { visibleToken } from "../../web/format.js";
@@ -6,18 +6,14 @@ import { visibleToken } from "../../web/format.js";
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
 
-  /** The first index at which two outputs differ, also in length; -1 if they are equal. */
-  function firstDifference(one, other) {
-    for (let at = 0; at < Math.max(one.length, other.length); at += 1) if (one[at] !== other[at]) return at;
-    return -1;
-  }
+  const tokensOf = (row) => [...(row.words ?? row.output.map(visibleToken)), row.stopped ? "<EOS>" : "…"];
 
   function makeRow(row, first) {
-    const differs = firstDifference(row.output, first.output);
-    const tokens = [...row.output.map(visibleToken), row.stopped ? "<EOS>" : "…"];
-    const tiles = tokens.map((token, at) => make("span", { class: at === differs ? "tile differs" : "tile" },
-      token, at === differs ? make("span", { class: "visually-hidden" }, " (first difference)") : null));
-    const text = row.correct ? "✓ correct" : "✗ wrong";
+    const tokens = tokensOf(row);
+    const others = tokensOf(first);
+    const tiles = tokens.map((token, at) => make("span", { class: token === others[at] ? "tile" : "tile differs" },
+      token, token === others[at] ? null : make("span", { class: "visually-hidden" }, " (differs)")));
+    const text = row.words ? (row.correct ? "✓ as the reference" : "") : row.correct ? "✓ correct" : "✗ wrong";
     const verdict = make("span", { class: row.correct ? "good" : "bad" }, row.correct == null ? "" : text);
     const logProb = row.log_prob == null ? null : make("span", { class: "muted" }, " · log P " + row.log_prob.toFixed(3));
     return make("div", { class: "row" },

@@ -11,14 +11,18 @@ import gradio as gr
 import numpy as np
 from pydantic import Field
 
+from core.interpret.health import head_marks
 from core.interpret.snapshots import PackedMaps, Snapshot, SnapshotOutput
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
+from core.text.pieces import sentence_of
 from core.text.vocab import BOS, EOS
 from ui.attention_blocks import Block, described, source_block
-from ui.components.component import MetricsRequest, Request, component, validated
+from ui.components.attention_viewer.inside import CellRequest, PartRequest, cell, part, parts
+from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.current_decode import CurrentDecode
 from ui.run_info import progress_since
+from ui.subword_texts import sentences, words_of, words_of_steps
 
 MAX_PICTURE_SIDE = 128  # rows or columns
 _DRAWING = threading.BoundedSemaphore(2)  # drawing one picture takes 100 MB
@@ -34,6 +38,9 @@ def attention_viewer(runs: VisitorRuns, *, elem_id: str = "viewer") -> gr.HTML:
     functions = {
         "picture": validated(PictureRequest, picture),
         "replay": validated(ReplayRequest, partial(replay, runs)),
+        "parts": validated(RunRequest, partial(parts, runs)),
+        "part": validated(PartRequest, partial(part, runs)),
+        "cell": validated(CellRequest, partial(cell, runs)),
     }
     return component("attention_viewer", elem_id=elem_id, server_functions=functions)
 
@@ -46,6 +53,7 @@ def attention_value(
     *,
     run: str | None = None,
     problem: str = "",
+    asked: bool = False,
     block: Block | None = None,
     layer: int | None = None,
     head: int | None = None,
@@ -56,25 +64,35 @@ def attention_value(
     Args:
         run: the current run, where there is no decode.
         problem: why there is no decode.
+        asked: whether the visitor asked for this decode just now; a training replay then gives way to it.
         block, layer, head, row: selection, with layer and head counted from 1 and rows from 0. What is None keeps the
             visitor's selection; what the model does not have falls back to what it has.
     """
     if decode is None:
-        return {"run": run, "decode": None, "problem": problem, "selection": {}}
+        return {"run": run, "decode": None, "problem": problem, "selection": {}, "asked": _now() if asked else None}
     given = {"block": block, "layer": layer, "head": head, "row": row}
     selection: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if selection:
-        selection["at"] = time.time_ns() // 1_000_000  # distinguishes two selections of the same cell
-    return {"run": decode.run, "decode": _decode_record(decode), "selection": selection}
+        selection["at"] = _now()  # distinguishes two selections of the same cell
+    record = _decode_record(decode)
+    return {"run": decode.run, "decode": record, "selection": selection, "asked": _now() if asked else None}
+
+
+def _now() -> int:
+    """Return the time in milliseconds."""
+    return time.time_ns() // 1_000_000
 
 
 def _decode_record(decode: CurrentDecode) -> dict[str, Any]:
     inspection, blocks = decode.inspection, decode.blocks
+    tokens = [step.produced for step in inspection.steps]
     suffix = f", {decode.interventions}" if decode.interventions else ""
     return {
+        "run": decode.title,
         "model": f"{decode.title} after {decode.step} steps{suffix}",
         "source": inspection.source_labels,
-        "tokens": [step.produced for step in inspection.steps],
+        "tokens": tokens,
+        **_words(inspection.source_labels, tokens, inspection.expected, subwords=inspection.has_subwords),
         "expected": [*inspection.expected, EOS] if inspection.expected else None,
         "blocks": described(blocks),
         "maps": {block: _pack(getattr(inspection.maps, block)[:, 0].numpy()) for block in blocks},
@@ -83,8 +101,25 @@ def _decode_record(decode: CurrentDecode) -> dict[str, Any]:
         "scored_on": "on this input",
         "uniform_mass": inspection.scores[0].uniform_mass if inspection.scores else None,
         "gold_cells": decode.gold_cells,
+        "marks": decode.marks,
         "ablated": list(decode.interventions.ablate),
+        "name": decode.run,
+        "interventions": {
+            "ablate": list(decode.interventions.ablate),
+            "patterns": list(decode.interventions.patterns),
+            "ablate_with": decode.interventions.ablate_with,
+        },
     }
+
+
+def _words(
+    source: Sequence[str], tokens: Sequence[str], expected: Sequence[str] | None, *, subwords: bool
+) -> dict[str, Any]:
+    """Return what a decode in subwords has beside its tokens: sentences, and the words that its pieces make."""
+    if not subwords:
+        return {}
+    texts = sentences(source=source, output=tokens, expected=expected)
+    return {"texts": texts, "words": {"source": words_of(source), **words_of_steps(tokens)}}
 
 
 def _pack(weights: np.ndarray) -> dict[str, Any]:
@@ -111,12 +146,15 @@ class ReplayRequest(MetricsRequest):
 
 
 def replay(runs: VisitorRuns, request: ReplayRequest) -> dict[str, Any]:
-    """Return the state of a run with its new metrics and attention snapshots."""
+    """Return the state of a run with its new metrics and attention snapshots, and which of them have weights."""
     progress = progress_since(runs, request.run, **request.held)
-    return progress | replay_value(runs.replay(request.run).snapshots(), since=request.since)
+    snapshots, kept = runs.replay(request.run).snapshots(), runs.weights_by_step(request.run)
+    weights_steps = [each.step for each in snapshots if each.step in kept.steps]
+    found = replay_value(snapshots, since=request.since, subwords=runs.preset(request.run).task.has_subwords)
+    return progress | found | {"weights_steps": weights_steps}
 
 
-def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1) -> dict[str, Any]:
+def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bool = False) -> dict[str, Any]:
     """Return the snapshots after a step, the steps of all saved snapshots, and what they have in common."""
     last = snapshots[-1] if snapshots else None
     blocks: list[Block] = list(last.outputs[0].maps) if last and last.outputs else []
@@ -128,6 +166,7 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1) -> dict[str,
                 "expected": [*each.expected, EOS] if each.expected else None,
                 "gold_cells": each.gold_cells,
             }
+            | ({"text": sentence_of(each.symbols)} if subwords else {})
             for each in (last.inputs if last else ())
         ],
         "blocks": described(blocks),
@@ -138,7 +177,12 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1) -> dict[str,
             {
                 "step": each.step,
                 "attention_mass": each.attention_mass,
-                "outputs": [_output(output) for output in each.outputs],
+                "marks": head_marks(each.health.heads) if each.health else {},
+                "outputs": [
+                    _output(output)
+                    | _words([BOS, *given.symbols, EOS], output.tokens, given.expected, subwords=subwords)
+                    for given, output in zip(each.inputs, each.outputs, strict=True)
+                ],
             }
             for each in snapshots
             if each.step > since

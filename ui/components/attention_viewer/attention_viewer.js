@@ -5,17 +5,22 @@ import { showChoice } from "../../web/choice.js";
 import { partsOf, setText } from "../../web/dom.js";
 import { visibleToken } from "../../web/format.js";
 import { bestHead, viewOf } from "../../web/maps.js";
+import { linkToTab } from "../../web/address.js";
 import { onHeadOpened } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 import { uniformSentence } from "../../web/thumbnails.js";
+import { strongestPiece, viewByWord, wordsBegun } from "../../web/words.js";
 import { makeHeadsGrid } from "./heads_grid.js";
 import { makeLargeMap } from "./large_map.js";
+import { makeModelMap } from "./model_map.js";
+import { makePanel } from "./panel.js";
 import { makePlayback } from "./playback.js";
 import { applyUpdate, emptyReplay, emptyText, hasEnded, recordAt, requestFor, reserveFor, snapshotAt } from "./replay.js";
 import { makeReplayCharts } from "./replay_charts.js";
 import { makeReplayPlayer } from "./replay_player.js";
 import { lockedHead, makeSelection } from "./selection.js";
 
+const UNITS = [["pieces", "pieces"], ["words", "words"]];
 const MODES = [["decode", "current decode"], ["replay", "training replay"]];
 
 export function mount({ element, props, server, watch }) {
@@ -27,10 +32,14 @@ export function mount({ element, props, server, watch }) {
   let replay = emptyReplay(null);
   let snapshot = -1; // index of the shown one
   let view = null; // the shown attention block, see maps.js
+  let drawn = null; // the same by piece or by word, as the maps show it
   let preview = null; // { layer, head } under the pointer
 
   const grid = makeHeadsGrid(part("head-grid"), { lock: lockHead, preview: previewHead });
-  const map = makeLargeMap(part, (request) => callServer(server, "picture", request));
+  const panel = makePanel(part, { ask: (name, argument) => callServer(server, name, argument), jump: compareAt });
+  const modelMap = makeModelMap(part, openPart);
+  let model = null; // { run, size, parts }
+  const map = makeLargeMap(part, { picture: (request) => callServer(server, "picture", request), pick: pickCell });
   const charts = makeReplayCharts(element, (step) => jumpTo(snapshotAt(replay, step)));
   const playback = makePlayback(part, {
     isVisible,
@@ -60,7 +69,56 @@ export function mount({ element, props, server, watch }) {
   function lockHead(head) {
     preview = null;
     selected.heads[view.block] = head;
+    selected.part = null;
     show();
+    refreshNow();
+  }
+
+  const isByWord = () => selected.by === "words" && Boolean(view.words);
+
+  /** Open the arithmetic of a cell of the large map; of a cell of words, its strongest piece. */
+  function pickCell(cell) {
+    const { layer, head } = lockedHead(selected, view);
+    const { weights } = view.heads.find((each) => each.layer === layer && each.head === head);
+    preview = null;
+    Object.assign(selected, { cell: isByWord() ? strongestPiece(weights, view.words, cell) : cell, part: null });
+    show();
+    openPanel();
+  }
+
+  /** Open a part of the model: the heads of an attention block, or what another part computes. */
+  function openPart(each) {
+    if (each.kind !== "attention") {
+      selected.part = each.name;
+      show();
+      return openPanel();
+    }
+    // of a replay the last one, or the best head would change from step to step
+    const record = isReplaying() ? recordAt(replay, replay.snapshots.length - 1, selected.input) : value.decode;
+    selected.heads[each.block] = bestHead(viewOf(record, each.block), each.layer);
+    select({ block: each.block });
+  }
+
+  function openPanel() {
+    refreshNow();
+    if (innerWidth < 1000) part("story").scrollIntoView({ block: "start" }); // it is below the map
+  }
+
+  /** Ask for the parts of the run's model, and for what the panel shows, if it shows something else. */
+  async function refreshPanel() {
+    if (value?.run && model?.run !== value.run) {
+      const answer = await callServer(server, "parts", { run: value.run });
+      if (answer?.parts) model = answer;
+      show();
+    }
+    if (view) await panel.refresh({ view, decode: openDecode(), head: lockedHead(selected, view), part: selected.part });
+  }
+
+  /** What the panel is about, see panel.js. */
+  function openDecode() {
+    if (!isReplaying()) return value.decode;
+    const { source, tokens, words, step } = recordAt(replay, snapshot, selected.input);
+    return { name: replay.run, source, tokens, words, step, when: view.when, weightsSteps: replay.weightsSteps };
   }
 
   function previewHead(head) {
@@ -81,6 +139,7 @@ export function mount({ element, props, server, watch }) {
     preview = null;
     if ("mode" in change || "input" in change) endPlayback(); // another decode
     if (!playback.isActive()) selected.row = null;
+    selected.cell = selected.part = null;
     show();
     refreshNow();
   }
@@ -89,6 +148,7 @@ export function mount({ element, props, server, watch }) {
   function showSnapshot(at) {
     selected.step = at >= replay.snapshots.length - 1 ? null : replay.snapshots[Math.max(0, at)].step;
     show();
+    refreshPanel();
   }
 
   function jumpTo(at) {
@@ -96,11 +156,17 @@ export function mount({ element, props, server, watch }) {
     if (at >= 0) showSnapshot(at);
   }
 
+  /** Show the same cell or part at another training step. */
+  function compareAt(step) {
+    if (!selected.part) selected.cell = view.cell; // or the strongest one of that step would be shown
+    jumpTo(snapshotAt(replay, step));
+  }
+
   /** Copy the address; if the browser forbids it, show it for copying by hand. */
   async function copyLink() {
     selection.save(view);
     const link = part("link");
-    link.value = window.location.href;
+    link.value = linkToTab();
     try {
       await navigator.clipboard.writeText(link.value);
       setText(part("copied"), "Link copied");
@@ -118,11 +184,19 @@ export function mount({ element, props, server, watch }) {
   const isReplaying = () => selected.mode === "replay";
   const tokensText = (tokens) => tokens.map(visibleToken).join(" ");
 
+  /** "4 8 2 9 → 9 2 8 4". */
+  function pairOf(record) {
+    if (record.texts) return record.texts.source + " → " + record.texts.output;
+    const output = record.tokens.filter((token, step) => step < record.tokens.length - 1 || token !== record.source.at(-1));
+    return tokensText(record.source.slice(1, -1)) + " → " + tokensText(output);
+  }
+
+  const runTitle = () => replay.latest?.title ?? replay.run;
+
   /** "4 8 2 9 → 9 2 8 4, decoded by digits-reversal 3 after 400 steps". */
   function headingOf(record) {
-    const output = record.tokens.filter((token, step) => step < record.tokens.length - 1 || token !== record.source.at(-1));
-    const model = isReplaying() ? (replay.latest.title ?? replay.run) + " after " + record.step + " of " + replay.latest.steps + " training steps" : record.model;
-    return tokensText(record.source.slice(1, -1)) + " → " + tokensText(output) + ", decoded by " + model;
+    const model = isReplaying() ? runTitle() + " after " + record.step + " of " + replay.latest.steps + " training steps" : record.model;
+    return pairOf(record) + ", " + (isReplaying() ? "answered by " : "decoded by ") + model;
   }
 
   /** The view of a record: the selected attention block, or the first if the model does not have it. */
@@ -131,6 +205,9 @@ export function mount({ element, props, server, watch }) {
     const block = blocks.includes(selected.block) ? selected.block : blocks[0];
     const now = viewOf(record, block);
     now.row = block !== "encoder" && selected.row !== null && selected.row < now.rows.length ? selected.row : null;
+    now.cell = cellOf(now, lockedHead(selected, now));
+    now.pair = pairOf(record);
+    now.run = isReplaying() ? runTitle() : record.run;
     if (isReplaying()) {
       now.when = "training step " + record.step;
       now.reserve = reserveFor(replay, selected.input, block);
@@ -138,6 +215,18 @@ export function mount({ element, props, server, watch }) {
       selected.heads[block] ??= bestHead(viewOf(recordAt(replay, replay.snapshots.length - 1, selected.input), block));
     }
     return now;
+  }
+
+  const isOpenPart = (each) => (each.kind === "attention"
+    ? !selected.part && each.block === view.block && each.layer === lockedHead(selected, view).layer
+    : each.name === selected.part);
+
+  /** The selected cell of a head's map; without one, the strongest of the marked or the first row. */
+  function cellOf(view, { weights }) {
+    const { cell } = selected;
+    if (cell && cell.row < view.rows.length && cell.column < view.columns.length) return cell;
+    const row = view.row ?? 0;
+    return { row, column: weights[row].indexOf(Math.max(...weights[row])) };
   }
 
   function show() {
@@ -151,20 +240,28 @@ export function mount({ element, props, server, watch }) {
     view = record && viewNow(record);
     if (view) {
       showChoice(part("blocks"), record.blocks.map(({ block, name }) => [block, name]), view.block, (block) => select({ block }));
-      grid.show(view, lockedHead(selected, view));
+      showChoice(part("units"), UNITS, isByWord() ? "words" : "pieces", (by) => {
+        selected.by = by === "words" ? by : null;
+        show();
+      });
+      drawn = isByWord() ? viewByWord(view) : view;
+      grid.show(drawn, lockedHead(selected, view));
       setText(part("uniform"), view.uniformMass === null ? "" : "Under each head: attention on the correct source token, "
         + view.scoredOn + ". " + uniformSentence(view.uniformMass));
       playback.show(record, view);
     }
+    part("units").hidden = !view?.words;
     part("replay").hidden = !isReplaying() || replay.snapshots.length === 0;
     if (!part("replay").hidden) player.show(replay, snapshot, selected);
+    modelMap.show(record && model?.run === value.run ? model : null, isOpenPart);
     showHead();
     selection.saveSoon(view);
   }
 
   /** Show the open head: large, and in the charts of a replay. */
   function showHead() {
-    if (view) map.show(view, openHead(), playback.revealedRows(view));
+    const revealed = view && playback.revealedRows(view);
+    if (view) map.show(drawn, openHead(), isByWord() ? wordsBegun(view.words, revealed) : revealed);
     const isScored = view?.block === replay.facts.scored_block;
     if (!part("replay").hidden) charts.show(replay, snapshot, view && isScored ? openHead() : null);
   }
@@ -172,6 +269,7 @@ export function mount({ element, props, server, watch }) {
   // ---- the replay's data ----
 
   async function refresh() {
+    await refreshPanel();
     if (!isReplaying() || replay.run === null) return 300;
     const requested = replay;
     const update = await callServer(server, "replay", requestFor(replay));
@@ -179,7 +277,10 @@ export function mount({ element, props, server, watch }) {
     const isAnswer = update?.run === replay.run;
     setText(part("replay-message"), isAnswer ? "" : update?.error ?? "connection lost, retrying");
     if (!isAnswer) return 1000;
-    if (applyUpdate(replay, update)) show();
+    if (applyUpdate(replay, update)) {
+      show();
+      refreshPanel();
+    }
     return hasEnded(update.status) ? 2000 : 1000;
   }
 
@@ -200,7 +301,7 @@ export function mount({ element, props, server, watch }) {
     if (!selection.isRead()) selection.read();
     endPlayback();
     preview = null;
-    Object.assign(selected, { mode, block, row, input, step });
+    Object.assign(selected, { mode, block, row, input, step, cell: null, part: null });
     selected.heads[block] = { layer, head };
     show();
     refreshNow();
@@ -217,19 +318,23 @@ export function mount({ element, props, server, watch }) {
     if (at && at !== before?.selection?.at) {
       endPlayback();
       preview = null;
-      Object.assign(selected, { mode: "decode", block, row: row ?? null });
+      Object.assign(selected, { mode: "decode", block, row: row ?? null, cell: null, part: null });
       selected.heads[block] = head ? { layer, head } : null;
     } else if (!isFirst && !isReplaying() && decodeKey(value) !== decodeKey(before)) {
       endPlayback();
-      preview = selected.row = null;
+      preview = selected.row = selected.cell = null;
     }
+    if (value.asked && value.asked !== before?.asked && isReplaying() && !isFirst) select({ mode: "decode" });
     followRun(value.run);
     show();
     refreshNow();
   }
 
   part("link-button").addEventListener("click", copyLink);
-  onAppearanceChange(element, map.redraw);
+  onAppearanceChange(element, () => {
+    map.redraw();
+    panel.redraw();
+  });
   const refreshNow = pollWhileVisible(element, refresh);
   applyValue();
   onHeadOpened(openView);

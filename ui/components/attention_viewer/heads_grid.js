@@ -3,7 +3,7 @@
 import { make, uniqueName } from "../../web/dom.js";
 import { makeThumbnail } from "../../web/thumbnails.js";
 
-const SIDES = [72, 60, 48, 40]; // pixels of a thumbnail; smaller with more heads per layer
+const SIDES = [52, 48, 44, 40]; // pixels of a thumbnail; smaller with more heads per layer
 
 /**
  * Make the grid in a box: lock({ layer, head }) is called for a selected head, preview({ layer, head }) and preview(null)

@@ -6,20 +6,21 @@ import { make, setText } from "../../web/dom.js";
 import { download, downloadCsv, fileName } from "../../web/files.js";
 import { visibleToken } from "../../web/format.js";
 
+const MAX_TITLE = 200; // characters of a picture's title
 const TOUCH = matchMedia("(hover: none)").matches; // words for fingers where there is no pointer
 
 /** The title of a head's map: "Cross-attention, layer 2 of 2, head 4, training step 250". */
 function titleOf(view, { layer, head }) {
   const { ablated } = view.heads.find((each) => each.layer === layer && each.head === head);
   const parts = [view.name[0].toUpperCase() + view.name.slice(1), "layer " + layer + " of " + view.layers, "head " + head];
-  return [...parts, ...(ablated ? ["ablated"] : []), ...(view.when ? [view.when] : [])].join(", ");
+  return [...parts, ...(ablated ? ["ablated"] : []), ...(view.byWord ? ["by word"] : []), ...(view.when ? [view.when] : [])].join(", ");
 }
 
 /**
- * Make the large map in a viewer's elements. `picture(request)` asks the server for a PNG. Returns
- * { show(view, head, revealed), redraw }: `revealed` is the number of rows that are shown.
+ * Make the large map in a viewer's elements. `picture(request)` asks the server for a PNG; `pick({ row, column })` is
+ * called for a pressed cell. Returns { show(view, head, revealed), redraw }: `revealed` is the number of rows shown.
  */
-export function makeLargeMap(part, picture) {
+export function makeLargeMap(part, { picture, pick }) {
   const map = part("map");
   const box = part("box");
   const gold = part("gold");
@@ -28,6 +29,7 @@ export function makeLargeMap(part, picture) {
   let layout = null;
 
   const title = () => titleOf(shown.view, shown.head);
+  const fileTitle = () => shown.view.run + " " + shown.view.pair + " " + title();
 
   // ---- the map ----
 
@@ -35,6 +37,7 @@ export function makeLargeMap(part, picture) {
     if (!shown || !box.clientWidth) return;
     const { view, weights, revealed } = shown;
     const theme = themeColors();
+    drawScale(part("scale-bar"));
     layout = layoutMap(map.getContext("2d"), view, box.clientWidth - 8);
     drawRowNames(part("names"), layout, view, revealed, theme);
     drawMap(map, layout, view, weights, { showGold: gold.checked, cursor, revealed }, theme);
@@ -43,10 +46,10 @@ export function makeLargeMap(part, picture) {
 
   const redraw = inNextFrame(draw);
 
-  /** "row 1 produced 9 (after reading <BOS>)", or "row 1, 4" in encoder maps. */
+  /** "row 1 produced 9 (after <BOS>)", or "row 1, 4" in encoder maps. */
   function rowSentence(row) {
     const { decoded, main, read } = rowParts(shown.view.rows[row]);
-    return "row " + (row + 1) + (decoded ? " produced " + main + " (after reading " + read + ")" : ", " + main);
+    return "row " + (row + 1) + (decoded ? " produced " + main + " (after " + read + ")" : ", " + main);
   }
 
   function cellSentence(row, column) {
@@ -57,7 +60,7 @@ export function makeLargeMap(part, picture) {
   /** Show the cell at the cursor as text, else the strongest cell of the marked row. */
   function showReadout() {
     const { view, weights } = shown;
-    let text = TOUCH ? "Tap a cell to read its weight." : "Point at a cell or use the arrow keys to read its weight.";
+    let text = TOUCH ? "Tap a cell to see how its weight came about." : "Point at a cell to read its weight; press it to see how it came about.";
     if (cursor) text = cellSentence(cursor.row, cursor.column);
     else if (view.row !== null) {
       text = "Strongest: " + cellSentence(view.row, weights[view.row].indexOf(Math.max(...weights[view.row])));
@@ -100,13 +103,16 @@ export function makeLargeMap(part, picture) {
   }
 
   function onKey(event) {
+    if (cursor && (event.key === "Enter" || event.key === " ")) {
+      event.preventDefault();
+      return pick(cursor);
+    }
     const move = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
     if (!move || !shown?.revealed) return;
     event.preventDefault();
     const clamp = (index, count) => Math.max(0, Math.min(count - 1, index));
-    moveCursor(cursor
-      ? { row: clamp(cursor.row + move[0], shown.revealed), column: clamp(cursor.column + move[1], shown.view.columns.length) }
-      : { row: shown.view.row ?? 0, column: 0 });
+    const from = cursor ?? shown.view.cell;
+    moveCursor({ row: clamp(from.row + move[0], shown.revealed), column: clamp(from.column + move[1], shown.view.columns.length) });
     revealCursor();
   }
 
@@ -131,7 +137,7 @@ export function makeLargeMap(part, picture) {
       const name = make("th", { scope: "row" }, main, decoded ? make("span", { class: "read" }, " ← " + read) : null);
       return make("tr", {}, name, ...each.map((weight) => make("td", {}, weight.toFixed(3))));
     });
-    const corner = make("th", { scope: "col" }, rowParts(view.rows[0]).decoded ? "produced ← read" : "token");
+    const corner = make("th", { scope: "col" }, rowParts(view.rows[0]).decoded ? "produced ← previous" : "token");
     box.replaceChildren(make("table", {},
       make("caption", {}, title()),
       make("thead", {}, make("tr", {}, corner, ...columnHeads)),
@@ -148,12 +154,12 @@ export function makeLargeMap(part, picture) {
   function saveCsv() {
     const { view, weights } = shown;
     const { decoded } = rowParts(view.rows[0]);
-    const head = [...(decoded ? ["produced", "read"] : ["token"]), ...view.columns];
+    const head = [...(decoded ? ["produced", "previous"] : ["token"]), ...view.columns];
     const rows = weights.map((each, row) => {
       const { produced, read, token } = view.rows[row];
       return [...(decoded ? [produced, read] : [token]), ...each];
     });
-    downloadCsv([head, ...rows], fileName(title(), "csv"));
+    downloadCsv([head, ...rows], fileName(fileTitle(), "csv"));
   }
 
   /** Download the map as PNG, drawn by the server in the style of the reports. */
@@ -162,9 +168,9 @@ export function makeLargeMap(part, picture) {
     const button = part("png-button");
     button.disabled = true;
     setText(part("error"), "");
-    const name = fileName(title(), "png");
+    const name = fileName(fileTitle(), "png");
     const answer = await picture({
-      title: title(),
+      title: (title() + "\n" + view.pair).slice(0, MAX_TITLE),
       rows: view.rows.map(rowText),
       columns: view.columns,
       weights,
@@ -178,12 +184,15 @@ export function makeLargeMap(part, picture) {
 
   map.addEventListener("pointermove", (event) => moveCursor(cellAt(event)));
   map.addEventListener("pointerdown", (event) => moveCursor(cellAt(event)));
+  map.addEventListener("click", (event) => {
+    const cell = cellAt(event);
+    if (cell) pick(cell);
+  });
   map.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && moveCursor(null));
   map.addEventListener("keydown", onKey);
   gold.addEventListener("change", redraw);
   part("table-button").addEventListener("click", toggleTable);
   part("png-button").addEventListener("click", savePicture);
   part("csv-button").addEventListener("click", saveCsv);
-  drawScale(part("scale-bar"));
   return { show, redraw };
 }

@@ -1,12 +1,13 @@
 // The output token by token: each marks its row of the map, and a button reveals them one after another.
 
 import { make, setText } from "../../web/dom.js";
-import { visibleToken } from "../../web/format.js";
+import { tokenNamer, visibleToken } from "../../web/format.js";
 
 const STEP_MS = 700; // per step
 
-function verdictOf({ tokens, expected }) {
+function verdictOf({ tokens, expected, texts }) {
   if (!expected) return "";
+  if (texts) return texts.output === texts.expected ? "✓ as the reference" : "reference: " + texts.expected;
   const right = tokens.length === expected.length && tokens.every((token, step) => token === expected[step]);
   return right ? "✓ correct" : "✗ expected " + expected.map(visibleToken).join(" ");
 }
@@ -91,7 +92,7 @@ export function makePlayback(part, { isVisible, onStart, onReveal, onPick }) {
         tile.hidden = step >= steps;
         tile.classList.toggle("not-revealed", revealed !== null && step >= revealed);
         if (tile.hidden) return;
-        const token = visibleToken(record.tokens[step]);
+        const token = tokenNamer(record.words)(record.tokens[step]);
         setText(tile, token);
         tile.setAttribute("aria-pressed", String(view.row === step));
         tile.setAttribute("aria-label", "step " + (step + 1) + ", " + token);

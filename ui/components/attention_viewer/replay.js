@@ -10,6 +10,7 @@ export const emptyReplay = (run) => ({
   metrics: emptyHistory(),
   snapshots: [],
   facts: {}, // common to all snapshots: inputs, blocks, scored_block, scored_on, uniform_mass
+  weightsSteps: [], // steps of the snapshots whose weights were kept
   latest: null, // status, step, steps and title of the run
 });
 
@@ -32,6 +33,7 @@ export function applyUpdate(replay, update) {
   replay.snapshots = [...kept, ...update.snapshots.filter((each) => each.step > (kept.at(-1)?.step ?? -1))];
   const { inputs, blocks, scored_block, scored_on, uniform_mass } = update;
   replay.facts = { inputs, blocks, scored_block, scored_on, uniform_mass };
+  replay.weightsSteps = update.weights_steps;
   replay.latest = { status: update.status, step: update.step, steps: update.steps, title: update.title };
   return merged.points || merged.evaluations || kept.length !== snapshots.length || replay.snapshots.length !== snapshots.length
     || latest?.status !== update.status || latest?.steps !== update.steps;
@@ -49,7 +51,7 @@ export function recordAt({ facts, snapshots }, at, input) {
   if (!facts.inputs?.[index] || !snapshot) return null;
   return {
     ...facts, ...facts.inputs[index], ...snapshot.outputs[index],
-    attention_mass: snapshot.attention_mass, step: snapshot.step,
+    attention_mass: snapshot.attention_mass, marks: snapshot.marks, step: snapshot.step,
   };
 }
 

@@ -3,10 +3,13 @@
 import { makeChart } from "../../web/chart.js";
 import { setText, uniqueName } from "../../web/dom.js";
 import { formatNumber, formatPercent } from "../../web/format.js";
-import { indexAtOrBefore, lastStep, nearestIndex } from "../../web/history.js";
+import { indexAtOrBefore, isMeasured, lastStep, nearestIndex } from "../../web/history.js";
 
 const TRAIN = { key: "train", label: "train", color: "--train", width: 1, alpha: 0.7 };
 const VALIDATION = { key: "validation", label: "validation", color: "--validation", dash: [6, 3] };
+
+/** A score of 0 to 100 as a share. */
+const asShare = (score) => (score == null ? null : score / 100);
 
 /** One line per scored head, the open one ({ layer, head } or null) on top, and the score of uniform attention. */
 function scoreSeries({ snapshots, facts }, open) {
@@ -59,7 +62,8 @@ export function makeReplayCharts(element, pick) {
     const mass = open && snapshots[at].attention_mass?.[open.layer - 1]?.[open.head - 1];
     return {
       loss: "train " + formatNumber(trained) + ", validation " + formatNumber(evaluations.loss[evaluated]),
-      accuracy: formatPercent(evaluations.exact_match[evaluated]) + " of validation answers",
+      accuracy: isMeasured(metrics, "bleu") ? formatNumber(evaluations.bleu[evaluated]) + " on validation inputs"
+        : formatPercent(evaluations.exact_match[evaluated]) + " of validation answers",
       scores: mass == null ? "" : "layer " + open.layer + " head " + open.head + ": " + mass.toFixed(2)
         + ", uniform attention: " + facts.uniform_mass.toFixed(2),
     };
@@ -71,9 +75,11 @@ export function makeReplayCharts(element, pick) {
       const { metrics, snapshots, facts } = replay;
       const { points, evaluations } = metrics;
       const { step } = snapshots[at];
+      const isTranslation = isMeasured(metrics, "bleu");
+      setText(figureOf("accuracy").querySelector("h3"), isTranslation ? "BLEU" : "Exact match");
       const lines = {
         loss: { train: { x: points.step, y: points.loss }, validation: { x: evaluations.step, y: evaluations.loss } },
-        accuracy: { validation: { x: evaluations.step, y: evaluations.exact_match } },
+        accuracy: { validation: { x: evaluations.step, y: isTranslation ? evaluations.bleu.map(asShare) : evaluations.exact_match } },
         scores: scoreLines(replay),
       };
       charts.scores.setSeries(scoreSeries(replay, open));

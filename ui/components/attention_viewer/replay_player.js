@@ -59,7 +59,7 @@ export function makeReplayPlayer(part, { isVisible, onStart, onSnapshot, onInput
     /** Show the controls of a replay at one of its snapshots; `selected` as in selection.js. */
     show({ facts, snapshots, latest }, at, selected) {
       [count, shown] = [snapshots.length, at];
-      const inputs = facts.inputs.map(({ source }, number) => [number, source.slice(1, -1).map(visibleToken).join(" ")]);
+      const inputs = facts.inputs.map(({ source, text }, number) => [number, text ?? source.slice(1, -1).map(visibleToken).join(" ")]);
       part("inputs").hidden = inputs.length < 2;
       showChoice(part("inputs"), inputs, Math.min(selected.input, inputs.length - 1), (number) => onInput(Number(number)));
       const when = "step " + snapshots[at].step + " of " + latest.steps;

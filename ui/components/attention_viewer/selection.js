@@ -25,7 +25,10 @@ function addressParameters(selected, view) {
     block: view?.block,
     layer: head?.layer,
     head: head?.head,
-    row: selected.row === null ? null : selected.row + 1,
+    row: selected.cell ? selected.cell.row + 1 : selected.row === null ? null : selected.row + 1,
+    column: selected.cell ? selected.cell.column + 1 : null,
+    part: selected.part,
+    by: selected.by,
     fixed_input: replaying ? selected.input + 1 : null,
     step: replaying ? selected.step : null,
   };
@@ -39,6 +42,9 @@ export function makeSelection() {
     block: null, // attention block; null: the one that attends to the source
     heads: {}, // { layer, head } locked for each block
     row: null, // the marked decoding step, from 0
+    cell: null, // { row, column } whose arithmetic is open; null: the strongest of a row
+    by: null, // "words": the pieces of a word together; null: by piece
+    part: null, // name of the open part of the model; null: a cell
     input: 0, // index of the fixed input
     step: null, // training step; null: the latest
   };
@@ -54,7 +60,10 @@ export function makeSelection() {
       selected.block = query.get("block");
       const [layer, head] = ["layer", "head"].map((name) => integerParameter(query, name));
       if (selected.block && layer && head) selected.heads[selected.block] = { layer, head };
-      if (query.has("row")) selected.row = fromOne("row");
+      if (query.has("column")) selected.cell = { row: fromOne("row"), column: fromOne("column") };
+      else if (query.has("row")) selected.row = fromOne("row");
+      selected.part = query.get("part");
+      if (query.get("by") === "words") selected.by = "words";
       selected.input = fromOne("fixed_input");
       selected.step = integerParameter(query, "step");
     },

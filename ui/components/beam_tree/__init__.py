@@ -28,4 +28,4 @@ def tree_value(decode: CurrentDecode) -> dict[str, Any] | None:
         }
         for branch in decode.inspection.tree
     ]
-    return {"nodes": nodes} if nodes else None
+    return {"nodes": nodes, "subwords": decode.inspection.has_subwords} if nodes else None

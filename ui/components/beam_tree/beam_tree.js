@@ -1,10 +1,11 @@
 // The beam search tree: one column per step, a line from each token to the hypothesis it extends.
 
 import { make, partsOf } from "../../web/dom.js";
-import { formatPercent, visibleToken } from "../../web/format.js";
+import { formatPercent, tokenNamer } from "../../web/format.js";
 
 export function mount({ element, props, watch }) {
   const part = partsOf(element);
+  let name = tokenNamer(false); // of the shown tree's tokens
 
   const NODE = { width: 64, height: 34, acrossGap: 26, downGap: 8 };
   const SVG = "http://www.w3.org/2000/svg";
@@ -40,10 +41,10 @@ export function mount({ element, props, watch }) {
     const parts = [draw("rect", { x, y, width: NODE.width, height: NODE.height, rx: 5 })];
     if (node.finished) parts.push(draw("rect", { class: "finished", x: x + 3, y: y + 3, width: NODE.width - 6, height: NODE.height - 6, rx: 3 }));
     const middle = x + NODE.width / 2;
-    const token = [...visibleToken(node.token)];
+    const token = [...name(node.token)];
     parts.push(draw("text", { x: middle, y: y + 16, "font-size": 13 }, token.length > 7 ? token.slice(0, 6).join("") + "…" : token.join("")));
     parts.push(draw("text", { class: "total", x: middle, y: y + 28 }, node.total.toFixed(2)));
-    parts.push(draw("title", {}, visibleToken(node.token) + ": " + formatPercent(node.probability) + " here"));
+    parts.push(draw("title", {}, name(node.token) + ": " + formatPercent(node.probability) + " here"));
     return draw("g", { class: node.winning ? "winning" : "" }, ...parts);
   }
 
@@ -58,7 +59,7 @@ export function mount({ element, props, watch }) {
 
   function makeRow(nodes, index) {
     const node = nodes[index], tokens = [];
-    for (let at = index; at !== null; at = nodes[at].parent) tokens.unshift(visibleToken(nodes[at].token));
+    for (let at = index; at !== null; at = nodes[at].parent) tokens.unshift(name(nodes[at].token));
     const remark = [node.winning ? "best" : "", node.finished ? "finished" : ""].filter(Boolean).join(", ");
     const cell = (text) => make("td", {}, text);
     return make("tr", {}, cell(String(node.step)), cell(tokens.join(" ")), cell(formatPercent(node.probability)),
@@ -67,6 +68,7 @@ export function mount({ element, props, watch }) {
 
   function show() {
     const nodes = props.value?.nodes ?? [];
+    name = tokenNamer(props.value?.subwords);
     part("shown").hidden = nodes.length === 0;
     part("drawing").replaceChildren(...(nodes.length ? [drawing(nodes)] : []));
     element.querySelector("tbody").replaceChildren(...nodes.map((_, index) => makeRow(nodes, index)));

@@ -16,7 +16,7 @@ function outputTokens({ tokens, expected }) {
   if (!expected) return tokens.map((token) => makeToken(visibleToken(token), ""));
   const end = expected.at(-1);
   const shown = tokens.filter((token, at) => !(token === end && at === tokens.length - 1));
-  const missing = expected.slice(tokens.length).filter((token) => token !== end);
+  const missing = expected.slice(shown.length).filter((token) => token !== end);
   return [...shown.map((token, at) => makeToken(visibleToken(token), token === expected[at] ? "ok" : "no")),
     ...missing.map(() => makeToken("–", "missing"))];
 }
@@ -25,7 +25,18 @@ function isRight({ tokens, expected }) {
   return tokens.length === expected.length && tokens.every((token, at) => token === expected[at]);
 }
 
+/** A sentence of subwords and its translation as texts, and the reference where it is another. */
+function makeTranslation({ texts: { source, output, expected } }) {
+  const isReference = output === expected;
+  return make("div", { class: "answer translation" },
+    make("p", { class: "soft" }, source),
+    make("p", {}, make("span", { class: "arrow", "aria-label": "becomes" }, "→ "), output || "(empty)",
+      isReference ? make("span", { class: "mark good" }, " ✓ as the reference") : null),
+    expected && !isReference ? make("p", { class: "faint" }, "reference: " + expected) : null);
+}
+
 function makeAnswer(answer) {
+  if (answer.texts) return makeTranslation(answer);
   const right = answer.expected && isRight(answer);
   const long = answer.source.length > LONG || answer.tokens.length > LONG;
   const mark = answer.expected
@@ -38,7 +49,8 @@ function makeAnswer(answer) {
 }
 
 /** Why there are no answers yet. */
-function emptyText() {
+function emptyText(snapshot) {
+  if (snapshot) return "This model's answers are saved with its maps, and those are too large. Open “Decode” for one input.";
   if (feed.run === null) return "Choose a preset and press Train: the answers of the model appear here while it learns.";
   if (!feed.latest) return "Loading …";
   if (isActive()) return "The first answers appear with the first evaluation.";
@@ -53,7 +65,7 @@ export function answersPanel(part) {
     const answers = snapshot?.answers ?? [];
     part("answers-hint").hidden = answers.length > 0;
     part("answers").hidden = !answers.length;
-    setText(part("answers-hint"), answers.length ? "" : emptyText());
+    setText(part("answers-hint"), answers.length ? "" : emptyText(snapshot));
     setText(part("answers-when"), answers.length ? "weights of step " + snapshot.step.toLocaleString("en") : "");
     if (drawn === snapshot) return;
     drawn = snapshot;

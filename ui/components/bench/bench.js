@@ -7,9 +7,14 @@ import { metricCharts } from "./metric_charts.js";
 import { headsPanel } from "./heads.js";
 import { metricsTable } from "./metrics_table.js";
 
-export function mount({ element }) {
+export function mount({ element, server }) {
   const part = partsOf(element);
   const panels = [metricCharts(element, part), answersPanel(part), headsPanel(element, part), metricsTable(element, part)];
+  part("health").addEventListener("toggle", async () => { // loaded when the fold is opened for the first time
+    const { healthCharts } = await import("./health_charts.js");
+    panels.push(healthCharts(part, server));
+    panels.at(-1)();
+  }, { once: true });
   const stop = onFeed(() => {
     if (!element.isConnected && panels.mounted) return stop();
     panels.mounted ||= element.isConnected;

@@ -4,6 +4,7 @@ import { drawThumbnail } from "../../web/attention_map.js";
 import { inNextFrame, onAppearanceChange } from "../../web/canvas.js";
 import { make, setText } from "../../web/dom.js";
 import { visibleToken } from "../../web/format.js";
+import { MARKS } from "../../web/head_marks.js";
 import { headsOf } from "../../web/maps.js";
 import { openHead } from "../../web/navigation.js";
 import { feed, isActive, select, selection, shownStep } from "../../web/run_feed.js";
@@ -11,10 +12,19 @@ import { feed, isActive, select, selection, shownStep } from "../../web/run_feed
 const SIDE = { least: 26, most: 132 }; // pixels of a map
 const FEW_HEADS = 3; // a layer
 const LABEL_HEIGHT = 28; // pixels of a head's name with its margins
+const MARK_HEIGHT = 15; // of the word under it
 const REPLAY_MS = { all: 8000, least: 120, most: 400 };
 const BLOCK_LABELS = { cross: "cross", decoder: "decoder self", encoder: "encoder self" };
 
+const AXES = {
+  cross: "row: output token · column: input token",
+  decoder: "row: output token · column: tokens before it",
+  encoder: "row: input token · column: input token it attends to",
+};
+
 const tokensText = (tokens) => tokens.map(visibleToken).join(" ");
+const sourceText = ({ texts, source }) => texts?.source ?? tokensText(source);
+const outputText = ({ texts, tokens }) => texts?.output ?? tokensText(tokens.filter((token) => token !== "<EOS>"));
 
 /** Replace a select's options [[value, text]] only if they differ, which keeps it open. */
 function setOptions(node, options, chosen) {
@@ -50,6 +60,9 @@ export function headsPanel(element, part) {
     return block === snapshot.scored_block ? snapshot.attention_mass?.[number - 1]?.[head - 1] ?? null : null;
   }
 
+  /** "uniform", "collapsed" or "dead", or "". */
+  const markOf = (snapshot, { block, layer: number }, head) => snapshot.marks?.[block]?.[number - 1]?.[head - 1] ?? "";
+
   function makeGrid(rows, manyBlocks) {
     const maps = [];
     part("maps").replaceChildren(...rows.map((row) => make("div", { class: "layer-row" },
@@ -57,9 +70,10 @@ export function headsPanel(element, part) {
       make("div", { class: "layer-heads" }, ...row.heads.map(({ head }) => {
         const canvas = make("canvas", { "aria-hidden": "true" });
         const name = make("span", { class: "name" });
+        const mark = make("span", { class: "mark-word" });
         const open = () => openHead({ mode: "replay", block: row.block, layer: row.layer, head, input: selection.input, step: selection.step });
-        const button = make("button", { type: "button", class: "map", title: "open this head", onclick: open }, canvas, name);
-        maps.push({ row, head, canvas, name, button });
+        const button = make("button", { type: "button", class: "map", onclick: open }, canvas, name, mark);
+        maps.push({ row, head, canvas, name, mark, button });
         return button;
       })))));
     return maps;
@@ -73,7 +87,9 @@ export function headsPanel(element, part) {
     box.classList.toggle("two-columns", columns === 2);
     const wide = (box.clientWidth / columns - 72) / most - 18;
     const isPhone = getComputedStyle(box).overflowY === "visible";
-    const high = isPhone ? SIDE.most : (box.clientHeight - 8) / Math.ceil(rows.length / columns) - LABEL_HEIGHT - 6;
+    const isMarked = rows.some((row) => row.heads.some(({ head }) => markOf(feed.shown, row, head)));
+    const label = LABEL_HEIGHT + (isMarked ? MARK_HEIGHT : 0);
+    const high = isPhone ? SIDE.most : (box.clientHeight - 8) / Math.ceil(rows.length / columns) - label - 6;
     return Math.floor(Math.max(SIDE.least, Math.min(SIDE.most, wide, high)));
   }
 
@@ -93,9 +109,14 @@ export function headsPanel(element, part) {
       const score = scoreOf(snapshot, row, map.head);
       drawThumbnail(map.canvas, weights, side);
       setText(map.name, (side < 52 ? String(map.head) : "head " + map.head) + (score === null ? "" : " · " + score.toFixed(2)));
+      const mark = markOf(snapshot, row, map.head);
+      setText(map.mark, mark);
+      map.mark.hidden = !mark;
+      map.button.title = (MARKS[mark] ? MARKS[mark] + ". " : "") + "Open this head";
       map.button.classList.toggle("best", best !== null && score === best);
       map.button.setAttribute("aria-label", BLOCK_LABELS[row.block] + " attention, layer " + row.layer + ", head " + map.head
-        + (score === null ? "" : ", " + score.toFixed(2) + " on the correct token") + ": open");
+        + (score === null ? "" : ", " + score.toFixed(2) + " on the correct token")
+        + (mark ? ", " + mark : "") + ": open");
     }
   }
 
@@ -112,18 +133,22 @@ export function headsPanel(element, part) {
     if (layer !== "all" && Number(layer) > layers) layer = "all";
     const numbers = Array.from({ length: layers }, (_, at) => [String(at + 1), "layer " + (at + 1)]);
     setOptions(part("layer"), layers > 1 ? [["all", "all layers"], ...numbers] : [["all", "layer 1"]], layer);
-    setOptions(part("input"), snapshot.answers.map(({ source }, at) => [String(at), tokensText(source)]), snapshot.input);
+    setOptions(part("input"), snapshot.answers.map((answer, at) => [String(at), sourceText(answer)]), snapshot.input);
   }
 
   function legendText(snapshot) {
-    const scored = snapshot.attention_mass ? " · number: attention on the correct token"
-      + (snapshot.uniform_mass == null ? "" : ", " + snapshot.uniform_mass.toFixed(2) + " if spread evenly") : "";
-    return "row: token produced · column: token read · stronger color: more attention" + scored;
+    const shown = Object.keys(snapshot.maps);
+    const axes = shown.length === 1 ? AXES[shown[0]] : "row: token that attends · column: token attended to";
+    if (!snapshot.attention_mass || !shown.includes(snapshot.scored_block)) return axes + " · stronger color: more attention";
+    return axes + " · stronger color: more attention · number: attention on the correct input token, mean of "
+      + snapshot.num_scored + " inputs" + (snapshot.uniform_mass == null ? "" : " (spread evenly: " + snapshot.uniform_mass.toFixed(2) + ")")
+      + " · framed: the highest";
   }
 
   function emptyText(snapshot) {
     if (snapshot) return "The maps of this model are too large to save at every evaluation. Open “Look inside” for those of one input.";
     if (feed.run === null) return "The attention heads appear here while the model learns.";
+    if (!feed.latest) return "Loading …";
     return isActive() ? "The first maps appear with the first evaluation." : "This run has no saved attention maps.";
   }
 
@@ -186,8 +211,8 @@ export function headsPanel(element, part) {
     setText(part("heads-hint"), hasMaps ? "" : emptyText(snapshot));
     showScrubber();
     if (!hasMaps) return setText(part("pair"), "");
-    const { source, tokens } = snapshot.answers[snapshot.input];
-    setText(part("pair"), tokensText(source) + " → " + tokensText(tokens.filter((token) => token !== "<EOS>")));
+    const answer = snapshot.answers[snapshot.input];
+    setText(part("pair"), sourceText(answer) + " → " + outputText(answer));
     setText(part("legend"), legendText(snapshot));
     showSelects(snapshot);
     if (drawn === snapshot) return undefined;

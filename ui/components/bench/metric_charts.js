@@ -4,12 +4,21 @@ import { makeChart } from "../../web/chart.js";
 import { setText } from "../../web/dom.js";
 import { download, downloadCsv, fileName } from "../../web/files.js";
 import { formatNumber, formatPercent } from "../../web/format.js";
-import { historyRows, indexAtOrBefore, lastStep, smooth } from "../../web/history.js";
+import { historyRows, indexAtOrBefore, isMeasured, lastStep, smooth } from "../../web/history.js";
 import { tickText } from "../../web/ticks.js";
 import { feed, isActive, selection, shownStep } from "../../web/run_feed.js";
 
 const percentTick = (fraction) => Math.round(100 * fraction) + " %";
 const GROUP = "training"; // the charts share cursor and zoom
+const LOSS_SERIES = [
+  { key: "raw", label: "train, per step", color: "--train", width: 1, alpha: 0.35 },
+  { key: "train", label: "train", color: "--train", width: 2 },
+  { key: "validation", label: "validation", color: "--validation", width: 2.2 },
+];
+const TOKENS = { key: "tokens", label: "tokens, teacher-forced", color: "--faint", width: 1.6, dash: [5, 4] };
+const EXACT = { key: "exact", label: "whole answers", color: "--validation", width: 2.4 };
+const CHRF = { key: "chrf", label: "chrF", color: "--train", width: 1.6 };
+const OWN_LOSS = { key: "own", label: "validation, own output", color: "--validation", width: 1.6, dash: [5, 4] };
 
 /** The last step of the axis: the planned one, or a half, a quarter … of it while little has been trained. */
 function axisEnd(done, planned) {
@@ -18,7 +27,12 @@ function axisEnd(done, planned) {
   return Math.ceil(end);
 }
 
+/** Scores of 0 to 100 as shares, to be drawn beside the accuracy of tokens. */
+const asShares = (scores) => scores.map((score) => (score == null ? null : score / 100));
+const scoreText = (share) => (share == null ? "–" : (100 * share).toFixed(1));
+
 export function metricCharts(element, part) {
+  let bleuName = ""; // of a translation: BLEU or character BLEU; "" for other tasks
   const chart = (name, options) => {
     const box = part(name + "-plot");
     const reading = box.parentElement.querySelector(".reading");
@@ -31,18 +45,11 @@ export function metricCharts(element, part) {
   const charts = {
     loss: chart("loss", {
       label: "Loss by training step",
-      series: [
-        { key: "raw", label: "train, per step", color: "--train", width: 1, alpha: 0.35 },
-        { key: "train", label: "train", color: "--train", width: 2 },
-        { key: "validation", label: "validation", color: "--validation", width: 2.2 },
-      ],
+      series: LOSS_SERIES,
     }),
     accuracy: chart("accuracy", {
-      label: "Accuracy by training step", format: percentTick, fixed: [0, 1],
-      series: [
-        { key: "tokens", label: "tokens, teacher-forced", color: "--faint", width: 1.6, dash: [5, 4] },
-        { key: "exact", label: "whole answers", color: "--validation", width: 2.4 },
-      ],
+      label: "Accuracy by training step", format: (share) => (bleuName ? String(Math.round(100 * share)) : percentTick(share)),
+      fixed: [0, 1], series: [TOKENS, EXACT],
     }),
     rate: chart("rate", { label: "Learning rate by training step", series: [{ key: "rate", label: "learning rate", color: "--train" }] }),
     norm: chart("norm", { label: "Gradient norm by training step", series: [{ key: "norm", label: "gradient norm", color: "--train", width: 1 }] }),
@@ -51,8 +58,10 @@ export function metricCharts(element, part) {
   function readText(name, values) {
     const number = (key) => formatNumber(values[key]);
     const texts = {
-      loss: () => "train " + number("raw") + ", validation " + number("validation"),
-      accuracy: () => "whole answers " + formatPercent(values.exact) + ", tokens " + formatPercent(values.tokens),
+      loss: () => "train " + number("raw") + ", validation " + number("validation")
+        + (values.own == null ? "" : ", own output " + number("own")),
+      accuracy: () => (bleuName ? bleuName + " " + scoreText(values.bleu) + ", chrF " + scoreText(values.chrf)
+        : "whole answers " + formatPercent(values.exact)) + ", tokens " + formatPercent(values.tokens),
       rate: () => number("rate"),
       norm: () => number("norm"),
     };
@@ -66,6 +75,19 @@ export function metricCharts(element, part) {
     return evaluations[name][at];
   }
 
+  /** Show BLEU and chrF (by the name of BLEU), or exact match (""), beside the accuracy of tokens. */
+  function showMeasure(name) {
+    charts.accuracy.setSeries(name ? [TOKENS, CHRF, { ...EXACT, key: "bleu", label: name }] : [TOKENS, EXACT]);
+    if (name === bleuName) return;
+    bleuName = name;
+    setText(part("accuracy-title"), name ? "Translation quality" : "Accuracy");
+    setText(part("quality-key"), name || "whole answers");
+    setText(part("bleu-name"), name);
+    part("chrf-key").hidden = !name;
+    part("accuracy-now").title = name ? name + " on validation inputs, 0 to 100"
+      : "exact match: whole answers that are correct, on validation inputs";
+  }
+
   function show() {
     const { points, evaluations } = feed.metrics;
     const weight = Number(part("smoothing").value);
@@ -75,23 +97,30 @@ export function metricCharts(element, part) {
     const best = feed.latest?.best_step;
     const waiting = feed.run === null ? "no run yet" : isActive() ? "waiting for the first step" : "nothing recorded";
     const empty = (columns) => (columns.step.length ? "" : waiting);
+    const hasOwnLoss = isMeasured(feed.metrics, "free_running_loss");
+    charts.loss.setSeries(hasOwnLoss ? [...LOSS_SERIES, OWN_LOSS] : LOSS_SERIES);
+    part("own-loss-key").hidden = !hasOwnLoss;
     charts.loss.setData({
       ...range, cursor, note: empty(points), marks: best == null ? [] : [{ x: best, label: "best" }],
       lines: {
         raw: line(points.step, points.loss), train: line(points.step, weight ? smooth(points.loss, weight) : points.loss),
-        validation: line(evaluations.step, evaluations.loss),
+        validation: line(evaluations.step, evaluations.loss), own: line(evaluations.step, evaluations.free_running_loss),
       },
     });
+    const answers = {
+      tokens: evaluations.token_accuracy, exact: evaluations.exact_match, bleu: asShares(evaluations.bleu), chrf: asShares(evaluations.chrf),
+    };
+    showMeasure(isMeasured(feed.metrics, "bleu") ? feed.latest?.quality?.bleu_name ?? "BLEU" : "");
     charts.accuracy.setData({
       ...range, cursor, note: empty(evaluations), marks: [],
-      lines: { tokens: line(evaluations.step, evaluations.token_accuracy), exact: line(evaluations.step, evaluations.exact_match) },
+      lines: Object.fromEntries(Object.entries(answers).map(([key, y]) => [key, line(evaluations.step, y)])),
     });
     if (part("rates").open) {
       charts.rate.setData({ ...range, cursor, note: empty(points), marks: [], lines: { rate: line(points.step, points.learning_rate) } });
       charts.norm.setData({ ...range, cursor, note: empty(points), marks: [], lines: { norm: line(points.step, points.gradient_norm) } });
     }
     setText(part("loss-now"), formatNumber(evaluated("loss") ?? points.loss.at(-1)));
-    setText(part("accuracy-now"), formatPercent(evaluated("exact_match")));
+    setText(part("accuracy-now"), bleuName ? scoreText(asShares([evaluated("bleu")])[0]) : formatPercent(evaluated("exact_match")));
   }
 
   function savePng() {

@@ -2,11 +2,10 @@
 
 import { make, setText } from "../../web/dom.js";
 import { formatNumber, formatPercent } from "../../web/format.js";
-import { evaluationRows } from "../../web/history.js";
+import { evaluationRows, isMeasured } from "../../web/history.js";
 import { feed } from "../../web/run_feed.js";
 
 const MAX_ROWS = 200;
-const FORMATS = [String, formatNumber, formatNumber, formatPercent, formatPercent, formatNumber, formatNumber];
 
 /** Returns a function that shows the table while it is open. */
 export function metricsTable(element, part) {
@@ -17,10 +16,14 @@ export function metricsTable(element, part) {
     const key = feed.run + " " + rows.length + " " + rows.at(-1)?.[0];
     if (key === drawn) return;
     drawn = key;
+    const further = ["free_running_loss", "bleu", "chrf"].filter((name) => isMeasured(feed.metrics, name));
+    for (const header of element.querySelectorAll("th[data-name]")) header.hidden = !further.includes(header.dataset.name);
+    const formats = [String, formatNumber, formatNumber, ...further.map(() => formatNumber),
+      formatPercent, formatPercent, formatNumber, formatNumber];
     setText(part("table-note"), rows.length ? "" : "No evaluation yet.");
     if (rows.length > MAX_ROWS) setText(part("table-note"), "The last " + MAX_ROWS + " of " + rows.length + " evaluations; the CSV file has all.");
     element.querySelector("tbody").replaceChildren(...rows.slice(-MAX_ROWS).map((row) =>
-      make("tr", {}, ...row.map((value, at) => make("td", {}, FORMATS[at](value))))));
+      make("tr", {}, ...row.map((value, at) => make("td", {}, formats[at](value))))));
   };
   part("numbers").addEventListener("toggle", show);
   return show;

@@ -14,8 +14,9 @@ def data_preview(*, elem_id: str = "own-preview") -> gr.HTML:
 
 
 def preview_value(found: IngestResult) -> dict[str, Any]:
-    """Return ingested pairs as the component's value."""
+    """Return ingested pairs as the component's value; ``with_time`` adds the training time later."""
     return {
+        "choice": found.choice,
         "facts": [list(fact) for fact in summary_facts(found)],
         "lengths": [
             {"title": f"tokens per {side}", "bars": [list(bar) for bar in histogram(lengths)]}
@@ -25,3 +26,8 @@ def preview_value(found: IngestResult) -> dict[str, Any]:
         "skipped": found.skipped.total(),
         "problems": [str(problem) for problem in found.problems],
     }
+
+
+def with_time(value: dict[str, Any], time: str) -> dict[str, Any]:
+    """Return a component's value with the training time as one more fact."""
+    return value | {"facts": [*value["facts"], ["training time", time]], "timed": True}

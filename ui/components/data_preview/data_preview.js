@@ -38,10 +38,14 @@ export function mount({ element, props, watch }) {
     part("data").hidden = !value.problem && !value.facts;
     part("summary").hidden = !value.facts;
     part("notice").className = value.problem ? "notice bad" : "notice good";
-    setText(part("notice"), value.problem ? "✗ " + value.problem : "✓ The data is valid. Press Train, or change the settings first.");
+    const valid = ["✓ The data is valid.", value.choice, "Press Train, or choose other tokens or settings first."];
+    setText(part("notice"), value.problem ? "✗ " + value.problem : valid.filter(Boolean).join(" "));
     if (value.facts) showSummary(value);
   }
 
   show();
-  watch("value", show);
+  watch("value", () => {
+    show();
+    if (!props.value?.timed) part("notice").scrollIntoView({ block: "nearest" });
+  });
 }

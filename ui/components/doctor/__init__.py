@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from core.interpret.health_course import health_steps
 from core.models import parameters_of
 from core.runs import ACTIVE
 from core.runs.training_state import training_state_of
@@ -68,7 +69,8 @@ class Doctor:
             weights = (loaded.kind, loaded.step)
             if cached and (cached.weights == weights or (is_training and cached.is_recent)):
                 return cached.examination
-            examination = examine_state(run, training_state_of(loaded), self.runs.history(run))
+            course = health_steps(self.runs.replay(run).snapshots())
+            examination = examine_state(run, training_state_of(loaded), self.runs.history(run), course)
             self._cache[run] = _Cached(weights, examination, started, time.monotonic())
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)

@@ -22,13 +22,14 @@ export function mount({ element, trigger, props, watch }) {
   function makeExample(example) {
     const { run } = props.value;
     const end = example.stopped ? "<EOS>" : "…";
+    const textClass = { class: example.texts ? "text" : "tokens" };
     return make("li", {}, make("button", {
       type: "button", class: "example",
       onclick: () => trigger("inspect", { run, text: example.typed, step: example.place }),
     },
-    make("span", { class: "tokens" }, example.input.map(visibleToken).join(" ")),
-    make("span", {}, "→\u00a0\u00a0", makeTokens(example.output, example.place, end)),
-    make("span", { class: "muted" }, "expected: ", make("span", { class: "tokens" }, example.expected.map(visibleToken).join(" "))),
+    make("span", textClass, example.texts?.source ?? example.input.map(visibleToken).join(" ")),
+    make("span", {}, "→\u00a0\u00a0", example.texts ? example.texts.output || "(empty)" : makeTokens(example.output, example.place, end)),
+    make("span", { class: "muted" }, example.texts ? "reference: " : "expected: ", make("span", textClass, example.texts?.expected ?? example.expected.map(visibleToken).join(" "))),
     make("span", { class: "open" }, "attention ›")));
   }
 
@@ -59,9 +60,11 @@ export function mount({ element, trigger, props, watch }) {
     }
   }
 
+  const textOf = ({ texts, ...example }, name) => (texts ? texts[name === "input" ? "source" : name] : example[name].join(" "));
+
   function saveCsv() {
     const rows = props.value.groupings[grouping].flatMap((group) => group.examples.map((example) =>
-      [group.name, example.input.join(" "), example.output.join(" "), example.expected.join(" "), example.stopped ? "yes" : "no"]));
+      [group.name, ...["input", "output", "expected"].map((name) => textOf(example, name)), example.stopped ? "yes" : "no"]));
     downloadCsv([[grouping, "input", "output", "expected", "ended with EOS"], ...rows], fileName(props.value.run + " failures", "csv"));
   }
 

@@ -6,6 +6,7 @@ import gradio as gr
 import numpy as np
 
 from core.interpret.head_scores import HeadScore
+from core.interpret.map_rows import first_step_row
 from ui.attention_blocks import BLOCK_NAMES, Block, columns_of, how_to_read
 from ui.components.component import component
 from ui.current_decode import CurrentDecode
@@ -24,6 +25,7 @@ def layer_value(decode: CurrentDecode, block: Block, layer: int) -> dict[str, An
     """
     inspection = decode.inspection
     weights = getattr(inspection.maps, block)[layer - 1, 0].numpy()  # (H, Tq, Tk)
+    ablated = set(decode.interventions.ablate)
     scores = {score.head: score for score in inspection.scores if score.layer == layer and block == decode.source_block}
     return {
         "title": f"{BLOCK_NAMES[block].capitalize()}, layer {layer} of {decode.num_layers(block)}",
@@ -32,11 +34,22 @@ def layer_value(decode: CurrentDecode, block: Block, layer: int) -> dict[str, An
         "layer": layer,
         "rows": _row_labels(decode, block),
         "columns": _column_labels(decode, block),
-        "heads": [_head(number, weights[number - 1], scores.get(number)) for number in range(1, len(weights) + 1)],
+        "heads": [
+            _head(number, weights[number - 1], scores.get(number))
+            | {"ablated": bool(ablated & {f"{block}.{layer}", f"{block}.{layer}.{number}"})}
+            for number in range(1, len(weights) + 1)
+        ],
         "uniform_mass": next(iter(scores.values())).uniform_mass if scores else None,
-        "gold_cells": decode.gold_cells if block == decode.source_block else [],
+        "gold_cells": _gold_cells(decode, block),
         "selected": _best_head(scores),
     }
+
+
+def _gold_cells(decode: CurrentDecode, block: Block) -> list[list[int]]:
+    """Return the [row, column] of the gold alignment in the maps of a block."""
+    if block != decode.source_block:
+        return []
+    return [[step + first_step_row(block), column] for step, column in decode.gold_cells]
 
 
 def _column_labels(decode: CurrentDecode, block: Block) -> list[str]:

@@ -14,6 +14,7 @@ export function mount({ element, trigger, props, watch }) {
       const open = () => trigger("pick", { head: head.head });
       return make("button", { type: "button", class: "thumbnail", onclick: open }, ...thumbnail.nodes);
     }));
+    setText(part("title"), heads.length ? props.value.title : "");
     setText(part("uniform"), uniformSentence(props.value?.uniform_mass));
   }
 

@@ -1,15 +1,17 @@
-"""The lessons: a bug, the question what it does, and the measured answer beside a correct run."""
+"""The course: lessons on attention with live figures, and lessons about bugs, each beside a correct run."""
 
 from typing import Any
 
 import gradio as gr
-from pydantic import Field
 
+from core.server.access import VisitorRuns
 from core.storage.errors import InputError
+from core.teaching.attention_lessons import attention_lessons, load_attention_lesson
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS, bug_notice
 from core.teaching.lessons import SECTIONS, Lesson, lesson_names, load_lesson
 from ui.attention_blocks import BLOCK_NAMES
-from ui.components.component import Request, component, validated
+from ui.components.component import component, validated
+from ui.components.lesson.live_figures import LessonRequest, figure_functions
 
 # The attention block that shows the bug; cross-attention for all others.
 FIRST_BLOCK = {"no-causal-mask": "decoder", "targets-not-shifted": "decoder"}
@@ -17,25 +19,38 @@ FIRST_BLOCK = {"no-causal-mask": "decoder", "targets-not-shifted": "decoder"}
 _TITLES: dict[str, str] = {bug: description.title for bug, description in BUG_DESCRIPTIONS.items()}
 
 
-class LessonRequest(Request):
-    """A request for one lesson."""
+def lesson_view(runs: VisitorRuns, *, elem_id: str = "lesson") -> gr.HTML:
+    """Build the component: a list of lessons and the open one.
 
-    name: str = Field(max_length=100)
-
-
-def lesson_view(*, elem_id: str = "lesson") -> gr.HTML:
-    """Build the component: a list of lessons and the selected one.
-
-    Event: ``.train(fn)`` with ``evt.lesson``, when the visitor asks to train its two runs.
+    Event: ``.train(fn)`` with ``evt.lesson``, when the visitor asks to train the two runs of a lesson about a bug.
     """
-    value = {"lessons": [{"name": name, "title": _TITLES[name]} for name in lesson_names()]}
-    return component(
-        "lesson",
-        elem_id=elem_id,
-        events=["train"],
-        value=value,
-        server_functions={"lesson": validated(LessonRequest, lesson)},
-    )
+    value = {
+        "attention": [
+            {"name": each.name, "title": each.title, "questions": [question.id for question in each.questions]}
+            for each in attention_lessons()
+        ],
+        "lessons": [{"name": name, "title": _TITLES[name]} for name in lesson_names()],
+    }
+    functions = {
+        "lesson": validated(LessonRequest, lesson),
+        "attention_lesson": validated(LessonRequest, attention_lesson),
+        **figure_functions(runs),
+    }
+    return component("lesson", elem_id=elem_id, events=["train"], value=value, server_functions=functions)
+
+
+def attention_lesson(request: LessonRequest) -> dict[str, Any]:
+    """Return the requested lesson on attention as plain data, its answers included."""
+    lesson = load_attention_lesson(request.name)
+    sections = [
+        {
+            **section.model_dump(),
+            "text": _paragraphs(section.text),
+            "links": [{"text": link.text, "href": link.href} for link in section.links],
+        }
+        for section in lesson.sections
+    ]
+    return {**lesson.model_dump(), "sections": sections}
 
 
 def lesson(request: LessonRequest) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
+from core.config.sections import EncoderOnlyConfig
 from core.interpret.shape_trace import Shape, TensorTrace, trace_shapes
 from core.models import parameters_of
 from core.server.access import VisitorRuns
@@ -25,7 +26,17 @@ _LABELS = {
     "output": "output projection",
     "logits": "logits",
 }
-_INNER_MODULES = ("MultiHeadAttention", "AdditiveAttention", "FeedForward", "GRU", "GRUCell")
+_INNER_MODULES = (
+    "MultiHeadAttention",
+    "LinearAttention",
+    "AdditiveAttention",
+    "FeedForward",
+    "GRU",
+    "GRUCell",
+    "RecurrentLayer",
+    "LSTMCell",
+    "RNNCell",
+)
 _ENCODER_NAMES = ("src", "encoder")
 
 
@@ -44,22 +55,23 @@ def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
 
 @lru_cache(64)
 def diagram_of(preset: Preset, pairs: Path | None = None) -> dict[str, Any]:
-    """Return the modules of a preset's model in two columns, encoder and decoder.
+    """Return the modules of a preset's model in two columns, encoder and decoder, or encoder and output.
 
     Args:
         pairs: the file with the pairs of a preset on the user's own data.
     """
     stages = _last_uses(trace_shapes(preset, pairs=pairs))
-    outer = [stage for stage in stages if _is_outer(stage)]
+    has_decoder = not isinstance(preset.model, EncoderOnlyConfig)
+    outer = [stage for stage in stages if _is_outer(stage) and (has_decoder or stage.name != "tgt_in")]
     columns = [
         {
             "title": title,
             "parts": [_part(each, stages) for each in outer if each.name.startswith(_ENCODER_NAMES) is is_encoder],
         }
-        for title, is_encoder in (("Encoder", True), ("Decoder", False))
+        for title, is_encoder in (("Encoder", True), ("Decoder" if has_decoder else "Output", False))
     ]
     total = parameters_of(preset.model, build_task(preset.task, pairs=pairs))
-    return {"batch": preset.training.batch_size, "parameters": total, "columns": columns}
+    return {"batch": preset.sequences_per_batch, "parameters": total, "columns": columns}
 
 
 def _last_uses(stages: list[TensorTrace]) -> list[TensorTrace]:
@@ -76,6 +88,7 @@ def _is_outer(stage: TensorTrace) -> bool:
 
 def _part(stage: TensorTrace, stages: list[TensorTrace]) -> dict[str, Any]:
     inner = [each for each in stages if each.name.startswith(stage.name + ".") and each.kind in _INNER_MODULES]
+    inner = [each for each in inner if not each.name.endswith(".cell")]  # part of a recurrent layer, which is listed
     return _described(stage) | {"inner": [_described(each) for each in inner]}
 
 

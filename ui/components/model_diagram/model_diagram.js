@@ -30,10 +30,13 @@ export function mount({ element, trigger, props, watch }) {
       ? parameters.toLocaleString("en") + " parameters. Shapes are those of a training batch of " + batch + ": batch × tokens × features; "
         + "attention weights: batch × heads × queries × keys. Press an attention block to see its heads."
       : "No run yet. Train one: its modules appear here.");
-    const hasCrossAttention = columns.some(({ parts }) => parts.some(({ inner }) => inner.some(({ block }) => block === "cross")));
+    const blocks = columns.flatMap(({ parts }) => parts.flatMap(({ inner }) => inner.map(({ block }) => block)));
+    const link = blocks.includes("cross") ? "encoder output → keys and values of each cross-attention"
+      : blocks.includes("decoder") ? "processed by the same layers, before the output"
+        : "encoder output → output projection, all positions at once";
     part("columns").replaceChildren(...columns.map(({ title, parts }, at) => make("div", {}, make("h3", {}, title),
       ...parts.map((each) => make("div", { class: "part" }, line(each), ...each.inner.map(makeInner))),
-      at === 0 ? make("p", { class: "memory muted" }, "↳ " + (hasCrossAttention ? "encoder output → keys and values of each cross-attention" : "processed by the same layers, before the output")) : null)));
+      at === 0 ? make("p", { class: "memory muted" }, "↳ " + link) : null)));
   }
 
   show();

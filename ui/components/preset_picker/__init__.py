@@ -19,13 +19,13 @@ class TimesRequest(Request):
 def preset_picker(times: Callable[[TimesRequest], dict[str, Any]], *, elem_id: str = "preset-picker") -> gr.HTML:
     """Build the component.
 
-    Value: ``{"families": [{"name", "label", "presets": [{"name", "about", "example", "missing"}]}], "chosen": name,
+    Value: ``{"families": [{"name", "label", "presets": [{"name", "about", "missing"}]}], "chosen": name,
     "picked": name}``; ``missing`` says what a preset needs that is not installed, or is "". ``picked`` is the visitor's
     choice that the value answers, or "": an answer to an earlier choice than the last is not shown.
     Event: ``.pick(fn)``, after the visitor's choice changed ``chosen``.
 
     Args:
-        times: returns ``{"times": {name: text}}``, of the presets that are measured already.
+        times: returns ``{"times": {name: text}, "examples": {name: text}}``, times of those that are measured already.
     """
     value: dict[str, Any] = {"families": [], "chosen": None}
     functions = {"times": validated(TimesRequest, times)}

@@ -14,23 +14,27 @@ export function mount({ element, trigger, props, server, watch }) {
   let all = false; // whether all of its presets are shown
   let drawn = "";
   const times = new Map(); // training time by preset, as measured so far
+  const examples = new Map(); // an example by preset
 
   const families = () => props.value?.families ?? [];
   const familyOf = (preset) => families().find(({ presets }) => presets.some(({ name }) => name === preset));
 
   let picked = ""; // the visitor's last choice, until the form has it
+  let trainWhenPicked = false; // Train was pressed since
 
   function pick(preset) {
     picked = preset;
+    trainWhenPicked = false;
     props.value = { ...props.value, chosen: preset };
     trigger("pick", {});
   }
 
-  function makePreset({ name, about, example, missing }) {
+  function makePreset({ name, about, missing }) {
     const radio = make("input", { type: "radio", name: group, value: name, "data-preset": name, onchange: () => pick(name) });
-    return make("label", { class: "preset", title: about }, radio,
+    return make("label", { class: "preset" }, radio,
       make("span", { class: "name" }, name),
-      make("span", { class: "about" }, example),
+      make("span", { class: "description" }, about),
+      make("span", { class: "about", "data-preset-example": name }, examples.get(name) ?? ""),
       missing ? make("span", { class: "missing" }, missing) : make("span", { class: "time", "data-preset-time": name }, timeText(name)));
   }
 
@@ -43,6 +47,8 @@ export function mount({ element, trigger, props, server, watch }) {
     if (!wanted.length) return POLL_MS.idle;
     const answer = await callServer(server, "times", { presets: wanted, chosen: props.value?.chosen ?? "" });
     for (const [name, text] of Object.entries(answer?.times ?? {})) times.set(name, text);
+    for (const [name, text] of Object.entries(answer?.examples ?? {})) examples.set(name, text);
+    for (const each of part("presets").querySelectorAll("[data-preset-example]")) setText(each, examples.get(each.dataset.presetExample) ?? "");
     for (const each of part("presets").querySelectorAll("[data-preset-time]")) setText(each, timeText(each.dataset.presetTime));
     return POLL_MS.measuring;
   }
@@ -72,6 +78,17 @@ export function mount({ element, trigger, props, server, watch }) {
     if (isStale) props.value = { ...props.value, chosen: picked };
     else picked = "";
     show();
+    if (!picked && trainWhenPicked) {
+      trainWhenPicked = false;
+      setTimeout(() => document.querySelector("#train").click()); // once Gradio has set the other fields, too
+    }
+  }
+
+  /** Hold a press of Train back until the form has the preset that was chosen just before. */
+  function holdTrain(event) {
+    if (!picked || !event.target.closest?.("#train")) return;
+    event.stopImmediatePropagation();
+    trainWhenPicked = true;
   }
 
   function show() {
@@ -105,6 +122,7 @@ export function mount({ element, trigger, props, server, watch }) {
     part("settings").setAttribute("aria-expanded", String(open));
     setText(part("settings"), open ? "Settings ▾" : "Settings ▸");
   });
+  document.addEventListener("click", holdTrain, true);
   const refreshNow = pollWhileVisible(element, refresh);
   show();
   watch("value", applyValue);

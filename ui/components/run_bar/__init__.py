@@ -7,7 +7,8 @@ from typing import Any, Literal
 import gradio as gr
 from pydantic import Field
 
-from core.interpret.snapshots import PackedMaps, Snapshot
+from core.interpret.health import head_marks
+from core.interpret.snapshots import PackedMaps, Snapshot, SnapshotInput, SnapshotOutput
 from core.models.seq2seq import Block
 from core.runs import ACTIVE, RunError
 from core.server.access import VisitorRuns
@@ -16,6 +17,7 @@ from ui.attention_blocks import BLOCK_NAMES, source_block
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
 from ui.serving.downloads import PATH
+from ui.subword_texts import sentences
 
 MIN_HEADS = 4  # with fewer heads in the block that attends to the source, the bench shows all blocks
 
@@ -88,22 +90,26 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     about = {
         "task": runs.preset(request.run).task.summary,
         "exact_match": info.exact_match,
+        "quality": info.quality and info.quality.model_dump(),
         "queue_position": runs.progress(request.run).queue_position,
         "shipped": info.shipped,
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,
     }
-    return progress | about | {"snapshots": _new_snapshots(runs.replay(request.run).snapshots(), request)}
+    subwords = runs.preset(request.run).task.has_subwords
+    return progress | about | {"snapshots": _new_snapshots(runs.replay(request.run).snapshots(), request, subwords)}
 
 
-def _new_snapshots(snapshots: list[Snapshot], request: FeedRequest) -> dict[str, Any]:
+def _new_snapshots(snapshots: list[Snapshot], request: FeedRequest, subwords: bool) -> dict[str, Any]:
     """Return the steps of all snapshots, the scores of those the browser may lack, and the latest one if it is new."""
     known = request.since_snapshot if request.known_snapshots else -1
     is_new = bool(snapshots) and snapshots[-1].step > known
     return {
         "steps": [each.step for each in snapshots],
         "masses": [[each.step, each.attention_mass] for each in snapshots if each.step > known and each.attention_mass],
-        "latest": snapshot_value(snapshots[-1], block=request.block, shown_input=request.input) if is_new else None,
+        "latest": snapshot_value(snapshots[-1], block=request.block, shown_input=request.input, subwords=subwords)
+        if is_new
+        else None,
     }
 
 
@@ -115,17 +121,21 @@ def snapshot(runs: VisitorRuns, request: SnapshotRequest) -> dict[str, Any]:
     """
     for each in runs.replay(request.run).snapshots():
         if each.step == request.step:
-            return snapshot_value(each, block=request.block, shown_input=request.input)
+            subwords = runs.preset(request.run).task.has_subwords
+            return snapshot_value(each, block=request.block, shown_input=request.input, subwords=subwords)
     raise RunError(f"step={request.step}: run {request.run!r} has no snapshot of this step")
 
 
-def snapshot_value(snapshot: Snapshot, *, block: str = "", shown_input: int = 0) -> dict[str, Any]:
+def snapshot_value(
+    snapshot: Snapshot, *, block: str = "", shown_input: int = 0, subwords: bool = False
+) -> dict[str, Any]:
     """Return a snapshot as plain data: the answers to all inputs, and the maps of one input.
 
     Args:
         block: the attention block whose maps to return, or "all"; "" chooses the one that attends to the source, or
             all if it has only a few heads.
         shown_input: index of the input whose maps to return.
+        subwords: whether the tokens are subwords; each answer then has its ``texts`` too.
     """
     if not snapshot.outputs:
         return {"step": snapshot.step, "answers": [], "blocks": [], "maps": {}, "attention_mass": None}
@@ -135,11 +145,7 @@ def snapshot_value(snapshot: Snapshot, *, block: str = "", shown_input: int = 0)
     return {
         "step": snapshot.step,
         "answers": [
-            {
-                "source": list(each.symbols),
-                "expected": [*each.expected, EOS] if each.expected else None,
-                "tokens": list(output.tokens),
-            }
+            _answer(each, output, subwords=subwords)
             for each, output in zip(snapshot.inputs, snapshot.outputs, strict=True)
         ],
         "input": index,
@@ -147,9 +153,23 @@ def snapshot_value(snapshot: Snapshot, *, block: str = "", shown_input: int = 0)
         "blocks": [{"block": each, "name": BLOCK_NAMES[each], "layers": maps[each].shape[0]} for each in blocks],
         "maps": {each: _encoded(maps[each]) for each in _shown_blocks(maps, block)},
         "scored_block": source_block(blocks) if snapshot.attention_mass else None,
+        "marks": head_marks(snapshot.health.heads) if snapshot.health else {},
         "attention_mass": snapshot.attention_mass,
         "uniform_mass": snapshot.uniform_mass,
+        "num_scored": snapshot.num_scored,
     }
+
+
+def _answer(given: SnapshotInput, output: SnapshotOutput, *, subwords: bool) -> dict[str, Any]:
+    answer = {
+        "source": list(given.symbols),
+        "expected": [*given.expected, EOS] if given.expected else None,
+        "tokens": list(output.tokens),
+    }
+    if not subwords:
+        return answer
+    texts = sentences(source=given.symbols, output=output.tokens, expected=given.expected or None)
+    return answer | {"texts": texts}
 
 
 def _shown_blocks(maps: dict[Block, PackedMaps], block: str) -> list[Block]:

@@ -4,7 +4,7 @@
 
 import { patchAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
-import { formatPercent, formatSeconds } from "../../web/format.js";
+import { formatResult, formatSeconds } from "../../web/format.js";
 import { feed, follow, isActive, onFeed, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { offerTour, startTour } from "../../web/tour.js";
@@ -20,7 +20,7 @@ export function mount({ element, trigger, props, server, watch }) {
   let decodedAt = 0;
   let closed = ""; // the problem that the visitor has read and closed
 
-  const menu = runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), rename: () => follow(feed.run) });
+  const menu = runMenu({ element, server, pick, gone: (run) => trigger("gone", { run }), renamed });
 
   // ---- the current run ----
 
@@ -34,9 +34,10 @@ export function mount({ element, trigger, props, server, watch }) {
     return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
 
-  function statusText({ status, queue_position: position, exact_match: exact }) {
+  function statusText({ status, queue_position: position, quality, exact_match }) {
     if (status === "queued" && position) return queueText(position);
-    if (status === "finished" && exact != null) return "finished, exact match " + formatPercent(exact);
+    const result = formatResult({ quality, exact_match });
+    if (status === "finished" && result) return "finished, " + (quality ? "" : "exact match ") + result;
     return STATUS[status] ?? status;
   }
 
@@ -104,6 +105,12 @@ export function mount({ element, trigger, props, server, watch }) {
     trigger("pick", { run });
   }
 
+  /** Show the new title, also where the last decode names the run. */
+  function renamed() {
+    follow(feed.run);
+    trigger("weights", { step: decodedStep });
+  }
+
   // ---- messages ----
 
   function say(text, { lasting = true, action = null } = {}) {
@@ -138,6 +145,7 @@ export function mount({ element, trigger, props, server, watch }) {
     if (current !== feed.run) {
       knownStatus = decodedStep = null;
       closed = "";
+      if (feed.run) document.body.dataset.side = ""; // the charts of the new run, instead of the form for own pairs
       // A reload must find the run before its first decode; the interventions of another run do not belong to it
       if (current) patchAddress(feed.run ? { run: current, ablate: null, pattern: null } : { run: current });
     }

@@ -1,14 +1,14 @@
 // The menu of runs: search and choose one, and rename, download, share or delete the current one.
 
 import { make, partsOf, setText } from "../../web/dom.js";
-import { formatPercent } from "../../web/format.js";
+import { formatResult } from "../../web/format.js";
 import { feed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 
 const REFRESH_MS = 1000;
 
 /** { open, toggle }: the menu in an element of the bar. */
-export function runMenu({ element, server, pick, gone, rename }) {
+export function runMenu({ element, server, pick, gone, renamed }) {
   const part = partsOf(element);
   let runs = []; // the latest first
   let current = {}; // what can be done with the current run
@@ -19,7 +19,7 @@ export function runMenu({ element, server, pick, gone, rename }) {
   function stateText(run) {
     const words = { queued: "queued", training: "training " + run.step + " / " + run.steps, stopping: "stopping",
       stopped: "stopped at " + run.step, interrupted: "interrupted at " + run.step, failed: "failed",
-      finished: run.exact_match == null ? "finished" : formatPercent(run.exact_match) };
+      finished: formatResult(run) || "finished" };
     return (run.shipped ? "example · " : run.shared ? "shared · " : "") + (words[run.status] ?? run.status);
   }
 
@@ -115,7 +115,7 @@ export function runMenu({ element, server, pick, gone, rename }) {
     if (!answer) return;
     part("rename-input").blur();
     showActions(answer);
-    rename();
+    renamed();
     refresh();
   }
 

@@ -36,16 +36,23 @@ export function mount({ element, props, watch }) {
     ["loss", "loss", plain(4)],
     ["training time, s", "seconds", plain(1)],
   ];
+  /** The metrics of all runs; a translation has BLEU and chrF before the others. */
+  const metricsOf = ({ translation }) => (translation
+    ? [[translation.copying.bleu_name, "bleu", plain(2)], ["chrF", "chrf", plain(2)], ...METRICS] : METRICS);
+
+  const quality = ({ copying }) => "The sources themselves have " + copying.bleu_name + " " + copying.bleu.toFixed(2) + " and chrF "
+    + copying.chrf.toFixed(2) + ". sacreBLEU signatures: " + copying.bleu_signature + " and " + copying.chrf_signature + ".";
 
   function metricRows(value) {
+    const measured = metricsOf(value);
     return value.groups.flatMap((group, index) => {
       const members = value.runs.filter((run) => group.runs.includes(run.run));
       const of = (run, name) => [
-        ...METRICS.map(([, key, write]) => write({ mean: run[key], sd: null })),
+        ...measured.map(([, key, write]) => write({ mean: run[key], sd: null })),
         counted(run.parameters), run.weights + ", step " + run.step,
       ];
       if (group.n === 1) return [["", LETTERS[index] + "  " + group.label, ...of(members[0])]];
-      const metrics = METRICS.map(([, key, write]) => write(group.figures[key]));
+      const metrics = measured.map(([, key, write]) => write(group.figures[key]));
       const parameters = counted(members[0].parameters);
       return [["group", LETTERS[index] + "  " + groupName(group), ...metrics, parameters, ""],
         ...members.map((run) => ["member", run.title, ...of(run)])];
@@ -63,18 +70,36 @@ export function mount({ element, props, watch }) {
 
   /** One sentence per pair of runs; with more than a few pairs, one sentence and a folded table. */
   function showVerdict(value) {
-    const { groups, pairs } = value;
+    const { groups, pairs, translation } = value;
     if (pairs.length <= FEW_PAIRS) return part("verdict").replaceChildren(...pairs.map((pair) => make("p", {}, pair.in_words)));
     const table = make("table");
+    if (translation) return showBleuTable(value, table);
     fill(table, ["first run", "second run", "only first correct", "only second correct", "ties", "difference (points)", "95 % interval", "p"],
       pairs.map((pair) => ["", titleOf(value, pair.first), titleOf(value, pair.second),
         ...[pair.wins, pair.losses, pair.ties].map(counted), ...pair.points, pair.p.replace("p = ", "")]));
     const parts = groups.map((group) => groupName(group) + " " + share(group.figures.exact_match));
+    showTable("Exact match: " + parts.join(", ") + ".", pairs, table,
+      "Counts are inputs that only one of the two runs answers exactly. p is the p-value of the exact McNemar test: "
+      + "the probability of a split at least as uneven if both runs were equally accurate.");
+  }
+
+  /** The same for translations: differences in BLEU and chrF. */
+  function showBleuTable(value, table) {
+    const { groups, pairs, translation: { copying, resamples, seed } } = value;
+    fill(table, ["first run", "second run", copying.bleu_name, "95 % interval", "p", "chrF", "95 % interval", "p"],
+      pairs.map((pair) => ["", titleOf(value, pair.first), titleOf(value, pair.second),
+        ...["bleu", "chrf"].flatMap((name) => [...pair.quality[name].points, pair.quality[name].p.replace("p = ", "")])]));
+    const parts = groups.map((group) => groupName(group) + " " + plain(1)(group.figures.bleu));
+    showTable(copying.bleu_name + ": " + parts.join(", ") + ".", pairs, table,
+      "Differences between the first run and the second, by paired bootstrap resampling of the test pairs: "
+      + counted(resamples) + " resamples, seed " + seed + ".");
+  }
+
+  function showTable(verdict, pairs, table, explanation) {
     part("verdict").replaceChildren(
-      make("p", {}, "Exact match: " + parts.join(", ") + "."),
+      make("p", {}, verdict),
       make("details", {}, make("summary", {}, "Pairwise comparison: " + pairs.length + " pairs of runs"),
-        make("p", {}, "Counts are inputs that only one of the two runs answers exactly. p is the p-value of the exact McNemar test: "
-          + "the probability of a split at least as uneven if both runs were equally accurate."),
+        make("p", {}, explanation),
         make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "pairwise comparison of the runs" }, table)));
   }
 
@@ -98,7 +123,10 @@ export function mount({ element, props, watch }) {
         log: true, canBeLog: true, exact: formatNumber,
         caption: "By training step, in nats per token; lower is better." + band,
       },
-      {
+      value.translation ? {
+        ...byStep, title: value.translation.copying.bleu_name + " while training", series: named(value, (group) => group.by_step.bleu),
+        exact: formatNumber, caption: "By training step, on validation inputs, decoded greedily." + band,
+      } : {
         ...byStep, title: "Exact match while training", series: named(value, (group) => group.by_step.exact_match),
         format: percentTick, exact: percentExact, fixed: [0, 1],
         caption: "By training step: whole outputs correct on validation inputs, free-running." + band,
@@ -142,8 +170,9 @@ export function mount({ element, props, watch }) {
       make("li", {}, sampleOf(index), make("span", {}, LETTERS[index] + "  " + groupName(group)))));
     showVerdict(value);
     setText(part("cautions"), value.cautions.join(" "));
-    fill(part("metrics"), ["run", ...METRICS.map(([label]) => label), "parameters", "weights"], metricRows(value));
+    fill(part("metrics"), ["run", ...metricsOf(value).map(([label]) => label), "parameters", "weights"], metricRows(value));
     setText(part("metrics-note"), "Free-running: the decoder reads its own output; teacher-forced: the decoder reads the target."
+      + (value.translation ? " " + quality(value.translation) : "")
       + (value.groups.some((group) => group.n > 1) ? " ±: standard deviation over the seeds, in percentage points for percentages." : ""));
     showSettings(value);
     for (const chart of charts) chart.destroy();

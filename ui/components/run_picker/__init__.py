@@ -6,10 +6,11 @@ from typing import Any
 import gradio as gr
 
 from core.config import Preset
+from core.config.listing import describe_changes, shipped_preset
 from core.reports.comparison import group_runs, held_out_key
 from core.server.access import VisitorRuns
 from ui.components.component import Request, component, validated
-from ui.run_info import MAX_LISTED_RUNS, describe_changes, shipped_preset
+from ui.run_info import MAX_LISTED_RUNS
 
 
 def run_picker(runs: VisitorRuns, *, elem_id: str = "run-picker") -> gr.HTML:
@@ -54,6 +55,7 @@ def _listed(runs: VisitorRuns, name: str, preset: Preset) -> dict[str, Any]:
         "status": info.status,
         "step": info.step,
         "exact_match": info.exact_match,
+        "quality": info.quality and info.quality.model_dump(),
         "ready": runs.has_weights(name),
     }
 

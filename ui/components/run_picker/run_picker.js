@@ -3,7 +3,7 @@
 
 import { patchAddress } from "../../web/address.js";
 import { make, setText, partsOf } from "../../web/dom.js";
-import { formatPercent } from "../../web/format.js";
+import { formatResult } from "../../web/format.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
 export function mount({ element, trigger, props, server, watch }) {
@@ -22,7 +22,7 @@ export function mount({ element, trigger, props, server, watch }) {
 
   function stateText(run) {
     if (!run.ready) return "no weights yet";
-    const measured = run.exact_match == null ? "" : formatPercent(run.exact_match, 2);
+    const measured = formatResult(run, 2);
     if (run.status === "finished") return measured || "finished";
     return run.status + " at " + run.step + (measured ? " · " + measured : "");
   }

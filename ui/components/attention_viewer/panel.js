@@ -1,0 +1,98 @@
+// The panel beside the maps: how one cell came about, or what another part of the model computes.
+
+import { showChoice } from "../../web/choice.js";
+import { setText } from "../../web/dom.js";
+import { tokenNamer } from "../../web/format.js";
+import { readTokens } from "../../web/maps.js";
+import { storySections, storySentence } from "./cell_story.js";
+import { partSections } from "./part_view.js";
+
+const NOT_THIS_STEP = "No weights were kept at this training step, only its attention maps. Choose a step above.";
+const NO_STEP = "This run kept attention maps, but no weights. Choose “current decode” above to see the arithmetic.";
+
+/**
+ * Make the panel in a viewer's elements. Returns { refresh(open), redraw }.
+ *
+ * ask(name, argument)   calls the server
+ * jump(step)            shows the replay at a training step
+ */
+export function makePanel(part, { ask, jump }) {
+  let key = ""; // of what is shown or was asked for
+  let shown = null; // { title, of, say, sections(inNumbers) }
+  let inNumbers = false;
+
+  function draw() {
+    part("story-body").hidden = part("story-numbers").hidden = !shown;
+    if (!shown) return;
+    setText(part("story-problem"), "");
+    setText(part("story-title"), shown.title);
+    setText(part("story-of"), shown.of);
+    setText(part("story-say"), shown.say);
+    part("story-steps").replaceChildren(...shown.sections(inNumbers));
+    part("story-numbers").setAttribute("aria-pressed", String(inNumbers));
+  }
+
+  function say(text) {
+    shown = null;
+    setText(part("story-problem"), text);
+    setText(part("story-of"), "");
+    draw();
+  }
+
+  /** Offer the training steps of a replay whose weights were kept; hidden for the current decode. */
+  function offerSteps({ step, weightsSteps }) {
+    part("story-training").hidden = !weightsSteps?.length;
+    if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each]), step, (each) => jump(Number(each)));
+  }
+
+  function showCell(cell, view, chosen) {
+    shown = {
+      title: "How this cell came about",
+      of: view.name + ", layer " + chosen.layer + ", head " + chosen.head + " · row " + (chosen.row + 1) + ", column " + (chosen.column + 1)
+        + (view.when ? " · " + view.when : ""),
+      say: storySentence(cell, view, chosen),
+      sections: (numbers) => storySections(cell, view, chosen, numbers),
+    };
+  }
+
+  function showPart(answer, decode) {
+    const tokens = (answer.part.side === "source" ? decode.source : readTokens(decode)).map(tokenNamer(decode.words));
+    shown = { title: answer.title, of: "for each token it reads" + (decode.when ? " · " + decode.when : ""), say: answer.text, sections: (numbers) => partSections(answer, tokens, numbers) };
+  }
+
+  part("story-numbers").addEventListener("click", () => {
+    inNumbers = !inNumbers;
+    draw();
+  });
+
+  return {
+    /**
+     * Show what is open: a part of the model, or the view's cell in the map of a head. `decode` is the current one, or
+     * a snapshot's answer with its `step`, `when` in words, and the `weightsSteps` of the replay.
+     */
+    async refresh({ view, decode, head: { layer, head }, part: name }) {
+      offerSteps(decode);
+      if (decode.weightsSteps && !decode.weightsSteps.includes(decode.step)) {
+        key = "";
+        return say(decode.weightsSteps.length ? NOT_THIS_STEP : NO_STEP);
+      }
+      const chosen = { block: view.block, layer, head, ...view.cell };
+      const request = { run: decode.name, source: decode.source, tokens: decode.tokens, ...decode.interventions, ...(name ? { part: name } : chosen),
+        ...(decode.weightsSteps && { training_step: decode.step }) };
+      const wanted = JSON.stringify([request, decode.model]);
+      if (wanted === key) return;
+      key = wanted;
+      const answer = await ask(name ? "part" : "cell", request);
+      if (wanted !== key) return; // something else was opened meanwhile
+      if (!answer || answer.error) {
+        if (!answer) key = ""; // ask again
+        return say(answer?.error ?? "The server did not answer; asking again.");
+      }
+      if (name) showPart(answer, decode);
+      else showCell(answer, view, chosen);
+      draw();
+    },
+    /** Draw again in the theme's colors. */
+    redraw: draw,
+  };
+}

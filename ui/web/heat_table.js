@@ -1,0 +1,29 @@
+// A table of numbers whose cells are colored by sign and size.
+
+import { signedColor } from "./colors.js";
+import { make } from "./dom.js";
+import { formatNumber, visibleToken } from "./format.js";
+
+const MOST_WITH_NUMBERS = 16; // columns that have room for numbers
+
+/**
+ * A table of values[row][column] with labels; `most` is the number with the full color. `format` writes a cell,
+ * `outlined[row][column]` marks some. The label of the corner says what the rows are.
+ */
+export function makeHeatTable({ rows, columns, values, most = 1, format = formatNumber, outlined = null, corner = "", label }) {
+  const withNumbers = columns.length <= MOST_WITH_NUMBERS;
+  const cell = (value, row, column) => {
+    const share = (value ?? 0) / most;
+    const isMarked = outlined?.[row][column];
+    return make("td", {
+      class: isMarked ? "marked" : false,
+      style: "background: " + signedColor(share) + (Math.abs(share) > 0.6 ? "; color: var(--accent-ink)" : ""),
+      title: rows[row] + ", " + visibleToken(columns[column]) + ": " + formatNumber(value),
+    }, withNumbers ? format(value) : "");
+  };
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label },
+    make("table", { class: withNumbers ? "heat" : "heat small" },
+      make("thead", {}, make("tr", {}, make("th", { scope: "col" }, corner), ...columns.map((name) => make("th", { scope: "col" }, visibleToken(name))))),
+      make("tbody", {}, ...values.map((row, at) => make("tr", {}, make("th", { scope: "row" }, rows[at]),
+        ...row.map((value, column) => cell(value, at, column)))))));
+}
