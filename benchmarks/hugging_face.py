@@ -50,12 +50,15 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
     """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: the model has relative positions, which neither Marian nor Pegasus has.
+        ValueError: the model has relative positions, or windowed or linear attention, which neither Marian nor Pegasus
+            has.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
     config = model.config
     if config.positions in ("alibi", "vo-rope"):
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.positions} positions")
+    if config.attention != "full":
+        raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.attention} attention")
     shape: dict[str, Any] = {
         "vocab_size": len(source_embedding(model).tokens.weight),
         "d_model": config.d_model,

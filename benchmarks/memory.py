@@ -1,26 +1,38 @@
-"""``bench memory``: memory growth of a long training that is recorded as the page does.
+"""``bench memory``: memory growth of long trainings, one recorded as the page does, and the memory of one update.
 
 A snapshot of the attention is recorded at every evaluation, of which there are many here; a replay keeps a bounded
-number of them.
+number of them. The memory of an update is compared with the estimate: what PyTorch allocates at most, which is what is
+estimated, and what the process grows by, which is more, because the C library keeps freed blocks for later.
 """
 
 import argparse
-import gc
-import os
+import multiprocessing
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from core.config import load_preset
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.resident_memory import forget_highest, highest_resident_bytes, resident_bytes
+from benchmarks.training_memory import PRESETS, measure_trainings, without_package
+from core.config import Preset, load_preset
+from core.models import build_model
 from core.runs import RunFolder
 from core.runs.recorder import Recorder
+from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import EvaluationEvent, train
+from core.training.loss import loss_of_logits
+from core.training.memory import estimate_memory
+from core.training.optimizers import build_optimizer
 
 PRESET, STEPS, EVALUATE_EVERY, READINGS = "tiny", 5_000, 10, 5
+UPDATED, BATCHES, LENGTHS = "small", (1, 2, 4, 8, 16), (64, 128, 256, 512)
+WARM_UP = 2, 8  # sequences and tokens of the first update of a process, which is not measured
 
 
 @dataclass(frozen=True)
@@ -38,7 +50,9 @@ class Reading:
 
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
-    """Train and print the memory in use at a few steps."""
+    """Train and print the memory in use at a few steps, that of one update, and that of each preset."""
+    names = list(PRESETS) if options.presets is None else options.presets.split(",")
+    skipped = without_package(names)
     print(f"{PRESET}, {STEPS:,} steps, evaluated and its attention recorded every {EVALUATE_EVERY}")
     readings = []
     for reading in measure_memory():
@@ -50,7 +64,34 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         )
     growth = readings[-1].resident - readings[0].resident
     print(f"  growth from first to last: {growth / 1e6:+.1f} MB, {growth / readings[0].resident:+.1%}")
-    return {"preset": PRESET, "readings": [asdict(reading) for reading in readings]}
+    print(f"\nmemory of an update of {UPDATED}, MB")
+    print(f"  {'batch':>8}{'tokens':>8}{'estimate':>12}{'allocated':>12}{'estimate ÷ allocated':>22}{'process':>12}")
+    updates = []
+    for update in measure_updates():
+        updates.append(update)
+        sizes = f"{update.estimated / 1e6:12.1f}{update.allocated / 1e6:12.1f}"
+        ratio = update.estimated / update.allocated
+        print(f"  {update.batch_size:8}{update.length:8}{sizes}{ratio:22.2f}{update.resident / 1e6:12.1f}", flush=True)
+    return {
+        "preset": PRESET,
+        "readings": [asdict(reading) for reading in readings],
+        "updates": [asdict(update) for update in updates],
+        "trainings": _trainings([name for name in names if name not in skipped], skipped),
+    }
+
+
+def _trainings(names: list[str], skipped: dict[str, str]) -> list[dict[str, Any]]:
+    """Measure and print the memory that training each preset takes."""
+    print("\nmost that a process grows by while it trains, MB")
+    print(f"  {'preset':24}{'updates':>10}{'estimate':>12}{'at first':>12}{'at the end':>12}")
+    for name, missing in skipped.items():
+        print(f"  {name:24}not measured: it {missing}")
+    trainings = []
+    for each in measure_trainings(names):
+        trainings.append(asdict(each) | {"problems": each.problems})
+        sizes = f"{each.estimated / 1e6:12.0f}{each.first / 1e6:12.0f}{each.highest / 1e6:12.0f}"
+        print(f"  {each.preset:24}{each.updates:10,}{sizes}   {'; '.join(each.problems) or 'as estimated, and flat'}")
+    return trainings
 
 
 def measure_memory() -> Iterator[Reading]:
@@ -67,8 +108,65 @@ def measure_memory() -> Iterator[Reading]:
                 yield Reading(event.step, resident_bytes(), len(recorder.replay.snapshots()))
 
 
-def resident_bytes() -> int:
-    """Return the resident set size of this process in bytes (Linux)."""
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+@dataclass(frozen=True)
+class UpdateMemory:
+    """Bytes that one update takes, weights and optimizer included.
+
+    Attributes:
+        estimated: by ``estimate_memory``, without overhead and evaluations.
+        allocated: what PyTorch allocates at most.
+        resident: growth of the process's resident set.
+    """
+
+    batch_size: int
+    length: int
+    estimated: int
+    allocated: int
+    resident: int
+
+
+def measure_updates() -> Iterator[UpdateMemory]:
+    """Measure updates of every batch size and length, each in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    for batch_size in BATCHES:
+        for length in LENGTHS:
+            with context.Pool(1) as pool:
+                yield pool.apply(measure_update, (UPDATED, batch_size, length))
+
+
+def measure_update(name: str, batch_size: int, length: int) -> UpdateMemory:
+    """Measure an update of a preset with random tokens in this process, which must be new."""
+    torch.set_num_threads(1)
+    preset = load_preset(name).with_changes({"model.max_seq_len": max(LENGTHS), "training.validation_sequences": 1})
+    estimated = estimate_memory(preset, batch_size=batch_size, length=length).allocated
+    _allocated_by_update(preset, *WARM_UP)
+    forget_highest()
+    before = highest_resident_bytes()
+    allocated = _allocated_by_update(preset, batch_size, length)
+    return UpdateMemory(batch_size, length, estimated, allocated, highest_resident_bytes() - before)
+
+
+def _allocated_by_update(preset: Preset, batch_size: int, length: int) -> int:
+    """Make two updates; return what the second one takes at most, with the model and the optimizer's state."""
+    generator = torch.Generator().manual_seed(0)
+    model = build_model(preset.model, build_task(preset.task), generator).train()
+    optimizer = build_optimizer(preset.training, model)
+    ids = torch.randint(4, 10, (batch_size, length), generator=generator)
+
+    def update() -> None:
+        optimizer.zero_grad()
+        loss_of_logits(model(ids, ids), ids, preset.training).backward()
+        optimizer.step()
+
+    update()
+    optimizer.zero_grad()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        update()
+    kept = [*model.parameters(), *(each for state in optimizer.state.values() for each in state.values())]
+    fixed = sum(each.numel() * each.element_size() for each in kept if isinstance(each, torch.Tensor))
+    events = profiler.profiler.kineto_results.events() if profiler.profiler else []
+    current = highest = 0
+    for event in sorted((each for each in events if each.name() == "[memory]"), key=lambda each: each.start_ns()):
+        current += event.nbytes()
+        highest = max(highest, current)
+    return fixed + highest

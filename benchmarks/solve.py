@@ -140,7 +140,7 @@ def _print_header(preset: Preset, *, with_baseline: bool) -> None:
     print(f"{preset.name}, {parameters:,} parameters, on the CPU, 1 thread; seconds of processor time")
     print(f"exact match on {TEST_SEQUENCES:,} held-out sequences, free-running; solved: at least {TARGET:.1%}")
     baseline = f"   baseline, batches of {BASELINE_BATCH_SIZE}" if with_baseline else ""
-    print(f"{'seed':>6}   {f'this preset, batches of {preset.training.sequences_per_step}':32}{baseline}")
+    print(f"{'seed':>6}   {f'this preset, batches of {preset.sequences_per_step}':32}{baseline}")
 
 
 def _print_row(ours: SolveRun, baseline: SolveRun | None) -> None:

@@ -73,7 +73,7 @@ class Workload:
         rows = [f"{row['produced']} <- {row['read']}" for row in attention["rows"]]
         head = attention["heads"][self.requests % len(attention["heads"])]
         picture = {"title": text, "rows": rows, "columns": attention["columns"], "weights": head["weights"]}
-        return page.call_component("viewer.picture", picture | {"marked": attention["marked"]})
+        return page.call_component("viewer.picture", picture | {"marked": attention["gold_cells"]})
 
     def _keep_training(self) -> None:
         """Request the progress of the present run; once it has ended, delete it and start the next."""

@@ -1,6 +1,7 @@
 """Results of presets as the documentation reports them; each is trained to its end. ``-s`` prints the results."""
 
 import statistics
+import time
 from functools import lru_cache
 from operator import itemgetter
 
@@ -15,12 +16,13 @@ from core.interpret.head_table import measure_heads
 from core.interpret.inspection import inspect
 from core.models import count_parameters
 from core.reports.report import measure
+from core.reports.report.documented_examples import documented_examples
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.loop import train
 from core.training.state import TrainingState
 
-MAX_SECONDS = 600
+MAX_SECONDS = 600  # of processor time: a busy machine takes longer
 pytestmark = pytest.mark.slow
 
 
@@ -29,10 +31,12 @@ def trained(preset: str, seed: int = 0) -> TrainingState:
     """Train a preset to its end on one thread, as the page does; the model is left in evaluation mode."""
     torch.set_num_threads(1)
     state = new_state(load_preset(preset).with_changes({"training.seed": seed}))
+    started = time.thread_time()
     for _ in train(state):
         pass
-    print(f"\n{preset}, seed {seed}: {count_parameters(state.model):,} parameters, {state.seconds:.0f} s", end="")
-    assert state.seconds < MAX_SECONDS
+    seconds = time.thread_time() - started
+    print(f"\n{preset}, seed {seed}: {count_parameters(state.model):,} parameters, {seconds:.0f} s", end="")
+    assert seconds < MAX_SECONDS
     state.model.eval()
     return state
 
@@ -92,18 +96,27 @@ def test_reversal_of_sentences_is_learned_from_8000_of_them(preset: str, minimum
         assert measured.evaluation.exact_match >= minimum
 
 
-def test_numbers_reversal_as_reported_never_stops_despite_a_low_loss() -> None:
-    state = trained("numbers-reversal-as-reported")
+@pytest.mark.parametrize("preset", ["words-reversal-gru", "words-reversal-transformer"])
+def test_all_ten_example_sentences_of_the_document_are_reversed(preset: str) -> None:
+    state = trained(preset)
+    examples = documented_examples(state.model, state.task)
+    assert examples is not None
+    print(f"\n{preset}: {examples.matches} of {len(examples.table) - 1} example sentences", end="")
+    assert (examples.matches, len(examples.table) - 1) == (10, 10)
+
+
+def test_numbers_reversal_as_told_is_wrong_despite_a_low_loss() -> None:
+    state = trained("numbers-reversal-as-told")
     measured = measure(state.model, state.task, fixed_pairs(state.task, 10_000, split="test"))
     output = inspect(state.model, state.task, "5 12 7 3 9 11").output
     print(f"\nloss {measured.evaluation.loss:.4f}, stopped {measured.stopped:.2%}; 5 12 7 3 9 11 → {' '.join(output)}")
     assert measured.evaluation.loss < 0.1
-    assert measured.stopped == measured.exact_match_unpadded == 0
-    assert len(output) == state.model.max_seq_len
+    assert measured.exact_match_unpadded == 0
+    assert output != ["11", "9", "3", "7", "12", "5"]
 
 
-def test_the_gru_as_reported_is_right_in_a_padded_batch_and_wrong_alone() -> None:
-    state = trained("words-reversal-gru-as-reported")
+def test_the_gru_as_told_is_right_in_a_padded_batch_and_wrong_alone() -> None:
+    state = trained("words-reversal-gru-as-told", 42)
     pairs = fixed_pairs(state.task, 1_000, split="test")
     measured, padded = measure(state.model, state.task, pairs), evaluate(state.model, pairs)
     print(f"\nexact match in a padded batch {padded.exact_match:.2%}, alone {measured.exact_match_unpadded:.2%}")

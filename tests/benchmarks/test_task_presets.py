@@ -8,8 +8,8 @@ import torch
 
 from core.config import load_preset
 from core.evaluation.accuracy import evaluate, exact_match_unpadded
-from core.evaluation.bleu import measure_bleu
 from core.evaluation.ngram import MAX_ORDER, NGram
+from core.evaluation.translating import measure_quality
 from core.models import count_parameters
 from core.tasks import Batch, fixed_pairs
 from core.teaching.bugs import new_state
@@ -52,6 +52,7 @@ def exact_match(state: TrainingState, pairs: Batch) -> float:
         ("deduplicate-digits", 0.99),
         ("addition", 0.99),
         ("pattern-completion", 0.99),
+        ("masked-digits", 0.99),
     ],
 )
 def test_presets_solve_10000_held_out_inputs(preset: str, minimum: float) -> None:
@@ -67,9 +68,9 @@ def test_number_words_are_translated_after_1000_examples(language: str) -> None:
     assert state.preset.training.training_sequences == 1_000
     pairs = fixed_pairs(state.task, 10_000, split="test")
     exact = exact_match(state, pairs)
-    bleu = measure_bleu(state.model, state.task, pairs)
-    print(f"BLEU {bleu.score:.2f} ({bleu.signature})")
-    assert bleu.score >= 90
+    quality = measure_quality(state.model, state.task, pairs)
+    print(f"BLEU {quality.bleu:.2f} ({quality.bleu_signature}), chrF {quality.chrf:.2f} ({quality.chrf_signature})")
+    assert quality.bleu >= 90
     assert exact >= 0.9
 
 

@@ -1,0 +1,84 @@
+"""Part of ``bench memory``: what a process grows by while it trains a preset, beside the estimate.
+
+Each preset is trained in a process of its own, as batches of many lengths leave kernels and freed blocks in memory.
+"""
+
+import multiprocessing
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.resident_memory import forget_highest, highest_resident_bytes, resident_bytes
+from core.config import load_preset
+from core.config.listing import missing_package
+from core.tasks import build_task
+from core.teaching.bugs import new_state
+from core.training.loop import StepEvent, train
+from core.training.memory import training_memory
+
+PRESETS = ("g2p-english",)  # of many lengths; those with a large vocabulary belong here too
+UPDATES, FIRST_READING = 1_000, 300
+TOLERANCE = 0.25  # the process may grow by so much more than is estimated
+MOST_GROWTH = 0.1  # of the estimate, from the first reading to the end: freed blocks still find their places
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes that a process grew by while it trained, from when it had read the task's data.
+
+    Attributes:
+        estimated: by ``training_memory``, overhead included.
+        first: at most, up to the first reading, by default after ``FIRST_READING`` updates.
+        highest: at most, up to the last update.
+    """
+
+    preset: str
+    updates: int
+    estimated: int
+    first: int
+    highest: int
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong: more memory than estimated, or memory that goes on growing; empty if nothing is."""
+        problems = []
+        if self.highest > (1 + TOLERANCE) * self.estimated:
+            problems.append(f"more than {1 + TOLERANCE:g} × the estimate")
+        if self.highest - self.first > MOST_GROWTH * self.estimated:
+            problems.append(f"still grows by {(self.highest - self.first) / 1e6:.0f} MB after the first reading")
+        return problems
+
+
+def without_package(names: list[str]) -> dict[str, str]:
+    """Return the presets that cannot be trained here, each with what it misses.
+
+    Raises:
+        InputError: there is no such preset.
+    """
+    return {name: missing for name in names if (missing := missing_package(load_preset(name)))}
+
+
+def measure_trainings(names: list[str]) -> Iterator[TrainingMemory]:
+    """Train each preset for ``UPDATES`` updates, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    for name in names:
+        with context.Pool(1) as pool:
+            yield pool.apply(_measure, (name, UPDATES, FIRST_READING))
+
+
+def _measure(name: str, updates: int, first_reading: int) -> TrainingMemory:
+    """Train a preset in this process, which must be new."""
+    torch.set_num_threads(1)
+    preset = load_preset(name)
+    preset = preset.with_changes({"training.steps": max(updates, preset.training.steps)})
+    estimated = training_memory(preset).total
+    build_task(preset.task)
+    before, first = resident_bytes(), 0
+    forget_highest()
+    for event in train(new_state(preset)):
+        if isinstance(event, StepEvent) and event.step == first_reading:
+            first = highest_resident_bytes() - before
+        if event.step == updates:
+            break
+    return TrainingMemory(name, updates, estimated, first, highest_resident_bytes() - before)

@@ -1,0 +1,143 @@
+"""``bench translate``: sentences per second of ``translate``, compared with CTranslate2 with the same weights.
+
+Both decode ids on one thread in float32, greedily and with a beam of 5 without length penalty, which the two define
+differently. Without ``--run`` the model is untrained, of the size of a small translation model, and changed so that its
+outputs depend on their sources and end at different lengths.
+"""
+
+import argparse
+import importlib.util
+from dataclasses import asdict, dataclass
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.interleaved_timing import median_ratio, time_interleaved
+from core.config.sections import TransformerConfig
+from core.generation import Beam, Greedy, Strategy
+from core.generation.translation import decode_sources
+from core.models.transformer import Transformer
+from core.runs import DEFAULT_ROOT
+from core.runs.load import SavedRuns
+from core.storage.errors import InputError
+from core.tasks import fixed_pairs
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+SENTENCES, ROUNDS = 200, 3
+BASELINE_BATCH_SIZE = 32  # sources; CTranslate2 is within a tenth as fast with 16 and 64
+# Of the weights of an untrained model, whose outputs would otherwise hardly depend on their sources.
+GAINS = {"cross_attention.w_q": 4, "cross_attention.w_v": 6, "cross_attention.w_o": 6, "output.weight": 10}
+VOCAB_SIZE, MAX_STEPS, LENGTHS = 4_000, 64, (3, 40)
+STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 5": Beam(beam_size=5, length_penalty=0)}
+
+
+@dataclass(frozen=True)
+class TranslationSpeed:
+    """Measurements with one strategy: medians over ``ROUNDS`` interleaved rounds.
+
+    Attributes:
+        sentences_per_second: of ours.
+        mean_tokens: length of the outputs, without EOS.
+        ratio: sentences per second of ours divided by those of CTranslate2; None without ``ctranslate2``.
+        same: share of the sentences for which both give the same tokens.
+    """
+
+    strategy: str
+    sentences_per_second: float
+    mean_tokens: float
+    ratio: float | None = None
+    same: float | None = None
+
+
+def run_bench(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure and print a table."""
+    if options.run:
+        loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+        model = loaded.model
+        if not isinstance(model, Transformer):
+            raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")
+        src = fixed_pairs(loaded.task, SENTENCES, split="test").src
+        sources = [[token for token in row if token not in (PAD_ID, BOS_ID, EOS_ID)] for row in src.tolist()]
+    else:
+        model, sources = untrained_model(), random_sources()
+    speeds = measure(model, sources)
+    print(f"{len(sources)} sentences, 1 thread, float32, medians of {ROUNDS} rounds")
+    for speed in speeds:
+        print(
+            f"{speed.strategy:8} {speed.sentences_per_second:8.1f} sentences/s of {speed.mean_tokens:.1f} tokens",
+            end="",
+        )
+        if speed.ratio is None:
+            print("; install requirements-parity.txt to compare with CTranslate2")
+        else:
+            print(f", {speed.ratio:.2f} × CTranslate2; {speed.same:.1%} have the same tokens")
+    return {"run": options.run, "sentences": len(sources), "strategies": [asdict(speed) for speed in speeds]}
+
+
+def measure(model: Transformer, sources: list[list[int]]) -> list[TranslationSpeed]:
+    """Decode sources with every strategy, and with CTranslate2 if it is installed."""
+    baseline = None
+    if importlib.util.find_spec("ctranslate2"):
+        from benchmarks import ctranslate2_baseline
+
+        translator = ctranslate2_baseline.to_ctranslate2(model)
+        baseline = partial(
+            ctranslate2_baseline.translate,
+            translator,
+            sources,
+            max_steps=model.max_seq_len,
+            batch_size=BASELINE_BATCH_SIZE,
+        )
+    speeds = []
+    for name, strategy in STRATEGIES.items():
+        decode = partial(decode_sources, model, sources, strategy=strategy)
+        outputs = decode()
+        mean_tokens = sum(map(len, outputs)) / len(outputs)
+        if baseline is None:
+            (seconds,) = time_interleaved([decode], rounds=ROUNDS)
+            speeds.append(TranslationSpeed(name, len(sources) / median(seconds), mean_tokens))
+            continue
+        decode_baseline = partial(baseline, beam_size=strategy.sequences_per_source)
+        same = sum(ours == theirs for ours, theirs in zip(outputs, decode_baseline(), strict=True)) / len(outputs)
+        seconds, baseline_seconds = time_interleaved([decode, decode_baseline], rounds=ROUNDS)
+        ratio = median_ratio(baseline_seconds, seconds)
+        speeds.append(TranslationSpeed(name, len(sources) / median(seconds), mean_tokens, ratio, same))
+    return speeds
+
+
+def untrained_model() -> Transformer:
+    """Return a model whose outputs have from 1 to ``MAX_STEPS`` tokens."""
+    generator = torch.Generator().manual_seed(0)
+    config = TransformerConfig(
+        d_model=192,
+        num_heads=4,
+        num_encoder_layers=3,
+        num_decoder_layers=3,
+        d_ff=768,
+        norm="pre",
+        activation="gelu",
+        dropout=0.0,
+        max_seq_len=MAX_STEPS,
+    )
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(0)
+        model = Transformer(config, VOCAB_SIZE, VOCAB_SIZE).eval()
+        for name, parameter in model.named_parameters():
+            parameter.mul_(next((gain for part, gain in GAINS.items() if part in name), 1))
+        src, tgt_in = (torch.randint(UNK_ID + 1, VOCAB_SIZE, (64, MAX_STEPS), generator=generator) for _ in range(2))
+        logits = model(src, tgt_in)
+        others = logits.index_fill(2, torch.tensor([EOS_ID]), -torch.inf).amax(dim=-1)
+        model.output.bias[EOS_ID] += (others - logits[..., EOS_ID]).quantile(
+            0.015
+        )  # EOS is chosen in 1.5 % of these steps
+        model.output.bias[[PAD_ID, BOS_ID, UNK_ID]] -= 1e4
+    return model
+
+
+def random_sources() -> list[list[int]]:
+    """Return random ids without BOS and EOS."""
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(*LENGTHS, (SENTENCES,), generator=generator).tolist()
+    return [torch.randint(UNK_ID + 1, VOCAB_SIZE, (length,), generator=generator).tolist() for length in lengths]
