@@ -9,7 +9,15 @@ from playwright.sync_api import Page, expect
 
 from core.config import load_preset
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, choose_preset, open_tab
+from tests.browser.chromium import (
+    CHROMIUM,
+    NOTHING_SIDEWAYS,
+    PHONE,
+    TWO_FRAMES,
+    choose_preset,
+    choose_run,
+    open_tab,
+)
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 
@@ -40,14 +48,18 @@ IN_VIEW = """() => {
 }"""
 
 
-def watch_training(page: Page, *, first: float, then: float) -> tuple[dict, dict]:
+def watch_training(page: Page, *, first: float | None, then: float) -> tuple[dict, dict]:
     """Press Train; return what is in view after ``first`` seconds, and what is when all of it has changed.
 
     Args:
+        first: None waits until the first answers are in view, however slow the machine is.
         then: seconds for everything to change.
     """
     page.get_by_role("button", name="Train", exact=True).click()
-    page.wait_for_timeout(1000 * first)
+    if first is None:
+        expect(page.locator("#bench-view .answers-when")).to_have_text(re.compile("^weights of step [0-9]{1,2}$"))
+    else:
+        page.wait_for_timeout(1000 * first)
     before = page.evaluate(IN_VIEW)
     end = time.monotonic() + then
     while time.monotonic() < end:
@@ -71,19 +83,10 @@ def check_in_view(seen: dict) -> None:
     assert len(seen["heads"]) >= 4
 
 
-@pytest.fixture
-def stop_all(runs: Runs):
-    """Stop every run after the test, so that the next one has the machine to itself."""
-    yield
-    for live in runs.active():
-        runs.stop(live.folder.name)
-    wait_for(lambda: not runs.active(), seconds=60)
-
-
 @pytest.mark.parametrize("preset", ["tiny", "digits-reversal"])
 @pytest.mark.parametrize("size", [LAPTOP, SCREEN], ids=["1366 × 768", "1920 × 1080"])
 @pytest.mark.slow
-def test_one_second_after_train_everything_is_in_view_and_changes(page: Page, preset: str, size: dict, stop_all: None):
+def test_one_second_after_train_everything_is_in_view_and_changes(page: Page, preset: str, size: dict):
     page.set_viewport_size(size)
     open_tab(page, "Train")
     choose_preset(page, preset)
@@ -91,19 +94,18 @@ def test_one_second_after_train_everything_is_in_view_and_changes(page: Page, pr
     check_in_view(before)
 
 
-def test_everything_watched_during_training_is_in_view_and_moves(page: Page, stop_all: None):
+def test_everything_watched_during_training_is_in_view_and_moves(page: Page):
     page.set_viewport_size(LAPTOP)
     open_tab(page, "Train")
     choose_preset(page, "tiny")
-    before, after = watch_training(page, first=5, then=60)
-    check_in_view(before)
+    _, after = watch_training(page, first=None, then=60)
     check_in_view(after)
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("#run-bar .status")).to_have_text("stopped")
     expect(page.locator("#run-bar .stop:enabled")).to_have_count(0)  # nothing is left to stop
 
 
-def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page, stop_all: None):
+def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page):
     page.set_viewport_size(PHONE)
     open_tab(page, "Train")
     page.get_by_role("button", name="Train", exact=True).click()
@@ -119,12 +121,14 @@ def test_on_a_phone_progress_loss_and_stop_are_in_view(page: Page, stop_all: Non
 def test_the_slider_moves_answers_heads_and_figures_together(page: Page):
     open_tab(page, "Train")
     expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 1,000")
+    page.evaluate(TWO_FRAMES)  # maps are drawn in the frame after the texts
     last = page.evaluate(IN_VIEW)
     page.locator("#bench-view .scrubber").evaluate(
         "(slider) => { slider.value = 0; slider.dispatchEvent(new Event('input')); }"
     )
     expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 0")
     expect(page.locator("#bench-view .answer .mark.bad")).not_to_have_count(0)
+    page.evaluate(TWO_FRAMES)
     first = page.evaluate(IN_VIEW)
     assert first["loss"] != last["loss"]
     assert first["answers"] != last["answers"]
@@ -132,6 +136,38 @@ def test_the_slider_moves_answers_heads_and_figures_together(page: Page):
     page.get_by_role("button", name="Replay").click()
     expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 1,000")
     assert page.evaluate(IN_VIEW)["answers"] == last["answers"]
+
+
+def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], page: Page, runs: Runs):
+    last = {name: column[-1] for name, column in runs.history(translations[0]).evaluations().items()}
+    open_tab(page, "Train")
+    bench, now = page.locator("#bench-view"), page.locator("#bench-view .accuracy-now")
+    expect(now).to_have_text("100 %")  # the shipped run's exact match
+    expect(bench.locator(".chrf-key")).to_be_hidden()
+    choose_run(page, translations[0])
+    expect(now).to_have_text(f"{last['bleu']:.1f}")
+    expect(bench.locator(".accuracy-title")).to_have_text("Translation quality")
+    expect(bench.locator(".quality-key")).to_have_text("BLEU")
+    expect(bench.locator(".chrf-key")).to_be_visible()
+    expect(page.locator("#run-bar .status")).to_have_text(f"finished, BLEU {last['bleu']:.1f}")
+    bench.locator(".accuracy-plot .chart-plot").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(bench.locator(".accuracy-panel .reading")).to_have_text(
+        re.compile(r"^step \d+: BLEU \d+\.\d, chrF \d+\.\d, tokens ")
+    )
+    bench.locator(".numbers > summary").click()
+    columns = "step,train loss,validation loss,BLEU,chrF,token accuracy,exact match,learning rate,gradient norm"
+    expect(bench.locator("thead th:visible")).to_have_text(columns.split(","))
+    expect(bench.locator("tbody tr").last.locator("td")).to_have_count(9)
+    bench.locator(".numbers > summary").click()
+    page.locator("#run-bar .run").click()
+    expect(page.locator("#run-bar .item", has_text=translations[0]).locator(".how")).to_have_text(
+        f"BLEU {last['bleu']:.1f}"
+    )
+    page.keyboard.press("Escape")
+    choose_run(page, runs.title(SHIPPED))
+    expect(now).to_have_text("100 %")
+    expect(bench.locator(".accuracy-title")).to_have_text("Accuracy")
 
 
 def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
@@ -187,6 +223,42 @@ def test_runs_are_found_by_search_and_renamed_in_place(page: Page, runs: Runs, r
     expect(page.locator("#run-bar .run .title")).to_have_text("My first run")
 
 
+def test_train_pressed_while_a_preset_opens_trains_that_preset(page: Page, runs: Runs):
+    open_tab(page, "Train")
+    choose_preset(page, "digits-reversal")
+    page.evaluate("""() => {
+      document.querySelector("#preset-picker input[value=tiny]").click();
+      document.querySelector("#train").click();
+    }""")
+    expect(page.locator("#run-bar .run .title")).to_contain_text("tiny")
+    assert [runs.preset(live.folder.name).name for live in runs.active()] == ["tiny"]
+    expect(page.locator("#train-problem .notice")).to_be_hidden()
+
+
+def test_a_link_opens_without_the_tour(tab: tuple[Page, list[str]], address: str):
+    context = tab[0].context.browser.new_context(viewport=LAPTOP)
+    visitor = context.new_page()
+    visitor.goto(f"{address}?run={SHIPPED}&tab=attention")
+    expect(visitor.locator("#viewer .title")).to_contain_text("Cross-attention, layer 2 of 2")
+    expect(visitor.get_by_role("dialog", name=re.compile("New here"))).to_have_count(0)
+    context.close()
+
+
+def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
+    page.set_viewport_size(PHONE)
+    page.locator("#run-bar .run").click()
+    dialog = page.get_by_role("dialog", name="Runs")
+    expect(dialog.locator(".item").first).to_be_visible()  # the menu grows when the list arrives
+    menu = dialog.bounding_box()
+    train = page.locator("#train").bounding_box()
+    page.evaluate("by => scrollBy({ top: by, behavior: 'instant' })", train["y"] - menu["y"] - 10)  # the bar stays
+    train = page.locator("#train").bounding_box()
+    assert menu["y"] < train["y"] < train["y"] + train["height"] < menu["y"] + menu["height"]
+    middle = [train["x"] + train["width"] / 2, train["y"] + train["height"] / 2]
+    assert page.evaluate("([x, y]) => document.elementFromPoint(x, y).closest('.menu') !== null", middle)
+    page.keyboard.press("Escape")
+
+
 def test_training_of_more_than_ten_minutes_asks_first(page: Page, runs: Runs):
     open_tab(page, "Train")
     choose_preset(page, "tiny")
@@ -206,6 +278,9 @@ def test_training_of_more_than_ten_minutes_asks_first(page: Page, runs: Runs):
 def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address: str):
     context = tab[0].context.browser.new_context(viewport=LAPTOP)
     visitor = context.new_page()
+    visitor.route(  # the script may come last, when the page has put its tab in the address already
+        "**/tour.js", lambda route: (visitor.wait_for_url("**/?*tab=*"), route.continue_())
+    )
     visitor.goto(address)
     card = visitor.get_by_role("dialog")
     visitor.get_by_role("button", name="Start the tour").click()
@@ -218,7 +293,7 @@ def test_the_first_visit_offers_a_tour_once(tab: tuple[Page, list[str]], address
         assert box["y"] + box["height"] <= LAPTOP["height"]
         card.get_by_role("button", name=re.compile("Next|Done")).click()
     expect(card).to_have_count(0)
-    visitor.reload()
+    visitor.goto(address)
     expect(visitor.locator("#run-bar .run .title")).to_contain_text("digits-reversal")
     expect(card).to_have_count(0)
     context.close()
