@@ -14,9 +14,11 @@ FLAGS = (
     "--disable-sync",
 )
 NOTHING_SIDEWAYS = "() => document.documentElement.scrollWidth <= window.innerWidth"
+TWO_FRAMES = "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))"
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 STEPS_SHOWN = "() => parseInt(document.querySelector('#run-bar .steps')?.textContent.replace(/[^0-9/]/g, ''))"
 _PARAMETERS = {"tiny": "22,637", "digits-reversal": "169,933"}
+_STEPS = {"tiny": "2,000 steps", "digits-reversal": "1,000 steps"}  # other presets have as many parameters
 # The page offers its tour to a browser that has not seen it, which would cover what a test presses.
 _TOUR_IS_DONE = "try { localStorage.setItem('attention-lab-tour', 'done') } catch { /* about:blank has no storage */ }"
 
@@ -33,6 +35,15 @@ def open_tab(page: Page, name: str) -> None:
     page.get_by_role("tab", name=name).click()
 
 
+def open_lesson(page: Page, name: str) -> None:
+    """Open a lesson in the list of the tab Learn, which is folded on a phone."""
+    menu = page.locator("#lesson .menu")
+    if menu.is_visible() and page.locator("#lesson details:not([open])").count():
+        menu.click()
+    page.locator(f"#lesson .list button[value={name}]").click()
+    expect(page.locator(f"#lesson .list button[value={name}]")).to_have_attribute("aria-current", "true")
+
+
 def choose_preset(page: Page, name: str, *, timeout: float | None = None) -> None:
     """Choose a preset in the list of the first task, and wait until the form has it."""
     presets = page.locator("#preset-picker input[type=radio]")
@@ -43,6 +54,7 @@ def choose_preset(page: Page, name: str, *, timeout: float | None = None) -> Non
     radio.locator("xpath=..").scroll_into_view_if_needed(timeout=timeout)
     radio.evaluate("(radio) => radio.click()")  # the foot of the settings may cover it
     expect(page.locator("#summary")).to_contain_text(f"{_PARAMETERS[name]} parameters", timeout=timeout)
+    expect(page.locator("#section-training button.label-wrap")).to_contain_text(_STEPS[name], timeout=timeout)
 
 
 def open_settings(page: Page, section: str) -> None:

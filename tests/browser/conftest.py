@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
 
 from core.config import load_preset
 from core.runs import RunFolder
@@ -23,6 +23,15 @@ __all__ = ["address", "runs"]
 expect.set_options(timeout=30_000)  # the cores are busy with other tests
 
 
+# What Gradio logs of a stream that was open when a test left the page.
+LEFT = ("AbortError: BodyStreamBuffer was aborted", "Unexpected error Connection errored out.")
+
+
+def is_error(message: ConsoleMessage) -> bool:
+    """Whether a console message is an error of the page."""
+    return message.type == "error" and not message.text.startswith(LEFT)
+
+
 @pytest.fixture(scope="session")
 def tab() -> Iterator[tuple[Page, list[str]]]:
     """A tab of a headless Chromium and its console errors; one for all tests, so that scripts stay compiled."""
@@ -31,7 +40,7 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
         page = new_context(browser).new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("console", lambda message: errors.append(message.text) if is_error(message) else None)
         yield page, errors
         browser.close()
 
@@ -83,6 +92,17 @@ def letters(runs: Runs) -> str:
     small = {"model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2, "training.batch_size": 8}
     _add_run(runs, "letters", "pattern-completion", small | {"training.validation_sequences": 16})
     return "letters"
+
+
+@pytest.fixture(scope="session")
+def translations(runs: Runs) -> list[str]:
+    """Titles of two short runs of one translation task with different seeds."""
+    pytest.importorskip("num2words")
+    small = {"model.d_model": 16, "model.d_ff": 16, "model.num_heads": 2, "training.training_sequences": 100}
+    for seed in range(2):
+        changes = small | {"training.validation_sequences": 32, "training.seed": seed}
+        _add_run(runs, f"french-seed-{seed}", "number-words-french", changes)
+    return ["french-seed-0", "french-seed-1"]
 
 
 @pytest.fixture

@@ -5,14 +5,13 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM, TWO_FRAMES
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 DRAWN = "(canvas) => canvas.toDataURL()"
-TWO_FRAMES = "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() => drawn(true))))"
 
 
 @pytest.fixture
@@ -31,6 +30,13 @@ def figures(page: Page) -> Locator:
     expect(figures).to_have_count(4)
     figures.first.scroll_into_view_if_needed()
     return figures
+
+
+def test_a_lesson_pressed_again_stays_as_it_is(page: Page, figures: Locator):
+    first = figures.first.element_handle()
+    page.get_by_role("button", name="targets not shifted").click()
+    expect(page.locator("#lesson .title").last).to_be_focused()
+    assert first.evaluate("(figure) => figure.isConnected")
 
 
 def drag(page: Page, plot: Locator, start: int, end: int) -> None:

@@ -45,6 +45,18 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
 
 
+def test_translations_are_compared_by_bleu(translations: list[str], page: Page):
+    open_tab(page, "Compare")
+    picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
+    picker.locator("label", has_text="2 seeds").filter(has_text="french").click()
+    expect(picker.get_by_role("checkbox", name=re.compile(translations[1]))).to_be_checked()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    expect(found.locator(".verdict")).to_contain_text("Paired bootstrap resampling: 1,000 resamples", timeout=120_000)
+    expect(found.locator(".metrics thead")).to_contain_text("BLEUchrFexact match")
+    expect(found.locator(".metrics-note")).to_contain_text("sacreBLEU signatures: nrefs:1|")
+    expect(found.locator(".charts")).to_contain_text("BLEU while training")
+
+
 def test_a_wrong_answer_opens_its_attention(page: Page, seeds: list[str]):
     open_tab(page, "Decode")
     page.get_by_role("radio", name="beam").check()

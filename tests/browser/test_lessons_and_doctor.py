@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from core.server import Runs
 from core.teaching.lessons import Lesson, lesson_names, load_lesson
-from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
+from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_lesson, open_tab
 from ui.tabs import lessons
 
 pytestmark = [
@@ -24,10 +24,10 @@ IS_DRAWN = """canvas => canvas.width > 0
 def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page):
     open_tab(page, "Learn")
     names = lesson_names()
-    buttons = page.locator("#lesson .list button")
+    buttons = page.locator("#lesson .bugs button")
     expect(buttons).to_have_count(len(names))
     for name in names:
-        page.locator(f"#lesson .list button[value={name}]").click()
+        open_lesson(page, name)
         expect(page.locator("#lesson .breaks")).to_contain_text(name)
         expect(page.locator("#lesson .revealed")).to_be_hidden()
         expect(page.get_by_label("my prediction")).to_have_value("")
@@ -44,7 +44,7 @@ def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page)
         ):
             assert canvas.evaluate(IS_DRAWN), name
         assert page.evaluate(NOTHING_SIDEWAYS), name
-    page.locator(f"#lesson .list button[value={names[0]}]").click()
+    open_lesson(page, names[0])
     expect(page.get_by_label("my prediction")).to_have_value(f"nothing, with {names[0]}")
 
 
@@ -68,6 +68,7 @@ def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs:
     expect(page.locator("#lesson-message")).to_contain_text("targets-not-shifted-right and targets-not-shifted-broken")
     open_tab(page, "Train")
     expect(page.locator("#settings")).to_contain_text("Broken on purpose (targets-not-shifted)")
+    open_tab(page, "Report")
     page.get_by_text("Doctor: check this run").click()
     expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
     expect(page.locator("#doctor .about")).to_contain_text("targets-not-shifted-broken, after")
@@ -80,11 +81,12 @@ def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs:
 
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 def test_the_shipped_run_has_no_bug_and_its_diagram_opens_its_heads(page: Page):
-    open_tab(page, "Train")
+    open_tab(page, "Report")
     page.get_by_text("Doctor: check this run").click()
     expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
     page.locator("#doctor summary").click()
-    expect(page.locator("#doctor .lights .green")).to_have_count(18)
+    expect(page.locator("#doctor .lights .green")).to_have_count(23)  # 5 of them of the recorded health
+    open_tab(page, "Train")
     page.get_by_text("Model architecture").click()
     expect(page.locator("#model .about")).to_contain_text("169,933 parameters")
     assert page.evaluate(NOTHING_SIDEWAYS)

@@ -182,10 +182,10 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
     field.blur()
     expect(page.locator("#summary")).to_contain_text("d_model=30 must be divisible by model.num_heads=4")
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator("#train-problem")).to_contain_text("d_model=30")
+    expect(page.locator("#summary")).to_contain_text("d_model=30")
 
     choose_preset(page, "tiny")
-    expect(page.locator("#train-problem")).not_to_contain_text("d_model")
+    expect(page.locator("#summary")).not_to_contain_text("d_model")
     open_settings(page, "Training")
     field = page.get_by_label("steps", exact=True)
     field.fill("7")

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from core.config import load_preset
 from core.server import Runs
-from tests.browser.chromium import CHROMIUM, PHONE
+from tests.browser.chromium import CHROMIUM, PHONE, open_tab
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for
 
@@ -82,6 +82,15 @@ def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
     viewer.get_by_role("radio", name="current decode").check()
     expect(viewer.locator("#attention-of")).to_contain_text("4 8 2 9 →")
     expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")
+
+
+def test_decode_ends_a_replay_and_shows_the_new_answer(page: Page):
+    open_tab(page, "Train")
+    page.get_by_role("button", name="cross attention, layer 2, head 1", exact=False).click()
+    expect(page.locator("#viewer .heading")).to_contain_text("answered by")
+    page.get_by_role("textbox", name="Input").fill("1 2 3 4 5 6")
+    page.locator("#ask").get_by_role("button", name="Decode").click()
+    expect(page.locator("#viewer .heading")).to_contain_text("1 2 3 4 5 6 → 6 5 4 3 2 1, decoded by")
 
 
 def test_maps_can_be_previewed_and_downloaded(empty_page: Page, address: str):

@@ -11,10 +11,11 @@ _TIMES = {"seconds"}
 
 
 def fingerprint(folder: RunFolder) -> dict[str, str]:
-    """Return a digest of each part of a run: weights, optimizer, generator, metadata, best weights, replay, metrics."""
+    """Return a digest of each part of what a run saves."""
     tensors, facts = read_tensors(folder.last)
     best, best_facts = read_tensors(folder.best)
     replay, _ = read_tensors(folder.replay)
+    by_step = read_tensors(folder.weights_by_step)[0] if folder.weights_by_step.exists() else {}  # large models
     return {
         "weights": _digest({name: each for name, each in tensors.items() if name.startswith("model.")}),
         "optimizer": _digest({name: each for name, each in tensors.items() if name.startswith("optimizer.")}),
@@ -22,6 +23,7 @@ def fingerprint(folder: RunFolder) -> dict[str, str]:
         "facts": json.dumps({name: value for name, value in facts.items() if name not in _TIMES}, sort_keys=True),
         "best": _digest(best) + json.dumps(best_facts, sort_keys=True),
         "replay": _digest(replay),
+        "weights by step": _digest(by_step),
         "metrics": _metrics(folder.metrics),
     }
 

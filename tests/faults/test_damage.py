@@ -126,8 +126,9 @@ def finished_run(root, preset) -> RunFolder:
 def test_randomly_damaged_checkpoints_are_refused(root, tiny, row):
     folder = finished_run(root, tiny)
     total = [0, 0, 0]
-    for number, path in enumerate((folder.best, folder.last, folder.replay, previous_path(folder.last))):
-        counts = outcomes(path.read_bytes(), random.Random(number), MUTATIONS // 4)
+    files = (folder.best, folder.last, folder.replay, previous_path(folder.last), folder.weights_by_step)
+    for number, path in enumerate(files):
+        counts = outcomes(path.read_bytes(), random.Random(number), MUTATIONS // len(files))
         total = [sum(each) for each in zip(total, counts, strict=True)]
     tensors, _ = read_tensors(folder.best)
     *_, missed = outcomes(save(tensors), random.Random(5), CONTROLS, read_without_checksum)

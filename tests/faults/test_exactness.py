@@ -23,7 +23,13 @@ from core.training.loop import StepEvent
 from tests.faults.children import processes, train_on
 from tests.faults.fingerprints import fingerprint
 
-SMALL = {"training.steps": 6, "training.batch_size": 4, "training.warmup_steps": 2, "training.evaluate_every": 3}
+SMALL = {
+    "training.steps": 6,
+    "training.batch_size": 4,
+    "training.tokens_per_batch": 0,  # the batch size counts, also of presets with a budget
+    "training.warmup_steps": 2,
+    "training.evaluate_every": 3,
+}
 SMALL |= {"training.validation_sequences": 4, "training.learning_rate": 0.01, "training.schedule": "linear"}
 DECODES = 200
 
@@ -115,7 +121,7 @@ def test_concurrent_runs_equal_the_same_runs_alone(root, tiny, tiny_gru, row):
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
         lives.append(LiveRun(folder, preset, folder.lock()))
-    training_threads = [threading.Thread(target=live.train, args=(1, InferencePriority())) for live in lives]
+    training_threads = [threading.Thread(target=live.train, args=(1, "cpu", InferencePriority())) for live in lives]
     disturber = threading.Thread(target=reseed)
     for thread in (disturber, *training_threads):
         thread.start()
@@ -194,11 +200,11 @@ def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one
                     raise Killed
                 yield loss
 
-        def dying_evaluate(model, validation):
+        def dying_evaluate(model, validation, **options):
             if where == "evaluation" and die_in.step == step:
-                evaluate(model, validation[:3])
+                evaluate(model, validation[:3], **options)
                 raise Killed
-            return evaluate(model, validation)
+            return evaluate(model, validation, **options)
 
         monkeypatch.setattr(training, "_weighted_losses", dying_losses)
         monkeypatch.setattr(training, "evaluate", dying_evaluate)
@@ -252,5 +258,5 @@ def test_resuming_with_other_threads_or_another_torch_reports_it(root, preset, s
 
 def test_a_run_writes_exactly_the_documented_tensor_files(root, preset, straight):
     names = sorted(path.name for path in Path(root / "straight").iterdir() if path.suffix == ".safetensors")
-    stems = ("best.previous", "best", "last.previous", "last", "replay")
+    stems = ("best.previous", "best", "last.previous", "last", "replay", "weights-by-step")
     assert names == [f"{stem}.safetensors" for stem in stems]

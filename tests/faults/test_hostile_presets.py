@@ -15,7 +15,7 @@ from core import config
 from core.config import ConfigError, Preset, load_preset, parse_preset, preset_names, preset_to_yaml, read_preset
 from core.models import parameters_of
 from core.tasks import build_task
-from core.training.model_summary import estimate_memory
+from core.training.memory import estimate_memory
 
 SECONDS = 0.5  # of CPU time: other processes may be busy
 GENERATED = 3_000
@@ -241,6 +241,7 @@ def test_the_largest_models_are_estimated_without_being_built(memory, row):
     sizes = {
         "transformer": blocks | {"num_encoder_layers": 12, "num_decoder_layers": 12},
         "decoder-only": blocks | {"num_layers": 24},
+        "encoder-only": blocks | {"num_layers": 24},
         "gru": {"d_embedding": 1024, "d_hidden": 2048, "num_layers": 8},
     }
     most = 0

@@ -39,6 +39,7 @@ BAD = [
     {"__proto__": {"admin": True}, "training.steps": "NaN"},
 ]
 HELD = {"since_step": -1, "since_evaluation": -1, "step_width": 0, "evaluation_width": 0}
+LESSON = {"lesson": "tokens", "input": "4829"}
 # Valid arguments of the components' functions, in which one field at a time is replaced; {"run": …} for the others.
 REQUESTS = {
     "list_runs": {},
@@ -50,6 +51,15 @@ REQUESTS = {
     "times": {"presets": ["tiny"], "chosen": "tiny"},
     "replay": {"run": SHIPPED, "since": -1} | HELD,
     "share": {"run": SHIPPED, "shared": False},
+    "attention_lesson": {"name": "tokens"},
+    "snapshots": {"name": "tokens"},
+    "vectors": LESSON,
+    "scores": LESSON,
+    "decode": LESSON,
+    "orders": LESSON | {"other": "9284"},
+    "causality": LESSON | {"masked": True},
+    "padding": LESSON | {"masked": True, "num_pad": 3},
+    "ablation": LESSON | {"ablate": "cross.2.1"},
 }
 
 

@@ -114,7 +114,7 @@ def test_markup_in_user_input_is_shown_as_text(public: Public, visitor: Callable
     file.write_text(preset_to_yaml(preset))
     load_preset_file(page, file)
     described = page.locator("#preset-picker label.preset", has=page.locator("input:checked"))
-    expect(described).to_have_attribute("title", MARKUP[:200], timeout=30_000)
+    expect(described.locator(".description")).to_have_text(MARKUP[:200], timeout=30_000)
     file.write_text(f"name: {MARKUP!r}\n{MARKUP}: 1\n")
     load_preset_file(page, file)
     expect(page.locator("#train-problem")).to_contain_text("✗", timeout=30_000)

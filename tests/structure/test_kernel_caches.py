@@ -1,0 +1,55 @@
+"""Every way in bounds the caches of compiled kernels, which would otherwise grow with every shape of a batch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from core import KERNELS_CACHED
+
+ROOT = Path(__file__).parents[2]
+VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
+SHOW = f"import os; print(*(os.environ.get(name, '-') for name in {VARIABLES}))"
+GROWTH = """
+import re, torch
+from core.config import load_preset
+torch.set_num_threads(1)
+resident = lambda: int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1e3
+layer, megabytes = torch.nn.Linear(192, 192), []
+for rows in range(1, 301):
+    with torch.autocast("cpu", torch.bfloat16):
+        layer(torch.ones(rows, 192, requires_grad=True)).float().sum().backward()
+    if rows in (100, 300):
+        megabytes.append(resident())
+print(megabytes[1] - megabytes[0])
+"""
+
+
+def run(program: str, **environment: str) -> list[str]:
+    """Run a program in a new process, without what this one has set, and return the words that it prints."""
+    inherited = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT, env=inherited | environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return result.stdout.split()
+
+
+@pytest.mark.parametrize("way_in", ["import core", "import core.__main__", "import app", "import torch, core.models"])
+def test_every_way_in_bounds_the_caches(way_in):
+    assert run(f"{way_in}; {SHOW}") == [KERNELS_CACHED, KERNELS_CACHED, "-"]
+
+
+def test_a_bound_that_the_user_has_set_stays():
+    assert run(f"import core; {SHOW}", ONEDNN_PRIMITIVE_CACHE_CAPACITY="7") == ["7", KERNELS_CACHED, "-"]
+    assert run(f"import core; {SHOW}", LRU_CACHE_CAPACITY="7") == [KERNELS_CACHED, "7", "-"]
+    assert run(f"import core; {SHOW}", DNNL_PRIMITIVE_CACHE_CAPACITY="7") == ["-", KERNELS_CACHED, "7"]
+
+
+@pytest.mark.skipif(not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="the CPU does not compute in bfloat16")
+def test_memory_does_not_grow_with_the_number_of_shapes_even_if_torch_is_imported_first():
+    unbounded = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "1024", "LRU_CACHE_CAPACITY": "1024"}
+    assert float(run(GROWTH)[0]) < 40 < float(run(GROWTH, **unbounded)[0])  # MB
