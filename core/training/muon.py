@@ -4,11 +4,13 @@ from collections.abc import Iterable
 
 import torch
 
+from core.training import without_compiler
+
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of X, XXᵀX and (XXᵀ)²X
 _ITERATIONS = 5
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(without_compiler.Optimizer):
     """Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) for matrices, Adam for all else.
 
     A matrix is updated by its Nesterov momentum after all singular values of that were set to about 1, so that rare
@@ -45,7 +47,7 @@ class Muon(torch.optim.Optimizer):
         ]
         super().__init__(groups, {})
         self.momentum, self.dtype = momentum, dtype
-        self._adam = torch.optim.Adam(self.param_groups[1:], lr=lr, betas=betas, fused=True)
+        self._adam = without_compiler.Adam(self.param_groups[1:], lr=lr, betas=betas, fused=True)
         self._adam.state = self.state  # one state to save and restore
 
     @torch.no_grad()

@@ -8,10 +8,11 @@ import torch
 
 from core.config.sections import TrainingConfig
 from core.models.embeddings import Embedding
+from core.training import without_compiler
 from core.training.muon import Muon
 
 
-class Adam(torch.optim.Optimizer):
+class Adam(without_compiler.Optimizer):
     """Adam (Kingma & Ba 2015, algorithm 1) written out, to read; presets select it with ``adam-by-hand``.
 
     Args:
@@ -61,11 +62,11 @@ def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.opt
     if config.optimizer == "adam-by-hand":
         return Adam(parameters, lr=lr)
     if config.optimizer == "adamw":
-        return torch.optim.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
+        return without_compiler.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
     if config.optimizer == "muon":
         dtype = torch.bfloat16 if config.precision == "bfloat16" else None
         return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.muon_learning_rate, dtype=dtype)
-    return torch.optim.Adam(parameters, lr=lr, fused=True)
+    return without_compiler.Adam(parameters, lr=lr, fused=True)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:

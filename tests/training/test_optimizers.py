@@ -1,6 +1,9 @@
 """Adam written out equals PyTorch's, weight decay spares biases and norms, and gradients are clipped."""
 
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +13,12 @@ from core.config import ConfigError
 from core.config.sections import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.teaching.bugs import new_state
+from core.training import without_compiler
 from core.training.loop import StepEvent, train
 from core.training.muon import Muon
 from core.training.optimizers import Adam, build_optimizer, clip_each_gradient, clip_gradients
+
+ROOT = Path(__file__).parents[2]
 
 
 def config(**changes) -> TrainingConfig:
@@ -107,8 +113,8 @@ def test_adam_skips_parameters_without_gradient_and_stores_only_tensors():
 
 def test_the_preset_selects_the_optimizer():
     model = torch.nn.Linear(1, 1)
-    assert type(build_optimizer(config(), model)) is torch.optim.Adam
-    assert type(build_optimizer(config(optimizer="adamw"), model)) is torch.optim.AdamW
+    assert type(build_optimizer(config(), model)) is without_compiler.Adam
+    assert type(build_optimizer(config(optimizer="adamw"), model)) is without_compiler.AdamW
     assert type(build_optimizer(config(optimizer="muon", muon_learning_rate=0.02), model)) is Muon
     by_hand = build_optimizer(config(optimizer="adam-by-hand"), model)
     assert type(by_hand) is Adam
@@ -155,3 +161,39 @@ def test_weight_decay_is_refused_where_it_would_have_no_effect(tiny, optimizer):
         ConfigError, match=rf"training.weight_decay=0.1 must be 0 with training.optimizer='{optimizer}'"
     ):
         tiny.with_changes({"training.optimizer": optimizer, "training.weight_decay": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("ours", "pytorchs"), [(without_compiler.Adam, torch.optim.Adam), (without_compiler.AdamW, torch.optim.AdamW)]
+)
+def test_without_the_compiler_updates_and_state_are_pytorchs_bit_for_bit(ours, pytorchs):
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(7, 5) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    optimizers = [kind(layer.parameters(), lr=0.1) for kind, layer in zip((ours, pytorchs), layers, strict=True)]
+    for inputs in torch.randn(4, 3, 7):
+        for layer, optimizer in zip(layers, optimizers, strict=True):
+            optimizer.zero_grad()
+            layer(inputs).square().sum().backward()
+            optimizer.step()
+            optimizer.load_state_dict(optimizer.state_dict())
+    for one, other in zip(layers[0].parameters(), layers[1].parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_training_does_not_import_pytorchs_compiler():
+    program = """if True:
+        import sys
+        from core.config import load_preset
+        from core.teaching.bugs import new_state
+        from core.training.loop import train
+        tiny = load_preset("tiny").with_changes({"training.steps": 2, "training.warmup_steps": 1})
+        muon = {"training.optimizer": "muon", "training.muon_learning_rate": 0.02}
+        for changes in ({"training.optimizer": "adamw"}, {"training.optimizer": "adam"}, muon):
+            state = new_state(tiny.with_changes(changes))
+            list(train(state))
+            state.optimizer.load_state_dict(state.optimizer.state_dict())
+        print("torch._dynamo" in sys.modules)
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.split() == ["False"]
