@@ -32,7 +32,7 @@ from core.models.hooks import hooks
 from core.models.layers import EncoderLayer, Layer
 from core.models.seq2seq import BLOCKS, Block, DecoderOutput, Memory
 from core.tasks import Batch, Task, fixed_pairs
-from core.text.vocab import PAD_ID
+from core.text.vocab import EOS_ID, PAD_ID
 
 NUM_PAIRS = 32  # fixed pairs, if the maps of so many fit into ``MAX_WEIGHTS``
 MAX_WEIGHTS = 250_000  # attention weights that are compared with the next snapshot's, 4 bytes each
@@ -136,21 +136,19 @@ class HealthTaker:
     Args:
         task: the pairs come from.
         model: whose size decides how many pairs are used.
-        pairs: the scored inputs of the attention snapshots with their references; none for an open-ended task, which
-            is measured on validation pairs.
+        pairs: the scored inputs of the attention snapshots with their references; inputs without one are left out.
+            If there are none, as for an open-ended task, validation pairs are measured.
     """
 
     def __init__(self, task: Task, model: Seq2Seq, pairs: Batch | None) -> None:
-        pairs = fixed_pairs(task, NUM_PAIRS, split="validation") if pairs is None else pairs
+        pairs = None if pairs is None else _with_references(pairs)
+        pairs = pairs if pairs is not None and len(pairs) else fixed_pairs(task, NUM_PAIRS, split="validation")
         answers = with_eos(pairs.tgt_out)
         pairs = Batch(pairs.src, torch.cat([pairs.tgt[:, :1], answers], dim=1)).trimmed()
         fitting = (pairs.lengths() <= torch.tensor([model.max_seq_len, model.max_seq_len + 1])).all(dim=1)
         pairs = pairs[fitting.nonzero()[:, 0]].trimmed() if fitting.any() else pairs[:0]
-        source, target = pairs.src.shape[1], pairs.tgt_in.shape[1]
-        keys = _num_keys(model, source, target)
-        self._per_pair = sum((source if head.block == "encoder" else target) * keys[head.block] for head in model.heads)
-        pairs = pairs[: max(1, MAX_WEIGHTS // max(1, self._per_pair))]
-        self.pairs = pairs.to(model.device)
+        self.pairs = _shortest(pairs, model).to(model.device)
+        self._num_weights = _num_weights(self.pairs, model)
         self._rows = self._valid_rows(task, model) if len(pairs) else {}
 
     @torch.no_grad()
@@ -187,7 +185,7 @@ class HealthTaker:
             last = before.get(block)
             if last is not None and last.shape == weights.shape:
                 figures["change"][block] = _as_figures(total_variation(last.to(weights.device), weights))
-            if self._per_pair * len(self.pairs) <= MAX_WEIGHTS:
+            if self._num_weights <= MAX_WEIGHTS:
                 kept[block] = weights
         layer_rms = {name: _finite(root_mean_square(states).item()) for name, states in recorded.states.items()}
         return HeadHealth(**figures, diversity=diversity, layer_rms=layer_rms), kept
@@ -205,6 +203,31 @@ class HealthTaker:
         reference = GenerationResult(pairs.tgt_out, none, none, maps, none)
         rows = {block: map_rows(block, task, pairs, reference) for block in blocks}
         return {block: _on(each, model.device) for block, each in rows.items() if each is not None and len(each.index)}
+
+
+def _with_references(pairs: Batch) -> Batch:
+    """Leave out the pairs whose answer is empty, because the task has no reference for their input."""
+    has_answer = ((pairs.tgt_out != PAD_ID) & (pairs.tgt_out != EOS_ID)).any(dim=1)
+    return pairs[has_answer.nonzero()[:, 0]]
+
+
+def _num_weights(pairs: Batch, model: Seq2Seq) -> int:
+    """Return the number of attention weights in all maps of some pairs, PAD counted."""
+    source, target = pairs.src.shape[1], pairs.tgt_in.shape[1]
+    keys = _num_keys(model, source, target)
+    rows = (source if head.block == "encoder" else target for head in model.heads)
+    return len(pairs) * sum(count * keys[head.block] for count, head in zip(rows, model.heads, strict=True))
+
+
+def _shortest(pairs: Batch, model: Seq2Seq) -> Batch:
+    """Return the pairs, or as many of the shortest, at least one, as have no more than ``MAX_WEIGHTS`` weights."""
+    if _num_weights(pairs, model) <= MAX_WEIGHTS:
+        return pairs
+    order = pairs.lengths().sum(dim=1).argsort(stable=True)
+    count = 1
+    while _num_weights(pairs[order[: count + 1]].trimmed(), model) <= MAX_WEIGHTS:
+        count += 1
+    return pairs[order[:count]].trimmed()
 
 
 def _num_keys(model: Seq2Seq, source: int, target: int) -> dict[Block, int]:

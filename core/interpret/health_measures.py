@@ -63,7 +63,7 @@ def fixed_key_mass(weights: torch.Tensor, sequence: torch.Tensor) -> torch.Tenso
     """Return how much of a head's attention is on one key whatever the query, (L, H) float, 0-1.
 
     Of each sequence, the mean weight over its rows on the key where that mean is highest; then the mean over the
-    sequences. 1 means that in each sequence all rows attend to the same key only.
+    sequences of two rows or more, NaN without any. 1 means that in each sequence all rows attend to the same key only.
 
     Args:
         weights: (L, H, N, K) float.
@@ -73,7 +73,7 @@ def fixed_key_mass(weights: torch.Tensor, sequence: torch.Tensor) -> torch.Tenso
     sums = weights.new_zeros(*weights.shape[:2], len(counts), weights.shape[-1])
     sums.index_add_(2, sequence, weights)
     means = sums / counts.clamp(min=1)[:, None]
-    return means.amax(dim=-1)[..., counts > 0].mean(dim=-1)
+    return means.amax(dim=-1)[..., counts > 1].mean(dim=-1)
 
 
 def output_shares(z: torch.Tensor, w_o: torch.Tensor) -> torch.Tensor:

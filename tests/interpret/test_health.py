@@ -1,18 +1,22 @@
 """The health of heads and layers: figures equal to those computed in float64 from raw maps; marks; no side effects."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from core.config import Preset, load_preset
+from core.interpret import health
 from core.interpret.health import HealthTaker, head_marks
+from core.interpret.health_measures import fixed_key_mass
 from core.interpret.snapshots import SnapshotTaker
 from core.models import forward_with_attention
 from core.models.hooks import hooks
 from core.runs.training_state import clone_weights
 from core.tasks import Task
 from core.teaching.bugs import new_state
-from core.text.vocab import PAD_ID
+from core.text.vocab import EOS_ID, PAD_ID
 from core.training.loop import train
 from core.training.state import TrainingState
 
@@ -278,3 +282,24 @@ def test_a_sharp_head_that_follows_its_query_has_no_mark(tiny):
         health, _ = taker.measure(state.model, {})
     assert health.entropy_share["encoder"][0][0] < 0.01
     assert set(head_marks(health)["encoder"][0]) == {""}
+
+
+def test_pairs_without_a_reference_are_left_out_and_the_shortest_are_measured_where_all_are_too_many(tiny, monkeypatch):
+    state = new_state(tiny)
+    taker = taker_of(state)
+    widths = taker.pairs.lengths().sum(dim=1)
+    no_answer = replace(taker.pairs, tgt=taker.pairs.tgt.clone())
+    no_answer.tgt[0, 1:] = PAD_ID
+    no_answer.tgt[0, 1] = EOS_ID
+    measured = HealthTaker(state.task, state.model, no_answer).pairs
+    assert torch.equal(measured.src, taker.pairs.src[1:, : measured.src.shape[1]])
+    monkeypatch.setattr(health, "MAX_WEIGHTS", 400)
+    few = HealthTaker(state.task, state.model, taker.pairs).pairs
+    assert 0 < len(few) < len(taker.pairs)
+    assert few.lengths().sum(dim=1).tolist() == widths.sort().values[: len(few)].tolist()
+
+
+def test_one_row_says_nothing_of_a_fixed_key():
+    weights = torch.tensor([[[[1.0, 0, 0], [0, 1, 0], [0, 0, 1]]]])  # (L, H, N, K)
+    assert fixed_key_mass(weights[:, :, :1], torch.tensor([0])).isnan().all()
+    assert fixed_key_mass(weights, torch.tensor([0, 1, 1])).item() == 0.5  # of the second sequence
