@@ -83,13 +83,13 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
 def _trainings(names: list[str], skipped: dict[str, str]) -> list[dict[str, Any]]:
     """Measure and print the memory that training each preset takes."""
     print("\nmost that a process grows by while it trains, MB")
-    print(f"  {'preset':24}{'updates':>10}{'estimate':>12}{'at first':>12}{'at the end':>12}")
+    print(f"  {'preset':24}{'updates':>10}{'estimate':>12}{'at first':>12}{'at the end':>12}{'process':>12}")
     for name, missing in skipped.items():
         print(f"  {name:24}not measured: it {missing}")
     trainings = []
     for each in measure_trainings(names):
         trainings.append(asdict(each) | {"problems": each.problems})
-        sizes = f"{each.estimated / 1e6:12.0f}{each.first / 1e6:12.0f}{each.highest / 1e6:12.0f}"
+        sizes = f"{each.estimated / 1e6:12.0f}{each.first / 1e6:12.0f}{each.highest / 1e6:12.0f}{each.process / 1e6:12.0f}"
         print(f"  {each.preset:24}{each.updates:10,}{sizes}   {'; '.join(each.problems) or 'as estimated, and flat'}")
     return trainings
 

@@ -15,6 +15,7 @@ from core.evaluation.accuracy import Evaluation, evaluate
 from core.tasks import Batch, Batches, fixed_pairs, training_batches
 from core.text.vocab import PAD_ID
 from core.training.distributed import LostWorkerError
+from core.training.freed_memory import give_back_freed_memory
 from core.training.nan_check import first_non_finite
 from core.training.optimizers import clip_each_gradient, clip_gradients, set_learning_rate
 from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
@@ -98,6 +99,7 @@ def train(state: TrainingState) -> Iterator[Event]:
     while True:
         if _is_evaluation_due(state):
             yield _evaluate(state, validation)
+            give_back_freed_memory()  # of the evaluation, snapshots included; after each update it would take a quarter
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return

@@ -7,11 +7,12 @@ from benchmarks.training_memory import measure_trainings, without_package
 
 
 @pytest.mark.slow
-def test_training_with_many_lengths_takes_what_is_estimated_and_stays_flat(monkeypatch):
-    if missing := without_package(["g2p-english"]):
-        pytest.skip(missing["g2p-english"])
+@pytest.mark.parametrize("preset", training_memory.PRESETS)
+def test_training_with_many_lengths_takes_what_is_estimated_and_stays_flat(monkeypatch, preset):
+    if missing := without_package([preset]):
+        pytest.skip(missing[preset])
     monkeypatch.setattr(training_memory, "UPDATES", 400)
     monkeypatch.setattr(training_memory, "FIRST_READING", 200)
-    [training] = measure_trainings(["g2p-english"])
+    [training] = measure_trainings([preset])
     assert training.problems == []
     assert training.highest > 0.5 * training.estimated  # else the estimate is no estimate

@@ -177,7 +177,9 @@ def test_memory_is_read_at_even_distances(monkeypatch, capsys):
     set_constants(monkeypatch, training_memory, UPDATES=6, FIRST_READING=3)
     results = run_bench(capsys, "memory", "--presets", "tiny")
     assert [(each["preset"], each["updates"]) for each in results["trainings"]] == [("tiny", 6)]
-    assert 0 < results["trainings"][0]["first"] <= results["trainings"][0]["highest"]
+    assert (
+        0 < results["trainings"][0]["first"] <= results["trainings"][0]["highest"] < results["trainings"][0]["process"]
+    )
     readings = results["readings"]
     assert [(reading["step"], reading["snapshots"]) for reading in readings] == [(20, 3), (40, 5)]
     assert all(reading["resident"] > 1e7 for reading in readings)
@@ -192,7 +194,7 @@ def test_a_training_whose_package_is_missing_is_not_measured(monkeypatch):
 
 def test_the_verdict_on_the_memory_of_a_training():
     def problems(first: int, highest: int) -> list[str]:
-        return training_memory.TrainingMemory("tiny", 1_000, 800_000_000, first, highest).problems
+        return training_memory.TrainingMemory("tiny", 1_000, 800_000_000, first, highest, 0).problems
 
     assert problems(700_000_000, 770_000_000) == []
     assert problems(700_000_000, 790_000_000) == ["still grows by 90 MB after the first reading"]
