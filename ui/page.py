@@ -156,7 +156,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
 
 
 def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
-    """Return the first values of the page: what its address says, else an active run, else the shipped one."""
+    """Return the first values of the page: what its address says, else an active run, else the smallest shipped one."""
     named = query.get("run")
     is_missing = bool(named and not can_open(runs, named))
     run = None if is_missing else named or _run_to_open(runs)
@@ -177,7 +177,7 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
 def _run_to_open(runs: VisitorRuns) -> str | None:
     names = runs.names()
     active = [name for name in names if runs.info(name).status in ACTIVE]
-    shipped = [name for name in names if runs.info(name).shipped]
+    shipped = sorted((name for name in names if runs.info(name).shipped), key=lambda name: runs.info(name).parameters)
     return next(iter(active + shipped + names), None)
 
 

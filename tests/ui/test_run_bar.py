@@ -18,8 +18,10 @@ from core.server.limits import PUBLIC
 from core.server.ownership import Ownership, write_ownership
 from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for, wait_for_status
+from tests.support.translation_run import small_translation
 from tests.ui.packed import unpacked
 from tests.ui.server_functions import call
+from ui import page
 from ui.components.run_bar import run_bar, snapshot_value
 from ui.tabs import train
 
@@ -208,6 +210,19 @@ def test_the_feed_and_the_list_say_bleu_of_a_translation_and_of_no_other_run(run
     shown = {SHIPPED: None, "tiny-1": quality}
     assert {name: bar.feed(run=name)["quality"] for name in shown} == shown
     assert {each["id"]: each["quality"] for each in bar.list_runs()["runs"]} == shown
+
+
+def test_a_shipped_run_that_translates_is_offered_beside_the_one_that_the_page_opens_with(runs: Runs, tiny):
+    bar = Bar(runs)
+    assert bar.feed(run=SHIPPED)["translator"] is None
+    folder = with_weights(runs, small_translation(), "translates")
+    assert bar.feed(run=SHIPPED)["translator"] is None  # a run of one's own is no example
+    folder.write_info(folder.info().model_copy(update={"shipped": True, "parameters": 4_000_000}))
+    with_weights(runs, tiny, "mine")
+    fresh = Runs(runs.root, limits=PUBLIC)  # listings are cached for a second
+    assert Bar(fresh).feed(run=SHIPPED)["translator"] == "translates"
+    assert Bar(fresh).feed(run="mine")["translator"] is None
+    assert page._run_to_open(VisitorRuns(fresh)) == SHIPPED
 
 
 def test_a_feed_with_a_snapshot_is_small(runs: Runs):

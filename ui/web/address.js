@@ -17,6 +17,11 @@ export function linkToTab() {
   return window.location.origin + window.location.pathname + "?" + query;
 }
 
+/** The address at which a run that translates shows where each word of its example came from. */
+export function linkToTranslation(run) {
+  return window.location.pathname + "?" + new URLSearchParams({ tab: "attention", run, by: "words" });
+}
+
 /** Change parameters, given as { name: value }; null removes one. All others stay. */
 export function patchAddress(changes) {
   clearTimeout(timer);

@@ -1,6 +1,6 @@
 // The tour: five stops on the page, offered on the first visit and started again from the bar.
 
-import { OPENED_BY_LINK } from "./address.js";
+import { linkToTranslation, OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
 
@@ -21,15 +21,27 @@ const STOPS = [
 
 let card = null;
 let target = null;
+let isOffer = false; // whether the card offers the tour
 
-/** Offer the tour once: on the first visit of this browser, unless a link led to a run, a tab or a head. */
-export function offerTour() {
-  if (OPENED_BY_LINK || localStorage.getItem(KEY)) return;
-  showCard({ title: "New here?", text: "A tour of five stops shows what is where. It takes a minute.", buttons: [
-    ["Skip", end], ["Start the tour", startTour, true]] });
+/**
+ * Offer the tour once: on the first visit of this browser, unless a link led to a run, a tab or a head.
+ * Called again with the name of a run that translates, an open offer has a translation too.
+ */
+export function offerTour(translator = null) {
+  if (OPENED_BY_LINK || (card && !isOffer) || localStorage.getItem(KEY)) return;
+  isOffer = true;
+  const translation = translator ? " Or translate a sentence and see where each word came from." : "";
+  showCard({ title: "New here?", text: "A tour of five stops shows what is where. It takes a minute." + translation, buttons: [
+    ["Skip", end], ...(translator ? [["Translate a sentence", () => openTranslation(translator)]] : []), ["Start the tour", startTour, true]] });
+}
+
+function openTranslation(run) {
+  end();
+  window.location.assign(linkToTranslation(run));
 }
 
 export function startTour() {
+  isOffer = false;
   showStop(0);
 }
 
@@ -39,6 +51,7 @@ function end() {
   target?.classList.remove("tour-target");
   card?.remove();
   card = target = null;
+  isOffer = false;
 }
 
 function onKey(event) {

@@ -4,6 +4,7 @@ import { make, uniqueName } from "../../web/dom.js";
 import { makeThumbnail } from "../../web/thumbnails.js";
 
 const SIDES = [52, 48, 44, 40]; // pixels of a thumbnail; smaller with more heads per layer
+const COMPACT = { layers: 3, side: 38, width: 106 }; // from so many layers on, names stand beside thumbnails
 
 /**
  * Make the grid in a box: lock({ layer, head }) is called for a selected head, preview({ layer, head }) and preview(null)
@@ -25,11 +26,14 @@ export function makeHeadsGrid(box, { lock, preview }) {
   function makeCells(view) {
     const group = uniqueName("head");
     const perLayer = view.heads.length / view.layers;
-    const side = SIDES[[4, 8, 12].filter((most) => perLayer > most).length];
+    const compact = view.layers >= COMPACT.layers;
+    const side = compact ? COMPACT.side : SIDES[[4, 8, 12].filter((most) => perLayer > most).length];
+    const width = compact ? COMPACT.width : side + 16;
+    box.classList.toggle("compact", compact);
     cells = view.heads.map((each) => makeCell(each, group, side));
     box.replaceChildren(...Array.from({ length: view.layers }, (_, at) => make("div", { class: "layer" },
       make("span", { class: "layer-name" }, "layer " + (at + 1)),
-      make("div", { class: "layer-heads", style: "--side: " + (side + 16) + "px" },
+      make("div", { class: "layer-heads", style: "--side: " + width + "px" },
         ...cells.filter((each) => each.layer === at + 1).map((each) => each.label)))));
   }
 

@@ -93,11 +93,22 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
         "quality": info.quality and info.quality.model_dump(),
         "queue_position": runs.progress(request.run).queue_position,
         "shipped": info.shipped,
+        "translator": shipped_translator(runs) if info.shipped else None,
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,
     }
     subwords = runs.preset(request.run).task.has_subwords
     return progress | about | {"snapshots": _new_snapshots(runs.replay(request.run).snapshots(), request, subwords)}
+
+
+def shipped_translator(runs: VisitorRuns) -> str | None:
+    """Return the name of a shipped run that translates, which the page offers beside the run that it opens with."""
+    for name in reversed(runs.names()):  # shipped ones last
+        if not runs.info(name).shipped:
+            return None
+        if runs.preset(name).task.family == "translation":
+            return name
+    return None
 
 
 def _new_snapshots(snapshots: list[Snapshot], request: FeedRequest, subwords: bool) -> dict[str, Any]:

@@ -172,10 +172,14 @@ export function mount({ element, trigger, props, server, watch }) {
   part("tour").addEventListener("click", startTour);
   part("theme").addEventListener("click", switchTheme);
   startFeed(element, server);
+  let translator = null; // a run that translates, once the server has named one
   onFeed(() => {
     showRun();
     reportStatus();
     reportWeights();
+    if (translator || !feed.latest?.translator) return;
+    translator = feed.latest.translator;
+    offerTour(translator);
   });
   show();
   watch("value", show);
