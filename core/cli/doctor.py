@@ -12,10 +12,8 @@ from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns
 from core.runs.training_state import training_state_of
 from core.storage.errors import InputError
-from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
-from core.teaching.doctor import Examination, examine_preset, examine_state
+from core.teaching.doctor import examine_preset, examine_state
 
-MARKS = {"green": "pass", "amber": "warn", "red": "FAIL"}
 MAX_STEPS = 100_000
 
 
@@ -50,20 +48,10 @@ def run(options: argparse.Namespace) -> int:
         examination = examine_state(options.run, training_state_of(loaded), runs.history(options.run), course)
     else:
         examination = examine_preset(preset_from(options), steps=options.steps, pairs=pairs_from(options))
-    print("\n".join(lines_of(examination)))
+    print(examination)
     if options.json:
         print(json.dumps(examination.as_data()))
     return 0
-
-
-def lines_of(examination: Examination) -> list[str]:
-    """Format an examination: one line per check, and the diagnosis."""
-    named = ", ".join(BUG_DESCRIPTIONS[bug].title for bug in examination.bugs)
-    diagnosis = named or f"no bug found, {len(examination.alarms)} checks not passed"
-    return [
-        *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in examination.findings),
-        f"{examination.name}, after {examination.step} updates: {diagnosis} ({examination.seconds:.1f} s)",
-    ]
 
 
 def _all_bugs(options: argparse.Namespace) -> int:
@@ -87,7 +75,7 @@ def _all_bugs(options: argparse.Namespace) -> int:
 def _print_verdict(verdict: Verdict) -> Verdict:
     """Print a verdict as soon as there is one."""
     examination = verdict.examination
-    lights = "; ".join(f"{each.light}: {each.check}" for each in examination.alarms) or "all passed"
+    lights = "; ".join(f"{each.light}: {each.check}" for each in examination.alarms) or "none failed"
     print(
         f"{'correct' if verdict.is_correct else 'WRONG':7} {verdict.expected or '–':24} {verdict.subject:36} "
         f"{examination.step:6} updates  {examination.seconds:4.1f} s  "

@@ -14,6 +14,7 @@ from core.runs import RunFolder
 from core.runs.recorder import train_recorded
 from core.runs.training_state import resume_state
 from core.teaching.doctor import Examination, examine_preset, examine_state
+from core.teaching.doctor.run_checks import TASK
 from core.training.history import History
 from core.training.loop import Event, StepEvent
 from core.training.state import TrainingState
@@ -38,18 +39,24 @@ FOLDER = "_doctor"  # of the trained presets, beside the runs; no run can have t
 
 @dataclass(frozen=True)
 class Verdict:
-    """An examination and the diagnosis it should have come to: a bug, or None."""
+    """An examination and the diagnosis it should have come to: a bug, or None.
+
+    Attributes:
+        is_finished: whether training reached its end, so that the model must do its task.
+    """
 
     subject: str
     expected: BugName | None
     examination: Examination
+    is_finished: bool = True
 
     @property
     def is_correct(self) -> bool:
-        """Whether exactly the expected bug was found; or, without one, whether all checks passed."""
+        """Whether exactly the expected bug was found; or, without one, whether no check failed."""
         if self.expected:
             return self.examination.bugs == [self.expected]
-        return not self.examination.bugs and not self.examination.alarms
+        alarms = [each for each in self.examination.alarms if self.is_finished or each.check != TASK]
+        return not self.examination.bugs and not alarms
 
 
 def of_bugs(steps: int) -> Iterator[Verdict]:
@@ -75,7 +82,9 @@ def of_trained_presets(root: Path, steps: int) -> Iterator[Verdict]:
         if name not in FOR_GPUS:
             updates = preset.training.steps if preset.training.steps <= MAX_UPDATES else steps
             state, history = _trained(RunFolder(root / FOLDER, f"{name}-seed-{seed}"), preset, updates)
-            yield Verdict(f"{name}, seed {seed}", KNOWN_BUGS.get(name), examine_state(name, state, history))
+            examination = examine_state(name, state, history)
+            is_finished = state.step >= preset.training.steps
+            yield Verdict(f"{name}, seed {seed}", KNOWN_BUGS.get(name), examination, is_finished)
 
 
 def _presets() -> Iterator[tuple[str, int, Preset]]:

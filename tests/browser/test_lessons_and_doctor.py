@@ -35,8 +35,10 @@ def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page)
         page.get_by_role("button", name="Show what happens").click()
         expect(page.get_by_label("my prediction")).to_be_visible()
         expect(page.locator("#lesson .charts .line-chart canvas")).to_have_count(4)
-        expect(page.locator("#lesson .doctors .verdict").first).to_have_text("No bug found: all checks passed.")
+        expect(page.locator("#lesson .doctors .verdict").first).to_contain_text("No bug found: ")
         expect(page.locator("#lesson .doctors .verdict").last).to_contain_text("Diagnosis: ")
+        if name == "encoder-over-pad":  # its model has no sublayers
+            expect(page.locator("#lesson .doctors .gray .state").first).to_contain_text("not checked")
         expect(page.locator("#lesson .maps canvas[role=img]").first).to_be_visible()
         for canvas in (
             page.locator("#lesson .line-chart canvas").first,
@@ -85,7 +87,7 @@ def test_the_shipped_run_has_no_bug_and_its_diagram_opens_its_heads(page: Page):
     page.get_by_text("Doctor: check this run").click()
     expect(page.locator("#doctor .verdict")).to_have_text("No bug found: all checks passed.")
     page.locator("#doctor summary").click()
-    expect(page.locator("#doctor .lights .green")).to_have_count(23)  # 5 of them of the recorded health
+    expect(page.locator("#doctor .lights .green")).to_have_count(25)  # 5 of them of the recorded health
     open_tab(page, "Train")
     page.get_by_text("Model architecture").click()
     expect(page.locator("#model .about")).to_contain_text("169,933 parameters")

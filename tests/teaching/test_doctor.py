@@ -8,6 +8,8 @@ from torch import nn
 
 from core.__main__ import main
 from core.config import BUG_FAMILIES, BugName, Preset, load_preset
+from core.evaluation.accuracy import Evaluation
+from core.evaluation.translation_quality import TranslationQuality
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import hook_names, hooks
 from core.runs import RunError
@@ -16,6 +18,7 @@ from core.runs.training_state import training_state_of
 from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_preset, examine_state, run_checks
 from core.teaching.doctor.finding import Examination, Finding
+from core.teaching.doctor.learning_checks import update_fraction
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
 from core.training.loop import StepEvent
@@ -208,7 +211,7 @@ def check_curve(preset: Preset, losses: list[float]) -> Finding:
         ([2.6] * 300, "red", "no better than guessing"),
         ([2.5 * 0.97**step + 2 * (step % 20 == 0) for step in range(300)], "amber", "spikes"),
         ([1.0 + 0.5 * (-1) ** step for step in range(300)], "amber", "still varies"),
-        ([2.6] * 20, "green", "Too early to judge"),
+        ([2.6] * 20, "gray", "too early to judge"),
     ],
 )
 def test_a_loss_curve_is_judged_and_described(tiny, losses, light, words):
@@ -228,6 +231,67 @@ def test_a_model_that_only_predicts_given_answers_fails(tiny, monkeypatch):
 
     monkeypatch.setattr(run_checks, "evaluate", evaluated)
     assert [run_checks.check_free_running_gap(subject).light for _ in range(3)] == ["red", "green", "green"]
+
+
+def test_a_large_embedding_does_not_hide_an_excessive_update():
+    embedding, others = torch.randn(10_000, 64), [0.1 * torch.randn(64, 64) for _ in range(4)]
+    seen = embedding.clone()
+    seen[:100] += 0.3  # the rows of a batch
+    fraction = update_fraction([embedding, *others], [seen, *(each + 0.3 for each in others)])
+    assert fraction == pytest.approx(3, rel=0.05)
+
+
+def figures(exact: float, bleu: float | None = None) -> Evaluation:
+    return Evaluation(sequences=200, loss=2.0, token_accuracy=0.277, exact_match=exact, bleu=bleu)
+
+
+@pytest.mark.parametrize(("exact", "light"), [(0.005, "amber"), (0.49, "amber"), (0.5, "green"), (1.0, "green")])
+def test_a_run_that_answers_wrongly_does_not_do_its_task(tiny, exact, light):
+    result = run_checks.check_task(Subject(new_state(tiny), None), figures(exact))
+    assert result.light == light
+    assert f"{exact:.1%} are right, after 0 of 8 updates" in result.sentence
+
+
+@pytest.mark.parametrize(
+    ("bleu", "copying", "light"), [(4.0, 1.0, "amber"), (15.0, 20.0, "amber"), (25.0, 20.0, "green")]
+)
+def test_a_translation_is_compared_with_its_sources(tiny, monkeypatch, bleu, copying, light):
+    quality = TranslationQuality(bleu=copying, chrf=0.0, bleu_signature="", chrf_signature="", bleu_name="BLEU")
+    monkeypatch.setattr(run_checks, "copying_quality", lambda task, pairs: quality)
+    result = run_checks.check_task(Subject(new_state(tiny), None), figures(0.0, bleu))
+    assert result.light == light
+    assert f"BLEU {bleu:.1f}" in result.sentence
+
+
+def test_a_run_of_few_updates_is_not_all_green(tiny):
+    assert finding(examine_preset(tiny, steps=8), "task").light == "amber"
+
+
+def test_what_was_not_checked_is_gray_and_says_why(families):
+    for family, missing in (
+        ("transformer", set()),
+        ("gru", {"score scaling", "head diversity", "residual connections"}),
+    ):
+        examination = examine_preset(families[family])
+        assert {each.check for each in examination.unchecked} == missing | {"task", "free-running gap", "loss curve"}
+        for each in examination.findings:
+            assert (each.light == "gray") == each.sentence.startswith("Not checked: ")
+        assert examination.alarms == []
+        assert f"{len(examination.unchecked)} not made" in str(examination)
+
+
+def test_pairs_that_depend_on_their_batch_are_found(tiny):
+    state = new_state(tiny)
+    state.model.output.hook_logits.permanent = lambda logits: logits - logits.mean(dim=0)
+    assert finding(examine(state), "rows of a batch").light == "red"
+
+
+def test_a_gradient_that_is_not_finite_is_found(tiny):
+    state = new_state(tiny)
+    state.model.decoder_layers[0].feed_forward.narrow.weight.register_hook(lambda gradient: gradient / 0)
+    gradients = finding(examine(state), "gradients")
+    assert gradients.light == "red"
+    assert "decoder_layers.0.feed_forward.narrow.weight" in gradients.sentence
 
 
 def test_a_run_is_examined_by_its_best_weights(trained):

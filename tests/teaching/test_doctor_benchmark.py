@@ -120,6 +120,13 @@ def test_a_verdict_is_correct_if_exactly_the_expected_bug_is_found(
     assert [each["correct"] for each in json.loads(lines[-1])["parts"]["bugs, untrained"]] == [is_correct]
 
 
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_only_a_finished_training_must_do_its_task(is_finished):
+    failed = Examination("it", 5, (Finding("task", "amber", "It does not.", 0.0),), 0.5)
+    assert benchmark.Verdict("something", None, failed, is_finished).is_correct is not is_finished
+    assert not benchmark.Verdict("something", None, examination("amber", None), is_finished).is_correct
+
+
 def test_with_steps_the_table_also_has_trained_models(monkeypatch, capsys, tmp_path):
     verdict = benchmark.Verdict("something", None, examination("green", None))
     calls = []

@@ -42,7 +42,7 @@ FALLING = (20.0, 9.0, 4.0, 2.0, 1.5, 1.2)
 
 
 def alarms(steps: list[tuple[int, Health]]) -> dict[str, str]:
-    return {each.check: each.sentence for each in check_health(steps) if each.light != "green"}
+    return {each.check: each.sentence for each in check_health(steps) if each.light in ("amber", "red")}
 
 
 def test_a_healthy_course_passes_every_check():
@@ -97,6 +97,10 @@ def test_a_perplexity_that_rises_again_is_found():
 
 def test_a_perplexity_of_few_steps_is_not_judged():
     assert alarms(course(20.0, 30.0, 40.0)) == {}
+    lights = {each.check: each.light for each in check_health(course(20.0, 30.0, 40.0))}
+    assert lights["perplexity while training"] == lights["updates while training"] == "gray"
+    alone = {each.check: each.light for each in check_health(course(1.2, update=1e-7))}
+    assert alone["updates while training"] == alone["layer outputs while training"] == "gray"
 
 
 def test_entropy_collapse_is_found_with_the_step_since_when():

@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 
-const LAMPS = { red: ["■", "failed"], amber: ["▲", "warning"], green: ["●", "passed"] };
+const LAMPS = { red: ["■", "failed"], amber: ["▲", "warning"], green: ["●", "passed"], gray: ["○", "not checked"] };
 
 function makeLight({ check, light, sentence }) {
   const [lamp, word] = LAMPS[light];
@@ -16,11 +16,18 @@ const lightList = (findings) => make("ul", { class: "lights" }, ...findings.map(
 
 /** The diagnosis and the findings; passed checks are folded. `examination` is { step, titles, findings }. */
 export function makeLights(examination, open = false) {
-  const green = examination.findings.filter(({ light }) => light === "green");
-  const others = ["red", "amber"].flatMap((wanted) => examination.findings.filter(({ light }) => light === wanted));
-  const none = others.length ? "No known bug, but some checks did not pass." : "No bug found: all checks passed.";
+  const [green, gray, ...others] = ["green", "gray", "red", "amber"].map((wanted) => examination.findings.filter(({ light }) => light === wanted));
+  const alarms = others.flat();
   return make("div", {},
-    make("p", { class: "verdict" }, examination.titles.length ? make("b", {}, "Diagnosis: " + examination.titles.join(", ") + ".") : none),
-    lightList(others),
-    green.length ? make("details", { open }, make("summary", {}, green.length + (green.length === 1 ? " check passed" : " checks passed")), lightList(green)) : null);
+    make("p", { class: "verdict" }, examination.titles.length ? make("b", {}, "Diagnosis: " + examination.titles.join(", ") + ".") : withoutBug(alarms, green, gray)),
+    lightList([...alarms, ...gray]),
+    green.length ? make("details", { open }, make("summary", {}, countOf(green, "passed")), lightList(green)) : null);
+}
+
+const countOf = ({ length }, what) => length + (length === 1 ? " check " : " checks ") + what;
+
+function withoutBug(alarms, green, gray) {
+  if (alarms.length) return "No known bug, but some checks did not pass.";
+  if (!gray.length) return "No bug found: all checks passed.";
+  return "No bug found: " + countOf(green, "passed") + ", " + gray.length + (gray.length === 1 ? " was" : " were") + " not made.";
 }

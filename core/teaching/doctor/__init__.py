@@ -1,6 +1,7 @@
 """The doctor: examines a model, trained or not, and reports what is wrong with it, with the number behind each finding.
 
-The checks measure what model, data and loss do. They never read which bug a preset has switched on.
+The checks measure what model, data and loss do. They never read which bug a preset has switched on. A check that cannot
+be made is gray and says why, never green.
 """
 
 import time
@@ -9,7 +10,7 @@ from pathlib import Path
 from core.config import Preset
 from core.teaching.bugs import new_state
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks, run_checks
-from core.teaching.doctor.finding import Examination, Finding, Light
+from core.teaching.doctor.finding import Examination, Finding, Light, not_checked
 from core.teaching.doctor.health_checks import Course, check_health
 from core.teaching.doctor.subject import Subject
 from core.training.history import History
@@ -57,11 +58,13 @@ def examine_state(name: str, state: TrainingState, history: History | None, cour
 def _findings(subject: Subject) -> list[Finding]:
     maps, calls = subject.record_attention()
     genuine = attention_checks.genuine_calls(calls)
+    pairs, special = subject.pairs, subject.special
     findings = [
-        data_checks.check_target_shift(subject),
-        data_checks.check_eos_in_targets(subject),
-        data_checks.check_pad_in_loss(subject),
-        perturbation_checks.check_causal_leak(subject, maps),
+        data_checks.check_target_shift(pairs.tgt_in, pairs.tgt_out, special),
+        data_checks.check_eos_in_targets(pairs.tgt_out, special),
+        data_checks.check_pad_in_loss(*data_checks.loss_gradient(subject)),
+        perturbation_checks.check_batch_rows(subject),
+        perturbation_checks.check_causal_leak(subject),
         perturbation_checks.check_pad_influence(subject),
         perturbation_checks.check_source_order(subject),
         attention_checks.check_row_sums(genuine),
@@ -70,11 +73,22 @@ def _findings(subject: Subject) -> list[Finding]:
         attention_checks.check_head_diversity(genuine),
         attention_checks.check_entropy(genuine, is_trained=subject.is_trained),
         attention_checks.check_embedding_scaling(subject.model),
-        learning_checks.check_residuals(subject),
-        learning_checks.check_gradients(subject),
+        learning_checks.check_residuals(subject.model, *subject.few),
+        learning_checks.check_gradients(subject.model, learning_checks.training_loss(subject.state, subject)),
         learning_checks.check_initial_loss(subject),
         learning_checks.check_update_size(subject),
     ]
+    return [*findings, *_run_findings(subject)]
+
+
+def _run_findings(subject: Subject) -> list[Finding]:
+    """Check what only a trained model shows."""
     if not subject.is_trained:
-        return findings
-    return [*findings, run_checks.check_free_running_gap(subject), run_checks.check_loss_curve(subject)]
+        reason = "the model is not trained yet."
+        return [not_checked(name, reason) for name in (run_checks.TASK, run_checks.GAP, run_checks.CURVE)]
+    evaluation = run_checks.measure(subject)
+    return [
+        run_checks.check_task(subject, evaluation),
+        run_checks.check_free_running_gap(subject, evaluation),
+        run_checks.check_loss_curve(subject),
+    ]

@@ -9,9 +9,10 @@ from core.config import BugName
 from core.models import AttentionMaps
 from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding
-from core.teaching.doctor.finding import Finding
-from core.teaching.doctor.subject import AttentionCall
+from core.teaching.doctor.attention_calls import AttentionCall
+from core.teaching.doctor.finding import Finding, not_checked
 
+NO_ATTENTION = "the model has no attention that can be recorded."
 TOLERANCE = 1e-3
 MIN_WEIGHT = 1e-6  # logarithms of smaller weights are inaccurate
 SAME_HEADS = 1e-3  # identically initialized heads drift apart to 1e-4 in 400 updates; others differ by 0.03 or more
@@ -22,7 +23,7 @@ def check_row_sums(calls: list[AttentionCall]) -> Finding:
     """The weights of every query sum to 1 over the keys."""
     name = "attention rows"
     if not calls:
-        return Finding(name, "green", "The model has no attention.")
+        return not_checked(name, NO_ATTENTION)
     deviation = max(_deviation_from_one(call, dim=-1) for call in calls)
     if deviation < TOLERANCE:
         return Finding(name, "green", "Every row of attention weights sums to 1.", deviation)
@@ -36,10 +37,11 @@ def check_row_sums(calls: list[AttentionCall]) -> Finding:
 def check_score_scaling(calls: list[AttentionCall]) -> Finding:
     """Scores are divided by √d_k: the slope of the log weights over Q Kᵀ is 1 / √d_k."""
     name = "score scaling"
-    multi_head = [call for call in calls if type(call.module) is MultiHeadAttention]  # linear attention has no softmax
+    softmax = (MultiHeadAttention, nn.MultiheadAttention)  # linear attention has none
+    multi_head = [call for call in calls if type(call.module) in softmax]
     fits = [fit for fit in map(_fit_slope, multi_head) if fit is not None]
     if not fits:
-        return Finding(name, "green", "The model has no scaled dot-product attention.")
+        return not_checked(name, "the model has no scaled dot-product attention that can be recorded.")
     if min(correlation for _, correlation in fits) < 0.99:
         return Finding(name, "amber", "The attention weights are not a softmax of any multiple of Q Kᵀ.")
     divisor = 1 / (sum(slope for slope, _ in fits) / len(fits))
@@ -53,6 +55,8 @@ def check_score_scaling(calls: list[AttentionCall]) -> Finding:
 def check_reported_maps(maps: AttentionMaps, calls: list[AttentionCall]) -> Finding:
     """The reported attention weights times the values are the heads' outputs."""
     name = "reported attention"
+    if not any(call.output is not None for call in calls):
+        return not_checked(name, "no output of heads can be recorded.")
     for block in ("cross", "encoder", "decoder"):
         error = max((_output_error(call) for call in calls if call.block == block), default=0.0)
         if error < TOLERANCE:
@@ -75,7 +79,7 @@ def check_head_diversity(calls: list[AttentionCall]) -> Finding:
     name = "head diversity"
     several = [call for call in calls if call.weights.shape[1] > 1]
     if not several:
-        return Finding(name, "green", "No layer has several heads.")
+        return not_checked(name, "no recorded layer has several heads.")
     distances = {call.name: (call.weights - call.weights[:, :1]).abs().amax().item() for call in several}
     smallest = min(distances.values())
     if smallest > SAME_HEADS:
@@ -95,8 +99,8 @@ def check_entropy(calls: list[AttentionCall], *, is_trained: bool) -> Finding:
     """Attention is spread out before training, and not uniform in every head after it."""
     name = "attention entropy"
     heads = torch.cat([_head_entropies(call) for call in calls]) if calls else torch.empty(0)
-    if not len(heads):
-        return Finding(name, "green", "The model has no attention.")
+    if not len(heads) or not any((call.visible.sum(dim=-1) > 1).any() for call in calls):
+        return not_checked(name, NO_ATTENTION)
     mean, least, most = heads.mean().item(), heads.min().item(), heads.max().item()
     sentence = f"The entropies of the heads are between {least:.2f} and {most:.2f} of the maximum."
     if not is_trained and mean < SATURATED:
@@ -117,6 +121,8 @@ def check_embedding_scaling(model: nn.Module) -> Finding:
         one, other = embedding(torch.tensor([[size - 1], [size - 2]], device=table.device))[:, 0]
         factor = ((one - other).norm() / (table[size - 1] - table[size - 2]).norm()).item()
         ratios.append((factor / math.sqrt(width), math.sqrt(width)))
+    if not ratios:
+        return not_checked(name, "the model has no embedding of the lab's kind.")
     ratio, expected = max(ratios, key=lambda each: abs(each[0] - 1))
     factor = ratio * expected
     if abs(ratio - 1) < 0.05:
@@ -158,8 +164,10 @@ def _centered(values: torch.Tensor, is_used: torch.Tensor) -> torch.Tensor:
 def _output_error(call: AttentionCall) -> float:
     """Return the largest difference between weights times values and the heads' outputs, relative to the largest one.
 
-    It compares norms, because relative positions may have rotated the outputs.
+    It compares norms, because relative positions may have rotated the outputs. 0 if the outputs cannot be read.
     """
+    if call.output is None:
+        return 0.0
     expected, actual = (call.weights @ call.value).norm(dim=-1), call.output.norm(dim=-1)
     return ((expected - actual).abs().max() / actual.max().clamp(min=1e-12)).item()
 

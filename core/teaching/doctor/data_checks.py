@@ -7,39 +7,69 @@ import torch.nn.functional as F
 
 from core.models.hooks import hook_names, hooks
 from core.tasks import Batch
-from core.teaching.doctor.finding import Finding
+from core.teaching.doctor.black_box import SpecialIds, lengths
+from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.text.vocab import PAD_ID
 
 RARE = 0.25  # a fraction of targets that may end with an EOS that is data, and not the end
 
 
-def check_target_shift(subject: Subject) -> Finding:
-    """The decoder input is the target shifted right: BOS, then the tokens before the one to predict."""
+def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: SpecialIds) -> Finding:
+    """The decoder input is the target shifted right: BOS, then the tokens before the one to predict.
+
+    Args:
+        tgt_in: (B, T) int64, what the decoder reads.
+        tgt_out: (B, T) int64, what it has to predict; PAD where nothing counts.
+        special: ids of PAD, BOS and EOS.
+    """
     name = "target shift"
-    tgt_in, tgt_out = subject.pairs.tgt_in, subject.pairs.tgt_out
-    equal = (tgt_in == tgt_out)[tgt_out != PAD_ID].float().mean().item()
-    if bool((tgt_in[:, 0] == BOS_ID).all()) and torch.equal(tgt_in[:, 1:], tgt_out[:, :-1]):
-        return Finding(name, "green", "The decoder input is the target shifted right by one position.", equal)
-    sentence = f"At {equal:.0%} of the positions the decoder reads the token that it has to predict."
-    return Finding(name, "red", sentence, equal, "targets-not-shifted" if equal > 0.99 else None)
+    is_token = tgt_out != special.pad
+    equal = (tgt_in == tgt_out)[is_token].float().mean().item()
+    before, is_compared = tgt_out[:, :-1], is_token[:, :-1] & (tgt_in[:, 1:] != special.pad)
+    if not is_compared.any():
+        return not_checked(name, "no target has two tokens.")
+    if not torch.equal(tgt_in[:, 1:][is_compared], before[is_compared]):
+        sentence = f"At {equal:.0%} of the positions the decoder reads the token that it has to predict."
+        if equal <= RARE:
+            sentence = f"The decoder input is not the target shifted right by one position. {sentence}"
+        return Finding(name, "red", sentence, equal, "targets-not-shifted" if equal > 0.99 else None)
+    without = (tgt_in[:, 0] != special.bos).float().mean().item()
+    if without:
+        return Finding(name, "red", f"{without:.0%} of the decoder inputs do not begin with BOS.", without)
+    return Finding(name, "green", "The decoder input is the target shifted right by one position.", equal)
 
 
-def check_eos_in_targets(subject: Subject) -> Finding:
-    """Targets end with EOS."""
+def check_eos_in_targets(targets: torch.Tensor, special: SpecialIds) -> Finding:
+    """Targets, (B, T) int64, end with EOS."""
     name = "EOS in the targets"
-    targets = subject.pairs.tgt_out
-    last = (targets != PAD_ID).sum(dim=1, keepdim=True) - 1
-    ended = (targets.gather(1, last) == EOS_ID).float().mean().item()
+    last = (lengths(targets, special.pad) - 1).clamp(min=0)
+    ended = (targets.gather(1, last[:, None]) == special.eos).float().mean().item()
     if ended > 0.99:
         return Finding(name, "green", "Every target ends with EOS.", ended)
     sentence = f"{ended:.0%} of the targets end with EOS: the model does not learn to stop."
     return Finding(name, "red", sentence, ended, "no-eos-in-targets" if ended < RARE else None)
 
 
-def check_pad_in_loss(subject: Subject) -> Finding:
-    """PAD positions do not count in the loss: its gradient there is zero."""
+def check_pad_in_loss(gradient: torch.Tensor, is_pad: torch.Tensor) -> Finding:
+    """PAD positions do not count in the loss: its gradient there is zero.
+
+    Args:
+        gradient: (B, T) float, sizes of the gradient of the loss with respect to the logits.
+        is_pad: (B, T) bool, True where the target is PAD.
+    """
     name = "PAD in the loss"
+    if not is_pad.any():
+        return not_checked(name, "the batches contain no PAD.")
+    fraction = (gradient[is_pad].sum() / gradient.sum().clamp(min=1e-30)).item()
+    if fraction == 0:
+        return Finding(name, "green", "Predictions at PAD positions do not count in the loss.", fraction)
+    sentence = f"PAD counts in the loss: its positions have {fraction:.0%} of the gradient."
+    return Finding(name, "red", sentence, fraction, "pad-in-the-loss")
+
+
+def loss_gradient(subject: Subject) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the size of the gradient of a run's loss at each position, and where the target is PAD, both (B, T)."""
     pairs = _with_pad(subject)
     logits: list[torch.Tensor] = []
     points = [name for name in hook_names(subject.model) if name.endswith("hook_logits")]
@@ -47,15 +77,7 @@ def check_pad_in_loss(subject: Subject) -> Finding:
         loss = subject.state.loss_function(
             subject.model, pairs, subject.state.preset.training, teacher_forcing_ratio=1.0, generator=torch.Generator()
         )
-    gradient = torch.autograd.grad(loss, logits[0])[0].abs().sum(dim=-1)
-    is_pad = pairs.tgt_out == PAD_ID
-    if not is_pad.any():
-        return Finding(name, "green", "The batches contain no PAD.")
-    fraction = (gradient[is_pad].sum() / gradient.sum().clamp(min=1e-30)).item()
-    if fraction == 0:
-        return Finding(name, "green", "Predictions at PAD positions do not count in the loss.", fraction)
-    sentence = f"PAD counts in the loss: its positions have {fraction:.0%} of the gradient."
-    return Finding(name, "red", sentence, fraction, "pad-in-the-loss")
+    return torch.autograd.grad(loss, logits[0])[0].abs().sum(dim=-1), pairs.tgt_out == PAD_ID
 
 
 def _with_pad(subject: Subject) -> Batch:

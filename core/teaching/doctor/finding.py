@@ -4,8 +4,10 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from core.config import BugName
+from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 
-Light = Literal["green", "amber", "red"]
+Light = Literal["green", "amber", "red", "gray"]
+MARKS: dict[Light, str] = {"green": "pass", "amber": "warn", "red": "FAIL", "gray": "skip"}
 
 
 @dataclass(frozen=True)
@@ -14,8 +16,8 @@ class Finding:
 
     Attributes:
         check: name of the check, a few words.
-        light: green for passed, amber for a warning, red for failed.
-        sentence: the result in words, with the number in it.
+        light: green for passed, amber for a warning, red for failed, gray for a check that was not made.
+        sentence: the result in words, with the number in it; of a gray one, why the check was not made.
         figure: the number that decided.
         bug: the only known bug that explains the result, if there is one.
     """
@@ -27,12 +29,17 @@ class Finding:
     bug: BugName | None = None
 
 
+def not_checked(check: str, reason: str) -> Finding:
+    """Return the finding of a check that was not made, with the reason as the end of a sentence."""
+    return Finding(check, "gray", f"Not checked: {reason}")
+
+
 @dataclass(frozen=True)
 class Examination:
-    """The findings on one model.
+    """The findings on one model. As a string, it is one line per check, and the diagnosis.
 
     Attributes:
-        name: of the run or preset.
+        name: of the run, the preset or the model's class.
         step: updates made.
         findings: in the order of the checks.
         seconds: duration of the examination.
@@ -50,8 +57,30 @@ class Examination:
 
     @property
     def alarms(self) -> list[Finding]:
-        """The checks that did not pass."""
-        return [each for each in self.findings if each.light != "green"]
+        """The checks that did not pass; those that were not made are not among them."""
+        return [each for each in self.findings if each.light in ("amber", "red")]
+
+    @property
+    def unchecked(self) -> list[Finding]:
+        """The checks that were not made."""
+        return [each for each in self.findings if each.light == "gray"]
+
+    @property
+    def diagnosis(self) -> str:
+        """The titles of the bugs found; without one, how many checks did not pass or were not made."""
+        if self.bugs:
+            return ", ".join(BUG_DESCRIPTIONS[bug].title for bug in self.bugs)
+        if len(self.unchecked) == len(self.findings):
+            return "nothing could be checked"
+        return f"no bug found, {len(self.alarms)} checks not passed, {len(self.unchecked)} not made"
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                *(f"{MARKS[each.light]} {each.check:35} {each.sentence}" for each in self.findings),
+                f"{self.name}, after {self.step} updates: {self.diagnosis} ({self.seconds:.1f} s)",
+            ]
+        )
 
     def as_data(self) -> dict[str, Any]:
         """Return the examination as plain data for JSON."""

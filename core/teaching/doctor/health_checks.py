@@ -8,7 +8,7 @@ from statistics import median
 
 from core.interpret.health import Figure, Health
 from core.interpret.health_course import marked_heads
-from core.teaching.doctor.finding import Finding
+from core.teaching.doctor.finding import Finding, not_checked
 
 Course = Sequence[tuple[int, Health]]  # step and health, oldest first
 
@@ -35,7 +35,7 @@ def check_recorded_gradients(course: Course) -> Finding:
         if norm is not None
     ]
     if not norms:
-        return Finding(name, "green", "No update was recorded yet.")
+        return not_checked(name, "no update was recorded yet.")
     largest, part, step, _ = max(norms)
     if largest > EXPLODING:
         sentence = f"At step {step:,} the gradients of {part} had a norm of {largest:.3g}, above {EXPLODING:g}. "
@@ -63,7 +63,9 @@ def check_recorded_updates(course: Course) -> Finding:
         if (values := [size for size in (health.update_size or {}).values() if size is not None])
     ]
     if not sizes:
-        return Finding(name, "green", "No update was recorded yet.")
+        return not_checked(name, "no update was recorded yet.")
+    if len(sizes) < MIN_COURSE:
+        return not_checked(name, f"only {len(sizes)} updates were recorded.")
     middle, last = median(sizes), course[-1][0]
     seen = f"Up to step {last:,}, half of the updates changed a part by {middle:.1e} of its norm or more"
     if middle > LARGE_UPDATE:
@@ -78,7 +80,7 @@ def check_recorded_perplexity(course: Course) -> Finding:
     name = "perplexity while training"
     points = [(step, health.perplexity) for step, health in course if health.perplexity is not None]
     if len(points) < MIN_COURSE:
-        return Finding(name, "green", "Too early to judge the course of the perplexity.")
+        return not_checked(name, "it is too early to judge the course of the perplexity.")
     half = len(points) // 2
     last_step, last = points[-1]
     best_step, best = min(points, key=lambda each: each[1])
@@ -99,6 +101,8 @@ def check_recorded_heads(course: Course) -> Finding:
     """No head attends to one key whatever the query, and none adds nothing to its layer."""
     name = "heads while training"
     step, health = course[-1]
+    if not any(health.heads.entropy_share.values()):
+        return not_checked(name, "the model has no attention heads.")
     marked = {mark: [str(each.head) for each in marked_heads(health) if each.mark == mark] for mark in _ADVICE}
     sentences = []
     for mark, heads in marked.items():
@@ -116,6 +120,8 @@ def check_recorded_heads(course: Course) -> Finding:
 def check_recorded_layers(course: Course) -> Finding:
     """The outputs of layers keep their size."""
     name = "layer outputs while training"
+    if len(course) < 2:
+        return not_checked(name, "only one step was recorded.")
     last_step, last = course[-1]
     ratios = [
         (size / first, layer, size)
@@ -123,7 +129,7 @@ def check_recorded_layers(course: Course) -> Finding:
         if size is not None and (first := _first_size(course, layer))
     ]
     if not ratios:
-        return Finding(name, "green", "The model has no layers whose output is recorded.")
+        return not_checked(name, "the model has no layers whose output was recorded.")
     ratio, layer, size = max(ratios)
     if ratio > GROWTH:
         sentence = f"The output of {layer} grew {ratio:.0f} times, to {size:.3g} at step {last_step:,}. "

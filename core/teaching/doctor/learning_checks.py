@@ -1,13 +1,17 @@
 """Checks of how a model learns: residual connections, gradients, the initial loss, the size of an update."""
 
 import math
+from collections.abc import Iterable, Sequence
+from statistics import median
 
 import torch
+from torch import nn
 
+from core.models import Seq2Seq
 from core.models.hooks import hooks
 from core.models.layers import Layer
 from core.teaching.bugs import new_state
-from core.teaching.doctor.finding import Finding
+from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.training.loop import StepEvent, train
 from core.training.schedules import learning_rate_at
@@ -20,13 +24,17 @@ LARGE_UPDATE, TOO_LARGE_UPDATE = 0.3, 0.6  # fractions of the norm of the weight
 
 
 @torch.no_grad()
-def check_residuals(subject: Subject) -> Finding:
-    """With every sublayer's output set to zero, the input of a stack still reaches its output."""
+def check_residuals(model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor) -> Finding:
+    """With every sublayer's output set to zero, the input of a stack still reaches its output.
+
+    Args:
+        model: in evaluation mode.
+        src, tgt_in: (B, S) and (B, T) int64.
+    """
     name = "residual connections"
-    layers = [module for module in subject.model.modules() if isinstance(module, Layer)]
+    layers = [module for module in model.modules() if isinstance(module, Layer)]
     if not layers:
-        return Finding(name, "green", "The model has no sublayers.")
-    src, tgt_in = subject.few
+        return not_checked(name, "the model has no sublayers.")
     outputs = [
         point.name
         for layer in layers
@@ -34,7 +42,7 @@ def check_residuals(subject: Subject) -> Finding:
         if (point := getattr(sublayer, "hook_out", None)) is not None
     ]
     with hooks(dict.fromkeys(outputs, torch.zeros_like)):
-        stacks = {"encoder": subject.model.encode(src).states, "decoder": subject.logits(src, tgt_in)}
+        stacks = {"encoder": model.encode(src).states, "decoder": model(src, tgt_in)}
     blocked = [stack for stack, states in stacks.items() if _spread(states) < 1e-6]
     if not blocked:
         return Finding(name, "green", "With all sublayer outputs set to zero, the input still reaches the output.", 0.0)
@@ -45,14 +53,23 @@ def check_residuals(subject: Subject) -> Finding:
     return Finding(name, "red", sentence, len(blocked), "no-residual")
 
 
-def check_gradients(subject: Subject) -> Finding:
-    """Every parameter gets a gradient, and the parts' gradients have comparable norms."""
+def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
+    """Every trained parameter gets a finite gradient, and the parts' gradients have comparable norms.
+
+    Args:
+        model: the gradients that its parameters hold are left as they are.
+        loss: differentiable, of some pairs.
+    """
     name = "gradients"
-    model = subject.model
-    model.zero_grad(set_to_none=True)
-    _training_loss(subject.state, subject).backward()
-    norms = {each: 0.0 if it.grad is None else it.grad.norm().item() for each, it in model.named_parameters()}
-    model.zero_grad(set_to_none=True)
+    trained = {each: it for each, it in model.named_parameters() if it.requires_grad}
+    if not trained:
+        return not_checked(name, "no parameter requires a gradient.")
+    gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+    norms = {each: 0.0 if it is None else it.norm().item() for each, it in zip(trained, gradients, strict=True)}
+    broken = [each for each, norm in norms.items() if not math.isfinite(norm)]
+    if broken:
+        sentence = f"{len(broken)} of {len(norms)} parameters have a gradient that is not finite, the first is "
+        return Finding(name, "red", f"{sentence}{broken[0]}.", float(len(broken)))
     # A constant added to all keys changes no softmax, so the bias of w_k has no gradient except rounding.
     missing = [each for each, norm in norms.items() if norm == 0 and not each.endswith("w_k.bias")]
     by_part = _norms_by_part(norms)
@@ -70,18 +87,21 @@ def check_gradients(subject: Subject) -> Finding:
 @torch.no_grad()
 def check_initial_loss(subject: Subject) -> Finding:
     """Before training all tokens are about equally likely, so the loss is about ln(vocabulary size)."""
-    name = "initial loss"
     state = subject.state
     untrained = new_state(state.preset, pairs=state.task.pairs_file) if subject.is_trained else state
-    loss, expected = _training_loss(untrained, subject).item(), math.log(len(state.task.tgt_vocab))
+    return judge_initial_loss(training_loss(untrained, subject).item(), len(state.task.tgt_vocab))
+
+
+def judge_initial_loss(loss: float, vocab_size: int) -> Finding:
+    """Judge the loss of an untrained model, in nats per token."""
+    expected = math.log(vocab_size)
     sentence = f"Before training the loss is {loss:.2f}; ln(vocabulary size) is {expected:.2f}."
-    is_far = loss > expected + MAX_INITIAL_EXCESS or loss < 0.75 * expected
-    return Finding(name, "amber" if is_far else "green", sentence, loss)
+    is_near = 0.75 * expected <= loss <= expected + MAX_INITIAL_EXCESS
+    return Finding("initial loss", "green" if is_near else "amber", sentence, loss)
 
 
 def check_update_size(subject: Subject) -> Finding:
-    """An update changes the weights by a small fraction of their norm, even at the highest learning rate."""
-    name = "update size"
+    """An update changes weight matrices by a small fraction of their norm, even at the highest learning rate."""
     trial = subject.state.preset.with_changes(
         {
             "training.batch_size": min(TRIAL_BATCH, subject.state.preset.sequences_per_batch),
@@ -97,16 +117,35 @@ def check_update_size(subject: Subject) -> Finding:
     for event in train(state):
         if isinstance(event, StepEvent):
             break
-    after = [each.detach() for each in state.model.parameters()]
-    change = math.sqrt(sum((new - old).square().sum().item() for new, old in zip(after, before, strict=True)))
-    size = math.sqrt(sum(each.square().sum().item() for each in before))
     settings = state.preset.training
     steps = {1, max(1, settings.warmup_steps), max(1, round(0.3 * settings.steps))}
     highest = max(learning_rate_at(step, settings) for step in steps)
-    fraction = change / size * highest / learning_rate_at(1, settings)
-    sentence = (
-        f"At the highest learning rate, {highest:.2g}, an update changes the weights by {fraction:.1%} of their norm."
-    )
+    fraction = update_fraction(before, state.model.parameters()) * highest / learning_rate_at(1, settings)
+    return judge_update(fraction, f"At the highest learning rate, {highest:.2g},")
+
+
+@torch.no_grad()
+def update_fraction(before: Sequence[torch.Tensor], after: Iterable[torch.Tensor]) -> float:
+    """Return the norm of a weight matrix's change divided by that of the matrix, the median of those that change.
+
+    Not one norm of all: a large embedding, of which a batch changes few rows, would hide what happens to the rest.
+    """
+    pairs = [
+        (old.norm().item(), (new - old).norm().item()) for old, new in zip(before, after, strict=True) if old.ndim > 1
+    ]
+    if not all(math.isfinite(change) for _, change in pairs):
+        return math.nan
+    return median([change / max(size, 1e-30) for size, change in pairs if change] or [0.0])
+
+
+def judge_update(fraction: float, rate: str) -> Finding:
+    """Judge what an update changes, with the learning rate as the beginning of a sentence."""
+    name = "update size"
+    if not math.isfinite(fraction):
+        return Finding(name, "red", f"{rate} an update makes weights infinite or NaN.")
+    if fraction == 0:
+        return Finding(name, "amber", f"{rate} an update changes no weight matrix.", fraction)
+    sentence = f"{rate} an update changes a weight matrix by {fraction:.1%} of its norm (median)."
     if fraction > TOO_LARGE_UPDATE:
         return Finding(name, "red", sentence + " That is far too much.", fraction, "learning-rate-too-high")
     return Finding(name, "amber" if fraction > LARGE_UPDATE else "green", sentence, fraction)
@@ -118,8 +157,8 @@ def _spread(states: torch.Tensor) -> float:
     return (flat - flat[:1]).abs().max().item()
 
 
-def _training_loss(state: TrainingState, subject: Subject) -> torch.Tensor:
-    """Return the training loss on some of the subject's pairs under full teacher forcing."""
+def training_loss(state: TrainingState, subject: Subject) -> torch.Tensor:
+    """Return a state's training loss on some of the subject's pairs under full teacher forcing."""
     state.model.eval()
     pairs = subject.pairs[:TRIAL_BATCH]
     return state.loss_function(

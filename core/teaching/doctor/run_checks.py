@@ -1,15 +1,20 @@
-"""Checks of a trained model: free-running against teacher-forced results, and the loss curve."""
+"""Checks of a trained model: what it answers, free-running against teacher-forced results, and the loss curve."""
 
 import math
 from statistics import fmean, median, pstdev
 
-from core.evaluation.accuracy import evaluate
-from core.tasks import fixed_pairs
-from core.teaching.doctor.finding import Finding
+from core.evaluation.accuracy import Evaluation, evaluate
+from core.evaluation.translation_quality import copying_quality
+from core.tasks import Batch, fixed_pairs
+from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.text.vocab import PAD_ID
 
+TASK, GAP, CURVE = "task", "free-running gap", "loss curve"
+NO_REFERENCE = "the task has no single reference answer."
 NUM_EVALUATED = 200
+MIN_EXACT = 0.5  # of the answers of a run that does its task
+MIN_BLEU = 5.0  # of translations that have more than single words of their references
 MIN_UPDATES = 100  # fewer are too early to judge a curve
 SPIKE = 1.0  # nats above the losses before and after it
 SPIKE_WINDOW = 10  # losses on each side
@@ -17,14 +22,47 @@ RISE_LENGTH = 5  # losses in a row; a rise if half of them are high
 MAX_FINAL_DEVIATION = 0.3  # nats
 
 
-def check_free_running_gap(subject: Subject) -> Finding:
-    """Free-running exact match is as high as teacher-forced token accuracy lets expect."""
-    name = "free-running gap"
-    if subject.state.task.open_ended:
-        return Finding(name, "green", "The task has no single reference answer, so exact match is not measured.")
-    pairs = fixed_pairs(subject.state.task, NUM_EVALUATED, split="validation")
-    evaluation = evaluate(subject.model, pairs)
-    tokens = (pairs.tgt_out != PAD_ID).sum(dim=1).float().mean().item()
+def measure(subject: Subject) -> Evaluation | None:
+    """Evaluate a run on held-out pairs, a translation by BLEU too; None if its task has no single reference answer."""
+    task = subject.state.task
+    if task.open_ended:
+        return None
+    pairs = _held_out(subject)
+    return evaluate(subject.model, pairs, translation=task) if task.bleu_tokenizer else evaluate(subject.model, pairs)
+
+
+def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:
+    """The run does its task: most of its answers are right, or its translations are better than the sources."""
+    name, task = TASK, subject.state.task
+    if evaluation is None:
+        return not_checked(name, NO_REFERENCE)
+    after = f"after {subject.state.step:,} of {subject.state.preset.training.steps:,} updates"
+    exact = evaluation.exact_match
+    sentence = f"Of the answers to {evaluation.sequences} held-out inputs {exact:.1%} are right, {after}"
+    if exact >= MIN_EXACT:
+        return Finding(name, "green", f"{sentence}.", exact)
+    copying = copying_quality(task, _held_out(subject))
+    if copying is None or evaluation.bleu is None:
+        return Finding(name, "amber", f"{sentence}: the model does not do its task.", exact)
+    sentence = f"Its translations of held-out inputs have {copying.bleu_name} {evaluation.bleu:.1f}, {after}; "
+    sentence += f"the sources themselves have {copying.bleu:.1f}"
+    if evaluation.bleu < max(MIN_BLEU, copying.bleu):
+        return Finding(name, "amber", f"{sentence}: the model does not translate.", evaluation.bleu)
+    return Finding(name, "green", f"{sentence}.", evaluation.bleu)
+
+
+def check_free_running_gap(subject: Subject, evaluation: Evaluation | None = None) -> Finding:
+    """Free-running exact match is as high as teacher-forced token accuracy lets expect.
+
+    Args:
+        subject: to examine.
+        evaluation: what ``measure`` returns; it is called if there is none.
+    """
+    name = GAP
+    evaluation = evaluation or measure(subject)
+    if evaluation is None:
+        return not_checked(name, NO_REFERENCE)
+    tokens = (_held_out(subject).tgt_out != PAD_ID).sum(dim=1).float().mean().item()
     expected = evaluation.token_accuracy**tokens
     sentence = (
         f"Teacher-forced, {evaluation.token_accuracy:.1%} of the tokens are correct; "
@@ -40,11 +78,11 @@ def check_free_running_gap(subject: Subject) -> Finding:
 
 def check_loss_curve(subject: Subject) -> Finding:
     """The training loss falls without spikes and converges."""
-    name = "loss curve"
+    name = CURVE
     points = subject.history.evenly_spaced_points() if subject.history else {"loss": []}
     losses = [loss for loss in points["loss"] if loss is not None]
     if len(losses) < MIN_UPDATES or points["step"][-1] < MIN_UPDATES:
-        return Finding(name, "green", f"Too early to judge, after {len(losses)} updates.")
+        return not_checked(name, f"it is too early to judge, after {len(losses)} updates.")
     guessing = math.log(len(subject.state.task.tgt_vocab))
     tenth = max(1, len(losses) // 10)
     first, last = fmean(losses[:10]), fmean(losses[-tenth:])
@@ -59,6 +97,10 @@ def check_loss_curve(subject: Subject) -> Finding:
     if deviation > MAX_FINAL_DEVIATION:
         return Finding(name, "amber", f"{sentence}, and still varies by {deviation:.2f} at the end.", deviation)
     return Finding(name, "green", f"{sentence}.", last)
+
+
+def _held_out(subject: Subject) -> Batch:
+    return fixed_pairs(subject.state.task, NUM_EVALUATED, split="validation")
 
 
 def _highest_plateau(losses: list[float]) -> float:

@@ -1,0 +1,245 @@
+"""Calls of attention modules: recorded at the lab's hook points, or by hooks on PyTorch's ``nn.MultiheadAttention``."""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from core.models import AttentionMaps, Seq2Seq, forward_with_attention
+from core.models.attention import AdditiveAttention, MultiHeadAttention
+from core.models.hooks import Hook, hooks
+from core.models.seq2seq import Block
+
+_ARGUMENTS = inspect.signature(nn.MultiheadAttention.forward)
+
+
+@dataclass(frozen=True)
+class AttentionCall:
+    """One call of an attention module.
+
+    Attributes:
+        name: path of the module.
+        block: "encoder", "decoder" or "cross"; None if the numbers of queries and keys fit none of them.
+        module: multi-head or additive attention.
+        query: (B, H, Tq, K) float, or (B, D) of additive attention.
+        key: (B, H, Tk, K) float; H is 1 and K is D of additive attention.
+        value: (B, H, Tk, K) float, likewise.
+        mask: bool, broadcastable to the weights, True = may attend; None for all.
+        bias: float, added to the scores, or None.
+        weights: (B, H, Tq, Tk) float, as the module reports them.
+        output: (B, H, Tq, K) float, each head's output before the output projection; None if it cannot be read.
+    """
+
+    name: str
+    block: Block | None
+    module: MultiHeadAttention | AdditiveAttention | nn.MultiheadAttention
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    mask: torch.Tensor | None
+    bias: torch.Tensor | None
+    weights: torch.Tensor
+    output: torch.Tensor | None
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether queries, keys and weights are: PyTorch returns NaN for a row with nothing to attend to."""
+        return all(bool(each.isfinite().all()) for each in (self.query, self.key, self.weights))
+
+    @property
+    def visible(self) -> torch.Tensor:
+        """The mask, expanded to the shape of the weights, bool."""
+        if self.mask is None:
+            return torch.ones_like(self.weights, dtype=torch.bool)
+        return self.mask.expand_as(self.weights)
+
+
+def mass_on_later(calls: list[AttentionCall]) -> float | None:
+    """Return the mean fraction of the decoder's self-attention that is on later tokens; None without such calls."""
+    masses = [
+        call.weights[..., -call.weights.shape[-2] :].triu(1).sum(dim=-1).mean().item()
+        for call in calls
+        if call.block == "decoder"
+    ]
+    return sum(masses) / len(masses) if masses else None
+
+
+def mass_on_source_end(calls: list[AttentionCall], length: int, num_last: int) -> float | None:
+    """Return the mean fraction of attention on the last tokens of a source, of the call with most; None without any.
+
+    Args:
+        length: of the source.
+        num_last: how many tokens at its end.
+    """
+    masses = []
+    for call in calls:
+        num_queries, num_keys = call.weights.shape[-2:]
+        reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
+        if call.block and reads_source:  # a decoder that read the source itself has it before the target
+            masses.append(call.weights[..., length - num_last : length].sum(dim=-1).mean().item())
+    return max(filter(math.isfinite, masses), default=None)
+
+
+@torch.no_grad()
+def record_lab_attention(
+    model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor
+) -> tuple[AttentionMaps, list[AttentionCall]]:
+    """Run pairs through one of the lab's models; return its attention maps and every call of an attention module."""
+    _, maps = forward_with_attention(model, src, tgt_in)
+    recorders = [_CallRecorder(block, module) for (block, _), module in model.attention.items()]
+    with hooks({name: hook for recorder in recorders for name, hook in recorder.hooks().items()}):
+        memory = model.encode(src)
+        for recorder in recorders:
+            if recorder.block != "encoder":
+                recorder.calls.clear()  # a decoder-only model has read the source, which is in no map
+        model.decode(tgt_in, memory)
+    return maps, [call for recorder in recorders for call in recorder.calls]
+
+
+@torch.no_grad()
+def record_torch_attention(
+    model: nn.Module, run: Callable[[], object], *, src_length: int, tgt_length: int
+) -> list[AttentionCall]:
+    """Return every call of an ``nn.MultiheadAttention`` of a model while ``run`` calls it.
+
+    The modules are asked for the weights of each head, whatever the model asks for; what they compute is unchanged.
+
+    Args:
+        src_length, tgt_length: of source and decoder input, which must differ, to tell the blocks apart.
+    """
+    blocks: dict[tuple[int, int], Block] = {
+        (src_length, src_length): "encoder",
+        (tgt_length, tgt_length): "decoder",
+        (tgt_length, src_length): "cross",
+    }
+    calls: list[AttentionCall] = []
+
+    def ask(module: nn.Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        given = dict(_ARGUMENTS.bind(module, *args, **kwargs).arguments)
+        del given["self"]
+        return (), given | {"need_weights": True, "average_attn_weights": False}
+
+    def record(name: str, module: nn.MultiheadAttention, _: tuple, given: dict[str, Any], output: tuple) -> None:
+        calls.append(_torch_call(name, module, given, output[1], blocks))
+
+    handles = []
+    try:
+        for name, module in model.named_modules():
+            if isinstance(module, nn.MultiheadAttention) and type(module).forward is nn.MultiheadAttention.forward:
+                handles.append(module.register_forward_pre_hook(ask, with_kwargs=True))
+                handles.append(module.register_forward_hook(partial(record, name), with_kwargs=True))
+        run()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
+def _torch_call(
+    name: str,
+    module: nn.MultiheadAttention,
+    given: dict[str, Any],
+    weights: torch.Tensor,
+    blocks: dict[tuple[int, int], Block],
+) -> AttentionCall:
+    """Return the call of a PyTorch module, with queries, keys and values projected as it projects them."""
+    weights = weights if weights.ndim == 4 else weights[None]
+    num_queries, num_keys = weights.shape[-2:]
+    inputs = [given[each] for each in ("query", "key", "value")]
+    inputs = [each if each.ndim == 3 else each[:, None] for each in inputs]  # unbatched: (T, D)
+    inputs = [each if module.batch_first and given["query"].ndim == 3 else each.transpose(0, 1) for each in inputs]
+    projections = (
+        [module.q_proj_weight, module.k_proj_weight, module.v_proj_weight]
+        if module.in_proj_weight is None
+        else list(module.in_proj_weight.chunk(3))
+    )
+    biases = [None] * 3 if module.in_proj_bias is None else list(module.in_proj_bias.chunk(3))
+    query, key, value = (
+        nn.functional.linear(each, weight, bias).unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
+        for each, weight, bias in zip(inputs, projections, biases, strict=True)
+    )
+    added = _added_to_scores(given.get("attn_mask"), given.get("key_padding_mask"), module.num_heads)
+    mask = None if added is None else added > torch.finfo(added.dtype).min / 2
+    return AttentionCall(
+        name=name,
+        block=blocks.get((num_queries, num_keys)),
+        module=module,
+        query=query,
+        key=key,
+        value=value,
+        mask=mask,
+        bias=None if added is None or mask is None else added.masked_fill(~mask, 0.0),
+        weights=weights,
+        output=None,
+    )
+
+
+def _added_to_scores(
+    attn_mask: torch.Tensor | None, key_padding_mask: torch.Tensor | None, num_heads: int
+) -> torch.Tensor | None:
+    """Return what PyTorch's masks add to the scores, broadcastable to (B, H, Tq, Tk); None for nothing."""
+    scores = None
+    if attn_mask is not None:
+        scores = _as_scores(attn_mask)
+        scores = scores.unflatten(0, (-1, num_heads)) if scores.ndim == 3 else scores
+    if key_padding_mask is not None:
+        padding = _as_scores(key_padding_mask).view(-1, 1, 1, key_padding_mask.shape[-1])
+        scores = padding if scores is None else scores + padding
+    return scores
+
+
+def _as_scores(mask: torch.Tensor) -> torch.Tensor:
+    """Return a mask of PyTorch as what is added to the scores: bool masks are True where nothing may attend."""
+    if mask.dtype != torch.bool:
+        return mask.float()
+    return torch.zeros(mask.shape, device=mask.device).masked_fill(mask, -torch.inf)
+
+
+class _CallRecorder:
+    """Records the calls of one attention module at its hook points."""
+
+    def __init__(self, block: Block, module: MultiHeadAttention | AdditiveAttention) -> None:
+        self.block: Block = block
+        self.module = module
+        self.calls: list[AttentionCall] = []
+        self._keys: list[torch.Tensor] = []
+        self._values: list[torch.Tensor] = []
+        self._latest: dict[str, torch.Tensor] = {}
+
+    def hooks(self) -> dict[str, Hook]:
+        """Return the hooks of this module by name."""
+        by_point: dict[str, Hook] = {"hook_k": self._keys.append, "hook_v": self._values.append, "hook_z": self._finish}
+        for name in ("q", "mask", "bias", "pattern"):
+            remember: Callable[[torch.Tensor], None] = partial(self._latest.__setitem__, name)
+            by_point[f"hook_{name}"] = remember
+        points = vars(self.module)  # additive attention has no bias
+        return {points[point].name: hook for point, hook in by_point.items() if point in points}
+
+    def _finish(self, z: torch.Tensor) -> None:
+        weights = self._latest.pop("pattern")
+        self.calls.append(
+            AttentionCall(
+                name=self.module.hook_pattern.name.removesuffix(".hook_pattern"),
+                block=self.block,
+                module=self.module,
+                query=self._latest["q"],
+                key=_last(self._keys, weights.shape[-1]),
+                value=_last(self._values, weights.shape[-1]),
+                mask=self._latest.pop("mask", None),
+                bias=self._latest.pop("bias", None),
+                weights=weights,
+                output=z,
+            )
+        )
+
+
+def _last(parts: list[torch.Tensor], length: int) -> torch.Tensor:
+    """Concatenate the keys or values of several calls; return the last ``length``, which are attended to."""
+    if parts[-1].ndim == 3:  # additive attention: (B, S, D)
+        return parts[-1][:, None]
+    return torch.cat(parts, dim=2)[:, :, -length:]
