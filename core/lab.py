@@ -22,13 +22,14 @@ from core.runs.folder import DEFAULT_ROOT, RunFolder, list_runs
 from core.runs.load import LoadedRun, SavedRuns
 from core.tasks import Task, fixed_pairs
 from core.tasks.data import Split
+from core.teaching.doctor import diagnose
 from core.training.history import History
 from core.training.loop import Event
 
 if TYPE_CHECKING:  # a tenth of a second to import
     import pandas as pd
 
-__all__ = ["Run", "load", "presets", "runs", "train"]
+__all__ = ["Run", "diagnose", "load", "presets", "runs", "train"]
 
 Root = str | Path
 

@@ -18,6 +18,7 @@ from tests.serving import SHIPPED
 
 PUBLIC = {
     "Run": "(loaded, interventions)",
+    "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step)",
     "load": "(name, root)",
     "presets": "()",
     "runs": "(root)",

@@ -1,7 +1,8 @@
 """The doctor: examines a model, trained or not, and reports what is wrong with it, with the number behind each finding.
 
-The checks measure what model, data and loss do. They never read which bug a preset has switched on. A check that cannot
-be made is gray and says why, never green.
+``examine_state`` and ``examine_preset`` examine runs of the lab, ``diagnose`` any sequence-to-sequence module. The
+checks measure what model, data and loss do. They never read which bug a preset has switched on. A check that cannot be
+made is gray and says why, never green.
 """
 
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from core.config import Preset
 from core.teaching.bugs import new_state
 from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks, run_checks
+from core.teaching.doctor.diagnosis import diagnose
 from core.teaching.doctor.finding import Examination, Finding, Light, not_checked
 from core.teaching.doctor.health_checks import Course, check_health
 from core.teaching.doctor.subject import Subject
@@ -17,7 +19,7 @@ from core.training.history import History
 from core.training.loop import EndEvent, train
 from core.training.state import TrainingState
 
-__all__ = ["Examination", "Finding", "Light", "examine_preset", "examine_state"]
+__all__ = ["Examination", "Finding", "Light", "diagnose", "examine_preset", "examine_state"]
 
 
 def examine_preset(preset: Preset, *, steps: int = 0, pairs: Path | None = None) -> Examination:

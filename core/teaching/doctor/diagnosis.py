@@ -1,0 +1,338 @@
+"""Diagnose anybody's model from the logits it returns, and from its loss and optimizer if they are given."""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import nn
+
+from core.models import Seq2Seq
+from core.teaching.doctor import attention_checks, data_checks, learning_checks, perturbation_checks
+from core.teaching.doctor.any_model import (
+    HALF,
+    AnyModel,
+    Forward,
+    Loss,
+    LossTrace,
+    NotCheckableError,
+    examined,
+    per_token,
+    restored,
+    tokens_counted,
+)
+from core.teaching.doctor.attention_calls import AttentionCall
+from core.teaching.doctor.black_box import SpecialIds, largest_change
+from core.teaching.doctor.finding import Examination, Finding, not_checked
+
+COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies what it reads predicts few
+NO_MODULE = "forward is no nn.Module; pass the module as model=."
+NO_LOSS = "pass loss=, a function of forward, src and tgt."
+
+Check = tuple[str, Callable[[], Finding]]  # its name and how it is made
+
+
+def diagnose(
+    forward: Forward,
+    src: torch.Tensor,
+    tgt: torch.Tensor,
+    *,
+    pad: int,
+    bos: int,
+    eos: int,
+    loss: Loss | None = None,
+    model: nn.Module | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    batch_first: bool = True,
+    step: int = 0,
+) -> Examination:
+    """Examine any sequence-to-sequence model on a batch of its training pairs, and report what is wrong with it.
+
+    Only ``forward`` is needed. What cannot be checked is a gray finding with the reason: nothing is green that was not
+    checked, and a model that raises an exception ends only the check that called it. Weights, gradients, modes, the
+    optimizer's state and random generators are as before.
+
+    Args:
+        forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that
+            adds masks or takes the logits out of what the model returns.
+        src: (B, S) int64, a batch as training uses it, padded on the right.
+        tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is put before. The decoder input is
+            ``tgt[:, :-1]``.
+        pad, bos, eos: ids of the special tokens, the same in ``src`` and ``tgt``.
+        loss: ``loss(forward, src, tgt)`` computes the training loss, from the batch to the tensor on which training
+            calls ``backward``; it must call its first argument once.
+        model: the module with the parameters, if ``forward`` is a function.
+        optimizer: as training uses it, to measure one update.
+        batch_first: False if ``src`` and ``tgt`` are (S, B) and (T, B), and logits (T, B, V).
+        step: updates made; 0 for an untrained model.
+
+    Raises:
+        InputError: ``src`` and ``tgt`` are not two matrices of ids with as many pairs.
+    """
+    started = time.perf_counter()
+    special = SpecialIds(pad, bos, eos)
+    subject = AnyModel(forward, (src, tgt), special, model=model, loss=loss, batch_first=batch_first)
+    with examined(subject.model):
+        diagnosis = _Diagnosis(subject, optimizer, step)
+        findings = [_made(*check) for check in diagnosis.checks()]
+    name = type(subject.model).__name__ if subject.model else getattr(forward, "__name__", "model").strip("<>")
+    return Examination(name, step, tuple(findings), time.perf_counter() - started)
+
+
+def _made(name: str, check: Callable[[], Finding]) -> Finding:
+    """Make a check; one that the model does not allow is gray."""
+    try:
+        return check()
+    except NotCheckableError as error:
+        return not_checked(name, str(error))
+    except Exception as error:  # noqa: BLE001 - the model is anybody's code, and may raise anything
+        message = " ".join(str(error).split())
+        return not_checked(name, f"{type(error).__name__}: {message[:300]}")
+
+
+class _Diagnosis:
+    """The checks of one model, in order; those that need logits follow the check of the forward pass."""
+
+    def __init__(self, subject: AnyModel, optimizer: torch.optim.Optimizer | None, step: int) -> None:
+        self.subject, self.optimizer, self.step = subject, optimizer, step
+        self.trace: LossTrace | None = None
+        self.no_trace = NO_LOSS
+        self.unusable = ""  # why logits cannot be compared
+        self.leaks = False
+
+    def checks(self) -> Iterable[Check]:
+        """Yield each check when those before it are made."""
+        yield "forward pass", self._forward
+        self._read_loss()
+        yield "logits", self._outputs
+        yield "target shift", self._target_shift
+        yield "EOS in the targets", self._eos
+        yield "PAD in the loss", self._pad_in_loss
+        perturbations = {
+            "rows of a batch": self._rows,
+            "causal leak": self._causal_leak,
+            "PAD influence": self._pad_influence,
+            "PAD after the target": self._target_pad,
+            "source order": lambda: perturbation_checks.check_source_order(self.subject),
+        }
+        yield from ((name, self._usable(check)) for name, check in perturbations.items())
+        yield from self._attention_checks()
+        yield "gradients", self._gradients
+        yield "initial loss", self._initial_loss
+        yield "update size", self._update_size
+
+    # --- forward pass and logits -----------------------------------------------------------------------------------
+
+    def _forward(self) -> Finding:
+        """The model returns finite logits, the same for the same input."""
+        name, subject = "forward pass", self.subject
+        self.unusable = "the forward pass does not work on this batch."
+        logits, again = (subject.logits(subject.src, subject.tgt_in) for _ in range(2))
+        is_bad = logits.isnan() | (logits == torch.inf)
+        if is_bad.any():
+            self.unusable = "logits are not finite."
+            fraction = is_bad.any(dim=-1).float().mean().item()
+            sentence = f"Logits are NaN or infinite at {fraction:.0%} of the positions."
+            return Finding(name, "red", sentence, fraction)
+        change = largest_change(logits, again)
+        if change >= subject.tolerance:
+            self.unusable = "two calls with the same input differ."
+            if subject.model is None:
+                reason = f"two calls with the same input differ, by {change:.2g} standard deviations"
+                return not_checked(name, f"{reason}. Switch the model to evaluation mode, or pass it as model=.")
+            sentence = (
+                f"In evaluation mode two calls with the same input differ, by {change:.2g} standard deviations: "
+                "dropout stays active, as F.dropout does without training=self.training."
+            )
+            return Finding(name, "red", sentence, change)
+        self.unusable = ""
+        return Finding(name, "green", f"Logits have the shape {tuple(logits.shape)} and are finite.", change)
+
+    def _usable(self, check: Callable[[], Finding]) -> Callable[[], Finding]:
+        """Return a check that is not made where logits cannot be compared."""
+
+        def guarded() -> Finding:
+            if self.unusable:
+                raise NotCheckableError(self.unusable)
+            return check()
+
+        return guarded
+
+    def _read_loss(self) -> None:
+        try:
+            self.trace = self.subject.trace_loss()
+        except NotCheckableError as error:
+            self.no_trace = str(error)
+        except Exception as error:  # noqa: BLE001 - the loss is anybody's code, and may raise anything
+            self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+    def _traced(self) -> LossTrace:
+        if self.trace is None:
+            raise NotCheckableError(self.no_trace)
+        return self.trace
+
+    def _outputs(self) -> Finding:
+        """The model returns what its loss expects: logits, or log-probabilities."""
+        name = "logits"
+        if self.unusable:
+            raise NotCheckableError(self.unusable)
+        logits = self.subject.logits(*self.subject.few)
+        sums = logits.sum(dim=-1)
+        if bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), atol=1e-3):
+            sentence = "The model returns probabilities"
+            if self.trace is None:
+                return Finding(name, "amber", f"{sentence}; nn.CrossEntropyLoss needs the logits before the softmax.")
+            if self.trace.takes_logits:
+                sentence += ", and the loss applies a softmax again: gradients almost vanish. Return the logits."
+                return Finding(name, "red", sentence)
+            return Finding(name, "green", f"{sentence}, as its loss expects.")
+        if self.trace is None:
+            return not_checked(name, self.no_trace)
+        is_log = torch.allclose(logits.logsumexp(dim=-1), torch.zeros_like(sums), atol=1e-3)
+        if not self.trace.takes_logits and not is_log:
+            return Finding(name, "red", "The model returns logits, but the loss expects probabilities or their logs.")
+        kind = "log-probabilities" if is_log else "logits"
+        return Finding(name, "green", f"The model returns {kind}, as its loss expects.")
+
+    # --- data and loss ---------------------------------------------------------------------------------------------
+
+    def _target_shift(self) -> Finding:
+        """The decoder input is the target shifted right; without a loss, seen from what a trained model predicts."""
+        name, subject = "target shift", self.subject
+        if self.trace is None and self.step and not self.unusable:
+            return self._copying()
+        trace = self._traced()
+        if trace.tgt_in is None:
+            return not_checked(name, "the call of the model does not show the decoder input as its second ids.")
+        return data_checks.check_target_shift(trace.tgt_in, trace.labels, subject.special)
+
+    def _copying(self) -> Finding:
+        """A trained model predicts the next token, not the one that it has just read."""
+        name, subject = "target shift", self.subject
+        tgt_in, tgt_out = subject.tgt_in, subject.tgt[:, 1:]
+        is_token = tgt_out != subject.special.pad
+        predicted = subject.logits(subject.src, tgt_in).argmax(dim=-1)
+        copied, correct = ((predicted == each)[is_token].float().mean().item() for each in (tgt_in, tgt_out))
+        if copied > COPIES and correct < PREDICTS:
+            sentence = f"At {copied:.0%} of the positions the model predicts the token that it has just read."
+            return Finding(name, "red", sentence, copied, "targets-not-shifted")
+        if correct > PREDICTS:
+            return Finding(name, "green", f"The model predicts {correct:.0%} of the next tokens.", correct)
+        return not_checked(name, self.no_trace)
+
+    def _eos(self) -> Finding:
+        special = self.subject.special
+        if special.pad == special.eos:
+            return not_checked("EOS in the targets", "PAD and EOS are the same id.")
+        targets = self.subject.tgt[:, 1:] if self.trace is None else self.trace.labels
+        return data_checks.check_eos_in_targets(targets, special)
+
+    def _pad_in_loss(self) -> Finding:
+        name, special = "PAD in the loss", self.subject.special
+        if special.pad == special.eos:
+            return not_checked(name, "PAD and EOS are the same id.")
+        trace = self._traced()
+        if not (self.subject.tgt == special.pad).any():
+            trace = self.subject.trace_loss(with_pad=True)
+        return data_checks.check_pad_in_loss(trace.gradient, trace.labels == special.pad)
+
+    # --- perturbations ---------------------------------------------------------------------------------------------
+
+    def _rows(self) -> Finding:
+        finding = perturbation_checks.check_batch_rows(self.subject)
+        if finding.light == "red":
+            self.subject.num_few = 1  # the other checks must not find this again
+        return finding
+
+    def _causal_leak(self) -> Finding:
+        finding = perturbation_checks.check_causal_leak(self.subject)
+        self.leaks = finding.light == "red"
+        return finding
+
+    def _pad_influence(self) -> Finding:
+        if self.subject.special.pad == self.subject.special.eos:
+            return not_checked("PAD influence", "PAD and EOS are the same id.")
+        return perturbation_checks.check_pad_influence(self.subject)
+
+    def _target_pad(self) -> Finding:
+        if self.leaks:
+            return not_checked("PAD after the target", "later tokens change earlier logits, whatever they are.")
+        return perturbation_checks.check_target_pad(self.subject)
+
+    # --- attention -------------------------------------------------------------------------------------------------
+
+    def _attention_checks(self) -> Iterable[Check]:
+        """Yield the checks of attention modules that are found, of the lab's kind or PyTorch's."""
+        subject, model, is_trained = self.subject, self.subject.model, self.step > 0
+        genuine: list[AttentionCall] = []
+
+        def read() -> list[AttentionCall]:
+            if not genuine:
+                calls = subject.attention_calls(*subject.few)
+                if not all(call.is_finite for call in calls):
+                    raise NotCheckableError("attention weights are not finite: a row has no key that it may attend to.")
+                if any(call.weights.dtype in HALF for call in calls):
+                    raise NotCheckableError("attention weights of 16 bits are too coarse.")
+                genuine.extend(attention_checks.genuine_calls(calls))
+            return genuine
+
+        attention: dict[str, Callable[[], Finding]] = {
+            "attention rows": lambda: attention_checks.check_row_sums(read()),
+            "score scaling": lambda: attention_checks.check_score_scaling(read()),
+            "head diversity": lambda: attention_checks.check_head_diversity(read()),
+            "attention entropy": lambda: attention_checks.check_entropy(read(), is_trained=is_trained),
+        }
+        yield from ((name, self._usable(check)) for name, check in attention.items())
+        if isinstance(model, Seq2Seq):
+            yield "embedding scaling", lambda: attention_checks.check_embedding_scaling(model)
+            yield "residual connections", lambda: learning_checks.check_residuals(model, *subject.few)
+        else:
+            for name in ("embedding scaling", "residual connections"):
+                yield name, partial(not_checked, name, "it needs the hook points of the lab's own modules.")
+
+    # --- learning --------------------------------------------------------------------------------------------------
+
+    def _gradients(self) -> Finding:
+        model = self.subject.model
+        if model is None:
+            return not_checked("gradients", NO_MODULE)
+        loss, whose = self.subject.training_loss()
+        finding = learning_checks.check_gradients(model, loss)
+        return replace(finding, sentence=whose + finding.sentence)
+
+    def _initial_loss(self) -> Finding:
+        if self.step:
+            return not_checked("initial loss", "the model is trained.")
+        with torch.no_grad():
+            loss, whose = self.subject.training_loss()
+        size = self.subject.logits(*self.subject.few).shape[-1]
+        tokens = 1 if self.trace is None else tokens_counted(self.trace)
+        finding = learning_checks.judge_initial_loss(per_token(loss.item(), size, tokens), size)
+        return replace(finding, sentence=whose + finding.sentence)
+
+    def _update_size(self) -> Finding:
+        name, model, optimizer = "update size", self.subject.model, self.optimizer
+        if model is None:
+            return not_checked(name, NO_MODULE)
+        if optimizer is None:
+            return not_checked(name, "pass optimizer=.")
+        owned = {each for group in optimizer.param_groups for each in group["params"]}
+        forgotten = [each for each, it in model.named_parameters() if it.requires_grad and it not in owned]
+        if forgotten:
+            sentence = f"{len(forgotten)} parameters are not in the optimizer, the first is {forgotten[0]}."
+            return Finding(name, "red", sentence, float(len(forgotten)))
+        rate = max(float(group["lr"]) for group in optimizer.param_groups if "lr" in group)
+        if rate == 0:
+            return not_checked(name, "the optimizer's learning rate is 0 now.")
+        with restored(model, optimizer):
+            trained = [each for each in model.parameters() if each.requires_grad]
+            before = [each.detach().clone() for each in trained]
+            loss, _ = self.subject.training_loss()
+            loss.backward()
+            optimizer.step()
+            fraction = learning_checks.update_fraction(before, trained)
+        if not math.isfinite(fraction) and not math.isfinite(loss.item()):
+            return not_checked(name, "the loss is not finite.")
+        return learning_checks.judge_update(fraction, f"At the optimizer's present learning rate, {rate:.2g},")

@@ -1,0 +1,361 @@
+"""The doctor on anybody's model: bugs put into a plain PyTorch file by hand, other shapes, and broken calls."""
+
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from core.config import BugName, Preset
+from core.storage.errors import InputError
+from core.tasks import fixed_pairs
+from core.teaching.bugs import new_state
+from core.teaching.doctor import Examination, Finding, diagnose
+from tests.support import plain_seq2seq as plain
+
+SOURCE = Path(plain.__file__).read_text()
+IDS = {"pad": plain.PAD, "bos": plain.BOS, "eos": plain.EOS}
+
+
+class Bug(NamedTuple):
+    """An edit of the plain file, the check that must find it, the bug that it must name, and what fails with it."""
+
+    old: str
+    new: str
+    check: str
+    name: BugName | None = None
+    others: tuple[str, ...] = ()
+
+
+BUGS = {
+    "no causal mask": Bug("tgt_mask=later", "tgt_mask=None", "causal leak", "no-causal-mask"),
+    "targets not shifted": Bug("tgt[:, :-1], tgt[", "tgt[:, 1:], tgt[", "target shift", "targets-not-shifted"),
+    "targets shifted by two": Bug("tgt[:, :-1], tgt[:, 1:]", "tgt[:, :-2], tgt[:, 2:]", "target shift"),
+    "no padding mask": Bug("is_pad = src == PAD", "is_pad = None", "PAD influence", "pad-attended-to"),
+    "padding mask inverted": Bug("src == PAD", "src != PAD", "PAD influence", "pad-attended-to", ("source order",)),
+    "PAD in the loss": Bug(", ignore_index=PAD", "", "PAD in the loss", "pad-in-the-loss"),
+    "no positions": Bug("x = x + self.positions[: ids.shape[1]]", "pass", "source order", "no-positions"),
+    "no EOS": Bug("[BOS, *numbers[::-1], EOS]", "[BOS, *numbers[::-1]]", "EOS in the targets", "no-eos-in-targets"),
+    "learning rate too high": Bug("lr=1e-3", "lr=0.3", "update size", "learning-rate-too-high"),
+    "heads initialized alike": Bug(
+        "nn.init.xavier_uniform_(parameter)",
+        "parameter.data = nn.init.xavier_uniform_(parameter[:8].detach()).repeat(12, 1)[: len(parameter)]",
+        "head diversity",
+        "heads-alike",
+    ),
+    "encoder not trained": Bug("memory, tgt_mask", "memory.detach(), tgt_mask", "gradients"),
+    "encoder not in the optimizer": Bug("(model.parameters()", "(model.decoder.parameters()", "update size"),
+    "softmax before the loss": Bug("self.output(states)", "self.output(states).softmax(dim=-1)", "logits"),
+    "dropout always active": Bug("self.dropout(x)", "F.dropout(x, DROPOUT)", "forward pass"),
+    "view instead of transpose": Bug(
+        "return self.dropout(x)",
+        "return self.dropout(x.view(x.shape[1], x.shape[0], -1).transpose(0, 1))",
+        "rows of a batch",
+    ),
+    "source not read": Bug(
+        "memory, tgt_mask", "0 * memory, tgt_mask", "source order", None, ("gradients", "head diversity")
+    ),
+    "divided by zero": Bug("(states)", "(states / 0)", "forward pass", None, ("gradients", "initial loss")),
+    "divided by the length": Bug("(states)", "(states / tgt_in.shape[1])", "PAD after the target"),
+    "initial weights too large": Bug("xavier_uniform_", "normal_", "initial loss", None, ("attention entropy",)),
+}
+
+
+def edited(old: str, new: str) -> ModuleType:
+    """The plain file as a module, with an edit in one place."""
+    assert SOURCE.count(old) == 1, old
+    module = ModuleType("edited")
+    exec(compile(SOURCE.replace(old, new), "edited", "exec"), module.__dict__)  # noqa: S102 - of our own file
+    return module
+
+
+def diagnosed(module: ModuleType, *, seed: int = 0) -> Examination:
+    torch.manual_seed(seed)
+    model = module.PlainTransformer()
+    optimizer = module.make_optimizer(model)
+    return diagnose(model, *module.make_batch(seed=seed), **IDS, loss=module.training_loss, optimizer=optimizer)
+
+
+def finding(examination: Examination, check: str) -> Finding:
+    return next(each for each in examination.findings if each.check == check)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_each_bug_put_in_by_hand_is_named(name: str):
+    bug = BUGS[name]
+    examination = diagnosed(edited(bug.old, bug.new))
+    assert examination.bugs == ([bug.name] if bug.name else [])
+    found = {each.check for each in examination.alarms}
+    assert found == {bug.check, *bug.others}, [each.sentence for each in examination.alarms]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_correct_file_has_no_alarm(seed: int):
+    """And every check that is green can fail: each has a bug above that it finds, or a test of its own below."""
+    examination = diagnosed(plain, seed=seed)
+    assert [each.sentence for each in examination.alarms] == []
+    assert {each.check for each in examination.unchecked} == {"embedding scaling", "residual connections"}
+    green = {each.check for each in examination.findings if each.light == "green"}
+    named = {check for bug in BUGS.values() for check in (bug.check, *bug.others)}
+    assert green - named == {"attention rows", "score scaling"}
+
+
+def test_rounding_of_a_model_in_bfloat16_is_no_alarm():
+    output = "self.output = nn.Linear(D_MODEL, NUM_TOKENS)"
+    examination = diagnosed(edited(output, f"{output}; self.bfloat16()"))
+    assert [each.sentence for each in examination.alarms] == []
+    assert finding(examination, "causal leak").light == "green"
+    assert finding(examination, "attention rows").light == "gray"
+
+
+def test_a_trained_model_has_no_alarm_and_its_initial_loss_is_not_checked():
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    optimizer = plain.make_optimizer(model)
+    for step in range(30):
+        optimizer.zero_grad()
+        plain.training_loss(model, *plain.make_batch(seed=step)).backward()
+        optimizer.step()
+    examination = diagnose(model, *plain.make_batch(), **IDS, loss=plain.training_loss, optimizer=optimizer, step=30)
+    assert [each.sentence for each in examination.alarms] == []
+    assert finding(examination, "initial loss").light == "gray"
+
+
+def test_what_is_not_given_is_gray_with_a_reason():
+    examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS)
+    by_check = {each.check: each for each in examination.findings}
+    for check in ("target shift", "PAD in the loss", "logits"):
+        assert by_check[check].light == "gray"
+        assert "loss=" in by_check[check].sentence
+    assert "optimizer=" in by_check["update size"].sentence
+    assert "in place of your loss" in by_check["initial loss"].sentence
+
+
+def test_attention_that_is_no_softmax_over_keys_is_found(monkeypatch):
+    """PyTorch's own attention is broken here, where it returns weights; the fused kernel is not."""
+    src, tgt = (rows[:4, :4] for rows in plain.make_batch())  # without PAD: a masked column has no softmax
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    monkeypatch.setattr(F, "softmax", lambda scores, dim: scores.softmax(dim=-2))
+    rows = finding(diagnose(model, src, tgt, **IDS), "attention rows")
+    assert (rows.light, rows.bug) == ("red", "softmax-over-queries")
+
+
+def test_scores_that_are_not_scaled_are_found(monkeypatch):
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    monkeypatch.setattr(F, "math", SimpleNamespace(sqrt=lambda value: 1.0))
+    scale = finding(diagnose(model, *plain.make_batch(), **IDS), "score scaling")
+    assert (scale.light, scale.bug) == ("red", "no-score-scaling")
+
+
+# --- models of other shapes ---------------------------------------------------------------------------------------
+
+
+class SeqFirstGRU(nn.Module):
+    """A recurrent model with dot-product attention; (S, B) and (T, B) in, (T, B, V) out."""
+
+    def __init__(self, *, packed: bool = True) -> None:
+        super().__init__()
+        self.packed = packed
+        self.embedding = nn.Embedding(plain.NUM_TOKENS, 16)
+        self.encoder, self.decoder = nn.GRU(16, 32), nn.GRU(16, 32)
+        self.output = nn.Linear(64, plain.NUM_TOKENS)
+
+    def forward(self, src, tgt_in):
+        lengths = (src != plain.PAD).sum(dim=0) if self.packed else torch.full(src.shape[1:], len(src))
+        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(src), lengths, enforce_sorted=False)
+        states, final = self.encoder(packed)
+        states, _ = nn.utils.rnn.pad_packed_sequence(states, total_length=len(src))
+        queries, _ = self.decoder(self.embedding(tgt_in), final)
+        scores = torch.einsum("tbd,sbd->bts", queries, states).masked_fill((src.T == plain.PAD)[:, None], -1e9)
+        return self.output(torch.cat([queries, torch.einsum("bts,sbd->tbd", scores.softmax(-1), states)], dim=-1))
+
+
+def seq_first_loss(forward, src, tgt):
+    return F.cross_entropy(forward(src, tgt[:-1]).flatten(0, 1), tgt[1:].flatten(), ignore_index=plain.PAD)
+
+
+@pytest.mark.parametrize(("packed", "alarms"), [(True, []), (False, ["PAD influence"])])
+def test_a_recurrent_model_may_have_time_first(packed: bool, alarms: list[str]):
+    torch.manual_seed(0)
+    model, (src, tgt) = SeqFirstGRU(packed=packed), plain.make_batch()
+    optimizer = torch.optim.Adam(model.parameters())
+    settings = {"loss": seq_first_loss, "optimizer": optimizer, "batch_first": False}
+    examination = diagnose(model, src.T, tgt.T, **IDS, **settings)
+    assert [each.check for each in examination.alarms] == alarms
+    assert finding(examination, "attention rows").light == "gray"
+    assert finding(examination, "target shift").light == "green"
+    with pytest.raises(InputError, match="pass batch_first=False"):
+        diagnose(model, src.T, tgt.T, **IDS)
+
+
+class WithMasks(nn.Module):
+    """``nn.Transformer`` as PyTorch's tutorial calls it: masks are arguments, and weights come with the logits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(plain.NUM_TOKENS, 32)
+        self.positions = nn.Parameter(torch.randn(plain.MAX_LENGTH, 32))
+        self.transformer = nn.Transformer(32, 4, 1, 1, 64, norm_first=True, batch_first=True)
+        self.output = nn.Linear(32, plain.NUM_TOKENS)
+
+    def forward(self, src, tgt, tgt_mask, src_padding_mask, tgt_padding_mask):
+        src_embedded, tgt_embedded = (self.embedding(ids) + self.positions[: ids.shape[1]] for ids in (src, tgt))
+        states = self.transformer(
+            src_embedded,
+            tgt_embedded,
+            tgt_mask=tgt_mask,
+            src_key_padding_mask=src_padding_mask,
+            tgt_key_padding_mask=tgt_padding_mask,
+            memory_key_padding_mask=src_padding_mask,
+        )
+        return self.output(states), None
+
+
+def summed_loss(forward, src, tgt):
+    return F.cross_entropy(
+        forward(src, tgt[:, :-1])[0].flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=plain.PAD, reduction="sum"
+    )
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_function_may_add_the_masks(causal: bool):
+    torch.manual_seed(0)
+    model = WithMasks()
+
+    def forward(src, tgt_in):
+        mask = nn.Transformer.generate_square_subsequent_mask(tgt_in.shape[1])
+        return model(src, tgt_in, mask if causal else None, src == plain.PAD, tgt_in == plain.PAD)
+
+    examination = diagnose(forward, *plain.make_batch(), **IDS, loss=summed_loss, model=model)
+    assert [each.sentence for each in examination.alarms if each.check != "causal leak"] == []
+    assert examination.bugs == ([] if causal else ["no-causal-mask"])
+    assert {each.check for each in examination.findings if each.light == "gray"} == {
+        *("update size", "embedding scaling", "residual connections"),
+        *([] if causal else ["PAD after the target"]),
+    }
+    model.eval()  # without it, the function is random
+    seen = diagnose(forward, *plain.make_batch(), **IDS)
+    assert finding(seen, "gradients").light == finding(seen, "attention rows").light == "gray"
+    assert finding(seen, "source order").light == "green"
+
+
+def test_log_probabilities_fit_their_loss_and_no_other():
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+
+    def forward(src, tgt_in):
+        return model(src, tgt_in).log_softmax(dim=-1)
+
+    def nll(forward, src, tgt):
+        return F.nll_loss(forward(src, tgt[:, :-1]).flatten(0, 1), tgt[:, 1:].flatten(), ignore_index=plain.PAD)
+
+    examination = diagnose(forward, *plain.make_batch(), **IDS, model=model, loss=nll)
+    assert [each.sentence for each in examination.alarms] == []
+    assert "log-probabilities" in finding(examination, "logits").sentence
+    assert finding(diagnose(model, *plain.make_batch(), **IDS, loss=nll), "logits").light == "red"
+
+
+@pytest.mark.parametrize(("bug", "checks"), [(None, []), ("no-residual", ["residual connections"])])
+def test_a_model_of_the_lab_is_checked_at_its_hook_points(tiny: Preset, bug: BugName | None, checks: list[str]):
+    state = new_state(tiny.with_bug(bug))
+    pairs = fixed_pairs(state.task, 16, split="validation")
+    examination = diagnose(state.model, pairs.src, pairs.tgt, **IDS)
+    assert [each.check for each in examination.alarms] == checks
+    assert examination.bugs == ([bug] if bug else [])
+    assert finding(examination, "embedding scaling").light == "green"
+
+
+def test_a_trained_model_that_copies_what_it_reads_is_found_without_its_loss():
+    one_hot = torch.eye(plain.NUM_TOKENS) * 9
+    examination = diagnose(lambda src, tgt_in: one_hot[tgt_in], *plain.make_batch(), **IDS, step=500)
+    assert examination.bugs == ["targets-not-shifted"]
+
+
+# --- what cannot be checked ---------------------------------------------------------------------------------------
+
+
+def raising(src, tgt_in):
+    raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+@pytest.mark.parametrize(
+    ("forward", "words"),
+    [
+        (raising, "RuntimeError: mat1 and mat2"),
+        (lambda src, tgt_in: None, "a NoneType; it must return logits (B, T, V)"),
+        (lambda src, tgt_in: torch.zeros(2, 3), "a tensor (2, 3) float32"),
+        (lambda src, tgt_in: torch.zeros(*tgt_in.T.shape, 20), "See batch_first"),
+        (lambda src, tgt_in: torch.randn(*tgt_in.shape, 20), "two calls with the same input differ"),
+        (lambda src, tgt_in, mask: None, "missing 1 required positional argument: 'mask'"),
+    ],
+)
+def test_a_model_that_cannot_be_called_ends_no_examination(forward, words: str):
+    examination = diagnose(forward, *plain.make_batch(), **IDS, loss=plain.training_loss)
+    assert words in finding(examination, "forward pass").sentence
+    assert examination.alarms == []
+    green = {each.check for each in examination.findings if each.light == "green"}
+    assert not green & {"causal leak", "PAD influence", "source order", "rows of a batch", "gradients"}
+
+
+@pytest.mark.parametrize(
+    ("loss", "words"),
+    [
+        (lambda forward, src, tgt: 3.0, "0 times"),
+        (lambda forward, src, tgt: forward(src, tgt).sum().item(), "a float; it must return one number"),
+        (lambda forward, src, tgt: forward(src), "TypeError"),
+    ],
+)
+def test_a_loss_that_cannot_be_read_ends_no_examination(loss, words: str):
+    examination = diagnose(plain.PlainTransformer(), *plain.make_batch(), **IDS, loss=loss)
+    for check in ("target shift", "PAD in the loss", "logits"):
+        assert finding(examination, check).light == "gray"
+        assert words in finding(examination, check).sentence
+    assert finding(examination, "causal leak").light == "green"
+
+
+def test_nothing_checked_is_not_called_a_model_without_bugs():
+    examination = diagnose(raising, torch.tensor([[5]]), torch.tensor([[1, 5]]), pad=0, bos=1, eos=0)
+    assert set(each.light for each in examination.findings) == {"gray"}
+    assert "nothing could be checked" in str(examination)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "words"),
+    [
+        (torch.zeros(3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64), "src is a tensor (3,) int64"),
+        (torch.zeros(1, 3), torch.ones(1, 3, dtype=torch.int64), "src is a tensor (1, 3) float32"),
+        ([[1]], torch.ones(1, 3, dtype=torch.int64), "src is a list"),
+        (torch.ones(2, 3, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64), "src has 2 rows and tgt has 1"),
+    ],
+)
+def test_pairs_that_are_no_ids_are_refused(src, tgt, words: str):
+    with pytest.raises(InputError) as caught:
+        diagnose(raising, src, tgt, **IDS)
+    assert words in str(caught.value)
+
+
+def test_a_diagnosis_changes_nothing():
+    torch.manual_seed(0)
+    model = plain.PlainTransformer()
+    optimizer, batch = plain.make_optimizer(model), plain.make_batch()
+    model.train()
+    model.encoder.eval()  # a part in another mode than the rest
+    plain.training_loss(model, *batch).backward()
+    optimizer.step()
+
+    def everything() -> list[torch.Tensor]:
+        states = [value for state in optimizer.state_dict()["state"].values() for value in state.values()]
+        gradients = [each.grad for each in model.parameters()]
+        return [each.clone() for each in (*model.state_dict().values(), *gradients, *states, torch.get_rng_state())]
+
+    before, modes = everything(), [each.training for each in model.modules()]
+    diagnose(model, *batch, **IDS, loss=plain.training_loss, optimizer=optimizer)
+    assert all(torch.equal(*pair) for pair in zip(before, everything(), strict=True))
+    assert [each.training for each in model.modules()] == modes
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in model.modules())
+    assert torch.backends.mha.get_fastpath_enabled()
