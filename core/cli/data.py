@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     files = PairFiles(options.file, options.targets, options.test, options.format)
     try:
         result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name)
-        out.write_text(preset_to_yaml(preset))
+        out.write_text(preset_to_yaml(preset), encoding="utf-8")
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
     time = estimate_training_time(preset, pairs=pairs_beside(out))

@@ -191,7 +191,7 @@ class Recorder:
         num_lines = self._num_lines + len(self._unwritten_lines)
         if self._metrics_complete and num_lines <= max_lines_per_row * self.history.num_rows:
             self._metrics_complete = False  # until the append below succeeds
-            with self.folder.metrics.open("a") as file:
+            with self.folder.metrics.open("a", encoding="utf-8") as file:
                 file.writelines(f"{line}\n" for line in self._unwritten_lines)
             self._num_lines = num_lines
         else:

@@ -107,4 +107,4 @@ def _vocab() -> Vocab:
 
 @cache
 def _lines() -> tuple[str, ...]:
-    return tuple(TEXT.read_text().splitlines())
+    return tuple(TEXT.read_text(encoding="utf-8").splitlines())

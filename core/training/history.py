@@ -154,7 +154,7 @@ class History:
 
         A missing file gives an empty history.
         """
-        text = path.read_text() if path.is_file() else ""
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
         rows: dict[SeriesName, dict[int, Row]] = {"points": {}, "evaluations": {}}
         values_of = {name: itemgetter(*series.columns) for name, series in _SERIES.items()}
         for row in _parsed(text):

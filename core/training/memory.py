@@ -120,7 +120,7 @@ def machine_memory() -> int:
     """Return the memory that this process may use, in bytes: that of the machine, or of its container if less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        limit = _CGROUP_LIMIT.read_text().strip()
+        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
     except OSError:
         return total
     return min(total, int(limit)) if limit.isdigit() else total

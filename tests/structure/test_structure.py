@@ -163,6 +163,21 @@ def test_nothing_is_unpickled_or_evaluated():
                 assert (path.name, loader) == ("bounded_yaml.py", "_Loader")
 
 
+def test_text_files_are_read_and_written_in_a_named_encoding():
+    unnamed = []
+    for path in [*sources("core", "ui"), REPOSITORY / "app.py"]:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+                called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+                modes = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                is_text = called in ("read_text", "write_text") or (
+                    called == "open" and modes[:1] in (["a"], ["w"], ["r"])
+                )
+                if is_text and "encoding" not in {keyword.arg for keyword in node.keywords}:
+                    unnamed.append(f"{path}: {ast.unparse(node)}")
+    assert unnamed == []  # Windows would choose one that lacks √ and →
+
+
 def test_the_only_yaml_loader_is_a_safe_loader():
     assert issubclass(bounded_yaml._Loader, SafeConstructor)
     assert not issubclass(bounded_yaml._Loader, FullConstructor)  # the base of those that build any object

@@ -89,7 +89,7 @@ def _is_outdated(runs: VisitorRuns, run: str, folder: Path) -> bool:
     if info.status in ACTIVE:
         return False  # the weights change constantly; the report names its step
     try:
-        about = json.loads((folder / METRICS_FILE).read_text())
+        about = json.loads((folder / METRICS_FILE).read_text(encoding="utf-8"))
         return (about["weights"], about["step"]) != ("best", info.best_step)
     except (OSError, ValueError, TypeError, KeyError):
         return True

@@ -38,7 +38,7 @@ def as_html(markdown: str, *, title: str, figures: dict[str, bytes]) -> str:
         image.attrSet("src", "data:image/png;base64," + base64.b64encode(figures[str(image.attrGet("src"))]).decode())
     body = renderer.render(tokens, parser.options, {})
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True)
-    style = (_HERE / "report.css").read_text()
+    style = (_HERE / "report.css").read_text(encoding="utf-8")
     return environment.get_template("report.html.jinja").render(title=title, body=body, style=style)
 
 

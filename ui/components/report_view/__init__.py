@@ -30,7 +30,7 @@ def saved(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     page = runs.folder(request.run).report / PAGE_FILE
     if not page.is_file():
         raise RunError("this run has no report yet")
-    return {"html": page.read_text()}
+    return {"html": page.read_text(encoding="utf-8")}
 
 
 def bundle(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
