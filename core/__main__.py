@@ -1,7 +1,8 @@
 """The command line: ``python -m core COMMAND`` or, once installed, ``attention-lab COMMAND``.
 
 Exit codes: 0 for success, 1 for a run or a check that failed, 2 for invalid input, which is reported in one line on
-standard error, 130 if interrupted by Ctrl+C. With ``--json``, the last line of standard output is one JSON object.
+standard error, 130 if stopped by Ctrl+C, 143 for a training stopped by SIGTERM. With ``--json``, the last line of
+standard output is one JSON object.
 """
 
 import argparse

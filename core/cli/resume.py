@@ -35,4 +35,5 @@ def run(options: argparse.Namespace) -> int:
             return follow(state)
         history = History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
-        return print_result(train_with_bar(folder, state, history), as_json=options.json)
+        figures, code = train_with_bar(folder, state, history)
+        return print_result(figures, code, as_json=options.json)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from tqdm import tqdm
@@ -64,33 +65,44 @@ def run(options: argparse.Namespace) -> int:
         if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
-        return print_result(train_with_bar(folder, state, History()), as_json=options.json)
+        figures, code = train_with_bar(folder, state, History())
+        return print_result(figures, code, as_json=options.json)
 
 
-def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> dict[str, Any]:
+def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> tuple[dict[str, Any], int]:
     """Train with a progress bar on standard error, and print one line per evaluation on standard output.
 
     Returns:
-        The figures of the training; the validation figures are those of the last evaluation.
+        The figures of the training, of which the validation figures are those of the last evaluation; and the exit
+        code: 0, 1 if it failed, or 128 + the number of the signal that stopped it, as shells report it.
     """
     preset, should_stop = state.preset, state.process_group.should_stop
     if notice := bug_notice(preset):
         print(notice)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_stopped_by_signals(state.process_group))
+        signals = stack.enter_context(_stopped_by_signals(state.process_group))
         stack.callback(folder.lock().release)
         bar = stack.enter_context(_bar(folder.name, state))
         info = train_recorded(
-            folder, state, history, should_stop=should_stop, on_event=lambda event: _show(event, state, bar)
+            folder,
+            state,
+            history,
+            should_stop=should_stop,
+            on_event=lambda event: _show(event, state, bar),
         )
     print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
         print(info.message, file=sys.stderr)
-    return _summary(folder.name, preset, state, info.status)
+    codes: dict[str, int] = {"finished": 0, "failed": 1}
+    stopped_by = signals[0] if signals else signal.SIGTERM  # without one, another process was told to stop
+    return _summary(folder.name, preset, state, info.status), codes.get(info.status, 128 + stopped_by)
 
 
 def follow(state: TrainingState) -> int:
-    """Train as a process of rank above 0, which neither evaluates, writes nor prints, and return the exit code."""
+    """Train as a process of rank above 0, which neither evaluates, writes nor prints, and return the exit code.
+
+    The code is 0 for a training that was stopped: with another one, torchrun would end the process that is saving it.
+    """
     with _stopped_by_signals(state.process_group):
         for event in train(state):
             if isinstance(event, EndEvent) and event.reason == "lost":
@@ -101,22 +113,31 @@ def follow(state: TrainingState) -> int:
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(group: ProcessGroup) -> Iterator[None]:
-    """Stop the training on Ctrl+C, or on SIGTERM, which torchrun sends instead, inside the block."""
-    signals = (signal.SIGINT, signal.SIGTERM)
-    previous = {each: signal.signal(each, lambda *_: group.request_stop()) for each in signals}
+def _stopped_by_signals(group: ProcessGroup) -> Iterator[list[int]]:
+    """Stop the training on Ctrl+C, or on SIGTERM, which torchrun sends instead, inside the block.
+
+    Yields:
+        The signals that have arrived, in a list that grows.
+    """
+    arrived: list[int] = []
+
+    def stop(number: int, _: FrameType | None) -> None:
+        arrived.append(number)
+        group.request_stop()
+
+    previous = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield arrived
     finally:
         for each, handler in previous.items():
             signal.signal(each, handler)
 
 
-def print_result(result: dict[str, Any], *, as_json: bool) -> int:
-    """Print the figures of a training as JSON if requested, and return the exit code."""
+def print_result(result: dict[str, Any], code: int, *, as_json: bool) -> int:
+    """Print the figures of a training as JSON if requested, and return its exit code."""
     if as_json:
         print(json.dumps(result))
-    return 1 if result["status"] == "failed" else 0
+    return code
 
 
 def _seed_presets(preset: Preset, seeds: int) -> list[Preset]:
@@ -135,10 +156,13 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
         if folder.exists():
             raise RunError(f"run={folder.name!r} exists already; choose another name with --run")
     trained: list[dict[str, Any]] = []
+    codes: list[int] = []
     for folder, preset in zip(folders, presets, strict=True):
         RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
         state = new_state(preset, device=device, pairs=folder.pairs)
-        trained.append(train_with_bar(folder, state, History()))
+        figures, code = train_with_bar(folder, state, History())
+        trained.append(figures)
+        codes.append(code)
         if trained[-1]["status"] == "stopped":
             print(f"stopped: {len(presets) - len(trained)} of {len(presets)} seeds not started", file=sys.stderr)
             break
@@ -149,7 +173,8 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
     statuses = {result["status"] for result in trained}
     status = next(each for each in ("failed", "stopped", "finished") if each in statuses)
     summary = {"group": group, "status": status, "runs": trained}
-    return print_result(summary | {figure: asdict(spread) for figure, spread in spreads.items()}, as_json=options.json)
+    summary |= {figure: asdict(spread) for figure, spread in spreads.items()}
+    return print_result(summary, max(codes), as_json=options.json)
 
 
 def _print_spreads(spreads: dict[str, Spread], *, bleu_name: str) -> None:

@@ -110,7 +110,7 @@ def test_ctrl_c_saves_the_run_and_resume_is_bit_exact(lab, root, monkeypatch):
     with monkeypatch.context() as pressing:
         pressing.setattr(command, "_show", interrupted)
         code, output, _ = lab("train", *arguments, "--run", "a")
-    assert code == 0
+    assert code == 130
     result = last_json(output)
     assert (result["status"], result["steps"]) == ("stopped", 4)
     assert signal.getsignal(signal.SIGINT) is before

@@ -82,7 +82,7 @@ def test_ctrl_c_stops_the_current_seed_and_starts_no_other(seeds, root, monkeypa
 
     monkeypatch.setattr(command, "_show", interrupted)
     code, output, errors = seeds("--seeds", "3", "--run", "mine", "--json")
-    assert code == 0
+    assert code == 130
     result = json.loads(output.strip().splitlines()[-1])
     assert (result["status"], len(result["runs"])) == ("stopped", 1)
     assert "loss" not in result  # no run finished, so there is no mean
