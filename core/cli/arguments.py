@@ -1,6 +1,7 @@
 """Arguments that several commands share, and the values they stand for."""
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ STRATEGY_OPTIONS = {  # setting → metavar and help; the settings' rules are ch
     "top_p": ("P", "sample: only from the smallest set of tokens with probability P (default: 1, all)"),
     "seed": ("N", "sample: random seed (default: 0)"),
 }
+
+
+_RECORDED = ("run", "seed", "seeds", "device")  # options of a training that its provenance keeps, as they were given
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -62,8 +66,24 @@ def preset_from(options: argparse.Namespace) -> Preset:
     """
     name: str = options.preset
     preset = load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
-    changes = _changes(options.set)
+    changes = changes_from(options)
     return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
+
+
+def recorded_command(options: argparse.Namespace) -> str:
+    """Return the command that started a training as its provenance keeps it: without folders and secrets of names."""
+    from core.runs.names import readable_name  # imports torch, which other commands do not wait for
+
+    words = [options.command]
+    if preset := getattr(options, "preset", None):
+        words += ["--preset", Path(preset).name]
+    for name in _RECORDED:
+        value = getattr(options, name, None)
+        if value not in (None, "auto"):
+            words += [f"--{name}", readable_name(value) if name == "run" else str(value)]
+    for change in getattr(options, "set", ()):
+        words += ["--set", change]
+    return shlex.join(words)
 
 
 def pairs_from(options: argparse.Namespace) -> Path | None:
@@ -75,10 +95,14 @@ def _is_file(preset: str) -> bool:
     return preset.endswith((".yaml", ".yml"))
 
 
-def _changes(settings: list[str]) -> dict[str, Any]:
-    """Read ``--set KEY=VALUE``; values are YAML, so that numbers are numbers."""
+def changes_from(options: argparse.Namespace) -> dict[str, Any]:
+    """Read ``--set KEY=VALUE``; values are YAML, so that numbers are numbers.
+
+    Raises:
+        ConfigError: there is no "=", or the value is not YAML.
+    """
     changes: dict[str, Any] = {}
-    for setting in settings:
+    for setting in options.set:
         key, equals, value = setting.partition("=")
         if not equals:
             raise ConfigError([(key, f"--set {setting[:60]!r} must look like training.steps=500")])

@@ -122,4 +122,5 @@ def _train(folder: RunFolder, state: TrainingState, history: History, updates: i
             history,
             should_stop=lambda: updates <= state.step < state.preset.training.steps,  # at its end it stops by itself
             on_event=on_event,
+            command="doctor --all-bugs",
         )

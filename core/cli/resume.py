@@ -4,7 +4,7 @@ import argparse
 
 import torch
 
-from core.cli.arguments import add_device, add_json, add_run
+from core.cli.arguments import add_device, add_json, add_run, recorded_command
 from core.cli.train import follow, print_result, train_with_bar
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
 from core.runs.training_state import resume_state
@@ -35,5 +35,5 @@ def run(options: argparse.Namespace) -> int:
             return follow(state)
         history = History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
-        figures, code = train_with_bar(folder, state, history)
+        figures, code = train_with_bar(folder, state, history, command=recorded_command(options))
         return print_result(figures, code, as_json=options.json)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_device, add_json, add_preset, pairs_from, preset_from
+from core.cli.arguments import add_device, add_json, add_preset, pairs_from, preset_from, recorded_command
 from core.config import Preset
 from core.evaluation.significance import Spread
 from core.evaluation.translation_quality import bleu_name_of
@@ -65,12 +65,17 @@ def run(options: argparse.Namespace) -> int:
         if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
-        figures, code = train_with_bar(folder, state, History())
+        figures, code = train_with_bar(folder, state, History(), command=recorded_command(options))
         return print_result(figures, code, as_json=options.json)
 
 
-def train_with_bar(folder: RunFolder, state: TrainingState, history: History) -> tuple[dict[str, Any], int]:
+def train_with_bar(
+    folder: RunFolder, state: TrainingState, history: History, *, command: str
+) -> tuple[dict[str, Any], int]:
     """Train with a progress bar on standard error, and print one line per evaluation on standard output.
+
+    Args:
+        command: what started the training, see ``recorded_command``.
 
     Returns:
         The figures of the training, of which the validation figures are those of the last evaluation; and the exit
@@ -89,6 +94,7 @@ def train_with_bar(folder: RunFolder, state: TrainingState, history: History) ->
             history,
             should_stop=should_stop,
             on_event=lambda event: _show(event, state, bar),
+            command=command,
         )
     print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
@@ -160,7 +166,7 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
     for folder, preset in zip(folders, presets, strict=True):
         RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
         state = new_state(preset, device=device, pairs=folder.pairs)
-        figures, code = train_with_bar(folder, state, History())
+        figures, code = train_with_bar(folder, state, History(), command=recorded_command(options))
         trained.append(figures)
         codes.append(code)
         if trained[-1]["status"] == "stopped":

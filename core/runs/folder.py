@@ -60,6 +60,7 @@ PAIRS = "pairs.tsv"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
+MAX_SESSIONS = 8  # that ``run.json`` and weight files keep: the first and the latest ones
 _STALE_SECONDS = 3600.0  # creating a run never takes this long
 _DRAFT = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?new")
 _LOCK_SECONDS = 0.3  # listing runs holds a lock for an instant, to test whether it is free
@@ -90,6 +91,57 @@ class RunQuality(BaseModel):
         return f"{self.bleu_name} {self.bleu:.1f}"
 
 
+_Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
+_Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
+
+
+class TrainingSession(BaseModel):
+    """One session of a run's training, from its start or a resumption to its end: which program, where, and how.
+
+    It names no person, host or folder, because runs are given away. Files from anyone have it, so every text is short
+    and has no character that means anything in HTML, in a path or in a Markdown table.
+
+    Attributes:
+        command: arguments of ``python -m core``, files without their folder; "page" if it was started on the page, ""
+            if Python code started it.
+        start: time with a time zone.
+        end: of the session; of its last write while it lasts, or if its process was killed.
+        step: number of training steps made before it.
+        version: of Attention Lab.
+        commit: of the checkout that ran, with "-dirty" if its files differed; None if it was not a git checkout.
+        python, torch, numpy: versions.
+        system: operating system and instruction set.
+        cpu: model of the CPU.
+        device: kind of device trained on.
+        gpu: name of that device; None unless it is "cuda".
+        threads: torch threads of each process.
+        processes: number of processes that trained together.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    command: Annotated[str, Field(pattern=r"^[ -.0-;=?-\[\]-_a-{}~]{0,1000}$")]
+    start: _Time
+    end: _Time
+    step: _Count
+    version: _Words
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}(-dirty)?$")] | None
+    python: _Words
+    torch: _Words
+    numpy: _Words
+    system: _Words
+    cpu: _Words
+    device: Literal["cpu", "cuda", "mps"]
+    gpu: _Words | None
+    threads: _Count
+    processes: _Count
+
+
+Provenance = Annotated[tuple[TrainingSession, ...], Field(max_length=MAX_SESSIONS, strict=False)]
+"""The sessions of a run's training, the first first; empty in older files."""
+
+
 class RunInfo(BaseModel):
     """Content of a run's ``run.json``: status and latest metrics, small enough to read for every row of a list.
 
@@ -118,6 +170,7 @@ class RunInfo(BaseModel):
         quality: BLEU and chrF at that evaluation; None if the task is not a translation, and in older files.
         sequences_seen: number of training sequences in all steps so far.
         seconds: training time in seconds, summed over all resumptions.
+        provenance: the sessions of its training; empty before the first, and in older files.
     """
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -134,6 +187,7 @@ class RunInfo(BaseModel):
     quality: RunQuality | None = None
     sequences_seen: int = 0
     seconds: float = 0.0
+    provenance: Provenance = ()
 
 
 class RunFolder:

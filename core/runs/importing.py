@@ -21,7 +21,7 @@ from core.config import ConfigError, Preset, preset_to_yaml, read_preset
 from core.config.tasks import SUBWORDS
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
-from core.runs.folder import PAIRS, RunFolder, RunInfo, RunQuality
+from core.runs.folder import PAIRS, Provenance, RunFolder, RunInfo, RunQuality
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize
@@ -46,6 +46,7 @@ class WeightsFacts(BaseModel):
     quality: RunQuality | None = None
     preset: Annotated[str, Field(max_length=64 * 1024)]
     subwords: Annotated[str, Field(max_length=MAX_SUBWORD_BYTES)] | None = None
+    provenance: Provenance = ()
 
 
 def import_run(
@@ -120,9 +121,10 @@ def import_weights(
         best_step=facts.step,
         exact_match=facts.exact_match,
         quality=facts.quality,
+        provenance=facts.provenance,
     )
-    trusted = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump()
-    trusted = {name: value for name, value in trusted.items() if value is not None or name == "exact_match"}
+    checked = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump(mode="json")
+    trusted = {name: value for name, value in checked.items() if value not in (None, []) or name == "exact_match"}
     contents = {
         "best.safetensors": bytes(serialize(tensors, trusted)),
         "run.json": info.model_dump_json(indent=1).encode(),

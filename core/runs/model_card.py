@@ -1,9 +1,10 @@
 """Model card (README.md) and vocabulary file of an exported run."""
 
 import json
+from datetime import UTC
 
 from core.config import preset_to_yaml
-from core.runs.folder import RunInfo
+from core.runs.folder import RunInfo, TrainingSession
 from core.runs.load import LoadedRun
 from core.tasks import Task
 
@@ -34,7 +35,7 @@ A small {family} model of {parameters:,} parameters, trained with Attention Lab 
 - `model.safetensors`: weights, with the preset and metrics as JSON in the metadata. It contains no code.
 - `preset.yaml`: everything needed to build the model and to train it again.
 - `vocabulary.json`: source and target tokens, in the order of their ids.
-{more_files}
+{more_files}{training}
 ## Use
 
 ```
@@ -80,8 +81,28 @@ def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
         data=f"the user's own pairs, SHA-256 `{own}`" if own else "generated or read by the program, from the preset",
         more_files="- `pairs.tsv`: the pairs it was trained and tested on.\n" if own else "",
         example=task.examples[0].replace('"', "'").replace("`", "'"),
+        training=_training(info),
         preset=preset_to_yaml(preset),
     )
+
+
+def _training(info: RunInfo) -> str:
+    """Return the section on the run's provenance, "" if it has none."""
+    if not info.provenance:
+        return ""
+    return "\n## Training\n\n" + "".join(f"- {_session(session)}\n" for session in info.provenance)
+
+
+def _session(session: TrainingSession) -> str:
+    started = {"": "Python code", "page": "the page"}.get(session.command, f"`python -m core {session.command}`")
+    start, end = (f"{each.astimezone(UTC):%Y-%m-%d %H:%M}" for each in (session.start, session.end))
+    program = f"Attention Lab {session.version}" + (f", commit `{session.commit}`" if session.commit else "")
+    software = f"Python {session.python}, PyTorch {session.torch}, NumPy {session.numpy}"
+    threads = f"{session.threads} thread{'s' * (session.threads != 1)}"
+    processes = f"{session.processes} processes of {threads}" if session.processes > 1 else threads
+    machine = f"CPU {session.cpu}, {session.system}, {processes}"
+    hardware = machine if session.device == "cpu" else f"{session.gpu or session.device.upper()} ({machine})"
+    return f"{start} to {end} UTC, from step {session.step:,}, by {started}: {program}; {software}; on {hardware}"
 
 
 def vocabulary_json(task: Task) -> str:

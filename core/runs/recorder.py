@@ -16,7 +16,8 @@ from core.evaluation.translation_quality import bleu_name_of
 from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import RunError, RunFolder, RunInfo, RunQuality, Status
+from core.runs.folder import Provenance, RunError, RunFolder, RunInfo, RunQuality, Status
+from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
 from core.runs.weights_by_step import WeightsByStep, steps_to_keep
@@ -49,6 +50,7 @@ class Recorder:
         replay: attention snapshots to append to; None loads those in the folder. Those of later steps are removed.
         weights_by_step: weights of earlier steps to add to; as ``replay``.
         with_replay: whether to take attention snapshots, and to keep the weights of some of them.
+        command: what started the training, see ``TrainingSession``.
 
     Raises:
         OSError: ``metrics.jsonl`` or ``run.json`` cannot be written during construction.
@@ -64,6 +66,7 @@ class Recorder:
         weights_by_step: WeightsByStep | None = None,
         *,
         with_replay: bool = True,
+        command: str = "",
     ) -> None:
         self.folder, self.state, self.history = folder, state, history
         self.replay = Replay.load(folder.replay, state.preset.training.evaluate_every) if replay is None else replay
@@ -77,6 +80,13 @@ class Recorder:
             self._health_taker = HealthTaker(state.task, state.model, self._snapshot_taker.pairs)
         self._steps_to_keep = _steps_to_keep(state) if self._snapshot_taker and self._snapshot_taker.inputs else ()
         self._info = folder.info()
+        self._earlier_sessions = self._info.provenance
+        self._session = begin_session(
+            command=command,
+            step=state.step,
+            device=state.generator.device.type,
+            processes=state.process_group.world_size,
+        )
         self._unwritten_lines: list[str] = []
         self._unsaved_best: tuple[dict[str, torch.Tensor], dict[str, Any]] | None = None
         self._last_save = self._last_flush = time.monotonic()
@@ -104,7 +114,7 @@ class Recorder:
         self._unwritten_lines.append(self.history.add(event))
         if isinstance(event, EvaluationEvent):
             if event.is_best:
-                self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state))
+                self._unsaved_best = (clone_weights(self.state.model), _facts(event, self.state, self._provenance()))
             if event.step in self._steps_to_keep:  # before its snapshot, which says that the weights are there
                 self.weights_by_step.add(event.step, clone_weights(self.state.model))
             if self._snapshot_taker and self._is_snapshot_step(event.step):
@@ -221,9 +231,14 @@ class Recorder:
                 "quality": run_quality(state.last_evaluation, state.task),
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
+                "provenance": self._provenance(),
             }
         )
         self.folder.write_info(self._info)
+
+    def _provenance(self) -> Provenance:
+        """Return the sessions of the run so far, this one last."""
+        return with_session(self._earlier_sessions, self._session)
 
 
 def train_recorded(
@@ -235,6 +250,7 @@ def train_recorded(
     weights_by_step: WeightsByStep | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[Event], None] = lambda event: None,
+    command: str = "",
 ) -> RunInfo:
     """Train from ``state`` to the end, or until ``should_stop`` returns True, and record everything in the folder.
 
@@ -248,6 +264,7 @@ def train_recorded(
         weights_by_step: weights of earlier steps to add to; None loads those in the folder.
         should_stop: called after every step.
         on_event: called with every event after it has been recorded.
+        command: what started the training, see ``TrainingSession``.
 
     Returns:
         The run's final status and metrics.
@@ -258,7 +275,7 @@ def train_recorded(
     if torch.get_num_threads() != state.threads and not state.notice:
         state.notice = f"started with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
     with mark_failed(folder):
-        recorder = Recorder(folder, state, history, replay, weights_by_step)
+        recorder = Recorder(folder, state, history, replay, weights_by_step, command=command)
         for event in train(state):
             recorder.record(event)
             on_event(event)
@@ -300,13 +317,14 @@ def _steps_to_keep(state: TrainingState) -> tuple[int, ...]:
     return steps_to_keep(training.steps, every=training.evaluate_every, num_bytes=num_bytes)
 
 
-def _facts(event: EvaluationEvent, state: TrainingState) -> dict[str, Any]:
+def _facts(event: EvaluationEvent, state: TrainingState, provenance: Provenance) -> dict[str, Any]:
     """Return the metadata of the best weights; preset and tokenizers make the file self-contained."""
     facts: dict[str, Any] = {
         "step": event.step,
         "validation_loss": event.evaluation.loss,
         "exact_match": event.evaluation.exact_match,
         "preset": preset_to_yaml(state.preset),
+        "provenance": [session.model_dump(mode="json") for session in provenance],
     }
     if quality := run_quality(event.evaluation, state.task):
         facts["quality"] = quality.model_dump()

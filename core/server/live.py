@@ -9,6 +9,7 @@ from filelock import FileLock
 
 from core.config import Preset
 from core.runs import RunError, RunFolder, Status
+from core.runs.provenance import PAGE
 from core.runs.recorder import mark_failed, run_quality, train_recorded
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, resume_state
@@ -91,6 +92,7 @@ class LiveRun:
             weights_by_step=self.weights_by_step,
             should_stop=self.stop.is_set,
             on_event=on_event,
+            command=PAGE,
         )
 
     def steps_per_second(self) -> float | None:

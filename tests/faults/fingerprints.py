@@ -7,7 +7,7 @@ from pathlib import Path
 from core.runs import RunFolder
 from core.storage.tensor_file import read_tensors
 
-_TIMES = {"seconds"}
+_NOT_REPEATED = {"seconds", "provenance"}  # times, and where the run was stopped
 
 
 def fingerprint(folder: RunFolder) -> dict[str, str]:
@@ -20,8 +20,11 @@ def fingerprint(folder: RunFolder) -> dict[str, str]:
         "weights": _digest({name: each for name, each in tensors.items() if name.startswith("model.")}),
         "optimizer": _digest({name: each for name, each in tensors.items() if name.startswith("optimizer.")}),
         "generator": _digest({"generator": tensors["generator"]}),
-        "facts": json.dumps({name: value for name, value in facts.items() if name not in _TIMES}, sort_keys=True),
-        "best": _digest(best) + json.dumps(best_facts, sort_keys=True),
+        "facts": json.dumps(
+            {name: value for name, value in facts.items() if name not in _NOT_REPEATED}, sort_keys=True
+        ),
+        "best": _digest(best)
+        + json.dumps({name: value for name, value in best_facts.items() if name not in _NOT_REPEATED}, sort_keys=True),
         "replay": _digest(replay),
         "weights by step": _digest(by_step),
         "metrics": _metrics(folder.metrics),

@@ -133,4 +133,5 @@ def fake_gpu(monkeypatch) -> Iterator[None]:
             patched.setattr(torch, name, _create_on_cpu(getattr(torch, name)))
         patched.setattr(torch, "Generator", FakeCudaGenerator)
         patched.setattr(torch.cuda, "_lazy_init", lambda: None)  # nothing to initialize
+        patched.setattr(torch.cuda, "get_device_name", lambda: "Imitated GPU")
         yield

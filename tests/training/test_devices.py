@@ -258,6 +258,7 @@ def test_a_run_of_the_page_trains_on_the_gpu_and_is_decoded_on_the_cpu_meanwhile
         live.train(1, "cuda", InferencePriority())
     assert live.info.status == "finished"
     assert read_tensors(folder.last)[1]["device"] == "cuda"
+    assert [(each.device, each.gpu) for each in live.info.provenance] == [("cuda", "Imitated GPU")]
     assert live.replay.snapshots()
     step, weights = live.latest_weights()
     assert not any(isinstance(each, FakeCudaTensor) for each in weights.values())
