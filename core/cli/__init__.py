@@ -5,7 +5,7 @@ COMMANDS = {
     "runs": "list the runs",
     "rename": "give a run another title",
     "train": "train a preset and save it as a run",
-    "resume": "continue a stopped or interrupted run",
+    "resume": "continue a stopped or interrupted run, or extend one to more steps",
     "evaluate": "evaluate a run on held-out test sequences",
     "decode": "decode one input with a run",
     "translate": "decode every line of standard input with a run",

@@ -81,7 +81,7 @@ def recorded_command(options: argparse.Namespace) -> str:
         value = getattr(options, name, None)
         if value not in (None, "auto"):
             words += [f"--{name}", readable_name(value) if name == "run" else str(value)]
-    for change in getattr(options, "set", ()):
+    for change in options.set:
         words += ["--set", change]
     return shlex.join(words)
 

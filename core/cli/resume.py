@@ -1,39 +1,77 @@
-"""``resume``: continue a stopped, failed or interrupted run."""
+"""``resume``: continue a stopped, failed or interrupted run, or extend one to more training steps."""
 
 import argparse
 
 import torch
 
-from core.cli.arguments import add_device, add_json, add_run, recorded_command
+from core.cli.arguments import add_device, add_json, add_run, changes_from, recorded_command
 from core.cli.train import follow, print_result, train_with_bar
+from core.config import Preset
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
 from core.runs.training_state import resume_state
+from core.storage.errors import InputError
 from core.training.devices import device_named
 from core.training.distributed import process_group
 from core.training.history import History
+from core.training.schedules import learning_rate_at
+from core.training.state import TrainingState
+
+STEPS = "training.steps"  # the only value that can change: what the run has learned so far belongs to the others
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar=f"{STEPS}=N",
+        help="extend the run, also a finished one, to N training steps; the schedule goes on as that of N steps",
+    )
     add_device(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Continue from the run's last saved state to its end."""
+    """Continue from the run's last saved state to its end, or to the one that ``--set`` gives."""
     folder = RunFolder(options.checkpoints or DEFAULT_ROOT, options.run)
+    planned = folder.preset()
+    preset = _extended(planned, options)
     device = device_named(options.device)
-    with process_group(folder.preset(), device) as group:
+    with process_group(preset, device) as group:
         if group.rank == 0:
-            check_resumable(folder)
-        state = resume_state(folder, device=device)
+            check_resumable(folder, steps=preset.training.steps)
+        state = resume_state(folder, preset, device=device)
         state.process_group = group
         if group.world_size == 1:  # with several processes, torchrun sets the number of threads
             torch.set_num_threads(state.threads)  # otherwise the rest would not be bit-exact
         if group.rank > 0:
             return follow(state)
+        if preset != planned:
+            folder.replace_preset(preset)
+            print(_change_of_schedule(state, planned=planned.training.steps))
         history = History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
         figures, code = train_with_bar(folder, state, history, command=recorded_command(options))
         return print_result(figures, code, as_json=options.json)
+
+
+def _extended(preset: Preset, options: argparse.Namespace) -> Preset:
+    """Return the preset with the number of steps that ``--set`` gives, if any."""
+    changes = changes_from(options)
+    if other := next((key for key in changes if key != STEPS), None):
+        raise InputError(f"--set {other[:60]}: resume changes {STEPS} only; train a new run for other settings")
+    return preset.with_changes(changes)
+
+
+def _change_of_schedule(state: TrainingState, *, planned: int) -> str:
+    """Say what happens to the learning rate of a run that was planned to end after another number of steps."""
+    step, config = state.step, state.preset.training
+    text = (
+        f"{planned:,} steps become {config.steps:,}; the learning rate ({config.schedule}) goes on as that of a run of "
+    )
+    text += f"so many steps: {learning_rate_at(step + 1, config):.3g} at step {step + 1:,}"
+    if not step:
+        return text
+    return f"{text}, after {learning_rate_at(step, config.model_copy(update={'steps': planned})):.3g} at step {step:,}"

@@ -330,6 +330,19 @@ class RunFolder:
         write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
         return True
 
+    def replace_preset(self, preset: Preset) -> None:
+        """Replace ``preset.yaml`` by the run's preset with another number of training steps.
+
+        Raises:
+            RunError: another process or thread uses the run.
+            OSError: the folder cannot be written to.
+        """
+        lock = self.lock()
+        try:
+            write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
+        finally:
+            lock.release()
+
     def ensure_preset(self) -> Preset:
         """Read the preset; if ``preset.yaml`` was deleted, restore it and add a note to the run's message.
 
@@ -493,8 +506,11 @@ class RunFolder:
             return True
 
 
-def check_resumable(folder: RunFolder) -> None:
-    """Refuse to resume a run that is shipped with the program, is active, or has finished.
+def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
+    """Refuse to resume a run that is shipped with the program, is active, or has no training steps left.
+
+    Args:
+        steps: number of training steps to resume it to; None is that of its preset.
 
     Raises:
         RunError: the run cannot be resumed, or there is no such run.
@@ -504,8 +520,15 @@ def check_resumable(folder: RunFolder) -> None:
         raise RunError(f"run={folder.name!r} is shipped with the program and cannot be resumed")
     if info.status in ACTIVE:
         raise RunError(f"run={folder.name!r} is already {info.status}")
-    if info.status == "finished":
-        raise RunError(f"run={folder.name!r} has finished all its {folder.preset().training.steps} steps")
+    if info.status == "finished" and not (folder.last.exists() or previous_path(folder.last).exists()):
+        raise RunError(f"run={folder.name!r} has finished, and no training state is left to continue from")
+    planned = folder.preset().training.steps
+    if steps in (None, planned) and info.status == "finished" and info.step >= planned:
+        raise RunError(
+            f"run={folder.name!r} has finished all its {planned} steps; resume --set training.steps=N extends it to N"
+        )
+    if steps is not None and steps != planned and steps <= info.step:
+        raise RunError(f"training.steps={steps} must be above {info.step}, the steps that run={folder.name!r} has made")
 
 
 def other_titles(folder: RunFolder) -> list[str]:

@@ -13,15 +13,18 @@ from core.training.checkpoint import restore_state
 from core.training.state import TrainingState
 
 
-def resume_state(folder: RunFolder, *, device: str = "cpu") -> TrainingState:
+def resume_state(folder: RunFolder, preset: Preset | None = None, *, device: str = "cpu") -> TrainingState:
     """Return the training state to continue a run from: the last one saved, or a new one.
 
     If the last state is damaged, the one saved before it is used and the state's ``notice`` says so.
 
+    Args:
+        preset: the run's preset, with another number of training steps if the run is to be extended; None reads it.
+
     Raises:
         CheckpointError: there are saved states, but none can be used.
     """
-    preset = folder.preset()
+    preset = preset or folder.preset()
     if not folder.last.exists() and not previous_path(folder.last).exists():
         return new_state(preset, device=device, pairs=folder.pairs)
     state, note = read_with_fallback(

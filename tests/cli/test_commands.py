@@ -131,7 +131,8 @@ def test_ctrl_c_saves_the_run_and_resume_is_bit_exact(lab, root, monkeypatch):
 
 def test_resume_of_a_finished_run_is_refused(trained, capsys):
     assert main(["--checkpoints", str(trained), "resume", "--run", "done"]) == 2
-    assert capsys.readouterr().err == "error: run='done' has finished all its 8 steps\n"
+    hint = "resume --set training.steps=N extends it to N"
+    assert capsys.readouterr().err == f"error: run='done' has finished all its 8 steps; {hint}\n"
 
 
 def test_resume_of_a_shipped_run_is_refused(lab, root, tiny):

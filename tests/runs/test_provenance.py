@@ -110,6 +110,20 @@ def test_a_run_of_the_page_says_page(runs, tiny):
     assert [made.command for made in runs.info("a").provenance] == ["page"]
 
 
+def test_every_resumption_adds_a_session(root, run):
+    copied = import_weights(root, run.best.read_bytes(), name="b")  # the sessions travel with the weights
+    assert copied.info().provenance == tuple(
+        TrainingSession(**each) for each in read_tensors(run.best)[1]["provenance"]
+    )
+    folder = RunFolder.create(root, run.preset(), name="c", status="stopped")
+    for steps in (6, 9):
+        assert main(["--checkpoints", str(root), "resume", "--run", "c", "--set", f"training.steps={steps}"]) == 0
+    assert [(made.command, made.step) for made in folder.info().provenance] == [
+        ("resume --run c --set training.steps=6", 0),
+        ("resume --run c --set training.steps=9", 6),
+    ]
+
+
 def test_of_many_sessions_the_first_and_the_latest_are_kept():
     kept: tuple[TrainingSession, ...] = ()
     for number in range(20):

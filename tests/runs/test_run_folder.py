@@ -179,6 +179,10 @@ def test_runs_with_steps_left_can_be_resumed(root, tiny):
 
 def test_finished_and_shipped_runs_cannot_be_resumed(root, tiny):
     folder = RunFolder.create(root, tiny, name="a", status="finished")
+    with pytest.raises(RunError, match="run='a' has finished, and no training state is left"):
+        check_resumable(folder)
+    folder.last.touch()
+    folder.write_info(RunInfo(status="finished", step=8))
     with pytest.raises(RunError, match="run='a' has finished all its 8 steps"):
         check_resumable(folder)
     folder.write_info(RunInfo(status="stopped", shipped=True))
