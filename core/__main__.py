@@ -2,11 +2,14 @@
 
 Exit codes: 0 for success, 1 for a run or a check that failed, 2 for invalid input, which is reported in one line on
 standard error, 130 if stopped by Ctrl+C, 143 for a training stopped by SIGTERM. With ``--json``, the last line of
-standard output is one JSON object.
+standard output is one JSON object; after an error its only key is ``error``.
 """
 
 import argparse
+import contextlib
 import importlib
+import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,8 +23,12 @@ from core.storage.errors import InputError, LabError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = build_parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    as_json = "--json" in words
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file in another encoding may lack √ and →
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        options = _parse(words, as_json=as_json)
         _check_folder(options.checkpoints)
         code = _module_of(options.command).run(options)
         sys.stdout.flush()
@@ -29,11 +36,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LabError as error:
         if os.environ.get("LOCAL_RANK", "0") == "0":  # under torchrun, one process of this machine reports it
             print(f"error: {error}", file=sys.stderr)
+            _print_error(str(error), as_json=as_json)
         return 2
     except BrokenPipeError:  # the reader of the output, such as `head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:  # Ctrl+C, at a command that has nothing to save
+        _print_error("interrupted", as_json=as_json)
         return 130
 
 
@@ -54,7 +63,12 @@ def build_parser() -> argparse.ArgumentParser:
         dest="command", required=True, metavar="COMMAND", parser_class=_CommandParser, title="commands"
     )
     for name, summary in COMMANDS.items():
-        commands.add_parser(name, command=name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        commands.add_parser(
+            name,
+            command=name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+        )
     return parser
 
 
@@ -63,6 +77,26 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m core {name}")
     _module_of(name).add_arguments(parser)
     return parser
+
+
+def _parse(words: Sequence[str], *, as_json: bool) -> argparse.Namespace:
+    """Parse a command line; a mistake in it, for which argparse exits, is also printed as JSON if requested."""
+    if not as_json:
+        return build_parser().parse_args(words)
+    errors = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(errors):
+            return build_parser().parse_args(words)
+    except SystemExit as end:
+        _print_error(errors.getvalue().strip().partition(": error: ")[2], as_json=end.code == 2)
+        raise
+    finally:
+        sys.stderr.write(errors.getvalue())
+
+
+def _print_error(message: str, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"error": message}), flush=True)
 
 
 class _CommandParser(argparse.ArgumentParser):
@@ -75,6 +109,10 @@ class _CommandParser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self._pending:
             name, self._pending = self._pending, None
+            if args and any(word.startswith("--preset") for word in args):
+                from core.cli.arguments import check_preset  # not before: --help needs no command
+
+                check_preset(args)
             _module_of(name).add_arguments(self)
         return super().parse_known_args(args, namespace)
 

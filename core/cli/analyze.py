@@ -139,7 +139,7 @@ def _ablated(loaded: LoadedRun, pairs: Batch, folder: RunFolder) -> list[Ablated
     """Decode the pairs without each head, with a progress bar; the result is cached in the run's folder."""
     cells = cached_grid(folder.ablation, loaded.model, pairs, step=loaded.step)
     count = len(grid_cells(loaded.model.heads))
-    return list(tqdm(cells, desc="ablating", total=count, unit="head", file=sys.stderr, leave=False))
+    return list(tqdm(cells, desc="ablating", total=count, unit="head", file=sys.stderr, leave=False, disable=None))
 
 
 def _without(cells: list[AblatedHead], *, layers: bool = False) -> pd.DataFrame:

@@ -1,7 +1,9 @@
 """Arguments that several commands share, and the values they stand for."""
 
 import argparse
+import contextlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +70,20 @@ def preset_from(options: argparse.Namespace) -> Preset:
     preset = load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
     changes = changes_from(options)
     return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
+
+
+def check_preset(arguments: Sequence[str]) -> None:
+    """Check ``--preset``, ``--seed`` and ``--set`` of a command line before its command, and torch, are imported.
+
+    Raises:
+        ConfigError: as ``preset_from``.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    add_preset(parser, required=False)
+    with contextlib.suppress(argparse.ArgumentError):  # the command's own parser reports it, with the usage
+        options, _ = parser.parse_known_args(arguments)
+        if options.preset is not None and not {"-h", "--help"} & {*arguments}:
+            preset_from(options)
 
 
 def recorded_command(options: argparse.Namespace) -> str:

@@ -100,12 +100,11 @@ def lengths_of(text: str | None) -> range | None:
 
 
 def _with_bar(runs: SavedRuns, names: Sequence[str], **settings: Any) -> Comparison:
-    """Compare with a progress bar on standard error."""
+    """Compare with a progress bar on the terminal, if there is one."""
     events = compare(runs, names, **settings)
     event = next(events)  # raises here, before a bar is drawn, if the runs cannot be compared
-    interval = 0.1 if sys.stderr.isatty() else 2.0
     layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}"
-    with tqdm(total=1.0, bar_format=layout, file=sys.stderr, mininterval=interval) as bar:
+    with tqdm(total=1.0, bar_format=layout, file=sys.stderr, disable=None) as bar:
         while isinstance(event, ComparisonProgress):
             bar.set_description_str(event.run, refresh=False)
             bar.update(event.done - bar.n)

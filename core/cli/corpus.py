@@ -1,10 +1,12 @@
 """``corpus``: make translation pairs from two languages of the LibreOffice Help that are installed on this machine."""
 
 import argparse
+import json
 import lzma
 from collections import Counter
 from pathlib import Path
 
+from core.cli.arguments import add_json
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks.ingest.libreoffice_help import HELP_FOLDER, read_help, split_by_page
@@ -28,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.tsv",
         help="file of the pairs: source, target and, for held-out pairs, test or validation; .tsv.xz compresses it",
     )
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
         )
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
-    print(
-        f"written: {out}, " + ", ".join(f"{counts[name]:,} {name} pairs" for name in ("training", "validation", "test"))
-    )
+    splits = {name: counts[name] for name in ("training", "validation", "test")}
+    print(f"written: {out}, " + ", ".join(f"{count:,} {name} pairs" for name, count in splits.items()))
+    if options.json:
+        print(json.dumps({"out": str(out), "pairs": splits}))
     return 0

@@ -111,7 +111,7 @@ def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingS
 
 
 def _train(folder: RunFolder, state: TrainingState, history: History, updates: int) -> None:
-    with tqdm(total=updates, initial=state.step, desc=folder.name, file=sys.stderr, mininterval=2, leave=False) as bar:
+    with tqdm(total=updates, initial=state.step, desc=folder.name, file=sys.stderr, disable=None, leave=False) as bar:
 
         def on_event(event: Event) -> None:
             bar.update(isinstance(event, StepEvent))

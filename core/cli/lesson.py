@@ -36,7 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Train one lesson or all of them and write their results, or list the lessons."""
     if options.name is None:
-        print("\n".join(f"{name:24} {load_lesson(name).title}" for name in lesson_names()))
+        titles = {name: load_lesson(name).title for name in lesson_names()}
+        print("\n".join(f"{name:24} {title}" for name, title in titles.items()))
+        if options.json:
+            print(json.dumps({"lessons": titles}))
         return 0
     names = lesson_names() if options.name == "all" else [options.name]
     lessons = [load_lesson(name) for name in names]
@@ -45,14 +48,15 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--out={out} is a file; it must be a folder")
     torch.set_num_threads(1)
     known: dict = {}
+    measured: dict[str, dict] = {}
     for lesson in lessons:
-        results = _measured(lesson, known)
+        results = measured[lesson.name] = _measured(lesson, known)
         path = out / lesson.name / RESULTS_FILE
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (json.dumps(results, separators=(",", ":")) + "\n").encode())
         print("\n".join(_lines(lesson, results)), flush=True)
-        if options.json:
-            print(json.dumps(results))
+    if options.json:
+        print(json.dumps({"lessons": measured} if options.name == "all" else measured[options.name]))
     return 0
 
 
@@ -61,7 +65,7 @@ def _measured(lesson: Lesson, known: dict) -> dict:
 
     def on_step(side: str, step: int, steps: int) -> None:
         if side not in bar:
-            bar[side] = tqdm(total=steps, desc=f"{lesson.name}, {side}", unit="step", file=sys.stderr, mininterval=2)
+            bar[side] = tqdm(total=steps, desc=f"{lesson.name}, {side}", unit="step", file=sys.stderr, disable=None)
         bar[side].update(1)
 
     try:

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 def train_with_bar(
     folder: RunFolder, state: TrainingState, history: History, *, command: str
 ) -> tuple[dict[str, Any], int]:
-    """Train with a progress bar on standard error, and print one line per evaluation on standard output.
+    """Train with a progress bar on the terminal, if there is one, and print one line per evaluation.
 
     Args:
         command: what started the training, see ``recorded_command``.
@@ -193,9 +193,8 @@ def _print_spreads(spreads: dict[str, Spread], *, bleu_name: str) -> None:
 
 
 def _bar(name: str, state: TrainingState) -> tqdm:
-    interval = 0.1 if sys.stderr.isatty() else 2.0  # in a log file every redraw is a new line
     total = state.preset.training.steps
-    return tqdm(total=total, initial=state.step, desc=name, unit="step", file=sys.stderr, mininterval=interval)
+    return tqdm(total=total, initial=state.step, desc=name, unit="step", file=sys.stderr, disable=None)
 
 
 def _show(event: Event, state: TrainingState, bar: tqdm) -> None:

@@ -1,6 +1,7 @@
 """``translate``: decode every line of standard input with a run."""
 
 import argparse
+import io
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -24,6 +25,8 @@ def run(options: argparse.Namespace) -> int:
     """Print the output for each line, in order; a line that cannot be decoded gives an empty one and exit code 1."""
     strategy = strategy_from(options)
     loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as the input, also where the system's encoding is another
+        sys.stdout.reconfigure(encoding="utf-8")
     refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
     lines = _lines(sys.stdin.buffer, refused)
     code = 0

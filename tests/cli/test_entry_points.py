@@ -28,12 +28,12 @@ print(json.dumps({"code": code, "files": files}))
 """
 
 
-def modules_of(*arguments: str) -> set[str]:
+def modules_of(*arguments: str, code: int = 0) -> set[str]:
     """Run a command in a new process and return the modules that it imported, packages left out."""
     command = [sys.executable, "-c", REPORT, *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
     report = json.loads(done.stdout.splitlines()[-1])
-    assert report["code"] == 0
+    assert report["code"] == code
     return {name for name, file in report["files"].items() if not file.endswith("__init__.py")} | {
         name.split(".")[0] for name in report["files"]
     }
@@ -49,6 +49,22 @@ def test_presets_are_listed_without_torch():
     modules = modules_of("presets")
     assert not modules & (HEAVY - {"pydantic"})
     assert {name for name in modules if name.startswith("core.cli.")} == {"core.cli.presets", "core.cli.arguments"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--preset", "nothing"),
+        ("train", "--run", "a", "--preset=missing.yaml"),
+        ("train", "--preset", "tiny", "--set", "training.stepz=5"),
+        ("describe", "--preset", "nothing"),
+        ("doctor", "--preset", "nothing"),
+        ("bench", "solve", "--preset", "nothing"),
+    ],
+    ids=" ".join,
+)
+def test_presets_that_do_not_exist_or_are_not_valid_are_refused_without_torch(arguments):
+    assert not modules_of(*arguments, code=2) & (HEAVY - {"pydantic"})
 
 
 def test_every_module_of_the_commands_is_reached():

@@ -1,13 +1,16 @@
-"""What scripts rely on: exit codes."""
+"""What scripts rely on: exit codes, JSON also for errors, output in any encoding, no bar without a terminal."""
 
 import contextlib
+import io
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
 
-from core.__main__ import main
+from core.__main__ import command_parser, main
+from core.cli import COMMANDS
 from core.training.distributed import ProcessGroup
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -61,3 +64,110 @@ def test_a_training_that_another_process_stopped_does_not_end_with_success(lab, 
     monkeypatch.setattr("core.cli.train.process_group", lambda *_: contextlib.nullcontext(group))
     at_step_4(monkeypatch, group.request_stop)
     assert lab("train", "--preset", "tiny", *CHANGES)[0] == 143
+
+
+# --- JSON -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--preset", "nothing"], "preset='nothing' is not one of"),
+        (["train", "--preset", "tiny", "--set", "training.stepz=5"], "training.stepz is not a known key"),
+        (["evaluate", "--run", "nobody"], "run='nobody': there is no such run"),
+        (["resume", "--run", "nobody"], "run='nobody': there is no such run"),
+    ],
+)
+def test_an_error_is_printed_as_json_too(lab, arguments, message):
+    code, output, errors = lab(*arguments, "--json")
+    assert code == 2
+    (text,) = json.loads(output).values()
+    assert json.loads(output).keys() == {"error"}
+    assert text.startswith(message)
+    assert errors == f"error: {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train"], "the following arguments are required: --preset"),
+        (["evaluate", "--run", "a", "--sequences", "many"], "argument --sequences: invalid int value: 'many'"),
+        (["bench", "paint"], "argument SUBJECT: invalid choice: 'paint'"),
+        (["paint"], "argument COMMAND: invalid choice: 'paint'"),
+    ],
+)
+def test_a_mistake_in_the_command_line_is_printed_as_json_too(lab, capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        lab(*arguments, "--json")
+    assert ended.value.code == 2
+    output, errors = capsys.readouterr()
+    assert json.loads(output)["error"].startswith(message)
+    assert errors.startswith("usage: ")
+    assert message in errors
+
+
+def test_an_interrupted_command_prints_json_too(lab, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("core.cli.runs.list_runs", interrupted)
+    assert lab("runs", "--json") == (130, '{"error": "interrupted"}\n', "")
+
+
+def test_every_command_but_the_filter_has_json():
+    without = {name for name in COMMANDS if name != "bench" and "--json" not in command_parser(name).format_help()}
+    assert without == {"translate"}  # its standard output is the translation
+
+
+def test_the_list_of_lessons_is_printed_as_json(lab):
+    code, output, _ = lab("lesson", "--json")
+    assert code == 0
+    lessons = json.loads(output.splitlines()[-1])["lessons"]
+    assert lessons["no-causal-mask"] in output.splitlines()[list(lessons).index("no-causal-mask")]
+
+
+def test_all_lessons_are_printed_as_one_object(lab, monkeypatch, tmp_path):
+    results = {"seconds": 1.0}
+    monkeypatch.setattr("core.cli.lesson._measured", lambda lesson, known: results | {"name": lesson.name})
+    monkeypatch.setattr("core.cli.lesson._lines", lambda lesson, results: [lesson.name])
+    output = lab("lesson", "all", "--out", str(tmp_path), "--json")[1].splitlines()
+    assert json.loads(output[-1])["lessons"] == {name: results | {"name": name} for name in output[:-1]}
+    output = lab("lesson", "no-eos-in-targets", "--out", str(tmp_path), "--json")[1].splitlines()
+    assert output == ["no-eos-in-targets", json.dumps(results | {"name": "no-eos-in-targets"})]
+
+
+# --- output -----------------------------------------------------------------------------------------------------
+
+
+def test_a_summary_of_pairs_is_printed_in_any_encoding(tmp_path, monkeypatch):
+    (tmp_path / "pairs.tsv").write_text("".join(f"{n}\t{n % 7} ▁→\n" for n in range(100, 160)), encoding="utf-8")
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="cp1252"))
+    monkeypatch.setattr("core.cli.data.estimate_training_time", lambda *_, **__: None)
+    assert main(["data", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "own.yaml")]) == 0
+    assert "\\u2192" in written.getvalue().decode("cp1252")
+
+
+def test_a_translation_is_utf_8_whatever_the_encoding(trained, monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"4 8\n")))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="cp1252"))
+    answer = type("Answer", (), {"output": "Öl → ▁", "problem": None})
+    monkeypatch.setattr("core.cli.translate.translate", lambda *_, **__: [answer])
+    assert main(["--checkpoints", str(trained), "translate", "--run", "done"]) == 0
+    assert written.getvalue().decode("utf-8").splitlines() == ["Öl → ▁"]
+
+
+def test_a_bar_is_drawn_on_a_terminal_only(lab, monkeypatch):
+    code, output, errors = lab("train", "--preset", "tiny", "--run", "a", *CHANGES)
+    assert (code, errors) == (0, "")
+    assert [line.split()[1] for line in output.splitlines() if line.startswith("step ")] == ["0", "3", "6"]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert "a2: 100%" in lab("train", "--preset", "tiny", "--run", "a2", *CHANGES)[2]
+
+
+def test_compare_and_analyze_draw_no_bar_in_a_file(lab):
+    assert lab("train", "--preset", "tiny", "--run", "a", "--seeds", "2", *CHANGES)[0] == 0
+    for command in (["compare", "--runs", "a"], ["analyze", "--run", "a-seed-0"]):
+        code, _, errors = lab(*command, "--sequences", "8")
+        assert (code, errors) == (0, "")
