@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from core.cli import COMMANDS
+from core.cli import COMMANDS, EXAMPLES
 from core.storage.errors import InputError, LabError
 
 
@@ -51,6 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m core",
         description="Train small sequence-to-sequence models and inspect their attention.",
+        epilog=_examples("train", "decode") + "\n\nCOMMAND --help lists the arguments of a command and more examples.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--checkpoints",
@@ -68,6 +70,8 @@ def build_parser() -> argparse.ArgumentParser:
             command=name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
+            epilog=_examples(name),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     return parser
 
@@ -77,6 +81,12 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m core {name}")
     _module_of(name).add_arguments(parser)
     return parser
+
+
+def _examples(*commands: str) -> str:
+    """Format the examples of commands, as they are typed."""
+    lines = [f"  python -m core {command} {example}".rstrip() for command in commands for example in EXAMPLES[command]]
+    return "\n".join(["examples:", *lines])
 
 
 def _parse(words: Sequence[str], *, as_json: bool) -> argparse.Namespace:

@@ -1,7 +1,7 @@
 """The commands of ``python -m core``: one module each, with ``add_arguments(parser)`` and ``run(options)``."""
 
 COMMANDS = {
-    "presets": "list the presets, the quickest to train first",
+    "presets": "list the presets, the quickest to train first; with a name, print one with all its keys",
     "runs": "list the runs",
     "rename": "give a run another title",
     "train": "train a preset and save it as a run",
@@ -25,3 +25,46 @@ COMMANDS = {
     "bench": "run a benchmark on this machine",
 }
 """Every command with its one-line summary, in the order of ``--help``."""
+
+EXAMPLES = {
+    "presets": ("", "digits-reversal", "--times"),
+    "runs": ("", "--json"),
+    "rename": ('first "Half the steps, with dropout"',),
+    "train": (
+        "--preset digits-reversal --run first",
+        "--preset digits-reversal --set training.steps=500 --set model.dropout=0.1",
+        "--preset digits-reversal --run group --seeds 3",
+    ),
+    "resume": ("--run first", "--run first --set training.steps=2000"),
+    "evaluate": (
+        "--run digits-reversal-shipped --sequences 1000",
+        "--run digits-reversal-shipped --strategy beam --beam-size 4",
+    ),
+    "decode": (
+        '--run digits-reversal-shipped "4 8 2 9"',
+        '--run digits-reversal-shipped "4 8 2 9" --ablate cross.2.1',
+    ),
+    "translate": ("--run first < in.txt > out.txt",),
+    "analyze": (
+        "--run digits-reversal-shipped --sequences 500",
+        '--run digits-reversal-shipped --why "4 8 2 9" --step 2',
+        "--run first --health --csv health.csv",
+    ),
+    "compare": ("--runs first,group --sequences 1000", "--runs first,group --lengths 8-12 --per-length 20"),
+    "report": ("--run digits-reversal-shipped --out report",),
+    "perplexity": ("--run first --order 3",),
+    "doctor": ("--run digits-reversal-shipped", "--preset tiny --steps 100"),
+    "lesson": ("", "no-causal-mask --out results"),
+    "describe": ("--preset digits-reversal --shapes",),
+    "data": ("pairs.tsv --out my-pairs.yaml", "sources.txt --targets targets.txt --tokens subword"),
+    "corpus": ("de --out help-de.tsv",),
+    "export": (
+        "--run digits-reversal-shipped --out model.safetensors",
+        "--run digits-reversal-shipped --out model.zip",
+    ),
+    "import": ("model.zip --run imported",),
+    "push": ("--run first USER/NAME",),
+    "pull": ("USER/NAME --run pulled",),
+    "bench": ("step", "solve --seeds 1 --no-baseline"),
+}
+"""Arguments of every command that its ``--help`` shows as examples."""

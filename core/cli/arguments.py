@@ -56,7 +56,7 @@ def add_preset(parser: argparse.ArgumentParser, *, required: bool = True, defaul
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="override a value of the preset, such as training.steps=500; may be repeated",
+        help="override a value of the preset, such as training.steps=500; `presets NAME` lists all keys; repeatable",
     )
 
 

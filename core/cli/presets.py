@@ -1,16 +1,23 @@
-"""``presets``: list the presets that can be trained, the quickest first."""
+"""``presets``: list the presets that can be trained, the quickest first; or print one, with all its keys."""
 
 import argparse
 import json
 from typing import Any
 
 from core.cli.arguments import add_json
-from core.config import Preset
+from core.config import Preset, load_preset, preset_to_yaml
 from core.config.listing import listed_presets, missing_package
+from core.storage.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="print this preset as YAML: every key that --set takes, with its value and its meaning",
+    )
     parser.add_argument(
         "--times",
         action="store_true",
@@ -20,7 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print every preset with its model's family and its description."""
+    """Print every preset with its model's family and its description; or one preset as YAML."""
+    if options.name is not None and options.times:
+        raise InputError("--times measures all presets; leave NAME out")
+    if options.name is not None:
+        return _print_preset(load_preset(options.name), as_json=options.json)
     presets = listed_presets()
     names = max(len(preset.name) for preset in presets)
     families = max(len(preset.model.family) for preset in presets)
@@ -35,6 +46,13 @@ def run(options: argparse.Namespace) -> int:
         print("  ".join(cells), flush=True)
     if options.json:
         print(json.dumps({"presets": result}))
+    return 0
+
+
+def _print_preset(preset: Preset, *, as_json: bool) -> int:
+    print(preset_to_yaml(preset), end="")
+    if as_json:
+        print(json.dumps({"presets": {preset.name: preset.model_dump(exclude={"name"})}}))
     return 0
 
 

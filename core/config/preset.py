@@ -337,7 +337,7 @@ def preset_to_yaml(preset: Preset) -> str:
 
 def _as_scalar(value: Any) -> str:
     """Format a value so that ``bounded_yaml`` reads it back unchanged; quote it where that is necessary."""
-    plain = str(value)
+    plain = "null" if value is None else str(value)
     try:
         is_unambiguous = "#" not in plain and bounded_yaml.load(f"key: {plain}") == {"key": value}
     except bounded_yaml.BoundedYamlError:

@@ -281,7 +281,10 @@ class TrainingConfig(Section):
                 "only 'polynomial' uses it"
             )
         if self.warmup_steps > self.steps:
-            raise ValueError(f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}")
+            raise ValueError(
+                f"training.warmup_steps={self.warmup_steps} must not be above training.steps={self.steps}; "
+                f"set both, such as training.steps={self.steps} and training.warmup_steps={max(1, self.steps // 10)}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -3,14 +3,19 @@
 import contextlib
 import io
 import json
+import os
+import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from core.__main__ import command_parser, main
-from core.cli import COMMANDS
+from core.cli import COMMANDS, EXAMPLES
+from core.config import ConfigError, load_preset, preset_to_yaml
+from core.runs import DEFAULT_ROOT
 from core.training.distributed import ProcessGroup
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -139,6 +144,14 @@ def test_all_lessons_are_printed_as_one_object(lab, monkeypatch, tmp_path):
 # --- output -----------------------------------------------------------------------------------------------------
 
 
+def test_output_in_an_encoding_without_the_characters_is_escaped():
+    command = [sys.executable, "-m", "core", "presets", "tiny"]
+    environment = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert r"decay by 1/\u221astep" in done.stdout.decode("cp1252")
+
+
 def test_a_summary_of_pairs_is_printed_in_any_encoding(tmp_path, monkeypatch):
     (tmp_path / "pairs.tsv").write_text("".join(f"{n}\t{n % 7} ▁→\n" for n in range(100, 160)), encoding="utf-8")
     written = io.BytesIO()
@@ -171,3 +184,63 @@ def test_compare_and_analyze_draw_no_bar_in_a_file(lab):
     for command in (["compare", "--runs", "a"], ["analyze", "--run", "a-seed-0"]):
         code, _, errors = lab(*command, "--sequences", "8")
         assert (code, errors) == (0, "")
+
+
+# --- help -------------------------------------------------------------------------------------------------------
+
+
+def test_every_command_has_examples_that_its_parser_takes():
+    assert list(EXAMPLES) == list(COMMANDS)
+    for name, examples in EXAMPLES.items():
+        assert examples
+        for example in examples:
+            words = shlex.split(example.partition(" < ")[0])
+            options = command_parser(name).parse_args(words)
+            if preset := getattr(options, "preset", None):
+                load_preset(preset)
+            if getattr(options, "run", None) == "digits-reversal-shipped":
+                assert (DEFAULT_ROOT / options.run).is_dir()
+
+
+def test_help_shows_the_examples(capsys):
+    for name in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        shown = capsys.readouterr().out
+        assert all(f"  python -m core {name} {example}".rstrip() in shown.splitlines() for example in EXAMPLES[name])
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert f"  python -m core train {EXAMPLES['train'][0]}" in capsys.readouterr().out.splitlines()
+
+
+# --- presets and their keys -------------------------------------------------------------------------------------
+
+
+def test_a_preset_is_printed_with_every_key_that_set_takes(lab):
+    code, output, _ = lab("presets", "tiny", "--json")
+    assert code == 0
+    *lines, last = output.splitlines()
+    preset = load_preset("tiny")
+    assert "\n".join(lines) + "\n" == preset_to_yaml(preset)
+    assert json.loads(last) == {"presets": {"tiny": preset.model_dump(exclude={"name"})}}
+    assert lab("presets", "nothing")[0] == 2
+    assert lab("presets", "tiny", "--times")[0] == 2
+
+
+def test_set_says_where_its_keys_are_listed():
+    assert "`presets NAME` lists all keys" in " ".join(command_parser("train").format_help().split())
+
+
+@pytest.mark.parametrize("steps", [1, 5, 30])
+def test_the_refusal_of_few_steps_names_values_that_are_accepted(lab, steps):
+    code, _, errors = lab(
+        "train", "--preset", "tiny", "--set", f"training.steps={steps}", "--set", "training.warmup_steps=40"
+    )
+    assert code == 2
+    advice = errors.partition("; set both, such as ")[2].split(" and ")
+    changes = {key: int(value) for key, value in (each.strip().split("=") for each in advice)}
+    assert changes["training.steps"] == steps
+    for schedule in ("linear", "inverse-sqrt"):
+        load_preset("tiny").with_changes(changes | {"training.schedule": schedule})
+    with pytest.raises(ConfigError):
+        load_preset("tiny").with_changes({"training.steps": steps, "training.warmup_steps": 40})

@@ -22,6 +22,7 @@ from core.config import (
     section_classes,
 )
 from core.config.sections import GRUConfig
+from core.storage import bounded_yaml
 from core.tasks import build_task
 
 TINY_FIELDS = [
@@ -103,6 +104,13 @@ def test_float_fields_accept_finite_numbers_only(tiny):
             assert f"{key}={value} should be a finite number" in str(refusal(tiny, {key: value}))
 
 
+def test_a_field_that_is_none_is_written_and_read(tiny):
+    training = tiny.training.model_copy(update={"seed": None, "schedule": "None"})
+    text = preset_to_yaml(tiny.model_copy(update={"training": training}))
+    read = bounded_yaml.load(text)["training"]
+    assert (read["seed"], read["schedule"]) == (None, "None")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -116,7 +124,11 @@ def test_float_fields_accept_finite_numbers_only(tiny):
             {"training.training_sequences": 90_000},
             "training.training_sequences=90000 must not be above 83325: the task has 111100 different sequences",
         ),
-        ({"training.steps": 1}, "training.warmup_steps=2 must not be above training.steps=1"),
+        (
+            {"training.steps": 1},
+            "training.warmup_steps=2 must not be above training.steps=1; set both, such as training.steps=1 and "
+            "training.warmup_steps=1",
+        ),
         (
             {"task.transform": "shuffle"},
             "task.transform='shuffle' should be 'reverse', 'copy', 'sort' or 'deduplicate'",
