@@ -7,14 +7,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 FIXED = "fixed"  # marks fields that come with the preset and that the user does not edit
 
 Norm = Literal["post", "pre"]
-Activation = Literal["relu", "gelu"]
+Activation = Literal["relu", "gelu", "silu"]
 Attention = Literal["full", "window", "linear"]
 Cell = Literal["gru", "lstm", "rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
-Positions = Literal["sinusoidal", "learned", "none", "alibi", "vo-rope"]
+Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi", "vo-rope"]
 """Positional encoding of the attention models.
 
 - ``sinusoidal``: fixed sines and cosines, added to the embeddings (Vaswani et al. 2017, section 3.5).
+- ``sinusoidal-halves``: the same numbers in another order, all sines before all cosines, as in Marian.
 - ``learned``: a trained embedding per position, added to the token embeddings.
 - ``none``: no positional encoding.
 - ``alibi``: a linear penalty on distance, added to the attention scores (Press et al. 2022).
@@ -57,6 +58,12 @@ class BlocksConfig(Section):
         TieEmbeddings,
         Field(description="weight sharing: none; output layer and target embedding; or the source embedding too (all)"),
     ] = "none"
+    scale_embeddings: Annotated[
+        bool, Field(description="multiply the token embeddings by √d_model, as in the paper; BART does not"), FIXED
+    ] = True
+    embedding_norm: Annotated[
+        bool, Field(description="layer normalization after the sum of token and position embeddings, as in BART"), FIXED
+    ] = False
     embedding_gain: Annotated[
         float, Field(gt=0, le=10, description="initial scale of the token embeddings, beside the positional encoding")
     ] = 1.0
@@ -68,7 +75,7 @@ class BlocksConfig(Section):
     def _check_widths(self) -> "BlocksConfig":
         if self.d_model % self.num_heads:
             raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
-        if self.positions == "sinusoidal" and self.d_model % 2:
+        if self.positions.startswith("sinusoidal") and self.d_model % 2:
             raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
         if self.positions == "vo-rope" and self.d_k % 2:
             raise ValueError(
@@ -99,6 +106,11 @@ class TransformerConfig(BlocksConfig):
         int,
         Field(ge=0, le=512, description="window: how many tokens before a token it attends to, and after it (encoder)"),
     ] = 0
+    source_bos: Annotated[
+        bool,
+        Field(description="the encoder reads the BOS of its source; if not, nothing attends to it, as in Marian"),
+        FIXED,
+    ] = True
     position_stretch: Annotated[
         float,
         Field(ge=1, le=100, description="vo-rope: in training, positions are stretched by a random factor up to this"),
@@ -126,6 +138,15 @@ class TransformerConfig(BlocksConfig):
             raise ValueError(
                 "model.attention='linear' has no scores that model.positions='alibi' could add its penalty to; "
                 "choose other positions"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_source_bos(self) -> "TransformerConfig":
+        if not self.source_bos and (self.attention == "linear" or self.positions in ("alibi", "vo-rope")):
+            raise ValueError(
+                f"model.source_bos=False needs model.attention='full' or 'window' and positions that are added to the "
+                f"embeddings, not model.attention={self.attention!r} with model.positions={self.positions!r}"
             )
         return self
 

@@ -16,7 +16,7 @@ from core.text.vocab import PAD_ID
 class Embedding(nn.Module):
     """Turn token ids into vectors: embedding × √d_model, plus positional encodings if there are any, then dropout.
 
-    The embedding of PAD is zero and is not trained.
+    The embedding of PAD is zero and is not trained. Configured otherwise, ``scale`` is 1 and ``norm`` a layer norm.
 
     Args:
         dropout: applied to the sum.
@@ -31,6 +31,7 @@ class Embedding(nn.Module):
             self.positions = positions
         else:
             self.register_buffer("positions", positions, persistent=False)
+        self.norm: nn.Module = nn.Identity()
         self.dropout = dropout
         self.hook_embed, self.hook_pos_embed = HookPoint(), HookPoint()
 
@@ -47,7 +48,7 @@ class Embedding(nn.Module):
             else:
                 positions = self.positions[start[:, None] + torch.arange(ids.shape[1], device=ids.device)]
             embedded = embedded + self.hook_pos_embed(positions)
-        return self.dropout(embedded)
+        return self.dropout(self.norm(embedded))
 
     def output_weight(self) -> torch.Tensor:
         """Return the table (V, D) for a tied output layer, through which PAD's row gets no gradient either."""
@@ -59,11 +60,17 @@ class Embedding(nn.Module):
 
 def build_embedding(config: BlocksConfig, generator: torch.Generator | None, vocab_size: int, rows: int) -> Embedding:
     """Return the embedding of a vocabulary; if positions are added to it, their table has ``rows`` rows."""
-    dropout = Dropout(config.dropout, generator)
+    positions: torch.Tensor | None = None
     if config.positions == "learned":
-        return Embedding(vocab_size, config.d_model, dropout, nn.Parameter(torch.empty(rows, config.d_model)))
-    positions = sinusoidal_positions(rows, config.d_model) if config.positions == "sinusoidal" else None
-    return Embedding(vocab_size, config.d_model, dropout, positions)
+        positions = nn.Parameter(torch.empty(rows, config.d_model))
+    elif config.positions.startswith("sinusoidal"):
+        positions = sinusoidal_positions(rows, config.d_model, in_halves=config.positions == "sinusoidal-halves")
+    embedding = Embedding(vocab_size, config.d_model, Dropout(config.dropout, generator), positions)
+    if not config.scale_embeddings:
+        embedding.scale = 1.0
+    if config.embedding_norm:
+        embedding.norm = nn.LayerNorm(config.d_model)
+    return embedding
 
 
 def build_embeddings(

@@ -16,7 +16,7 @@ from core.models.seq2seq import LayerCache
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2) or GELU between.
+    """Position-wise feed-forward network: two linear maps with a ReLU (Vaswani et al. 2017, eq. 2), GELU or SiLU.
 
     ``config.activation_dropout`` drops activations between them; the dropout of the output is the layer's.
     """
@@ -25,7 +25,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.widen = nn.Linear(config.d_model, config.d_ff)
         self.narrow = nn.Linear(config.d_ff, config.d_model)
-        self.activation: Callable[[torch.Tensor], torch.Tensor] = F.relu if config.activation == "relu" else F.gelu
+        self.activation: Callable[[torch.Tensor], torch.Tensor] = getattr(F, config.activation)  # relu, gelu or silu
         self.dropout = Dropout(config.activation_dropout, generator)
         self.hook_post, self.hook_out = HookPoint(), HookPoint()
 

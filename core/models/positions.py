@@ -9,16 +9,17 @@ from torch import nn
 from core.config.sections import BlocksConfig
 
 
-def sinusoidal_positions(length: int, d_model: int) -> torch.Tensor:
+def sinusoidal_positions(length: int, d_model: int, *, in_halves: bool = False) -> torch.Tensor:
     """Return the table of sinusoidal encodings, (length, d_model) float32.
 
     PE(pos, 2i) = sin(pos / 10000^(2i / d_model)), PE(pos, 2i + 1) = cos of the same angle (Vaswani et al. 2017,
-    section 3.5).
+    section 3.5). ``in_halves`` puts all sines before all cosines, as Marian does.
     """
     position = torch.arange(length, dtype=torch.float64)[:, None]
     frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10_000) / d_model))
     angle = position * frequency  # (length, d_model / 2)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
+    waves = [angle.sin(), angle.cos()]
+    return (torch.cat(waves, dim=1) if in_halves else torch.stack(waves, dim=-1).flatten(1)).float()
 
 
 def alibi_slopes(num_heads: int) -> torch.Tensor:

@@ -10,7 +10,7 @@ from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
-from core.text.vocab import PAD_ID
+from core.text.vocab import BOS_ID, PAD_ID
 
 
 class Transformer(Seq2Seq):
@@ -61,9 +61,12 @@ class Transformer(Seq2Seq):
         """Read a source (B, S) int64; see ``Seq2Seq.encode``."""
         self.check_src(src)
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
+        start: int | torch.Tensor = 0
+        if not self.config.source_bos:  # nothing attends to it, and positions count from the token after it
+            mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._draw_stride(src.shape[0])
-        x, positions = embed(src), self._relative_positions(0, src.shape[1], stride)
+        x, positions = embed(src, start), self._relative_positions(0, src.shape[1], stride)
         window = window_mask(src.shape[1], self.config.attention_window, src.device)
         visible = mask if window is None else mask & window
         for layer in self.encoder_layers:

@@ -40,6 +40,7 @@ OPTIONS = [
     {"tie_embeddings": "output"},
     {"tie_embeddings": "all"},
     {"norm": "pre", "positions": "alibi", "activation": "gelu", "tie_embeddings": "all"},
+    {"positions": "sinusoidal-halves", "activation": "silu", "embedding_norm": True, "scale_embeddings": False},
 ]
 EVERY_MODEL = pytest.mark.parametrize("kind", DEPTHS)
 
@@ -211,9 +212,9 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
         ({"model.norm": "rms"}, "model.norm='rms' should be 'post' or 'pre'"),
         (
             {"model.positions": "rotary"},
-            "model.positions='rotary' should be 'sinusoidal', 'learned', 'none', 'alibi' or 'vo-rope'",
+            "model.positions='rotary' should be 'sinusoidal', 'sinusoidal-halves', 'learned', 'none', ",
         ),
-        ({"model.activation": "swish"}, "model.activation='swish' should be 'relu' or 'gelu'"),
+        ({"model.activation": "swish"}, "model.activation='swish' should be 'relu', 'gelu' or 'silu'"),
         ({"model.tie_embeddings": True}, "model.tie_embeddings=True should be 'none', 'output' or 'all'"),
         (
             {"model.d_model": 20, "model.num_heads": 4, "model.positions": "vo-rope"},

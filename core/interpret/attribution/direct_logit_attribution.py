@@ -96,6 +96,8 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
     stream.add("token embedding", "embedding", None, stream.at(stack.embedding.hook_embed))
     if stack.embedding.positions is not None:
         stream.add("position embedding", "position", None, stream.at(stack.embedding.hook_pos_embed))
+    if isinstance(stack.embedding.norm, nn.LayerNorm):
+        stream.normalize(stack.embedding.norm, "embedding norm bias", None)
     for number, layer in enumerate(stack.layers, start=1):
         _add_layer(stream, layer, number)
     if isinstance(stack.norm, nn.LayerNorm):
