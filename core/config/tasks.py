@@ -523,6 +523,50 @@ class OwnPairsConfig(SubwordsConfig):
         return f"learn {self.num_sources:,} sources of own data, {self.source_tokens}s to {self.answer_tokens}s"
 
 
+class ImportedConfig(TaskSection):
+    """What a model from another program reads and writes; pairs to measure it on only if the user brings some."""
+
+    family: Literal["imported"] = "imported"
+    data: Annotated[
+        str,
+        Field(pattern="^([0-9a-f]{64})?$", description="SHA-256 of the pairs stored with the run; empty without pairs"),
+        FIXED,
+    ] = ""
+    joint_vocabulary: Annotated[bool, Field(description="source and target have one vocabulary"), FIXED] = True
+    longest_source: Annotated[int, Field(ge=1, le=2_046, description="maximum source tokens"), FIXED] = 510
+    longest_answer: Annotated[int, Field(ge=1, le=2_046, description="maximum answer tokens"), FIXED] = 510
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Whether source and target have the same vocabulary."""
+        return self.joint_vocabulary
+
+    @property
+    def has_subwords(self) -> bool:
+        """True: the run has the model's tokenizers."""
+        return True
+
+    @property
+    def own_data(self) -> str:
+        """SHA-256 of the pairs."""
+        return self.data
+
+    @property
+    def num_distinct(self) -> int:
+        """0: nothing can be drawn to train on."""
+        return 0
+
+    @property
+    def length_field(self) -> str:
+        """Name of the field that limits the longest sequence."""
+        return "longest_source" if self.longest_source >= self.longest_answer else "longest_answer"
+
+    @property
+    def summary(self) -> str:
+        """Short description."""
+        return "the task of an imported model"
+
+
 TaskConfig = (
     DigitsConfig
     | NumbersConfig
@@ -535,4 +579,5 @@ TaskConfig = (
     | PronunciationsConfig
     | TranslationConfig
     | OwnPairsConfig
+    | ImportedConfig
 )

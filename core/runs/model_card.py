@@ -20,7 +20,7 @@ tags:
 
 {description}
 
-A small {family} model of {parameters:,} parameters, trained with Attention Lab to {summary}.
+A small {family} model of {parameters:,} parameters, {origin}.
 
 | | |
 |---|---|
@@ -70,7 +70,11 @@ def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
         family=preset.model.family,
         description=preset.description,
         parameters=info.parameters,
-        summary=preset.task.summary,
+        origin=(
+            "trained by another program and imported into Attention Lab"
+            if preset.task.family == "imported"
+            else f"trained with Attention Lab to {preset.task.summary}"
+        ),
         step=loaded.step,
         steps=preset.training.steps,
         metric=metric,

@@ -9,7 +9,7 @@ SentencePiece's model files of source and target in base64: a piece's id is its 
 import json
 from base64 import b64encode
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -19,6 +19,7 @@ from core.runs.folder import RunFolder
 from core.runs.load import load_run
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
+from core.text.subwords import Algorithm, SubwordTokenizers
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 _PURPOSE = "ONNX export"
@@ -65,7 +66,7 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     facts = {
         "source_tokens": loaded.task.src_vocab.tokens,
         "target_tokens": loaded.task.tgt_vocab.tokens,
-        "sentencepiece": [b64encode(side.model_proto()).decode() for side in subwords.sides] if subwords else None,
+        "sentencepiece": _sentencepiece(subwords) if subwords else None,
         "ids": {"pad": PAD_ID, "bos": BOS_ID, "eos": EOS_ID},
         "max_seq_len": preset.model.max_seq_len,
     }
@@ -75,6 +76,13 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
         onnx.save(graph, path)
     except OSError as error:
         raise InputError(f"--out={str(path)[:200]} cannot be written: {error.strerror or error}") from error
+
+
+def _sentencepiece(subwords: SubwordTokenizers) -> list[str] | None:
+    """Return SentencePiece's model of each side in base64; None if the subwords are not SentencePiece's."""
+    if subwords.source.algorithm not in get_args(Algorithm):
+        return None
+    return [b64encode(side.model_proto()).decode() for side in subwords.sides]
 
 
 @torch.no_grad()

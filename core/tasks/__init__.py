@@ -5,6 +5,7 @@ from pathlib import Path
 from core.config.tasks import (
     AdditionConfig,
     DigitsConfig,
+    ImportedConfig,
     MaskedDigitsConfig,
     NumbersConfig,
     NumberWordsConfig,
@@ -64,6 +65,10 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
         return _sequences(config)
     if isinstance(config, TranslationConfig | OwnPairsConfig | PronunciationsConfig):
         return _pairs(config, pairs)
+    if isinstance(config, ImportedConfig):
+        from core.tasks.imported import Imported
+
+        return Imported(config, pairs)
     if isinstance(config, AdditionConfig):
         from core.tasks.addition import Addition
 

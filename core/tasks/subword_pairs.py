@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from core.config.tasks import OwnPairsConfig, TranslationConfig
+from core.config.tasks import ImportedConfig, OwnPairsConfig, TranslationConfig
 from core.tasks.pairs import PairTable, RaggedRows, source_key
 from core.text.subwords import SubwordError, SubwordTokenizer, SubwordTokenizers
 from core.text.vocab import Vocab
@@ -46,9 +46,7 @@ def read_tokenizers(path: Path, config: SubwordsConfig) -> SubwordTokenizers:
     Raises:
         SubwordError: they are damaged, or others than the config describes.
     """
-    if path.stat().st_size > MAX_BYTES:
-        raise SubwordError(f"{path.name} has {path.stat().st_size:,} bytes; the limit is {MAX_BYTES:,}")
-    tokenizers = SubwordTokenizers.from_json(path.read_bytes(), path.name)
+    tokenizers = read_file(path)
     if tokenizers.joint != config.joint_vocabulary:
         raise SubwordError(f"{path.name} does not have task.joint_vocabulary={config.joint_vocabulary}")
     for side in tokenizers.sides:
@@ -60,14 +58,25 @@ def read_tokenizers(path: Path, config: SubwordsConfig) -> SubwordTokenizers:
     return tokenizers
 
 
+def read_file(path: Path) -> SubwordTokenizers:
+    """Read ``subwords.json``; SubwordError if it is too large or damaged."""
+    if path.stat().st_size > MAX_BYTES:
+        raise SubwordError(f"{path.name} has {path.stat().st_size:,} bytes; the limit is {MAX_BYTES:,}")
+    return SubwordTokenizers.from_json(path.read_bytes(), path.name)
+
+
 def vocabularies_of(tokenizers: SubwordTokenizers) -> tuple[Vocab, Vocab]:
-    """Return the vocabularies of source and target, the same object if they are joint."""
-    source, target = (Vocab(side.pieces) for side in tokenizers.sides)
-    return (source, source) if tokenizers.joint else (source, target)
+    """Return the vocabularies of source and target, the same object if they are joint or an imported model's equal."""
+    source, target = (Vocab(side.tokens, has_unk=side.has_unk) for side in tokenizers.sides)
+    is_shared = tokenizers.joint or bool(tokenizers.source.vocabulary and source.tokens == target.tokens)
+    return (source, source) if is_shared else (source, target)
 
 
 def encode_pairs(
-    pairs: Sequence[TextPair], split: torch.Tensor, tokenizers: SubwordTokenizers, config: SubwordsConfig
+    pairs: Sequence[TextPair],
+    split: torch.Tensor,
+    tokenizers: SubwordTokenizers,
+    config: SubwordsConfig | ImportedConfig,
 ) -> PairTable:
     """Encode pairs of source and answer; pairs that are longer than the config says are dropped.
 

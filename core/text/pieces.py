@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from enum import Enum
 from itertools import pairwise
 
-from core.text.subwords import NUM_BYTES, WORD_START
+from core.text.byte_bpe import content_of, is_bytes
+from core.text.subwords import WORD_START
 from core.text.vocab import SPECIAL_TOKENS
 
 JOINED = "\u00b7"
 """Stands before the name of a piece that no space separates from the piece before it."""
-_BYTE_VALUES = {f"<0x{byte:02X}>": byte for byte in range(NUM_BYTES)}
 
 
 class _Kind(Enum):
@@ -23,7 +23,7 @@ def piece_name(token: str) -> str:
 
     Special tokens and bytes stand as they are.
     """
-    if token in _BYTE_VALUES or token in SPECIAL_TOKENS:
+    if is_bytes(token) or token in SPECIAL_TOKENS:
         return token
     if not token.startswith(WORD_START):
         return JOINED + token
@@ -32,11 +32,7 @@ def piece_name(token: str) -> str:
 
 def join_pieces(pieces: Sequence[str]) -> str:
     """Return the text of pieces, as ``SubwordTokenizer.detokenize`` does, without the vocabulary."""
-    text = b"".join(
-        bytes([_BYTE_VALUES[piece]]) if piece in _BYTE_VALUES else piece.replace(WORD_START, " ").encode()
-        for piece in pieces
-    )
-    return text.decode(errors="replace").removeprefix(" ")
+    return b"".join(map(content_of, pieces)).decode(errors="replace").removeprefix(" ")
 
 
 def sentence_of(tokens: Sequence[str]) -> str:
@@ -100,7 +96,7 @@ def _is_identifier(word: str) -> bool:
 
 
 def _kind_of(token: str) -> _Kind:
-    if token in _BYTE_VALUES:
+    if is_bytes(token):
         return _Kind.PART
     text = token.replace(WORD_START, "")
     if not text:

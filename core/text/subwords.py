@@ -2,27 +2,32 @@
 
 A piece that begins a word begins with ``▁`` (U+2581), which stands for the space before it. Characters that no piece
 has are written as their UTF-8 bytes, such as ``<0xF0>``, so there are no unknown tokens and every text can be restored.
+Vocabularies of imported models may lack the bytes, normalize text, or have whole words as their pieces.
 """
 
 import io
 import struct
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from core.storage.errors import InputError, LabError
+from core.text.byte_bpe import ByteBPE, content_of
 from core.text.validation import quote
+from core.text.vocab import SPECIAL_TOKENS
 
 Algorithm = Literal["bpe", "unigram"]
+Normalization = Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"]
 
 WORD_START = "\u2581"
 NUM_BYTES = 256
+_MASK = "<mask>"  # of BART, which fills in what it stands for
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
 _MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
-_MAX_PIECES, _MAX_PIECE_LENGTH = 64_000, 128
+_MAX_PIECES, _MAX_PIECE_LENGTH = 100_000, 128
 
 
 class SubwordError(LabError):
@@ -32,31 +37,63 @@ class SubwordError(LabError):
 class SubwordTokenizer(BaseModel):
     """Split text into pieces of words and join them again; ``detokenize(tokenize(text)) == text`` for every text.
 
+    The attributes from ``byte_fallback`` on have other values than the default in imported models only; text is then
+    restored as far as normalization and unknown pieces allow.
+
     Attributes:
         algorithm: "bpe" merges the most frequent pairs of pieces (Sennrich et al. 2016); "unigram" chooses the most
-            probable segmentation (Kudo 2018).
-        pieces: the vocabulary, the 256 bytes first.
-        scores: order of the merges (BPE), or log-probabilities (unigram), of each piece.
+            probable segmentation (Kudo 2018); "byte-bpe" is ``core.text.byte_bpe``; "words" splits at spaces, and each
+            word is a piece. Only imported models have the last two.
+        pieces: what text is split into, the 256 bytes first.
+        scores: order of the merges (BPE), or log-probabilities (unigram), of each piece; 0 for the last two.
+        byte_fallback: whether the bytes are among the pieces, so that no piece is unknown.
+        normalization: SentencePiece's rule that text is normalized by before it is split.
+        remove_extra_whitespaces: whether spaces at both ends, and all but one of several, are dropped.
+        vocabulary: the model's tokens by id, special ones not counted, if they are not the pieces.
+        has_unk: whether the model has a token for unknown pieces.
+        first_piece: a token that stands before every text, such as BART's ``<s>``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    algorithm: Algorithm
-    pieces: Annotated[tuple[str, ...], Field(min_length=NUM_BYTES + 1, max_length=_MAX_PIECES)]
+    algorithm: Algorithm | Literal["byte-bpe", "words"]
+    pieces: Annotated[tuple[str, ...], Field(min_length=1, max_length=_MAX_PIECES)]
     scores: tuple[float, ...]
+    byte_fallback: bool = True
+    normalization: Normalization = "identity"
+    remove_extra_whitespaces: bool = False
+    vocabulary: Annotated[tuple[str, ...], Field(max_length=_MAX_PIECES)] = ()
+    has_unk: bool = False
+    first_piece: Annotated[str, Field(max_length=_MAX_PIECE_LENGTH)] = ""
 
     @model_validator(mode="after")
     def _check_pieces(self) -> "SubwordTokenizer":
         if len(self.scores) != len(self.pieces):
             raise ValueError(f"there are {len(self.pieces)} pieces and {len(self.scores)} scores")
-        if self.pieces[:NUM_BYTES] != _BYTES:
+        if self.byte_fallback and (len(self.pieces) <= NUM_BYTES or self.pieces[:NUM_BYTES] != _BYTES):
             raise ValueError("the first 256 pieces are not the bytes")
-        if len(set(self.pieces)) < len(self.pieces):
-            raise ValueError("a piece occurs twice")
-        for piece in self.pieces:
-            if not 0 < len(piece) <= _MAX_PIECE_LENGTH or _has_surrogates(piece) or "\0" in piece:
-                raise ValueError(f"{quote(piece)} is not a piece")
+        for tokens in (self.pieces, self.vocabulary):
+            if len(set(tokens)) < len(tokens):
+                raise ValueError("a piece occurs twice")
+            for piece in tokens:
+                if not 0 < len(piece) <= _MAX_PIECE_LENGTH or _has_surrogates(piece) or "\0" in piece:
+                    raise ValueError(f"{quote(piece)} is not a piece")
+                if piece in SPECIAL_TOKENS:
+                    raise ValueError(f"{piece} is not a piece but a special token")
+        if self.algorithm not in get_args(Algorithm):
+            self._check_without_sentencepiece()
         return self
+
+    def _check_without_sentencepiece(self) -> None:
+        if self.byte_fallback or self.normalization != "identity" or self.remove_extra_whitespaces:
+            raise ValueError(f"{self.algorithm!r} has neither byte_fallback nor normalization")
+        if self.algorithm == "byte-bpe":
+            if {content_of(piece) for piece in self.pieces[:NUM_BYTES]} != {bytes([byte]) for byte in range(NUM_BYTES)}:
+                raise ValueError("the first 256 pieces are not the bytes")
+            return
+        for piece in self.pieces:
+            if not piece.startswith(WORD_START) or piece[1:].split() != [piece[1:]]:
+                raise ValueError(f"{quote(piece)} is not a word after {WORD_START}")
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, algorithm: Algorithm, vocabulary_size: int) -> "SubwordTokenizer":
@@ -106,22 +143,81 @@ class SubwordTokenizer(BaseModel):
             scores=tuple(map(learned.get_score, ids)),
         )
 
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The model's tokens in the order of their ids, special tokens not counted."""
+        return self.vocabulary or self.pieces
+
     def tokenize(self, text: str) -> list[str]:
-        """Split a text into pieces.
+        """Split a text into pieces, after a language code such as ``>>fra<<`` if the vocabulary has it.
 
         Raises:
-            InputError: the text contains ``▁`` (U+2581), which marks spaces, or unpaired surrogates.
+            InputError: the text contains ``▁`` (U+2581), which marks spaces, or unpaired surrogates; or a word that is
+                unknown to a model without a token for unknown ones.
         """
         _check(text)
+        return [*([self.first_piece] if self.first_piece else []), *self._split(text)]
+
+    def _split(self, text: str) -> list[str]:
+        if self.algorithm == "words":
+            return self._words(text)
+        if self.algorithm == "byte-bpe":
+            return self._byte_bpe_pieces(text)
+        code, end, rest = text.partition("<<")
+        if self.vocabulary and end and code.startswith(">>") and code + end in self._known:
+            return [code + end, *self._processor.encode(rest, out_type=str)]
         return self._processor.encode(text, out_type=str)
 
     def detokenize(self, pieces: Sequence[str], /) -> str:
         """Join pieces to text; bytes that are no UTF-8 become U+FFFD, and other tokens stand as they are."""
+        if self.first_piece and pieces and pieces[0] == self.first_piece:
+            pieces = pieces[1:]
+        if self.algorithm == "words":
+            return " ".join(piece.removeprefix(WORD_START) for piece in pieces)
+        if self.algorithm == "byte-bpe":
+            return self._byte_bpe.decode(pieces)
         return self._processor.decode_pieces(list(pieces))
 
     def model_proto(self) -> bytes:
-        """Return the vocabulary as a SentencePiece model file (``.model``), for other programs."""
+        """Return the vocabulary as a SentencePiece model file (``.model``), for other programs.
+
+        Raises:
+            SubwordError: the algorithm is not one of SentencePiece's.
+        """
+        if self.algorithm not in get_args(Algorithm):
+            raise SubwordError(f"subwords of the algorithm {self.algorithm!r} have no SentencePiece model")
         return _model_proto(self)
+
+    def _words(self, text: str) -> list[str]:
+        words = text.split()
+        for position, word in enumerate(words, start=1):
+            if not self.has_unk and WORD_START + word not in self._known:
+                listed = " ".join(piece[1:] for piece in self.pieces[:12])
+                raise InputError(
+                    f"{quote(word)} at position {position} is not one of the {len(self.pieces):,} tokens: {listed} …"
+                )
+        return [WORD_START + word for word in words]
+
+    def _byte_bpe_pieces(self, text: str) -> list[str]:
+        """Split a text at ``<mask>``, which takes the space before it with it, and each part into pieces."""
+        if _MASK not in self._known:
+            return self._byte_bpe.encode(text)
+        first, *others = text.split(_MASK)
+        parts = [first, *others]
+        pieces: list[str] = []
+        for number, part in enumerate(parts):
+            is_last = number == len(others)
+            pieces += self._byte_bpe.encode(part if is_last else part.rstrip())
+            pieces += [] if is_last else [_MASK]
+        return pieces
+
+    @cached_property
+    def _byte_bpe(self) -> ByteBPE:
+        return ByteBPE(self.pieces)
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.tokens)
 
     @cached_property
     def _processor(self):  # noqa: ANN202 - sentencepiece has no types
@@ -137,6 +233,7 @@ class SubwordTokenizers(BaseModel):
         joint: whether the source's tokenizer is the target's too.
         source: of the source.
         target: of the target; None if it is the source's.
+        answer_start: the ``first_piece`` of the target's tokenizer, where the source's has none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -145,6 +242,7 @@ class SubwordTokenizers(BaseModel):
     joint: bool
     source: SubwordTokenizer
     target: SubwordTokenizer | None
+    answer_start: Annotated[str, Field(max_length=_MAX_PIECE_LENGTH)] = ""
 
     @model_validator(mode="after")
     def _check_target(self) -> "SubwordTokenizers":
@@ -166,10 +264,13 @@ class SubwordTokenizers(BaseModel):
             field = ".".join(map(str, first["loc"]))
             raise SubwordError(f"{label} is not valid: {field}: {first['msg']}") from error
 
-    @property
+    @cached_property
     def sides(self) -> tuple[SubwordTokenizer, SubwordTokenizer]:
         """Tokenizer of the source and of the target."""
-        return self.source, self.target or self.source
+        target = self.target or self.source
+        if self.answer_start:
+            target = target.model_copy(update={"first_piece": self.answer_start})
+        return self.source, target
 
 
 def _check(text: str) -> None:
@@ -200,22 +301,38 @@ _MODEL_TYPES = {"unigram": 1, "bpe": 2}  # TrainerSpec.ModelType
 def _model_proto(tokenizer: SubwordTokenizer) -> bytes:
     """Return the vocabulary as SentencePiece's ModelProto."""
     pieces = [_piece("<unk>", 0.0, _UNKNOWN)]
+    num_bytes = NUM_BYTES if tokenizer.byte_fallback else 0
     for number, (piece, score) in enumerate(zip(tokenizer.pieces, tokenizer.scores, strict=True)):
-        pieces.append(_piece(piece, score, _BYTE if number < NUM_BYTES else _NORMAL))
+        pieces.append(_piece(piece, score, _BYTE if number < num_bytes else _NORMAL))
     trainer = b"".join(
         _number(field, value)
         for field, value in (
             (3, _MODEL_TYPES[tokenizer.algorithm]),
             (4, len(pieces)),
-            (35, True),  # byte_fallback
+            (35, tokenizer.byte_fallback),
             (40, 0),  # unk_id
             (41, -1),  # bos_id
             (42, -1),  # eos_id
             (43, -1),  # pad_id
         )
     )
-    normalizer = _bytes(1, b"identity") + _number(3, True) + _number(4, False) + _number(5, True)
-    return b"".join(pieces) + _bytes(2, trainer) + _bytes(3, normalizer)
+    return b"".join(pieces) + _bytes(2, trainer) + _bytes(3, _normalizer(tokenizer))
+
+
+def _normalizer(tokenizer: SubwordTokenizer) -> bytes:
+    """Return SentencePiece's NormalizerSpec; the tables of its rules are SentencePiece's own."""
+    remove = tokenizer.remove_extra_whitespaces
+    if tokenizer.normalization == "identity":
+        return _bytes(1, b"identity") + _number(3, True) + _number(4, remove) + _number(5, True)
+    import sentencepiece
+
+    normalizer = sentencepiece.SentencePieceNormalizer(
+        rule_name=tokenizer.normalization,
+        add_dummy_prefix=True,
+        escape_whitespaces=True,
+        remove_extra_whitespaces=remove,
+    )
+    return normalizer.serialized_normalizer_spec()
 
 
 def _piece(piece: str, score: float, kind: int) -> bytes:

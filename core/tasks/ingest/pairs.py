@@ -109,6 +109,7 @@ def ingest_pairs(
     held_out_rows: Iterable[Row] = (),
     max_tokens: int = MAX_TOKENS,
     max_pairs: int | None = None,
+    min_sources: int = MIN_SOURCES,
 ) -> IngestResult:
     """Write valid, distinct pairs to a file, one line ``source<TAB>target`` each, and return statistics.
 
@@ -122,9 +123,10 @@ def ingest_pairs(
         held_out_rows: pairs whose ``split`` is "test" or "validation".
         max_tokens: pairs with a longer side are skipped, unless the tokens are subwords.
         max_pairs: pairs that may be imported; None for no limit.
+        min_sources: different sources that there must be, those of held-out pairs not counted.
 
     Raises:
-        InputError: there are too few different sources to learn from, or too many pairs.
+        InputError: there are too few different sources, or too many pairs.
     """
     result, seen = IngestResult(kinds), _Seen()
     with out.open("wb") as file:
@@ -135,7 +137,7 @@ def ingest_pairs(
             if max_pairs is not None and result.pairs > max_pairs:
                 raise InputError(f"the data has more than {max_pairs:,} pairs, the limit here")
     result.sources, result.several, result.sha256 = len(seen.sources), len(seen.several), writer.hash.hexdigest()
-    _check_enough_sources(result, training_sources=result.sources - len(seen.held_out))
+    _check_enough_sources(result, result.sources - len(seen.held_out), min_sources)
     return result
 
 
@@ -240,12 +242,12 @@ def _find_problem(
     return None
 
 
-def _check_enough_sources(result: IngestResult, *, training_sources: int) -> None:
-    if training_sources >= MIN_SOURCES:
+def _check_enough_sources(result: IngestResult, training_sources: int, min_sources: int) -> None:
+    if training_sources >= min_sources:
         return
     if result.overlaps and not training_sources:
         raise InputError(f"all {result.overlaps:,} training pairs have a source that is also in the test pairs")
-    parts = [f"too few different sources to learn from: {training_sources:,}, at least {MIN_SOURCES} are needed"]
+    parts = [f"too few different sources to learn from: {training_sources:,}, at least {min_sources} are needed"]
     if result.duplicates:
         parts.append(f"duplicate pairs: {result.duplicates:,}")
     if result.skipped:
