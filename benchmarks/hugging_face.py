@@ -10,6 +10,7 @@ from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForC
 
 from core.models.embeddings import Embedding
 from core.models.transformer import Transformer
+from core.runs.hugging_face import their_name
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 HuggingFaceModel: TypeAlias = MarianMTModel | PegasusForConditionalGeneration
@@ -20,29 +21,6 @@ SPECIAL_TOKENS = {
     "eos_token_id": EOS_ID,
     "decoder_start_token_id": BOS_ID,
     "forced_eos_token_id": None,  # an output that reaches max_steps gets no EOS
-}
-PARAMETER_NAMES = {  # parts of parameter names: ours → Hugging Face's
-    "src_embedding.tokens": "model.encoder.embed_tokens",
-    "tgt_embedding.tokens": "model.decoder.embed_tokens",
-    "src_embedding.positions": "model.encoder.embed_positions.weight",
-    "tgt_embedding.positions": "model.decoder.embed_positions.weight",
-    "encoder_layers": "model.encoder.layers",
-    "decoder_layers": "model.decoder.layers",
-    "norm_attention": "self_attn_layer_norm",
-    "norm_self": "self_attn_layer_norm",
-    "norm_cross": "encoder_attn_layer_norm",
-    "norm_feed_forward": "final_layer_norm",
-    "encoder_norm": "model.encoder.layer_norm",
-    "decoder_norm": "model.decoder.layer_norm",
-    "self_attention": "self_attn",
-    "cross_attention": "encoder_attn",
-    "w_q": "q_proj",
-    "w_k": "k_proj",
-    "w_v": "v_proj",
-    "w_o": "out_proj",
-    "feed_forward.widen": "fc1",
-    "feed_forward.narrow": "fc2",
-    "output.weight": "lm_head.weight",
 }
 
 
@@ -92,9 +70,7 @@ def convert_state_dict(model: Transformer) -> dict[str, torch.Tensor]:
     """Return the weights under Hugging Face's names, with the tables that only Hugging Face stores as weights."""
     weights = {}
     for name, weight in model.state_dict().items():
-        for ours, theirs in PARAMETER_NAMES.items():
-            name = name.replace(ours, theirs)
-        weights[name] = weight
+        weights[their_name(name)] = weight
     weights["final_logits_bias"] = weights.pop("output.bias")[None]
     for side, embedding in (("encoder", source_embedding(model)), ("decoder", model.tgt_embedding)):
         table, positions = embedding.tokens.weight, embedding.positions

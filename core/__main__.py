@@ -129,7 +129,7 @@ class _CommandParser(argparse.ArgumentParser):
 
 def _module_of(command: str) -> ModuleType:
     """Import the module of a command; ``import`` is a keyword of Python, so its module is ``import_run``."""
-    return importlib.import_module(f"core.cli.{'import_run' if command == 'import' else command}")
+    return importlib.import_module(f"core.cli.{'import_run' if command == 'import' else command.replace('-', '_')}")
 
 
 def _default_folder() -> Path | None:

@@ -32,6 +32,7 @@ from core.text.subwords import SubwordTokenizers
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
 _DTYPES = {"F32", "F16"}  # of weights; they are loaded into a float32 model
+_NULLABLE = ("validation_loss", "exact_match")
 _ZIP_MAGIC = b"PK\x03\x04"
 
 
@@ -41,7 +42,7 @@ class WeightsFacts(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
     step: Annotated[int, Field(ge=0, le=1_000_000)]
-    validation_loss: Annotated[float, Field(ge=0)]
+    validation_loss: Annotated[float, Field(ge=0)] | None  # None if it was not measured
     exact_match: Annotated[float, Field(ge=0, le=1)] | None
     quality: RunQuality | None = None
     preset: Annotated[str, Field(max_length=64 * 1024)]
@@ -124,7 +125,7 @@ def import_weights(
         provenance=facts.provenance,
     )
     checked = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump(mode="json")
-    trusted = {name: value for name, value in checked.items() if value not in (None, []) or name == "exact_match"}
+    trusted = {name: value for name, value in checked.items() if value not in (None, []) or name in _NULLABLE}
     contents = {
         "best.safetensors": bytes(serialize(tensors, trusted)),
         "run.json": info.model_dump_json(indent=1).encode(),

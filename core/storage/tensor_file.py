@@ -23,7 +23,7 @@ from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
 
 FORMAT = "attention-lab-2"
-MAX_HEADER_BYTES = 4_000_000
+MAX_HEADER_BYTES = 16_000_000
 MAX_TENSORS = 10_000
 _LENGTH_BYTES = 8  # the file starts with the header's length, a little-endian integer
 _ZEROS = b"0" * 64

@@ -18,6 +18,7 @@ from core.cli.arguments import preset_from
 from core.config import read_preset
 from core.runs import DEFAULT_ROOT
 from docs.generate import generated_pages
+from tests.support.foreign_models import MARIAN, write_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = "digits-reversal-shipped"
@@ -234,11 +235,12 @@ CHECKS: dict[str, Callable[[list[str], Path], None]] = {
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work as a reader of a page does: in a folder of their own, with the run that ships and a file of pairs."""
+    """Work as a reader of a page does: in a folder of their own, with the run that ships, pairs and another's model."""
     root = tmp_path / "checkpoints"
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
     words = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefghij"]
     (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+    write_folder(tmp_path / "opus-mt-en-de", MARIAN)
     monkeypatch.chdir(tmp_path)
     return root
 

@@ -1,0 +1,101 @@
+"""Make a run of a model that another program trained, so that whatever opens runs can open it.
+
+The run has the model's weights, options and vocabularies, and the pairs to measure it on if the user brings some. It
+cannot be trained further: what it was trained on is unknown.
+"""
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
+from core.config.tasks import SUBWORDS
+from core.runs.folder import PAIRS, RunFolder, RunInfo
+from core.runs.hugging_face import ImportedModel, read_folder
+from core.runs.model_files import ModelImportError
+from core.runs.names import Naming
+from core.storage.tensor_file import serialize
+from core.tasks import build_task
+from core.tasks.ingest import ingest_pairs, read_pairs
+
+_SPECIAL_TOKENS = 2  # BOS and EOS of the longest sequence
+
+
+def import_model(
+    root: Path, source: Path, *, name: str | Naming | None = None, pairs: Path | None = None
+) -> tuple[RunFolder, tuple[str, ...]]:
+    """Create a finished run from a local, trusted folder, either complete or not at all.
+
+    Args:
+        root: the folder of runs.
+        source: a Marian or BART model in Hugging Face's format; see ``core.runs.hugging_face``.
+        name: of the new run, see ``RunFolder.create``.
+        pairs: a file of pairs to measure the model on, in any format that ``read_pairs`` reads.
+
+    Returns:
+        The run, and notes for the user.
+
+    Raises:
+        ModelImportError: the folder is not one of these, is damaged, or has something that our models lack.
+        LabError: the tokenizer's files or the pairs cannot be used, or a run of that name exists.
+        OSError: the folder of runs cannot be written to.
+    """
+    if not source.is_dir():
+        raise ModelImportError(f"{str(source)[:200]} is not a folder; a model's folder has config.json and weights")
+    model = read_folder(source)
+    with tempfile.TemporaryDirectory() as temporary:
+        own, data = None, ""
+        if pairs is not None:
+            own = Path(temporary) / PAIRS
+            rows = (replace(row, split="") for row in read_pairs(pairs))  # every split has all of them
+            data = ingest_pairs(rows, own, kinds=("subword", "subword"), min_sources=1).sha256
+        preset = _preset(model, source.resolve().name, data)
+        if own is not None:
+            own.with_name(SUBWORDS).write_text(model.tokenizers.model_dump_json(), encoding="utf-8")
+            build_task(preset.task, pairs=own).all_pairs("test")  # can its tokenizers read them?
+        return _create(root, preset, model, name, own), model.notes
+
+
+def _preset(model: ImportedModel, folder: str, data: str) -> Preset:
+    longest = model.config.max_seq_len - _SPECIAL_TOKENS
+    stem = re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-")[:MAX_NAME_LENGTH].strip("-")
+    return parse_preset(
+        {
+            "name": stem or "imported",
+            "description": f"A {model.kind} model, imported from the folder {folder[:200]}.",
+            "task": {
+                "family": "imported",
+                "data": data,
+                "joint_vocabulary": model.shared,
+                "longest_source": longest,
+                "longest_answer": longest,
+            },
+            "model": model.config.model_dump(),
+            "training": {"steps": 1, "warmup_steps": 0},
+        }
+    )
+
+
+def _create(
+    root: Path, preset: Preset, model: ImportedModel, name: str | Naming | None, pairs: Path | None
+) -> RunFolder:
+    subwords = model.tokenizers.model_dump_json()
+    facts = {
+        "step": 0,
+        "validation_loss": None,
+        "exact_match": None,
+        "preset": preset_to_yaml(preset),
+        "subwords": subwords,
+    }
+    info = RunInfo(
+        status="finished",
+        message="; ".join(["imported model, trained by another program", *model.notes]),
+        parameters=sum(tensor.numel() for tensor in model.weights.values()),
+    )
+    contents = {
+        "best.safetensors": bytes(serialize(model.weights, facts)),
+        "run.json": info.model_dump_json(indent=1).encode(),
+        SUBWORDS: subwords.encode(),
+    }
+    return RunFolder.create(root, preset, name=name, pairs=pairs, contents=contents)

@@ -1,0 +1,82 @@
+"""Read the weights and settings of models that other programs wrote: safetensors, state dicts, JSON.
+
+Only the local user's own files are read here. Nothing is unpickled but tensors, with ``weights_only``.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from core.storage.errors import LabError
+
+MAX_MODEL_BYTES = 4 * 1024**3
+
+
+class ModelImportError(LabError):
+    """A model cannot be imported; the message names the file or field, its value, and the rule."""
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a folder, or of one file, in float32.
+
+    Raises:
+        ModelImportError: there are none, they are damaged or too large, or not all of them are finite numbers.
+    """
+    files = _weight_files(path) if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files if file.is_file())
+    if size > MAX_MODEL_BYTES:
+        raise ModelImportError(f"the weights have {size:,} bytes; the limit is {MAX_MODEL_BYTES:,}")
+    state: dict[str, torch.Tensor] = {}
+    for file in files:
+        state |= _read_tensors(file)
+    for name, tensor in state.items():
+        if not tensor.isfinite().all():
+            raise ModelImportError(f"tensor {name[:100]!r} has values that are not finite")
+    return {name: tensor.float() for name, tensor in state.items()}
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = read_json(index).get("weight_map")
+        if not isinstance(names, dict) or any("/" in str(name) or "\\" in str(name) for name in names.values()):
+            raise ModelImportError(f"{index.name}: its weight_map is not one of file names")
+        return [folder / str(name) for name in sorted(set(names.values()))]
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return [folder / name]
+    raise ModelImportError(f"{folder.name} has neither model.safetensors nor pytorch_model.bin")
+
+
+def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
+    try:
+        if file.suffix == ".safetensors":
+            return load_file(file)
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise ModelImportError(f"{file.name} is missing") from error
+    except (OSError, SafetensorError, RuntimeError, ValueError, EOFError, KeyError, LookupError) as error:
+        raise ModelImportError(f"{file.name} cannot be read: {str(error)[:200]}") from error
+    except Exception as error:  # weights_only raises pickle's own error for what is not tensors
+        raise ModelImportError(f"{file.name} holds more than tensors; nothing else is loaded") from error
+    if not isinstance(state, Mapping) or not all(isinstance(each, torch.Tensor) for each in state.values()):
+        raise ModelImportError(f"{file.name} is not a state dict: names of tensors and their values")
+    return dict(state)
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; ModelImportError if it is missing or damaged."""
+    try:
+        content = json.loads(file.read_bytes())
+    except OSError as error:
+        raise ModelImportError(f"{file.name} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelImportError(f"{file.name} is not JSON: {str(error)[:100]}") from error
+    if not isinstance(content, dict):
+        raise ModelImportError(f"{file.name} is not a JSON object")
+    return content

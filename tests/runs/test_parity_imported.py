@@ -1,0 +1,218 @@
+"""Imported models score, attend, write and search as they do in ``transformers``."""
+
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from core.generation import Beam, generate
+from core.models import forward_with_attention
+from core.runs.importing_models import import_model
+from core.runs.load import LoadedRun, load_run
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+
+pytest.importorskip("transformers", reason="transformers is not installed: pip install -r requirements-parity.txt")
+
+from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
+
+STEPS, INPUTS = 12, 200
+SIZES = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "max_position_embeddings": 32}
+SMALL = SIZES | {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
+DEEP = SMALL | {"encoder_layers": 6, "decoder_layers": 6, "d_model": 24, "encoder_attention_heads": 8}
+DEEP |= {"decoder_attention_heads": 8}
+UNTIED = {"tie_word_embeddings": False}
+MARIAN = {
+    "vocab_size": 23,
+    "pad_token_id": 22,
+    "eos_token_id": 0,
+    "decoder_start_token_id": 22,
+    "scale_embedding": True,
+}
+MARIAN |= {"activation_function": "swish", "forced_eos_token_id": None}
+BART = {"vocab_size": 23, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+BART |= {"activation_function": "gelu", "forced_eos_token_id": None}
+SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 27}
+MODELS = {
+    "marian-2": MARIAN | SMALL,
+    "marian-6": MARIAN | DEEP | {"activation_function": "relu"},
+    "marian-2-separate": MARIAN | SMALL | SEPARATE,
+    "marian-2-separate-untied": MARIAN | SMALL | SEPARATE | UNTIED,
+    "marian-uneven": MARIAN | SMALL | {"encoder_layers": 1, "decoder_layers": 3, "scale_embedding": False},
+    "bart-2": BART | SMALL,
+    "bart-6": BART | DEEP | {"scale_embedding": True},
+    "bart-2-untied": BART | SMALL | UNTIED,
+    "bart-own-start": BART | SMALL | {"decoder_start_token_id": 0, "activation_function": "relu"},
+}
+
+
+@dataclass(frozen=True)
+class Both:
+    """A model of theirs, the run that its folder became, and the tables that translate ids of ours to theirs."""
+
+    theirs: Any
+    loaded: LoadedRun
+    ids: tuple[torch.Tensor, torch.Tensor]
+
+    @property
+    def reads_bos(self) -> bool:
+        return self.theirs.config.model_type == "bart"
+
+    def sources(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Random sources of 1 to 10 tokens, ours (B, S); and theirs (B, S or S - 1) with their attention mask."""
+        generator = torch.Generator().manual_seed(1)
+        vocab = self.loaded.task.src_vocab
+        ours = torch.zeros(count, 12, dtype=torch.int64)
+        for row in range(count):
+            length = 1 + row % 10
+            tokens = torch.randint(vocab.first_symbol_id, len(vocab), (length,), generator=generator)
+            ours[row, : length + 2] = torch.tensor([BOS_ID, *tokens.tolist(), EOS_ID])
+        theirs = self.ids[0][ours][:, 0 if self.reads_bos else 1 :]
+        return ours, theirs, (ours != PAD_ID).long()[:, 0 if self.reads_bos else 1 :]
+
+    def targets(self, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Random decoder inputs, ours and theirs."""
+        vocab = self.loaded.task.tgt_vocab
+        tokens = torch.randint(
+            vocab.first_symbol_id, len(vocab), (count, 9), generator=torch.Generator().manual_seed(2)
+        )
+        tokens[:, 0] = BOS_ID
+        return tokens, self.ids[1][tokens]
+
+    def theirs_of(self, tokens: list[int]) -> tuple[int, ...]:
+        return tuple(self.ids[1][tokens].tolist())
+
+    def until_end(self, ids: list[int]) -> tuple[int, ...]:
+        """Their ids up to and with the first EOS."""
+        eos = self.theirs.config.eos_token_id
+        return tuple(ids[: ids.index(eos) + 1] if eos in ids else ids)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    return make(request.param, shake(build(request.param, MODELS[request.param])), tmp_path_factory.mktemp("models"))
+
+
+def build(name: str, settings: dict) -> Any:
+    kinds = (MarianMTModel, MarianConfig) if name.startswith("marian") else (BartForConditionalGeneration, BartConfig)
+    return kinds[0](kinds[1](**settings, attn_implementation="eager")).eval()
+
+
+@torch.no_grad()
+def shake(theirs: Any) -> Any:
+    """Draw weights with which answers differ from source to source; Marian's positions stay."""
+    torch.manual_seed(2)  # with which no two hypotheses are so close that rounding ranks them
+    for key, parameter in [*theirs.named_parameters(), *theirs.named_buffers()]:
+        if "norm.weight" in key:
+            torch.nn.init.uniform_(parameter, 0.5, 1.5)
+        elif theirs.config.model_type == "bart" or "embed_positions" not in key:
+            torch.nn.init.normal_(parameter, std=spread(key, is_scaled=theirs.config.scale_embedding))
+    return theirs
+
+
+def make(name: str, theirs: Any, folder: Path, **generation: Any) -> Both:
+    for key, value in generation.items():
+        setattr(theirs.generation_config, key, value)
+    theirs.save_pretrained(folder / name)
+    run, _ = import_model(folder / "runs", folder / name)
+    loaded = load_run(run.path)
+    theirs.double(), loaded.model.double()  # such weights amplify rounding, by layer
+    special = [theirs.config.pad_token_id, theirs.config.decoder_start_token_id, theirs.config.eos_token_id]
+    tables = []
+    for vocab, first in ((loaded.task.src_vocab, theirs.config.bos_token_id), (loaded.task.tgt_vocab, special[1])):
+        known = [special[0], special[1] if first is None else first, special[2]]
+        tables.append(torch.tensor([*known, *(int(symbol[1:]) for symbol in vocab.symbols)]))
+    return Both(theirs, loaded, (tables[0], tables[1]))
+
+
+def spread(name: str, *, is_scaled: bool) -> float:
+    """The standard deviation of a random parameter, with which answers differ from source to source."""
+    if "bias" in name:
+        return 0.1
+    if any(part in name for part in ("shared", "embed_tokens", "lm_head")):
+        return 0.25 if is_scaled else 1.0
+    return 1.0 if any(part in name for part in ("embed_positions", "q_proj", "k_proj")) else 0.35
+
+
+@torch.no_grad()
+def test_logits_are_the_same(both):
+    src, their_src, mask = both.sources(30)
+    tgt, their_tgt = both.targets(30)
+    expected = both.theirs(input_ids=their_src, attention_mask=mask, decoder_input_ids=their_tgt).logits
+    actual = both.loaded.model(src, tgt)
+    rows = [row for row in range(actual.shape[-1]) if actual[0, 0, row] > -1e8]  # but for the copy that BOS is
+    assert len(rows) == expected.shape[-1]
+    assert_close(actual[..., rows], expected[..., both.ids[1][rows]], rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_of_fresh_weights_are_the_same_in_single_precision(tmp_path, name):
+    torch.manual_seed(0)
+    theirs = build(name, MODELS[name])
+    both = make(name, theirs, tmp_path)
+    theirs.float(), both.loaded.model.float()
+    test_logits_are_the_same(both)
+
+
+@torch.no_grad()
+def test_attention_maps_are_the_same(both):
+    src, their_src, mask = both.sources(20)
+    tgt, their_tgt = both.targets(20)
+    seen = both.theirs(input_ids=their_src, attention_mask=mask, decoder_input_ids=their_tgt, output_attentions=True)
+    _, maps = forward_with_attention(both.loaded.model, src, tgt)
+    start = 0 if both.reads_bos else 1
+    assert_close(maps.encoder[..., start:, start:], torch.stack(seen.encoder_attentions), rtol=0, atol=1e-5)
+    assert_close(maps.decoder, torch.stack(seen.decoder_attentions), rtol=0, atol=1e-5)
+    assert_close(maps.cross[..., start:], torch.stack(seen.cross_attentions), rtol=0, atol=1e-5)
+    assert maps.cross[..., :start].sum() == maps.encoder[..., :start].sum() == 0
+
+
+def generate_theirs(both: Both, ids: torch.Tensor, mask: torch.Tensor, **settings: Any) -> Any:
+    return both.theirs.generate(ids, attention_mask=mask, max_new_tokens=STEPS, do_sample=False, **settings)
+
+
+def test_greedy_answers_are_the_same(both):
+    src, their_src, mask = both.sources(INPUTS)
+    ours = generate(both.loaded.model, src, max_steps=STEPS).tokens.tolist()
+    theirs = generate_theirs(both, their_src, mask, num_beams=1)[:, 1:].tolist()
+    ours = [both.until_end(list(both.theirs_of(row))) for row in ours]
+    assert ours == [both.until_end(row) for row in theirs]
+    assert len(set(ours)) >= 5
+
+
+def test_beam_search_finds_the_same_hypotheses_and_scores(both):
+    src, their_src, mask = both.sources(20)
+    search = generate(
+        both.loaded.model, src, max_steps=STEPS, strategy=Beam(beam_size=4, n_best=4, length_penalty=0.0)
+    ).search
+    made = generate_theirs(
+        both,
+        their_src,
+        mask,
+        num_beams=4,
+        num_return_sequences=4,
+        length_penalty=0.0,
+        early_stopping=True,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    found = iter(zip(made.sequences[:, 1:].tolist(), made.sequences_scores.tolist(), strict=True))
+    for row in range(len(src)):
+        ours = [(both.theirs_of(list(each.tokens)), each.log_prob) for each in search.hypotheses(row)]
+        theirs = [(both.until_end(tokens), score) for tokens, score in islice(found, 4)]
+        assert [tokens for tokens, _ in ours] == [tokens for tokens, _ in theirs]
+        for (tokens, log_prob), (_, score) in zip(ours, theirs, strict=True):
+            assert log_prob == pytest.approx(score, abs=1e-5 * len(tokens), rel=1e-4)
+
+
+def test_a_forced_prefix_is_a_forced_first_token(tmp_path):
+    both = make("bart-forced", shake(build("bart", BART | SMALL)), tmp_path, forced_bos_token_id=0)
+    src, their_src, mask = both.sources(20)
+    first = both.loaded.task.tgt_vocab.encode([both.loaded.task.subwords.answer_start])
+    ours = generate(both.loaded.model, src, max_steps=STEPS, prefix=first).tokens.tolist()
+    theirs = generate_theirs(both, their_src, mask, num_beams=1)[:, 1:].tolist()
+    assert [both.until_end(list(both.theirs_of(row))) for row in ours] == [both.until_end(row) for row in theirs]
