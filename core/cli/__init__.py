@@ -20,7 +20,7 @@ COMMANDS = {
     "corpus": "make translation pairs from the LibreOffice Help in two languages",
     "export": "export a run as one file, a zip, a folder or an ONNX model",
     "import": "import a run that was exported, after checking the whole file",
-    "import-model": "import a model of another program as a run: a folder in Hugging Face's format",
+    "import-model": "import a model of another program: a Hugging Face folder, or a state dict of nn.Transformer",
     "push": "push a run to the Hugging Face Hub",
     "pull": "pull a run from the Hugging Face Hub, after checking every file",
     "bench": "run a benchmark on this machine",

@@ -1,21 +1,32 @@
 """``import-model``: create a run from a model that another program trained."""
 
 import argparse
+import json
 from pathlib import Path
 
 from core.cli.arguments import add_json
 from core.cli.import_run import add_new_name, create_run
 from core.runs import RunFolder
 from core.runs.importing_models import import_model
+from core.runs.model_files import read_state_dict
+from core.runs.torch_transformer import mapping_to_yaml, propose
+from core.storage.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument(
-        "folder",
+        "source",
         type=Path,
-        metavar="FOLDER",
-        help="folder of a Marian or BART model: config.json, model.safetensors and, for text, the tokenizer's files",
+        metavar="FOLDER|FILE",
+        help="folder of a Marian or BART model: config.json, model.safetensors and, for text, the tokenizer's files; "
+        "or file of the state dict of a model built on nn.Transformer (.pt or .safetensors)",
+    )
+    parser.add_argument(
+        "--mapping", type=Path, metavar="FILE", help="which tensors of a state dict are which (default: proposed)"
+    )
+    parser.add_argument(
+        "--propose", type=Path, metavar="FILE", help="only write the proposed mapping of a state dict to a new file"
     )
     parser.add_argument(
         "--pairs",
@@ -28,15 +39,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the folder, create a finished run from it, and print what is to be known about it."""
-    notes: list[str] = []
+    """Create a finished run from the model, and print what is to be known about it; or propose a mapping."""
+    if options.propose:
+        return _propose(options)
 
     def create(root: Path) -> RunFolder:
-        folder, found = import_model(root, options.folder, name=options.run, pairs=options.pairs)
-        notes.extend(found)
+        folder, notes = import_model(
+            root, options.source, name=options.run, pairs=options.pairs, mapping=options.mapping
+        )
+        for note in notes:
+            print(f"note: {note}")
         return folder
 
-    code = create_run(options, create)
-    for note in notes:
-        print(f"note: {note}")
-    return code
+    return create_run(options, create)
+
+
+def _propose(options: argparse.Namespace) -> int:
+    """Write the mapping that names and shapes suggest."""
+    text = mapping_to_yaml(propose(read_state_dict(options.source)))
+    try:
+        with options.propose.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError as error:
+        raise InputError(f"--propose={str(options.propose)[:200]} exists already") from error
+    except OSError as error:
+        raise InputError(f"--propose={str(options.propose)[:200]} cannot be written: {error.strerror}") from error
+    print(f"written: {options.propose}; correct it, then import with --mapping {options.propose}")
+    if options.json:
+        print(json.dumps({"mapping": str(options.propose)}))
+    return 0

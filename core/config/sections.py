@@ -106,6 +106,11 @@ class TransformerConfig(BlocksConfig):
         int,
         Field(ge=0, le=512, description="window: how many tokens before a token it attends to, and after it (encoder)"),
     ] = 0
+    final_norm: Annotated[
+        Literal["pre-norm", "always"],
+        Field(description="layer normalization after the last layer: of pre-norm stacks; or always, as nn.Transformer"),
+        FIXED,
+    ] = "pre-norm"
     source_bos: Annotated[
         bool,
         Field(description="the encoder reads the BOS of its source; if not, nothing attends to it, as in Marian"),

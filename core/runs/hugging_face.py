@@ -263,12 +263,18 @@ def _our_config(theirs: _HuggingFaceConfig, state: Mapping[str, torch.Tensor], t
         "source_bos": is_bart,
         "tie_embeddings": _tying(theirs, state, tokens, has_own_positions=positions == "learned"),
     }
+    return validated(options)
+
+
+def validated(options: dict[str, Any]) -> TransformerConfig:
+    """Return the ``model`` section with these options; ModelImportError if one is out of bounds."""
     try:
         return TransformerConfig.model_validate(options)
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "model"
-        raise ModelImportError(f"model.{field}={options.get(field)!r}: {first['msg']}") from error
+        field = ".".join(map(str, first["loc"]))
+        value = f"model.{field}={options.get(field)!r}: " if field else ""
+        raise ModelImportError(f"{value}{first['msg']}") from error
 
 
 def _has_sines(theirs: _HuggingFaceConfig, state: Mapping[str, torch.Tensor]) -> bool:

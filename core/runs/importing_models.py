@@ -13,8 +13,9 @@ from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
 from core.config.tasks import SUBWORDS
 from core.runs.folder import PAIRS, RunFolder, RunInfo
 from core.runs.hugging_face import ImportedModel, read_folder
-from core.runs.model_files import ModelImportError
+from core.runs.model_files import ModelImportError, read_state_dict
 from core.runs.names import Naming
+from core.runs.torch_transformer import propose, read_mapping, read_torch_model
 from core.storage.tensor_file import serialize
 from core.tasks import build_task
 from core.tasks.ingest import ingest_pairs, read_pairs
@@ -23,38 +24,53 @@ _SPECIAL_TOKENS = 2  # BOS and EOS of the longest sequence
 
 
 def import_model(
-    root: Path, source: Path, *, name: str | Naming | None = None, pairs: Path | None = None
+    root: Path,
+    source: Path,
+    *,
+    name: str | Naming | None = None,
+    pairs: Path | None = None,
+    mapping: Path | None = None,
 ) -> tuple[RunFolder, tuple[str, ...]]:
-    """Create a finished run from a local, trusted folder, either complete or not at all.
+    """Create a finished run from a local, trusted folder or file, either complete or not at all.
 
     Args:
         root: the folder of runs.
-        source: a Marian or BART model in Hugging Face's format; see ``core.runs.hugging_face``.
+        source: the folder of a Marian or BART model in Hugging Face's format, see ``core.runs.hugging_face``; or a
+            file with the state dict of a model built on ``nn.Transformer``, see ``core.runs.torch_transformer``.
         name: of the new run, see ``RunFolder.create``.
         pairs: a file of pairs to measure the model on, in any format that ``read_pairs`` reads.
+        mapping: a file that says which tensors of a state dict are which; None proposes it.
 
     Returns:
         The run, and notes for the user.
 
     Raises:
-        ModelImportError: the folder is not one of these, is damaged, or has something that our models lack.
+        ModelImportError: the source is not one of these, is damaged, or has something that our models lack.
         LabError: the tokenizer's files or the pairs cannot be used, or a run of that name exists.
         OSError: the folder of runs cannot be written to.
     """
-    if not source.is_dir():
-        raise ModelImportError(f"{str(source)[:200]} is not a folder; a model's folder has config.json and weights")
-    model = read_folder(source)
+    model = _read(source, mapping)
     with tempfile.TemporaryDirectory() as temporary:
         own, data = None, ""
         if pairs is not None:
             own = Path(temporary) / PAIRS
             rows = (replace(row, split="") for row in read_pairs(pairs))  # every split has all of them
             data = ingest_pairs(rows, own, kinds=("subword", "subword"), min_sources=1).sha256
-        preset = _preset(model, source.resolve().name, data)
+        preset = _preset(model, source.resolve().stem, data)
         if own is not None:
             own.with_name(SUBWORDS).write_text(model.tokenizers.model_dump_json(), encoding="utf-8")
             build_task(preset.task, pairs=own).all_pairs("test")  # can its tokenizers read them?
         return _create(root, preset, model, name, own), model.notes
+
+
+def _read(source: Path, mapping: Path | None) -> ImportedModel:
+    if not source.is_dir():
+        state = read_state_dict(source)
+        chosen = read_mapping(mapping) if mapping else propose(state)
+        return read_torch_model(chosen, state, folder=(mapping or source).parent)
+    if mapping is not None:
+        raise ModelImportError(f"--mapping={mapping.name}: only a file with a state dict has a mapping, not a folder")
+    return read_folder(source)
 
 
 def _preset(model: ImportedModel, folder: str, data: str) -> Preset:
@@ -63,7 +79,7 @@ def _preset(model: ImportedModel, folder: str, data: str) -> Preset:
     return parse_preset(
         {
             "name": stem or "imported",
-            "description": f"A {model.kind} model, imported from the folder {folder[:200]}.",
+            "description": f"A model of another program ({model.kind}), imported from {folder[:200]}.",
             "task": {
                 "family": "imported",
                 "data": data,

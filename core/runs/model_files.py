@@ -21,13 +21,13 @@ class ModelImportError(LabError):
     """A model cannot be imported; the message names the file or field, its value, and the rule."""
 
 
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a folder, or of one file, in float32.
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a folder in float32.
 
     Raises:
         ModelImportError: there are none, they are damaged or too large, or not all of them are finite numbers.
     """
-    files = _weight_files(path) if path.is_dir() else [path]
+    files = _weight_files(folder)
     size = sum(file.stat().st_size for file in files if file.is_file())
     if size > MAX_MODEL_BYTES:
         raise ModelImportError(f"the weights have {size:,} bytes; the limit is {MAX_MODEL_BYTES:,}")
@@ -38,6 +38,17 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
         if not tensor.isfinite().all():
             raise ModelImportError(f"tensor {name[:100]!r} has values that are not finite")
     return {name: tensor.float() for name, tensor in state.items()}
+
+
+def read_state_dict(file: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of one file as they are; of a checkpoint with more in it, those of its model.
+
+    Raises:
+        ModelImportError: the file is missing, damaged or too large, or has no state dict.
+    """
+    if file.is_file() and file.stat().st_size > MAX_MODEL_BYTES:
+        raise ModelImportError(f"{file.name} has {file.stat().st_size:,} bytes; the limit is {MAX_MODEL_BYTES:,}")
+    return _read_tensors(file)
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -63,7 +74,12 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
     except (OSError, SafetensorError, RuntimeError, ValueError, EOFError, KeyError, LookupError) as error:
         raise ModelImportError(f"{file.name} cannot be read: {str(error)[:200]}") from error
     except Exception as error:  # weights_only raises pickle's own error for what is not tensors
-        raise ModelImportError(f"{file.name} holds more than tensors; nothing else is loaded") from error
+        raise ModelImportError(
+            f"{file.name} has no tensors, or holds more than tensors, and nothing else is loaded"
+        ) from error
+    for key in ("model_state_dict", "state_dict", "model"):
+        if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+            state = state[key]
     if not isinstance(state, Mapping) or not all(isinstance(each, torch.Tensor) for each in state.values()):
         raise ModelImportError(f"{file.name} is not a state dict: names of tensors and their values")
     return dict(state)

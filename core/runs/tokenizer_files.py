@@ -65,10 +65,34 @@ class NamedVocabulary:
             raise SubwordError(f"{self.pieces.file}: {error.errors()[0]['msg']}") from error
 
 
-def id_tokenizer(ids: Sequence[int]) -> SubwordTokenizer:
+def id_tokenizer(ids: Sequence[int], *, has_unk: bool = False) -> SubwordTokenizer:
     """Return the tokenizer of a model whose tokens have no names: each is its number, and text is split at spaces."""
-    pieces = tuple(f"{WORD_START}{index}" for index in ids)
-    return SubwordTokenizer(algorithm="words", pieces=pieces, scores=(0.0,) * len(pieces), byte_fallback=False)
+    return _words([str(index) for index in ids], has_unk=has_unk)
+
+
+def word_tokenizer(file: Path, size: int, ids: Sequence[int], *, has_unk: bool) -> SubwordTokenizer:
+    """Return the tokenizer of a model whose tokens are the lines of a file, by id; text is split at spaces.
+
+    Args:
+        size: tokens of the vocabulary.
+        ids: of the tokens after the special ones, in the order of the model.
+
+    Raises:
+        SubwordError: the file cannot be read, or has another number of lines, a line with a space, or one twice.
+    """
+    lines = _read(file).decode(errors="replace").splitlines()
+    if len(lines) != size:
+        raise SubwordError(f"{file.name} has {len(lines):,} lines; the model has {size:,} tokens")
+    try:
+        return _words([lines[index] for index in ids], has_unk=has_unk)
+    except ValidationError as error:
+        raise SubwordError(f"{file.name}: {error.errors()[0]['msg']}") from error
+
+
+def _words(words: Sequence[str], *, has_unk: bool) -> SubwordTokenizer:
+    pieces = tuple(WORD_START + word for word in words)
+    scores = (0.0,) * len(pieces)
+    return SubwordTokenizer(algorithm="words", pieces=pieces, scores=scores, byte_fallback=False, has_unk=has_unk)
 
 
 def marian_tokenizers(folder: Path, sizes: tuple[int, int]) -> tuple[NamedVocabulary, NamedVocabulary] | None:

@@ -183,7 +183,7 @@ def test_damaged_files_are_named(tmp_path):
     (folder / "model.safetensors").unlink()
     with pytest.raises(LabError, match=r"neither model\.safetensors nor pytorch_model\.bin"):
         import_model(tmp_path / "runs", folder)
-    with pytest.raises(LabError, match="is not a folder"):
+    with pytest.raises(LabError, match=r"config\.json has no tensors"):
         import_model(tmp_path / "runs", folder / "config.json")
 
 
@@ -379,7 +379,8 @@ def test_the_command_line_opens_it(tmp_path, capsys):
     write_marian_text_model(tmp_path / "m", max_position_embeddings=64)
     (tmp_path / "pairs.tsv").write_text("".join(f"{text[:20]}\t{text[:12]}\n" for text in TEXTS))
     root = ["--checkpoints", str(tmp_path / "runs")]
-    assert main([*root, "import-model", str(tmp_path / "m"), "--run", "plain"]) == 0
+    assert main([*root, "import-model", str(tmp_path / "m"), "--run", "plain", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["run"] == "plain"
     paired = ["--run", "paired", "--pairs", str(tmp_path / "pairs.tsv")]
     assert main([*root, "import-model", str(tmp_path / "m"), *paired]) == 0
     beam = ["--strategy", "beam", "--beam-size", "4", "--n-best", "2", "--ablate", "cross.2.1"]

@@ -27,6 +27,7 @@ TRANSFORMERS |= {
     "gelu, tied output": {"activation": "gelu", "tie_embeddings": "output"},
     "pre, all tied": {"norm": "pre", "tie_embeddings": "all"},
     "as in BART": {"positions": "learned", "embedding_norm": True, "scale_embeddings": False},
+    "as nn.Transformer": {"final_norm": "always"},
     "as in Marian": {"positions": "sinusoidal-halves", "source_bos": False, "activation": "silu"},
 }
 BLOCK_OPTIONS = [f"{norm}, {positions}" for norm in ("post", "pre") for positions in POSITIONS]

@@ -1,0 +1,356 @@
+"""Read models built on ``torch.nn.Transformer`` from a state dict, with a mapping file that says what is what.
+
+A state dict has names and shapes, but neither the number of heads nor the kind of norm. ``propose`` guesses a mapping
+from names and shapes, and from the values that most models have; the user corrects it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from pydantic import Field, ValidationError
+
+from core.config.sections import Activation, Norm, Section, TransformerConfig
+from core.models.positions import sinusoidal_positions
+from core.models.transformer import Transformer
+from core.runs.hugging_face import ImportedModel, validated
+from core.runs.model_files import ModelImportError
+from core.runs.tokenizer_files import id_tokenizer, word_tokenizer
+from core.storage import bounded_yaml
+from core.text.subwords import SubwordTokenizer, SubwordTokenizers
+
+_Name = Annotated[str, Field(max_length=200)]
+_Id = Annotated[int, Field(ge=0)]
+_FIRST = "layers.0.self_attn.in_proj_weight"
+_CROSS = "layers.0.multihead_attn.in_proj_weight"
+_LAYER_NAMES = {  # of ours → of theirs, in a layer of the encoder and of the decoder
+    "encoder": {
+        "self_attention.w_o": "self_attn.out_proj",
+        "feed_forward.widen": "linear1",
+        "feed_forward.narrow": "linear2",
+        "norm_attention": "norm1",
+        "norm_feed_forward": "norm2",
+    },
+    "decoder": {
+        "self_attention.w_o": "self_attn.out_proj",
+        "cross_attention.w_o": "multihead_attn.out_proj",
+        "feed_forward.widen": "linear1",
+        "feed_forward.narrow": "linear2",
+        "norm_self": "norm1",
+        "norm_cross": "norm2",
+        "norm_feed_forward": "norm3",
+    },
+}
+_PARTS = ("weight", "bias")
+_ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
+_UNSAID = "num_heads, norm, activation and scale_embeddings are not in the weights: compare outputs with the model's"
+_IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")
+_IS_SOURCE = re.compile(r"src|source|enc|input")
+_IS_TARGET = re.compile(r"tgt|trg|target|dec|output")
+
+
+class ModelMapping(Section):
+    """Which tensors are which, and what no tensor says. Names of tensors are written in full, "" for none."""
+
+    encoder: Annotated[_Name, Field(description="what stands before layers.0 in the names of the encoder's tensors")]
+    decoder: Annotated[_Name, Field(description="what stands before layers.0 in the names of the decoder's tensors")]
+    source_embedding: Annotated[_Name, Field(description="embedding of source tokens")]
+    target_embedding: Annotated[_Name, Field(description="embedding of target tokens; may be the source's")]
+    output: Annotated[_Name, Field(description="matrix of the output layer; may be an embedding")]
+    output_bias: Annotated[_Name, Field(description="bias of the output layer")] = ""
+    source_positions: Annotated[_Name, Field(description="table of positions; empty for sines or none")] = ""
+    target_positions: Annotated[_Name, Field(description="table of positions; may be the source's")] = ""
+    sines: Annotated[bool, Field(description="sines are added to the embeddings, as in the paper")] = True
+    num_heads: Annotated[int, Field(ge=1, le=16, description="attention heads; the weights do not say")] = 8
+    norm: Annotated[Norm, Field(description="pre if norm_first=True; the weights do not say")] = "post"
+    activation: Annotated[Activation, Field(description="of the feed-forward network; the weights do not say")] = "relu"
+    scale_embeddings: Annotated[bool, Field(description="embeddings × √d_model; the weights do not say")] = True
+    max_seq_len: Annotated[int, Field(ge=4, le=2_048, description="maximum sequence length")] = 512
+    pad_id: Annotated[_Id, Field(description="id of the token that fills up batches")]
+    bos_id: Annotated[_Id, Field(description="id of the token that begins a target")]
+    eos_id: Annotated[_Id, Field(description="id of the token that ends a target")]
+    unk_id: Annotated[int, Field(ge=-1, description="id of the token for unknown ones; -1 for none")] = -1
+    source_bos: Annotated[bool, Field(description="sources begin with bos_id; they end with eos_id")] = True
+    source_tokens: Annotated[
+        _Name, Field(description="file of source tokens, one a line, by id; empty for numbers")
+    ] = ""
+    target_tokens: Annotated[_Name, Field(description="file of target tokens")] = ""
+
+
+def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
+    """Return the mapping that names and shapes suggest, with the values that most such models have for the rest.
+
+    Raises:
+        ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``, or no
+            embeddings or output layer beside them.
+    """
+    starts = {name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)}
+    decoders = {each for each in starts if each + _CROSS in state}
+    if len(decoders) != 1 or len(starts - decoders) != 1:
+        raise ModelImportError(
+            f"the weights have {len(starts - decoders)} encoders and {len(decoders)} decoders of nn.Transformer, by "
+            f"tensors that end with {_FIRST!r}; there must be one of each"
+        )
+    (decoder,), (encoder,) = decoders, starts - decoders
+    width = state[decoder + _FIRST].shape[1]
+    others = [name for name in state if not name.startswith((encoder, decoder))]
+    positions = [name for name in others if _IS_POSITION.search(name) and _table(state[name], width) is not None]
+    matrices = [name for name in others if name not in positions and tuple(state[name].shape[1:]) == (width,)]
+    outputs = [name for name in matrices if name.removesuffix("weight") + "bias" in state]
+    embeddings = [name for name in matrices if name not in outputs]
+    if not embeddings or len(outputs) > 1:
+        raise ModelImportError(
+            f"the weights have {len(embeddings)} embeddings and {len(outputs)} output layers with a bias, matrices of "
+            f"{width} columns outside the layers; write the mapping by hand"
+        )
+    if not outputs and len(embeddings) > 1:  # an output layer without bias comes last
+        outputs.append(embeddings.pop())
+    source = _named(embeddings, _IS_SOURCE, embeddings[0])
+    target = _named([each for each in embeddings if each != source], _IS_TARGET, source)
+    # torchtext's tutorials number UNK, PAD, BOS, EOS; most others PAD, BOS, EOS.
+    pad, bos, eos, unk = (1, 2, 3, 0) if _zero_row(state[target]) == 1 else (0, 1, 2, -1)
+    learned = [name for name in positions if not _is_sines(state[name], width)]
+    source_positions = _named(learned, _IS_SOURCE, learned[0]) if learned else ""
+    target_positions = _named([name for name in learned if name != source_positions], _IS_TARGET, source_positions)
+    lengths = [len(table) for name in positions if (table := _table(state[name], width)) is not None]
+    bias = outputs[0].removesuffix("weight") + "bias" if outputs else ""
+    return ModelMapping(
+        encoder=encoder,
+        decoder=decoder,
+        source_embedding=source,
+        target_embedding=target,
+        output=outputs[0] if outputs else target,
+        output_bias=bias if bias in state else "",
+        source_positions=source_positions,
+        target_positions=target_positions,
+        sines=not learned,
+        num_heads=next(heads for heads in (8, 4, 2, 1) if width % heads == 0),
+        scale_embeddings=not learned,
+        max_seq_len=min([2048, *lengths]) if lengths else 512,
+        pad_id=pad,
+        bos_id=bos,
+        eos_id=eos,
+        unk_id=unk,
+    )
+
+
+def _named(names: list[str], pattern: re.Pattern[str], default: str) -> str:
+    return next((name for name in names if pattern.search(name.lower())), names[0] if names else default)
+
+
+def _zero_row(table: torch.Tensor) -> int:
+    """Return the only row that is all zeros, which is PAD's where an embedding has a padding_idx; else 0."""
+    rows = (table == 0).all(dim=1).nonzero().flatten().tolist()
+    return rows[0] if len(rows) == 1 else 0
+
+
+def _table(tensor: torch.Tensor, width: int) -> torch.Tensor | None:
+    """Return a table of positions as (P, D), however it is stored; None if it is none."""
+    squeezed = tensor.squeeze()
+    return squeezed if squeezed.dim() == 2 and squeezed.shape[1] == width else None
+
+
+def _is_sines(tensor: torch.Tensor, width: int) -> bool:
+    table = _table(tensor, width)
+    return table is not None and torch.allclose(table, sinusoidal_positions(len(table), width), atol=1e-3)
+
+
+def mapping_to_yaml(mapping: ModelMapping) -> str:
+    """Format a mapping with a comment for each field."""
+    lines = [
+        f"{name}: {json.dumps(getattr(mapping, name), ensure_ascii=False)}  # {info.description}"
+        for name, info in ModelMapping.model_fields.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def read_mapping(file: Path) -> ModelMapping:
+    """Read a mapping; ModelImportError naming the first field that is not valid."""
+    try:
+        document = bounded_yaml.load(file.read_bytes())
+        return ModelMapping.model_validate(document)
+    except OSError as error:
+        raise ModelImportError(f"{file.name} cannot be read: {error.strerror or error}") from error
+    except bounded_yaml.BoundedYamlError as error:
+        raise ModelImportError(f"{file.name}: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(map(str, first["loc"])) or "the mapping"
+        raise ModelImportError(f"{file.name}: {field}={str(first['input'])[:60]!r}: {first['msg']}") from error
+
+
+def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *, folder: Path) -> ImportedModel:
+    """Convert a state dict.
+
+    Args:
+        folder: where the mapping's files of tokens are.
+
+    Raises:
+        ModelImportError: a tensor is missing or of another shape, or an id is not in the vocabulary.
+    """
+    conversion = _Conversion(mapping, state)
+    src_table, tgt_table, output = (
+        conversion.matrix(name) for name in (mapping.source_embedding, mapping.target_embedding, mapping.output)
+    )
+    if len(output) != len(tgt_table):
+        raise ModelImportError(
+            f"output={mapping.output!r} scores {len(output)} tokens; target_embedding={mapping.target_embedding!r} has "
+            f"{len(tgt_table)}"
+        )
+    rows = [_rows(mapping, len(table)) for table in (src_table, tgt_table)]
+    sides = [
+        _tokenizer(mapping, folder, getattr(mapping, f"{side}_tokens"), len(table), row)
+        for side, table, row in (("source", src_table, rows[0]), ("target", tgt_table, rows[1]))
+    ]
+    config = conversion.config()
+    is_shared = sides[0] == sides[1]
+    is_one = is_shared and torch.equal(src_table, tgt_table) if src_table.shape == tgt_table.shape else False
+    is_one = is_one and mapping.source_positions == mapping.target_positions
+    if torch.equal(output, tgt_table):
+        config = config.model_copy(update={"tie_embeddings": "all" if is_one else "output"})
+    bias = conversion.tensor(mapping.output_bias, (len(output),)) if mapping.output_bias else torch.zeros(len(output))
+    weights = conversion.layers(config) | {
+        "src_embedding.tokens.weight": src_table[rows[0]],
+        "tgt_embedding.tokens.weight": tgt_table[rows[1]],
+        "output.weight": output[rows[1]],
+        "output.bias": bias[rows[1]],
+    }
+    with torch.device("meta"):
+        expected = Transformer(config, len(src_table), len(tgt_table)).state_dict()
+    weights = {name: weights[name].float().clone() for name in expected}
+    tokenizers = SubwordTokenizers(joint=is_shared, source=sides[0], target=None if is_shared else sides[1])
+    notes = [_UNSAID]
+    if unused := conversion.unused():
+        notes.append(f"the mapping does not use {', '.join(unused[:6])}" + " and others" * (len(unused) > 6))
+    return ImportedModel("nn.Transformer", config, weights, tokenizers, is_shared, tuple(notes))
+
+
+class _Conversion:
+    """Finds the tensors that a mapping names and brings them into our form."""
+
+    def __init__(self, mapping: ModelMapping, state: Mapping[str, torch.Tensor]) -> None:
+        self.mapping, self.state = mapping, state
+        self.used: set[str] = set()
+        self.width = self.tensor(mapping.decoder + _FIRST).shape[1]
+        self.final_norms = [f"{prefix}norm.weight" in state for prefix in (mapping.encoder, mapping.decoder)]
+
+    def tensor(self, name: str, shape: tuple[int, ...] | None = None) -> torch.Tensor:
+        """Return a tensor; ModelImportError if it is missing, of another shape or not finite."""
+        if name not in self.state:
+            raise ModelImportError(f"tensor {name!r} is missing")
+        tensor = self.state[name]
+        self.used.add(name)
+        if shape is not None and tuple(tensor.shape) != shape:
+            raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not {shape}")
+        if not tensor.isfinite().all():
+            raise ModelImportError(f"tensor {name!r} has values that are not finite")
+        return tensor
+
+    def unused(self) -> list[str]:
+        """Return the names of tensors that nothing has used, but for masks and tables of sines."""
+        state = self.state.items()
+        masks = {name for name, tensor in state if tensor.dtype == torch.bool or not tensor.isfinite().all()}
+        sines = {name for name, tensor in state if self.mapping.sines and _is_sines(tensor, self.width)}
+        return sorted(self.state.keys() - self.used - masks - sines)
+
+    def matrix(self, name: str) -> torch.Tensor:
+        """Return a matrix with as many columns as the model is wide."""
+        tensor = self.tensor(name)
+        if tensor.dim() != 2 or tensor.shape[1] != self.width:
+            raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not (tokens, {self.width})")
+        return tensor
+
+    def config(self) -> TransformerConfig:
+        """Return the options of our model."""
+        mapping = self.mapping
+        if self.final_norms[0] != self.final_norms[1] or (mapping.norm == "pre" and not self.final_norms[0]):
+            raise ModelImportError(
+                f"norm={mapping.norm!r}: the encoder {_has(self.final_norms[0])} and the decoder "
+                f"{_has(self.final_norms[1])} a final norm; both need one, or neither of a post-norm model"
+            )
+        options: dict[str, Any] = {
+            "d_model": self.width,
+            "num_heads": mapping.num_heads,
+            "d_ff": len(self.tensor(f"{mapping.decoder}layers.0.linear1.weight")),
+            "num_encoder_layers": self._num_layers(mapping.encoder),
+            "num_decoder_layers": self._num_layers(mapping.decoder),
+            "max_seq_len": mapping.max_seq_len,
+            "norm": mapping.norm,
+            "final_norm": "always" if self.final_norms[0] and mapping.norm == "post" else "pre-norm",
+            "positions": "learned" if mapping.source_positions else "sinusoidal" if mapping.sines else "none",
+            "activation": mapping.activation,
+            "scale_embeddings": mapping.scale_embeddings,
+            "source_bos": mapping.source_bos,
+        }
+        return validated(options)
+
+    def layers(self, config: TransformerConfig) -> dict[str, torch.Tensor]:
+        """Return the tensors of both stacks under our names, and learned positions."""
+        weights: dict[str, torch.Tensor] = {}
+        for side, prefix in (("encoder", self.mapping.encoder), ("decoder", self.mapping.decoder)):
+            for number in range(self._num_layers(prefix)):
+                weights |= self._layer(side, f"{side}_layers.{number}", f"{prefix}layers.{number}")
+            if self.final_norms[0]:
+                weights |= {f"{side}_norm.{part}": self.tensor(f"{prefix}norm.{part}") for part in _PARTS}
+        if config.positions == "learned":
+            for side, name in (("src", self.mapping.source_positions), ("tgt", self.mapping.target_positions)):
+                weights[f"{side}_embedding.positions"] = self._positions(name, config.max_seq_len)
+        return weights
+
+    def _layer(self, side: str, ours: str, theirs: str) -> dict[str, torch.Tensor]:
+        """Return the tensors of a layer; one matrix of theirs makes queries, keys and values."""
+        weights = {
+            f"{ours}.{name}.{part}": self.tensor(f"{theirs}.{other}.{part}")
+            for name, other in _LAYER_NAMES[side].items()
+            for part in _PARTS
+        }
+        for name in ("self_attention", "cross_attention")[: 1 + (side == "decoder")]:
+            for part in _PARTS:
+                joined = self.tensor(f"{theirs}.{_ATTENTION[name]}.in_proj_{part}")
+                for matrix, chunk in zip("qkv", joined.chunk(3), strict=True):
+                    weights[f"{ours}.{name}.w_{matrix}.{part}"] = chunk
+        return weights
+
+    def _positions(self, name: str, rows: int) -> torch.Tensor:
+        tensor = self.tensor(name)
+        table = _table(tensor, self.width)
+        if table is None or len(table) < rows:
+            raise ModelImportError(
+                f"tensor {name!r} has shape {tuple(tensor.shape)}, not at least max_seq_len={rows} rows of {self.width}"
+            )
+        return table[:rows]
+
+    def _num_layers(self, prefix: str) -> int:
+        numbers = {
+            int(match[1]) for name in self.state if (match := re.match(rf"{re.escape(prefix)}layers\.(\d+)\.", name))
+        }
+        if numbers != set(range(len(numbers))) or not numbers:
+            raise ModelImportError(f"the layers after {prefix!r} are not numbered from 0 on")
+        return len(numbers)
+
+
+def _has(is_present: bool) -> str:
+    return "has" if is_present else "lacks"
+
+
+def _rows(mapping: ModelMapping, size: int) -> torch.Tensor:
+    """Return which row of theirs each of ours is, (V,) int64."""
+    special = [mapping.pad_id, mapping.bos_id, mapping.eos_id, *([mapping.unk_id] if mapping.unk_id >= 0 else [])]
+    names = ["pad_id", "bos_id", "eos_id", "unk_id"]
+    for name, index in zip(names, special, strict=False):
+        if index >= size or special.count(index) > 1:
+            raise ModelImportError(
+                f"{name}={index} must be below {size}, the number of tokens, and differ from the others"
+            )
+    return torch.tensor([*special, *(index for index in range(size) if index not in special)])
+
+
+def _tokenizer(mapping: ModelMapping, folder: Path, file: str, size: int, rows: torch.Tensor) -> SubwordTokenizer:
+    num_special = 3 + (mapping.unk_id >= 0)
+    symbols = rows[num_special:].tolist()
+    if not file:
+        return id_tokenizer(symbols, has_unk=mapping.unk_id >= 0)
+    return word_tokenizer(folder / file, size, symbols, has_unk=mapping.unk_id >= 0)
