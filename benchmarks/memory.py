@@ -89,7 +89,8 @@ def _trainings(names: list[str], skipped: dict[str, str]) -> list[dict[str, Any]
     trainings = []
     for each in measure_trainings(names):
         trainings.append(asdict(each) | {"problems": each.problems})
-        sizes = f"{each.estimated / 1e6:12.0f}{each.first / 1e6:12.0f}{each.highest / 1e6:12.0f}{each.process / 1e6:12.0f}"
+        figures = (each.estimated, each.first, each.highest, each.process)
+        sizes = "".join(f"{size / 1e6:12.0f}" for size in figures)
         print(f"  {each.preset:24}{each.updates:10,}{sizes}   {'; '.join(each.problems) or 'as estimated, and flat'}")
     return trainings
 

@@ -64,6 +64,11 @@ EXAMPLES = {
         "--run digits-reversal-shipped --out model.zip",
     ),
     "import": ("model.zip --run imported",),
+    "import-model": (
+        "opus-mt-en-de --run opus --pairs pairs.tsv",
+        "model.pt --propose model.yaml",
+        "model.pt --mapping model.yaml --run mine",
+    ),
     "push": ("--run first USER/NAME",),
     "pull": ("USER/NAME --run pulled",),
     "bench": ("step", "solve --seeds 1 --no-baseline"),
