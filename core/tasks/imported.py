@@ -28,7 +28,7 @@ class Imported(PairTask):
 
     Raises:
         ConfigError: the preset names pairs, and they are missing or others.
-        SubwordError: the tokenizers are missing or damaged.
+        SubwordError: the tokenizers are missing or damaged, or not those of the preset.
     """
 
     length_unit = "tokens in the source"
@@ -40,6 +40,8 @@ class Imported(PairTask):
         stat = pairs.with_name(SUBWORDS).stat()
         self.subwords: SubwordTokenizers = _tokenizers(pairs.with_name(SUBWORDS), (stat.st_size, stat.st_mtime_ns))
         src_vocab, tgt_vocab = vocabularies_of(self.subwords)
+        if config.joint_vocabulary != (src_vocab is tgt_vocab):
+            raise SubwordError(f"{SUBWORDS} does not have task.joint_vocabulary={config.joint_vocabulary}")
         self._is_text = "words" not in {side.algorithm for side in self.subwords.sides}
         self.bleu_tokenizer = "13a" if self._is_text else None
         super().__init__(

@@ -394,6 +394,21 @@ def test_the_command_line_opens_it(tmp_path, capsys):
     assert main([*root, "resume", "--run", "plain"]) == 2
 
 
+def test_tokenizers_of_another_preset_are_refused(tmp_path):
+    run, _ = import_model(tmp_path / "runs", write_folder(tmp_path / "m", MARIAN))
+    preset = run.path / "preset.yaml"
+    preset.write_text(
+        preset.read_text()
+        .replace("joint_vocabulary: True", "joint_vocabulary: False")
+        .replace("tie_embeddings: all", "tie_embeddings: none")
+    )
+    with pytest.raises(LabError, match=r"subwords\.json does not have task\.joint_vocabulary=False"):
+        load_run(run.path)
+    (run.path / "subwords.json").unlink()
+    with pytest.raises(LabError, match=r"needs subwords\.json"):
+        load_run(run.path)
+
+
 def test_pairs_are_measured_whatever_the_split(tmp_path):
     (tmp_path / "pairs.tsv").write_text("5 6\t7 8\n5 6\t9\n4\t4 4\ttest\n")
     folder = write_folder(tmp_path / "m", MARIAN)
