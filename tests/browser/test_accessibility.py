@@ -103,7 +103,7 @@ def show_report(page: Page) -> None:
 
 def show_comparison(page: Page) -> None:
     """Compare two runs."""
-    page.locator("#run-picker label", has_text="2 seeds").click()
+    page.locator("#run-picker label", has_text="2 seeds").filter(has_text="pair").click()
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(page.locator("#run-comparison .heading")).to_contain_text("2,000 held-out inputs")
     page.evaluate(UNFOLD)

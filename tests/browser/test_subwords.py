@@ -125,8 +125,9 @@ def test_the_first_look_offers_a_translation_and_shows_where_each_word_came_from
     expect(visitor.locator("#attention-of")).to_contain_text(
         "Öffnet einen Dialog, in dem Sie eine Farbe auswählen können."
     )
-    map_box = visitor.locator("#viewer canvas.map").bounding_box()
-    assert map_box["y"] + 60 < LAPTOP["height"]  # its first rows are in view
+    visitor.wait_for_function(  # once the styles have come, its first rows are in view
+        "() => document.querySelector('#viewer canvas.map').getBoundingClientRect().top + 60 < innerHeight"
+    )
     visitor.locator("#input textarea").fill("Click OK to save the document.")
     visitor.get_by_role("button", name="Decode", exact=True).click()
     expect(visitor.locator("#attention-of")).to_contain_text("Klicken Sie auf OK, um das Dokument zu speichern.")

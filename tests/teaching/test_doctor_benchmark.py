@@ -33,12 +33,12 @@ def updates(monkeypatch) -> list[str]:
     names: list[str] = []
     train_recorded = benchmark.train_recorded
 
-    def counting(folder, state, history, *, should_stop, on_event):
+    def counting(folder, state, history, *, on_event, **options):
         def count(event):
             on_event(event)
             names.extend([folder.name] * isinstance(event, StepEvent))
 
-        return train_recorded(folder, state, history, should_stop=should_stop, on_event=count)
+        return train_recorded(folder, state, history, on_event=count, **options)
 
     monkeypatch.setattr(benchmark, "train_recorded", counting)
     monkeypatch.setattr(benchmark, "examine_state", lambda name, state, _: Examination(name, state.step, (), 0.1))
