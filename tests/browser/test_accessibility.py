@@ -111,7 +111,9 @@ def show_comparison(page: Page) -> None:
 
 def show_lesson(page: Page) -> None:
     """Show a lesson with its answer."""
-    page.locator("#lesson .bugs button").first.click()
+    lesson = page.locator("#lesson .bugs button").first
+    lesson.click()
+    expect(lesson).to_have_attribute("aria-current", "true")  # before that, another lesson may be open
     page.get_by_label("my prediction").fill("It copies the future.")
     page.get_by_role("button", name="Show what happens").click()
     expect(page.locator("#lesson .doctors .verdict").last).to_contain_text("Diagnosis: ")

@@ -94,7 +94,7 @@ def test_one_second_after_train_everything_is_in_view_and_changes(page: Page, pr
     check_in_view(before)
 
 
-def test_everything_watched_during_training_is_in_view_and_moves(page: Page):
+def test_everything_watched_during_training_is_in_view_and_moves(page: Page, hurry: Callable):
     page.set_viewport_size(LAPTOP)
     open_tab(page, "Train")
     choose_preset(page, "tiny")

@@ -24,7 +24,9 @@ def page(empty_page: Page, address: str) -> Page:
 @pytest.fixture
 def figures(page: Page) -> Locator:
     """The four charts of a lesson, which have one x axis, training steps."""
-    page.get_by_role("button", name="targets not shifted").click()
+    lesson = page.get_by_role("button", name="targets not shifted")
+    lesson.click()
+    expect(lesson).to_have_attribute("aria-current", "true")  # before that, another lesson may be open
     page.get_by_role("button", name="Show what happens").click()
     figures = page.locator("#lesson figure")
     expect(figures).to_have_count(4)

@@ -64,7 +64,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short")
 def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs: Runs, hurry: Callable):
     open_tab(page, "Learn")
-    page.get_by_role("button", name="targets not shifted").click()
+    lesson = page.get_by_role("button", name="targets not shifted")
+    lesson.click()
+    expect(lesson).to_have_attribute("aria-current", "true")  # before that, another lesson may be open
     page.get_by_role("button", name="Show what happens").click()
     page.get_by_role("button", name="Train this pair").click()
     expect(page.locator("#lesson-message")).to_contain_text("targets-not-shifted-right and targets-not-shifted-broken")
