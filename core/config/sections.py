@@ -273,7 +273,10 @@ class TrainingConfig(Section):
         Field(description="use that ratio throughout, or decrease it linearly from 1 over the run"),
     ] = "constant"
     precision: Annotated[
-        Literal["float32", "bfloat16"], Field(description="precision of matrix products; weights stay float32")
+        Literal["float32", "bfloat16", "auto"],
+        Field(
+            description="precision of matrix products, not of weights; auto: bfloat16 where the device has instructions"
+        ),
     ] = "float32"
     evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between evaluations")] = 50
     validation_sequences: Annotated[int, Field(ge=1, le=10_000, description="held-out sequences per evaluation")] = 256

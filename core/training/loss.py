@@ -12,6 +12,7 @@ from core.models import Seq2Seq
 from core.tasks import Batch
 from core.text.vocab import PAD_ID
 from core.training.log_probs import log_prob_sums
+from core.training.precision import computes_in_bfloat16
 
 LossFunction = Callable[..., torch.Tensor]  # training_loss, or a replacement with the same parameters
 
@@ -21,8 +22,8 @@ def training_loss(
 ) -> torch.Tensor:
     """Compute the differentiable loss of a batch, in nats per non-PAD token.
 
-    With ``precision: bfloat16`` matrix products are computed in bfloat16 (torch.autocast, on CPU and CUDA); weights,
-    softmax, norms and the loss itself stay in float32.
+    Where ``computes_in_bfloat16`` says so, matrix products are computed in bfloat16 (torch.autocast, on CPU and CUDA);
+    weights, softmax, norms and the loss itself stay in float32.
 
     Args:
         teacher_forcing_ratio: fraction of decoder input tokens taken from the target, 0-1; below 1 they are drawn
@@ -48,7 +49,7 @@ def batch_logits(
     model: Seq2Seq, batch: Batch, config: TrainingConfig, *, teacher_forcing_ratio: float, generator: torch.Generator
 ) -> torch.Tensor:
     """Compute the logits of a batch, (B, T, V) of the preset's precision; arguments as for ``training_loss``."""
-    is_bfloat16 = config.precision == "bfloat16"
+    is_bfloat16 = computes_in_bfloat16(config, batch.src.device)
     with torch.autocast(batch.src.device.type, torch.bfloat16) if is_bfloat16 else contextlib.nullcontext():
         return _logits(model, batch, teacher_forcing_ratio, generator)
 

@@ -22,6 +22,7 @@ from core.text.vocab import BOS_ID
 from core.training.loss import loss_of_logits
 from core.training.optimizers import layer_matrices
 from core.training.peak_memory import AsOnCPU, PeakMemory
+from core.training.precision import computes_in_bfloat16
 
 BYTES = 4  # of a float32
 ADAM_COPIES, MUON_COPIES = 2, 1  # moments that the optimizers keep of a parameter
@@ -170,7 +171,7 @@ def activations_by_part(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfi
 
 def _loss(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> torch.Tensor:
     """Compute the loss as ``core.training.loss.training_loss`` does, also on meta tensors."""
-    with AsOnCPU(bfloat16=config.precision == "bfloat16"):
+    with AsOnCPU(bfloat16=computes_in_bfloat16(config, "cpu")):
         logits = model(ids, ids)
     return loss_of_logits(logits, ids, config)
 

@@ -10,6 +10,7 @@ from core.config.sections import TrainingConfig
 from core.models.embeddings import Embedding
 from core.training import without_compiler
 from core.training.muon import Muon
+from core.training.precision import computes_in_bfloat16
 
 
 class Adam(without_compiler.Optimizer):
@@ -64,7 +65,7 @@ def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.opt
     if config.optimizer == "adamw":
         return without_compiler.AdamW(decay_groups(parameters, config.weight_decay), lr=lr, fused=True)
     if config.optimizer == "muon":
-        dtype = torch.bfloat16 if config.precision == "bfloat16" else None
+        dtype = torch.bfloat16 if computes_in_bfloat16(config, next(model.parameters()).device) else None
         return Muon(*layer_matrices(model), lr=lr, matrix_lr=config.muon_learning_rate, dtype=dtype)
     return without_compiler.Adam(parameters, lr=lr, fused=True)
 

@@ -76,7 +76,10 @@ def losses_of(preset: Preset, steps: int) -> list[float]:
 
 
 def preset_of(name: str) -> Preset:
-    return load_preset(name).with_changes({"training.evaluate_every": 100_000, "training.validation_sequences": 1})
+    preset = load_preset(name).with_changes({"training.evaluate_every": 100_000, "training.validation_sequences": 1})
+    if preset.training.precision == "auto":
+        preset = preset.with_changes({"training.precision": "bfloat16"})  # the table is of one precision everywhere
+    return preset
 
 
 def record(names: list[str]) -> None:

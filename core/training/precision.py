@@ -1,0 +1,28 @@
+"""Which precision matrix products are computed in."""
+
+from functools import cache
+
+import torch
+
+from core.config.sections import TrainingConfig
+
+# Of x86 and of ARM. A CPU without them computes in bfloat16 as well, but far slower than in float32.
+_BFLOAT16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")
+
+
+def computes_in_bfloat16(config: TrainingConfig, device: torch.device | str) -> bool:
+    """Whether a device computes matrix products in bfloat16: if the preset says so, or "auto" and it is made for it."""
+    if config.precision == "auto":
+        return has_bfloat16(torch.device(device).type)
+    return config.precision == "bfloat16"
+
+
+@cache
+def has_bfloat16(device_type: str) -> bool:
+    """Whether "cpu" or "cuda" has instructions for products of bfloat16 matrices; False for any other."""
+    if device_type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device_type != "cpu":
+        return False
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in _BFLOAT16_INSTRUCTIONS)
