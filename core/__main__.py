@@ -28,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a console or file in another encoding may lack √ and →
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        words = _load_plugins(words)
         options = _parse(words, as_json=as_json)
         _check_folder(options.checkpoints)
         code = _module_of(options.command).run(options)
@@ -60,6 +61,13 @@ def build_parser() -> argparse.ArgumentParser:
         default=_default_folder(),
         metavar="FOLDER",
         help="folder of runs (default: checkpoints/ of the project, or $ATTENTION_LAB_CHECKPOINTS)",
+    )
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        metavar="FILE",
+        help="run a Python file that registers tasks, models, blocks, metrics or presets (core.plugins); "
+        "before or after the command; repeatable",
     )
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", parser_class=_CommandParser, title="commands"
@@ -102,6 +110,29 @@ def _parse(words: Sequence[str], *, as_json: bool) -> argparse.Namespace:
         raise
     finally:
         sys.stderr.write(errors.getvalue())
+
+
+def _load_plugins(words: Sequence[str]) -> list[str]:
+    """Load the files that ``--plugin`` names, wherever it stands, and return the other words of the command line.
+
+    That is before anything is parsed, because a preset may be of a family that a plugin registers.
+    """
+    others: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, file = word.partition("=")
+        if option != "--plugin":
+            others.append(word)
+            if word == "--":
+                break
+            continue
+        file = file if equals else next(rest, "")
+        if not file:
+            raise InputError("--plugin needs a file")
+        from core import plugins  # imports torch, which other commands do not wait for
+
+        plugins.load(file)
+    return [*others, *rest]
 
 
 def _print_error(message: str, *, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core.config import Preset, load_preset
+from core.config import Preset, load_preset, parse_preset, read_preset
 from core.config.listing import listed_presets
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.generation import GREEDY, Strategy
@@ -157,9 +157,9 @@ class Run:
         """
         pairs = fixed_pairs(self.task, sequences, split=split)
         if self.interventions is None:
-            return evaluate(self.model, pairs)
+            return evaluate(self.model, pairs, task=self.task)
         with self.interventions.applied_to(self.model):
-            return evaluate(self.model, pairs)
+            return evaluate(self.model, pairs, task=self.task)
 
     def _symbols(self, text: str) -> list[str]:
         return self.task.src_vocab.decode(self.task.src_vocab.encode(self.task.tokenize(text)))
@@ -189,7 +189,7 @@ def load(name: str, root: Root = DEFAULT_ROOT) -> Run:
 
 
 def train(
-    preset: str | Preset,
+    preset: str | Mapping[str, Any] | Preset,
     *,
     changes: Mapping[str, Any] | None = None,
     name: str | None = None,
@@ -199,7 +199,7 @@ def train(
     """Train a preset to its end, and save it as a run that the page and the command line know too.
 
     Args:
-        preset: a preset, or its name.
+        preset: a preset or its name; or its sections, as a mapping or as YAML text of several lines.
         changes: settings by key, such as ``{"training.steps": 500}``; as ``--set`` on the command line.
         name: of the new run; None is the preset's with a number.
         root: the folder of runs.
@@ -216,7 +216,7 @@ def train(
     from core.runs.recorder import train_recorded  # not needed to look at a run
     from core.teaching.bugs import new_state
 
-    chosen = (load_preset(preset) if isinstance(preset, str) else preset).with_changes(dict(changes or {}))
+    chosen = _preset_of(preset).with_changes(dict(changes or {}))
     state = new_state(chosen)
     folder = RunFolder.create(Path(root), chosen, name=name)
     lock = folder.lock()
@@ -225,3 +225,11 @@ def train(
     finally:
         lock.release()
     return load(folder.name, root)
+
+
+def _preset_of(given: str | Mapping[str, Any] | Preset) -> Preset:
+    if isinstance(given, Preset):
+        return given
+    if isinstance(given, Mapping):
+        return parse_preset(dict(given), name="notebook")
+    return read_preset(given, name="notebook") if "\n" in given else load_preset(given)

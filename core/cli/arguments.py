@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.config import ConfigError, Preset, load_preset, load_preset_file, pairs_beside
+from core.config.preset import PLUGIN_FILES
 from core.storage import bounded_yaml
 from core.storage.errors import InputError
 
@@ -90,7 +91,7 @@ def recorded_command(options: argparse.Namespace) -> str:
     """Return the command that started a training as its provenance keeps it: without folders and secrets of names."""
     from core.runs.names import readable_name  # imports torch, which other commands do not wait for
 
-    words = [options.command]
+    words = [word for file in PLUGIN_FILES for word in ("--plugin", file)] + [options.command]
     if preset := getattr(options, "preset", None):
         words += ["--preset", Path(preset).name]
     for name in _RECORDED:

@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     started = time.perf_counter()
-    evaluation = evaluate(loaded.model, pairs, strategy=strategy)
+    evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task)
     seconds = time.perf_counter() - started
     alone = exact_match_unpadded(loaded.model, pairs, strategy=strategy)
     scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
@@ -87,6 +87,8 @@ def _print(
     counted = "" if loaded.task.scored_tokens == "tokens" else f"of the {loaded.task.scored_tokens}, "
     print(f"token accuracy  {evaluation.token_accuracy:9.4%}  {counted}teacher-forced")
     print(f"loss            {evaluation.loss:9.6f}  nats per token, perplexity {evaluation.perplexity:.4f}")
+    for name, value in evaluation.metrics.items():
+        print(f"{name:15} {value:9.4f}  metric of a plugin, of the outputs that exact match counts")
     if scores:
         best = best_head_of_layer(scores, max(score.layer for score in scores))
         kind = "cross" if any(head.block == "cross" for head in loaded.model.heads) else "self"
@@ -145,6 +147,7 @@ def _as_json(
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
         "perplexity": evaluation.perplexity,
+        "metrics": evaluation.metrics,
         "seconds": round(seconds, 3),
         "cross_attention": [
             {

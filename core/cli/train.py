@@ -218,6 +218,7 @@ def _line(event: EvaluationEvent, state: TrainingState) -> str:
         name = bleu_name_of(state.task.bleu_tokenizer or "")
         parts.append(f"{name} {figures.bleu:5.1f}  chrF {figures.chrf:5.1f}")
     parts.append(f"exact match {figures.exact_match:6.1%}")
+    parts += [f"{name} {value:6.4f}" for name, value in figures.metrics.items()]
     return "  ".join([*parts, "best so far"] if event.is_best else parts)
 
 
@@ -237,6 +238,7 @@ def _summary(name: str, preset: Preset, state: TrainingState, status: str) -> di
         "loss": last.loss if last else None,
         "free_running_loss": last.free_running_loss if last else None,
         "perplexity": last.perplexity if last else None,
+        "metrics": last.metrics if last else {},
         "steps": state.step,
         "sequences_seen": state.sequences_seen,
         "seconds": round(state.seconds, 3),

@@ -6,8 +6,9 @@ import torch, so listing presets is fast.
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Union, get_args
 
 import yaml
 from pydantic import Field, ValidationError, model_validator
@@ -144,6 +145,11 @@ class Preset(Section):
             raise ValueError(f"bug={self.bug!r} needs model.family={known}, not {self.model.family!r}")
         if isinstance(self.model, GRUConfig):
             return self
+        if self.model.own_blocks:
+            field = f"{self.model.own_blocks[0]}_block"
+            raise ValueError(
+                f"bug={self.bug!r} needs built-in blocks, not model.{field}={getattr(self.model, field)!r}"
+            )
         attention = getattr(self.model, "attention", "full")
         if attention != "full":
             raise ValueError(f"bug={self.bug!r} needs model.attention='full', not {attention!r}")
@@ -215,19 +221,33 @@ class Preset(Section):
         }
 
 
+ADDED_PRESETS: dict[str, Preset] = {}
+"""Presets of plugins by name, beside those of ``PRESET_FOLDER``."""
+
+PLUGIN_FILES: dict[str, str] = {}
+"""SHA-256 of the files that ``core.plugins`` has loaded, by file name."""
+
+
 def section_classes(section: str) -> tuple[type[Section], ...]:
     """Return the classes of a section, one per family."""
     annotation = Preset.model_fields[section].annotation
     return get_args(annotation) or (annotation,)
 
 
+def set_section_classes(section: Literal["task", "model"], classes: Sequence[type[Section]]) -> None:
+    """Let the ``task`` or ``model`` section of presets be of these classes, chosen by their ``family``."""
+    Preset.model_fields[section].annotation = Union[tuple(classes)]  # type: ignore[assignment]  # noqa: UP007
+    Preset.model_rebuild(force=True)
+
+
 def section_class(section: str, family: Any) -> type[Section]:
     """Return the class of a section's family; the first class if the family does not exist."""
     classes = section_classes(section)
-    return next((each for each in classes if _family_of(each) == family), classes[0])
+    return next((each for each in classes if family_of(each) == family), classes[0])
 
 
-def _family_of(section: type[Section]) -> str | None:
+def family_of(section: type[Section]) -> str | None:
+    """Return the family that a class of a section stands for; None if it has no such field."""
     return section.model_fields["family"].default if "family" in section.model_fields else None
 
 
@@ -259,6 +279,8 @@ def load_preset(name: str, *, folder: Path = PRESET_FOLDER) -> Preset:
     Raises:
         ConfigError: the preset does not exist or is invalid.
     """
+    if folder == PRESET_FOLDER and name in ADDED_PRESETS:
+        return ADDED_PRESETS[name]
     if name not in preset_names(folder):
         raise ConfigError([("preset", f"preset={_short(name)} is not one of {', '.join(preset_names(folder))}")])
     return read_preset((folder / f"{name}.yaml").read_bytes(), name=name)
@@ -318,7 +340,8 @@ def read_preset(text: str | bytes, *, name: str) -> Preset:
 
 def preset_names(folder: Path = PRESET_FOLDER) -> list[str]:
     """Return the names of the presets in a folder, sorted."""
-    return sorted(path.stem for path in folder.glob("*.yaml"))
+    added = ADDED_PRESETS if folder == PRESET_FOLDER else ()
+    return sorted({*added, *(path.stem for path in folder.glob("*.yaml"))})
 
 
 def preset_to_yaml(preset: Preset) -> str:
@@ -369,10 +392,13 @@ def _problem(detail: ErrorDetails) -> tuple[str, str]:
 
 
 def _family_problem(section: str, values: dict) -> tuple[str, str]:
-    known = " or ".join(repr(_family_of(each)) for each in section_classes(section))
+    known = " or ".join(repr(family_of(each)) for each in section_classes(section))
     field = f"{section}.family"
-    subject = f"{field}={_short(values['family'])}" if "family" in values else f"{field} is missing; it"
-    return field, f"{subject} should be {known}"
+    if "family" not in values:
+        return field, f"{field} is missing; it should be {known}"
+    message = f"{field}={_short(values['family'])} should be {known}"
+    is_name = isinstance(values["family"], str)
+    return field, message + "; a family of your own needs the file that registers it: --plugin FILE" * is_name
 
 
 def _without_tag(location: tuple) -> tuple:

@@ -1,6 +1,7 @@
 """The ``model`` and ``training`` sections of a preset. The ``task`` section is in ``core.config.tasks``."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,6 +25,14 @@ Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi
   "the second type of rotary position embedding", https://kexue.fm/archives/10862); compare RoVE (García-Castellanos
   et al. 2026).
 """
+
+BlockKind = Literal["attention", "feed_forward", "norm"]
+BLOCKS: dict[BlockKind, dict[str, Callable[..., Any] | None]] = {
+    "attention": {"multi-head": None},
+    "feed_forward": {"mlp": None},
+    "norm": {"layer-norm": None},
+}
+"""What each kind of block may be: its names, and what builds it from ``(config, generator)``; None is built in."""
 
 
 class Section(BaseModel):
@@ -70,6 +79,15 @@ class BlocksConfig(Section):
     sublayer_gain: Annotated[
         float, Field(ge=0, le=10, description="initial scale of what each sublayer adds to its input; 0 adds nothing")
     ] = 1.0
+    attention_block: Annotated[
+        str, Field(description="class of every attention: multi-head, or one that a plugin registers"), FIXED
+    ] = "multi-head"
+    feed_forward_block: Annotated[
+        str, Field(description="class of the feed-forward networks: mlp, or one that a plugin registers"), FIXED
+    ] = "mlp"
+    norm_block: Annotated[
+        str, Field(description="class of the layers' norms: layer-norm, or one that a plugin registers"), FIXED
+    ] = "layer-norm"
 
     @model_validator(mode="after")
     def _check_widths(self) -> "BlocksConfig":
@@ -83,6 +101,27 @@ class BlocksConfig(Section):
                 "model.positions='vo-rope', which rotates pairs of dimensions"
             )
         return self
+
+    @model_validator(mode="after")
+    def _check_blocks(self) -> "BlocksConfig":
+        for kind, blocks in BLOCKS.items():
+            name = getattr(self, f"{kind}_block")
+            if name not in blocks:
+                raise ValueError(
+                    f"model.{kind}_block={name[:60]!r} should be {' or '.join(map(repr, blocks))}; a block of your own "
+                    "needs the file that registers it: --plugin FILE"
+                )
+        return self
+
+    @property
+    def own_blocks(self) -> tuple[BlockKind, ...]:
+        """The kinds of blocks that a plugin builds."""
+        return tuple(kind for kind, blocks in BLOCKS.items() if blocks[getattr(self, f"{kind}_block")])
+
+    def build_block(self, kind: BlockKind, generator: Any = None) -> Any:
+        """Return a new block as the plugin builds that registered it; None if the block is built in."""
+        build = BLOCKS[kind][getattr(self, f"{kind}_block")]
+        return build(self, generator) if build else None
 
     @property
     def d_k(self) -> int:
@@ -138,6 +177,10 @@ class TransformerConfig(BlocksConfig):
             raise ValueError(
                 f"model.attention_window={self.attention_window} must be 0 with model.attention={self.attention!r}; "
                 "only 'window' uses it"
+            )
+        if self.attention == "linear" and self.attention_block != "multi-head":
+            raise ValueError(
+                f"model.attention='linear' needs model.attention_block='multi-head', not {self.attention_block!r}"
             )
         if self.attention == "linear" and self.positions == "alibi":
             raise ValueError(

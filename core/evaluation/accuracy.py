@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
 
+from core.evaluation.metrics import METRICS, measure_metrics
 from core.evaluation.stepwise import free_running_logits
 from core.evaluation.translation_quality import output_text, reference_texts, score_translations
 from core.generation import GREEDY, Strategy, generate
@@ -33,6 +34,7 @@ class Evaluation:
             as many steps as the reference has; None if it was not measured.
         bleu, chrf: of the same outputs as ``exact_match``, 0-100, see ``TranslationQuality``; None if the task is not
             a translation, or they were not measured.
+        metrics: metrics of plugins by name, of the same outputs; without those that were not measured.
     """
 
     sequences: int
@@ -42,6 +44,7 @@ class Evaluation:
     free_running_loss: float | None = None
     bleu: float | None = None
     chrf: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def perplexity(self) -> float:
@@ -99,7 +102,7 @@ def evaluate(
     *,
     strategy: Strategy = GREEDY,
     free_running_loss: bool = False,
-    translation: Task | None = None,
+    task: Task | None = None,
 ) -> Evaluation:
     """Evaluate a model on pairs. Its training mode and weights are left unchanged.
 
@@ -108,18 +111,18 @@ def evaluate(
         pairs: in padded batches of as many sequences as ``sequences_per_pass`` says.
         strategy: decoding strategy of ``exact_match``.
         free_running_loss: whether to measure that loss too.
-        translation: the task of the pairs, to measure BLEU and chrF too, if it is a translation. An output is cut
-            after as many tokens as the longest reference has.
+        task: the task of the pairs, to measure the metrics of plugins too, and BLEU and chrF if it is a translation.
+            An output is cut after as many tokens as the longest reference has.
 
     Raises:
-        LabError: the task is a translation, and sacrebleu is not installed.
+        LabError: the task is a translation, and sacrebleu is not installed; or a plugin's metric fails.
         ValueError: there are no pairs.
     """
     if not len(pairs):
         raise ValueError("no sequences to evaluate on")
     loss = free_running = 0.0
     correct = scored = tokens = exact = 0
-    tokenizer = translation.bleu_tokenizer if translation else None
+    tokenizer = task.bleu_tokenizer if task else None
     outputs: list[str] = []
     with evaluation_mode(model):
         chunk_size = sequences_per_pass(model, max(pairs.src.shape[1], pairs.tgt_in.shape[1]))
@@ -138,13 +141,17 @@ def evaluate(
             # An output that has not ended after the reference's last step is wrong whatever follows.
             for batch, decoded in _decoded(model, chunk, strategy, max_steps=chunk.tgt_out.shape[1]):
                 exact += int(is_exact(decoded, with_eos(batch.tgt_out)).sum())
-                if translation and tokenizer:
-                    outputs += [output_text(translation, ids) for ids in decoded.tolist()]
+                if task and (tokenizer or METRICS):
+                    outputs += [output_text(task, ids) for ids in decoded.tolist()]
     own_loss = free_running / tokens if free_running_loss else None
     evaluation = Evaluation(len(pairs), loss / tokens, correct / scored, exact / len(pairs), own_loss)
-    if not (translation and tokenizer):
+    if not (task and outputs):
         return evaluation
-    quality = score_translations(outputs, reference_texts(translation, pairs), tokenizer=tokenizer)
+    references = reference_texts(task, pairs)
+    evaluation = replace(evaluation, metrics=measure_metrics(outputs, references))
+    if tokenizer is None:
+        return evaluation
+    quality = score_translations(outputs, references, tokenizer=tokenizer)
     return replace(evaluation, bleu=quality.bleu, chrf=quality.chrf)
 
 

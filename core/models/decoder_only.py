@@ -6,7 +6,7 @@ from torch import nn
 from core.config.sections import DecoderOnlyConfig
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
-from core.models.layers import DecoderContext, DecoderLayer
+from core.models.layers import DecoderContext, DecoderLayer, build_norm
 from core.models.positions import RelativeEncoding
 from core.models.seq2seq import DecoderOutput, KeyValueCache, LayerCache, Memory, Seq2Seq
 from core.models.transformer import causal_mask
@@ -45,7 +45,7 @@ class DecoderOnly(Seq2Seq):
         )
         layers = [DecoderLayer(config, generator, has_encoder=False) for _ in range(config.num_layers)]
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
+        self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
         self.relative = RelativeEncoding(config)
         self.attention = {("decoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}

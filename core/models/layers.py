@@ -34,6 +34,28 @@ class FeedForward(nn.Module):
         return self.hook_out(self.narrow(self.dropout(self.hook_post(self.activation(self.widen(x))))))
 
 
+def build_attention(
+    config: BlocksConfig, generator: torch.Generator | None, *, is_cross: bool = False
+) -> MultiHeadAttention:
+    """Return a new attention module: multi-head, the preset's own block, or linear self-attention."""
+    sizes = config.d_model, config.num_heads, config.dropout, generator
+    if getattr(config, "attention", "full") == "linear" and not is_cross:
+        from core.models.linear_attention import LinearAttention  # on demand: few models have it
+
+        return LinearAttention(*sizes)
+    return config.build_block("attention", generator) or MultiHeadAttention(*sizes)  # a window is a matter of the mask
+
+
+def build_feed_forward(config: BlocksConfig, generator: torch.Generator | None) -> FeedForward:
+    """Return a new feed-forward network: the preset's block, else the paper's."""
+    return config.build_block("feed_forward", generator) or FeedForward(config, generator)
+
+
+def build_norm(config: BlocksConfig) -> nn.Module:
+    """Return a new norm: the preset's block, else layer normalization."""
+    return config.build_block("norm") or nn.LayerNorm(config.d_model)
+
+
 class Layer(nn.Module):
     """Residual connections and layer norms around sublayers, in the order that ``config.norm`` says.
 
@@ -59,19 +81,13 @@ class Layer(nn.Module):
 
 
 class EncoderLayer(Layer):
-    """Self-attention, of the class ``attention``, then feed-forward."""
+    """Self-attention, then feed-forward."""
 
-    def __init__(
-        self,
-        config: BlocksConfig,
-        generator: torch.Generator | None = None,
-        attention: type[MultiHeadAttention] = MultiHeadAttention,
-    ) -> None:
+    def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
         super().__init__(config, generator)
-        self.self_attention = attention(config.d_model, config.num_heads, config.dropout, generator)
-        self.feed_forward = FeedForward(config, generator)
-        self.norm_attention = nn.LayerNorm(config.d_model)
-        self.norm_feed_forward = nn.LayerNorm(config.d_model)
+        self.self_attention = build_attention(config, generator)
+        self.feed_forward = build_feed_forward(config, generator)
+        self.norm_attention, self.norm_feed_forward = build_norm(config), build_norm(config)
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, positions: RelativePositions = NO_POSITIONS) -> torch.Tensor:
         """Map source states (B, S, D) to the same shape.
@@ -104,27 +120,18 @@ class DecoderContext:
 
 
 class DecoderLayer(Layer):
-    """Causal self-attention, of the class ``attention``, cross-attention to the encoder's output, then feed-forward.
-
-    Without an encoder there is no cross-attention.
-    """
+    """Causal self-attention, cross-attention to the encoder's output if there is one, then feed-forward."""
 
     def __init__(
-        self,
-        config: BlocksConfig,
-        generator: torch.Generator | None = None,
-        attention: type[MultiHeadAttention] = MultiHeadAttention,
-        *,
-        has_encoder: bool = True,
+        self, config: BlocksConfig, generator: torch.Generator | None = None, *, has_encoder: bool = True
     ) -> None:
         super().__init__(config, generator)
-        sizes = config.d_model, config.num_heads, config.dropout, generator
-        self.self_attention = attention(*sizes)
-        self.cross_attention = MultiHeadAttention(*sizes) if has_encoder else None
-        self.feed_forward = FeedForward(config, generator)
-        self.norm_self = nn.LayerNorm(config.d_model)
-        self.norm_cross = nn.LayerNorm(config.d_model) if has_encoder else nn.Identity()
-        self.norm_feed_forward = nn.LayerNorm(config.d_model)
+        self.self_attention = build_attention(config, generator)
+        self.cross_attention = build_attention(config, generator, is_cross=True) if has_encoder else None
+        self.feed_forward = build_feed_forward(config, generator)
+        self.norm_self = build_norm(config)
+        self.norm_cross = build_norm(config) if has_encoder else nn.Identity()
+        self.norm_feed_forward = build_norm(config)
         if has_encoder:
             self.hook_resid_cross = HookPoint()  # the residual stream after cross-attention
 

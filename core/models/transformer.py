@@ -4,10 +4,9 @@ import torch
 from torch import nn
 
 from core.config.sections import TransformerConfig
-from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
-from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer
+from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build_norm
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
 from core.models.seq2seq import DecoderOutput, KeyValueCache, Memory, Seq2Seq
 from core.text.vocab import BOS_ID, PAD_ID
@@ -38,15 +37,12 @@ class Transformer(Seq2Seq):
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), config.max_seq_len, generator
         )
-        attention = _self_attention(config)
-        encoder = [EncoderLayer(config, generator, attention) for _ in range(config.num_encoder_layers)]
-        decoder = [DecoderLayer(config, generator, attention) for _ in range(config.num_decoder_layers)]
+        encoder = [EncoderLayer(config, generator) for _ in range(config.num_encoder_layers)]
+        decoder = [DecoderLayer(config, generator) for _ in range(config.num_decoder_layers)]
         self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)
         # No norm has touched the residual stream of a pre-norm stack, so it needs one at the end.
         is_normed = config.norm == "pre" or config.final_norm == "always"
-        self.encoder_norm, self.decoder_norm = (
-            nn.LayerNorm(config.d_model) if is_normed else nn.Identity() for _ in range(2)
-        )
+        self.encoder_norm, self.decoder_norm = (build_norm(config) if is_normed else nn.Identity() for _ in range(2))
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
         self.relative = RelativeEncoding(config)
         self.attention = {
@@ -130,11 +126,3 @@ def window_mask(length: int, window: int, device: torch.device | None = None) ->
     if not window:
         return None
     return torch.ones(length, length, dtype=torch.bool, device=device).tril(window).triu(-window)
-
-
-def _self_attention(config: TransformerConfig) -> type[MultiHeadAttention]:
-    if config.attention != "linear":
-        return MultiHeadAttention  # a window is a matter of the mask
-    from core.models.linear_attention import LinearAttention  # on demand: few models have it
-
-    return LinearAttention

@@ -1,6 +1,8 @@
 """Tasks: what a model learns. One module per family of tasks, imported only when a preset uses it."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from core.config.tasks import (
     AdditionConfig,
@@ -13,6 +15,7 @@ from core.config.tasks import (
     PatternsConfig,
     PronunciationsConfig,
     TaskConfig,
+    TaskSection,
     TranslationConfig,
     WordsConfig,
 )
@@ -49,6 +52,9 @@ __all__ = [
     "unpadded_batches",
 ]
 
+BUILDERS: dict[type[TaskSection], Callable[[Any], Task]] = {}
+"""What builds the tasks of plugins, by the class of their section."""
+
 
 def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
     """Build the task that a preset's ``task`` section describes.
@@ -61,6 +67,8 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
         ConfigError: the file is missing, holds other pairs than the preset names, or leaves a split empty.
         SubwordError: the tokenizers of a run are damaged or not those of the preset, or none can be learned.
     """
+    if build := BUILDERS.get(type(config)):
+        return build(config)
     if isinstance(config, DigitsConfig | NumbersConfig | WordsConfig):
         return _sequences(config)
     if isinstance(config, TranslationConfig | OwnPairsConfig | PronunciationsConfig):

@@ -9,6 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal
 
+from core.evaluation.metrics import METRIC_NAME
 from core.storage.atomic import write_atomically
 from core.training.loop import EvaluationEvent, StepEvent
 from core.training.thinning import Extreme, Row, group_start, group_width, holds_all, step_of, thin
@@ -17,7 +18,10 @@ POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 FREE_RUNNING_LOSS = "free_running_loss"  # a further column of evaluations, where the preset has it measured
 QUALITY_COLUMNS = ("bleu", "chrf")  # further columns of evaluations, where the task is a translation
+METRICS = "metrics"  # a further entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # rows of steps that are kept, about; a run of no more steps keeps all of them
+RESERVED_COLUMNS = (*EVALUATION_COLUMNS, FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS)  # no names of metrics
+_MAX_METRICS = 64  # of one evaluation that are read from a file
 _log = logging.getLogger(__name__)
 
 SeriesName = Literal["points", "evaluations"]
@@ -28,7 +32,7 @@ class _Series:
     """What is the same for the series of all runs.
 
     Attributes:
-        optional: columns that not every run has; their values may be None.
+        optional: columns that not every run has; their values may be None. The value of ``METRICS`` is a dict.
         extremes: the rows of a group of steps that are taken, besides the last, where a series is thinned.
         chart_groups: groups of steps in a chart, at most.
     """
@@ -42,7 +46,10 @@ class _Series:
 _SERIES: dict[SeriesName, _Series] = {
     "points": _Series(POINT_COLUMNS, (), ((min, 1), (max, 1), (max, 3)), 400),
     "evaluations": _Series(
-        EVALUATION_COLUMNS, (FREE_RUNNING_LOSS, *QUALITY_COLUMNS), ((min, 1), (max, 1), (min, 3), (max, 3)), 200
+        EVALUATION_COLUMNS,
+        (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS),
+        ((min, 1), (max, 1), (min, 3), (max, 3)),
+        200,
     ),
 }
 _KEPT_GROUPS = MAX_POINTS // 4 + 1  # steps count from 1, so the group of MAX_POINTS is one more
@@ -74,9 +81,10 @@ class History:
             name, metrics = "evaluations", event.evaluation
             values: tuple[float | None, ...] = (metrics.loss, metrics.token_accuracy, metrics.exact_match)
             values += (metrics.free_running_loss, metrics.bleu, metrics.chrf)
+            further: Row = ({name: _rounded(value, 6) for name, value in metrics.metrics.items()} or None,)
         else:
-            name, values = "points", (event.loss, event.learning_rate, event.gradient_norm)
-        row = (event.step, *(_rounded(value, 6) for value in values))
+            name, values, further = "points", (event.loss, event.learning_rate, event.gradient_norm), ()
+        row = (event.step, *(_rounded(value, 6) for value in values), *further)
         with self._lock:
             self._rows[name].append(row)
             if name == "points":
@@ -98,9 +106,13 @@ class History:
     def evaluations(self, *, since: int = -1) -> dict[str, list]:
         """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}.
 
-        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS`` if one of them has it.
+        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS``, and one a metric of a plugin, if one
+        of them has it.
         """
-        return _as_columns("evaluations", self._after("evaluations", since))
+        columns = _as_columns("evaluations", self._after("evaluations", since))
+        by_evaluation = [metrics or {} for metrics in columns.pop(METRICS, [])]
+        names = dict.fromkeys(name for metrics in by_evaluation for name in metrics)
+        return columns | {name: [metrics.get(name) for metrics in by_evaluation] for name in names}
 
     def chart(self, name: SeriesName, *, since: int = -1, width: int = 0) -> dict[str, Any]:
         """Return the rows that a chart has to replace and add to show a series, thinned.
@@ -127,7 +139,10 @@ class History:
             first = group_start(rows, since, wanted) if is_known else 0
             rows = rows[first:]
         shown = thin(rows, wanted, series.extremes, keep_first=first == 0)
-        columns = _as_columns(name, [(row[0], *(_rounded(value, 5) for value in row[1:])) for row in shown])
+        columns = _as_columns(name, shown)
+        columns.pop(METRICS, None)
+        for column, values in columns.items():
+            columns[column] = values if column == "step" else [_rounded(value, 5) for value in values]
         return {"width": wanted, "from": since // wanted * wanted if is_known else 0, "columns": columns}
 
     def rewind(self, step: int, *, evaluated_step: int) -> None:
@@ -161,7 +176,7 @@ class History:
             try:
                 name: SeriesName = "points" if "loss" in row else "evaluations"
                 step, first, second, third = values_of[name](row)
-                further = [_optional_float(row.get(column)) for column in _SERIES[name].optional]
+                further = [_optional_value(column, row.get(column)) for column in _SERIES[name].optional]
                 rows[name][int(step)] = (int(step), float(first), float(second), float(third), *further)
             except (ValueError, TypeError, KeyError, OverflowError):  # None is no row either
                 _log.warning("%s: skipped a damaged line", path)
@@ -222,8 +237,16 @@ def _as_line(name: SeriesName, row: Row) -> str:
     return json.dumps({column: value for column, value in values.items() if value is not None})
 
 
-def _optional_float(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _optional_value(column: str, value: Any) -> float | dict[str, float] | None:
+    if value is None or column != METRICS:
+        return None if value is None else float(value)
+    if (
+        not isinstance(value, dict)
+        or len(value) > _MAX_METRICS
+        or not all(METRIC_NAME.fullmatch(name) for name in value)
+    ):
+        raise ValueError(f"{METRICS} are not named as core.plugins names them")
+    return {name: float(number) for name, number in value.items() if name not in RESERVED_COLUMNS}
 
 
 def _rounded(value: float | None, digits: int) -> float | None:

@@ -122,7 +122,7 @@ def _is_evaluation_step(state: TrainingState, step: int) -> bool:
 def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
     started = time.perf_counter()
     own_loss = state.preset.training.free_running_validation
-    evaluation = evaluate(state.model, validation, free_running_loss=own_loss, translation=state.task)
+    evaluation = evaluate(state.model, validation, free_running_loss=own_loss, task=state.task)
     loss = evaluation.loss if evaluation.free_running_loss is None else evaluation.free_running_loss
     is_best = loss < state.best_loss
     if is_best:

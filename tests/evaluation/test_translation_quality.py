@@ -211,7 +211,7 @@ def test_the_evaluation_scores_what_it_decodes_for_exact_match(scripted, task):
     answers = pairs.tgt_out.clone()
     answers[::2, 0] = task.tgt_vocab.encode(["mille"])[0]
     model = answering(scripted, task, pairs, answers.tolist())
-    evaluation = evaluate(model, pairs, translation=task)
+    evaluation = evaluate(model, pairs, task=task)
     outputs = [output_text(task, ids) for ids in answers.tolist()]
     assert (evaluation.bleu, evaluation.chrf) == by_sacrebleu(outputs, reference_texts(task, pairs))
     assert 0 < evaluation.exact_match < 1

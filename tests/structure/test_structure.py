@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Top to bottom. A package imports only from lines below its own.
 LAYERS = (
     ("__main__",),
-    ("cli", "lab"),
+    ("cli", "lab", "plugins"),
     ("server", "reports"),
     ("runs",),
     ("teaching",),

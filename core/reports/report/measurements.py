@@ -111,7 +111,7 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool
     Raises:
         ValueError: there are no pairs.
     """
-    evaluation = evaluate(model, pairs, free_running_loss=free_running_loss, translation=task)
+    evaluation = evaluate(model, pairs, free_running_loss=free_running_loss, task=task)
     sequences = answer_table(model, task, pairs)
     quality = None
     if task.bleu_tokenizer is not None:

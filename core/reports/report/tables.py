@@ -71,6 +71,7 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     ]
     if evaluation.free_running_loss is not None:
         rows.append(["loss when the model reads its own output", f"{evaluation.free_running_loss:.4f}"])
+    rows += [[f"{name} (metric of a plugin)", f"{value:.4f}"] for name, value in evaluation.metrics.items()]
     if run.train_loss is not None:
         rows.append(["loss of the same weights on the training set", f"{run.train_loss:.4f}"])
     return rows

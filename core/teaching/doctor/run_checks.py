@@ -28,7 +28,7 @@ def measure(subject: Subject) -> Evaluation | None:
     if task.open_ended:
         return None
     pairs = _held_out(subject)
-    return evaluate(subject.model, pairs, translation=task) if task.bleu_tokenizer else evaluate(subject.model, pairs)
+    return evaluate(subject.model, pairs, task=task) if task.bleu_tokenizer else evaluate(subject.model, pairs)
 
 
 def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:

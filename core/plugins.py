@@ -1,0 +1,277 @@
+"""Tasks, models, blocks, metrics and presets of one's own, registered from a notebook or a file given by ``--plugin``.
+
+A name is registered once. Only in a notebook or a script (``__main__``) the same name may be registered again, so that
+a cell can run twice. A plugin is a program: it runs with all rights of the user who names it.
+"""
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from torch import nn
+
+from core.config.preset import (
+    ADDED_PRESETS,
+    PLUGIN_FILES,
+    Preset,
+    family_of,
+    load_preset_file,
+    preset_names,
+    section_classes,
+    set_section_classes,
+)
+from core.config.sections import BLOCKS, BlockKind, Section
+from core.config.tasks import TaskSection
+from core.evaluation.accuracy import Evaluation
+from core.evaluation.metrics import METRIC_NAME, METRICS
+from core.models.attention import MultiHeadAttention
+from core.models.layers import FeedForward
+from core.storage.errors import LabError
+from core.tasks import BUILDERS, Task
+from core.training.history import RESERVED_COLUMNS
+
+__all__ = ["PluginError", "block", "load", "metric", "model", "preset", "task"]
+
+_Registered = TypeVar("_Registered", bound=Callable[..., Any])
+_Config = TypeVar("_Config", bound=Section)
+_BASES: dict[BlockKind, type[nn.Module]] = {
+    "attention": MultiHeadAttention,
+    "feed_forward": FeedForward,
+    "norm": nn.Module,
+}
+_NEEDED = ("length_field", "num_distinct", "longest_source", "longest_answer", "summary")  # see TaskSection
+_owners: dict[tuple[str, str], str] = {}  # (what, name) → module that registered it
+_loaded: set[Path] = set()
+
+
+class PluginError(LabError):
+    """A plugin cannot be loaded, or registers something that cannot be used; the message says what and why."""
+
+
+def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
+    """Register a family of tasks: ``@plugins.task(MyConfig)`` above the class that ``MyConfig`` describes.
+
+    Args:
+        section: the settings, a ``TaskSection`` with a ``family`` of its own; presets select it by that.
+
+    Returns:
+        A decorator of the ``Task``, or of a function that returns one; it is called with a ``section`` object.
+
+    Raises:
+        PluginError: the section lacks something, or its family exists.
+    """
+    _check_section("task", section, TaskSection)
+    missing = [name for name in _NEEDED if not hasattr(section, name) and name not in section.model_fields]
+    if missing:
+        raise PluginError(f"{section.__name__} has no {', '.join(missing)}; see core.config.tasks.TaskSection")
+
+    def register(build: _Registered) -> _Registered:
+        def checked(config: TaskSection) -> Task:
+            made = build(config)
+            if not isinstance(made, Task):
+                raise PluginError(
+                    f"task.family={family_of(section)!r} built a {type(made).__name__}, which must be a Task"
+                )
+            return made
+
+        _add_family("task", section)
+        BUILDERS[section] = checked
+        return build
+
+    return register
+
+
+def model(section: type[_Config]) -> type[_Config]:
+    """Register a family of models: a decorator of its settings, derived from those of a built-in family.
+
+    The built-in family's class builds it; what is new are its fields, which blocks read, and its defaults.
+
+    Raises:
+        PluginError: the section is derived from no built-in one or has no ``family`` of its own, or that exists.
+    """
+    _check_section("model", section, section_classes("model"))
+    _add_family("model", section)
+    return section
+
+
+def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
+    """Register a block of Transformers: presets select it by ``model.attention_block``, ``model.norm_block`` and so on.
+
+    Args:
+        kind: "attention", for a class derived from ``MultiHeadAttention``; "feed_forward", from ``FeedForward``; or
+            "norm", any module that maps (B, T, D) to the same shape.
+        name: what presets call it.
+
+    Returns:
+        A decorator of the class, or of a function that returns such a module. It is called with the preset's model
+        section and the run's random generator, which dropout needs.
+
+    Raises:
+        PluginError: the kind does not exist, or the name does.
+    """
+    if kind not in BLOCKS:
+        raise PluginError(f"block kind={kind!r} is not one of {', '.join(get_args(BlockKind))}")
+
+    def register(build: _Registered) -> _Registered:
+        def checked(config: Section, generator: Any) -> nn.Module:
+            made, base = build(config, generator), _BASES[kind]
+            if not isinstance(made, base):
+                built, needed = type(made).__name__, f"{base.__module__}.{base.__name__}"
+                raise PluginError(f"model.{kind}_block={name!r} built a {built}, which must be a {needed}")
+            return made
+
+        _claim(f"{kind} block", name, build, exists=name in BLOCKS[kind])
+        BLOCKS[kind][name] = checked
+        return build
+
+    return register
+
+
+def metric(name: str) -> Callable[[_Registered], _Registered]:
+    """Register a metric: a function of a list of outputs and the list of their references, both as text.
+
+    Every evaluation measures it, of the same outputs as exact match: ``Evaluation.metrics``, the lines of a training,
+    ``metrics.jsonl``, ``evaluate`` and the report show it. A value that is not finite counts as not measured.
+
+    Raises:
+        PluginError: the name exists, or is not made of a-z, 0-9 and _.
+    """
+    if not METRIC_NAME.fullmatch(name):
+        raise PluginError(f"metric={name!r} must start with a-z and go on with at most 31 of a-z, 0-9 and _")
+
+    def register(measure: _Registered) -> _Registered:
+        is_built_in = name in RESERVED_COLUMNS or name in Evaluation.__dataclass_fields__
+        _claim("metric", name, measure, exists=is_built_in or name in METRICS)
+        METRICS[name] = measure
+        return measure
+
+    return register
+
+
+def preset(source: str | Path | Preset) -> Preset:
+    """Add a preset to those that ship, under its name, so that the page and the command line list it.
+
+    Args:
+        source: a preset, or the path of its YAML file, such as ``Path(__file__).with_name("mine.yaml")``.
+
+    Raises:
+        ConfigError: the preset is not valid.
+        PluginError: there is another preset of that name.
+    """
+    added = source if isinstance(source, Preset) else load_preset_file(Path(source))
+    if ADDED_PRESETS.get(added.name) != added and added.name in preset_names():
+        raise PluginError(f"preset {added.name!r} exists already; choose another name")
+    ADDED_PRESETS[added.name] = added
+    return added
+
+
+def load(path: str | Path) -> None:
+    """Run a file that registers something, as ``--plugin`` does; the second time it does nothing.
+
+    The file can import others of its folder. If it fails, nothing of it stays registered.
+
+    Raises:
+        PluginError: the file cannot be read, is not Python, or raises an exception; the message names its line.
+    """
+    path = Path(path)
+    file = path.resolve()
+    if file in _loaded:
+        return
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise PluginError(f"plugin={str(path)!r} cannot be read: {error.strerror or error}") from error
+    name = f"plugin_{len(_loaded) + 1}_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"plugin={str(path)!r} must be a Python file, whose name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    before, folder = snapshot(), str(file.parent)
+    sys.modules[name] = module  # classes look up their module there
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        restore(before)
+        del sys.modules[name]
+        raise PluginError(f"plugin={str(path)!r}, {_place(error, file)}: {type(error).__name__}: {error}") from error
+    _loaded.add(file)
+    PLUGIN_FILES[file.name] = hashlib.sha256(content).hexdigest()
+
+
+def snapshot() -> tuple[Any, ...]:
+    """Return everything that is registered now, for ``restore``."""
+    blocks = {kind: dict(named) for kind, named in BLOCKS.items()}
+    sections = section_classes("task"), section_classes("model")
+    return sections, blocks, *map(dict, _registries()), set(_loaded)
+
+
+def restore(state: tuple[Any, ...]) -> None:
+    """Register what was registered at the time of a ``snapshot``, and nothing else."""
+    sections, blocks, *registries, files = state
+    set_section_classes("task", sections[0])
+    set_section_classes("model", sections[1])
+    for kind, named in blocks.items():
+        _replace(BLOCKS[kind], named)
+    for registry, content in zip(_registries(), registries, strict=True):
+        _replace(registry, content)
+    _loaded.clear()
+    _loaded.update(files)
+
+
+def _registries() -> tuple[dict[Any, Any], ...]:
+    return BUILDERS, METRICS, ADDED_PRESETS, PLUGIN_FILES, _owners
+
+
+def _replace(registry: dict[Any, Any], content: dict[Any, Any]) -> None:
+    registry.clear()
+    registry.update(content)
+
+
+def _check_section(name: Literal["task", "model"], section: Any, bases: Any) -> None:
+    """Check that a section is derived from a base and has a family of its own."""
+    names = " or ".join(each.__name__ for each in (bases if isinstance(bases, tuple) else (bases,)))
+    if not (isinstance(section, type) and issubclass(section, bases)):
+        raise PluginError(f"{getattr(section, '__name__', section)!s:.60} must be a class derived from {names}")
+    field = section.model_fields.get("family")
+    if field is None or get_args(field.annotation) != (field.default,):
+        raise PluginError(
+            f'{section.__name__} has no family: give it a field such as family: Literal["my-{name}"] = "my-{name}"'
+        )
+
+
+def _add_family(name: Literal["task", "model"], section: type[Section]) -> None:
+    family, others = cast(str, family_of(section)), section_classes(name)
+    _claim(f"{name} family", family, section, exists=family in map(family_of, others))
+    set_section_classes(name, [*(each for each in others if family_of(each) != family), section])
+
+
+def _claim(what: str, name: str, registered: Any, *, exists: bool) -> None:
+    """Note which module registers a name; PluginError if it is taken by another one, or twice by a file."""
+    owner, module = _owners.get((what, name)), getattr(registered, "__module__", "")
+    if exists and not (owner == module == "__main__"):
+        by = "built in" if owner is None else f"registered by {_file_of(owner)}"
+        raise PluginError(f"{what} {name!r} exists already: it is {by}; choose another name")
+    _owners[what, name] = module
+
+
+def _file_of(module: str) -> str:
+    return Path(getattr(sys.modules.get(module), "__file__", None) or module).name
+
+
+def _place(error: Exception, file: Path) -> str:
+    """Return the line of a file that raised an exception, and the innermost one if that is in another file."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return (
+            f"line {error.lineno}"
+            if Path(error.filename) == file
+            else f"{Path(error.filename).name} line {error.lineno}"
+        )
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame.lineno for frame in frames if Path(frame.filename) == file]
+    return f"line {own[-1]}" if own else "at its import"
