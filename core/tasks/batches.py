@@ -1,5 +1,6 @@
 """The batches that a run trains on: fresh sequences or epochs of a fixed set, by a number of sequences or of tokens."""
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 
 import torch
@@ -23,16 +24,20 @@ class FreshBatches:
         return self.task.sample(self.batch_size, split="train", generator=generator)
 
 
-class FreshByLength:
-    """Batches of newly drawn sequences of similar lengths, without shared padding.
+class _FreshPools(ABC):
+    """Batches of newly drawn sequences of similar lengths, without shared padding, drawn for several batches together.
 
-    Sequences for ``POOL_BATCHES`` batches are drawn together, sorted by length and cut into batches, which are used in
-    random order. Every drawn sequence is used, so no length is trained on more than others. A batch depends only on the
-    seed and its number, so a resumed run continues with the same batches.
+    A batch depends only on the seed and its number, so a resumed run continues with the same batches.
+
+    Args:
+        task: draws the sequences.
+        size: of a batch, in the unit of the subclass.
+        seed: of the sequences and of the order of the batches.
+        device: that the batches are moved to.
     """
 
-    def __init__(self, task: Task, batch_size: int, *, seed: int, device: torch.device | str = "cpu") -> None:
-        self.task, self.batch_size, self.seed, self.device = task, batch_size, seed, device
+    def __init__(self, task: Task, size: int, *, seed: int, device: torch.device | str = "cpu") -> None:
+        self.task, self.size, self.seed, self.device = task, size, seed, device
         self._pool: tuple[int, list[Batch]] = (-1, [])
 
     def at(self, number: int, generator: torch.Generator) -> Batch:
@@ -42,11 +47,45 @@ class FreshByLength:
             self._pool = (pool, self._draw_pool(torch.Generator().manual_seed(self.seed * _EPOCH_STRIDE + pool)))
         return self._pool[1][index]
 
+    @abstractmethod
     def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
-        pairs = self.task.sample(POOL_BATCHES * self.batch_size, split="train", generator=generator)
-        slices = _length_order(pairs.lengths()).split(self.batch_size)
+        """Return ``POOL_BATCHES`` batches in the order in which they are used."""
+
+
+class FreshByLength(_FreshPools):
+    """Fresh batches of ``size`` sequences.
+
+    Sequences for ``POOL_BATCHES`` batches are drawn together, sorted by length and cut into batches, which are used in
+    random order. Every drawn sequence is used, so no length is trained on more than others.
+    """
+
+    def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
+        pairs = self.task.sample(POOL_BATCHES * self.size, split="train", generator=generator)
+        slices = _length_order(pairs.lengths()).split(self.size)
         order = torch.randperm(POOL_BATCHES, generator=generator).tolist()
         return [pairs[slices[index]].trimmed().to(self.device) for index in order]
+
+
+class FreshByTokens(_FreshPools):
+    """Fresh batches, each with as many sequences as a budget of ``size`` tokens a side holds, PAD included.
+
+    Sequences are drawn until they fill ``POOL_BATCHES`` batches, sorted by length and cut by ``split_by_tokens``. Of
+    the batches, ``POOL_BATCHES`` are used, in random order, so every drawn sequence is equally likely to be used.
+    """
+
+    def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
+        parts: list[Batch] = []
+        batches: list[torch.Tensor] = []
+        while len(batches) < POOL_BATCHES:
+            count = POOL_BATCHES if not parts else sum(map(len, parts))  # twice as many each time
+            parts.append(self.task.sample(count, split="train", generator=generator))
+            lengths = torch.cat([part.lengths() for part in parts])
+            order = _length_order(lengths)
+            batches = list(order.split(split_by_tokens(lengths[order], self.size)))
+        src, tgt = (torch.cat([getattr(part, side) for part in parts]) for side in ("src", "tgt"))
+        pairs = replace(parts[0], src=src, tgt=tgt)  # of the class that the task samples
+        chosen = torch.randperm(len(batches), generator=generator)[:POOL_BATCHES].tolist()
+        return [pairs[batches[index]].trimmed().to(self.device) for index in chosen]
 
 
 class Epochs:
@@ -105,44 +144,6 @@ class Epochs:
         batches = inside[_length_order(lengths[inside])].view(-1, self.batch_size)
         shuffled = batches[torch.randperm(len(batches), generator=generator)].flatten()
         return torch.cat([order[:first], shuffled, order[last:]])
-
-
-class FreshByTokens:
-    """Batches of newly drawn sequences of similar lengths, each with as many as a token budget holds.
-
-    Sequences are drawn until they fill ``POOL_BATCHES`` batches, sorted by length and cut by ``split_by_tokens``. Of
-    the batches, ``POOL_BATCHES`` are used, in random order, so every drawn sequence is equally likely to be used. A
-    batch depends only on the seed and its number, so a resumed run continues with the same batches.
-
-    Args:
-        tokens: the budget of each side of a batch, PAD included.
-        seed: of the sequences and of the order of the batches.
-    """
-
-    def __init__(self, task: Task, tokens: int, *, seed: int, device: torch.device | str = "cpu") -> None:
-        self.task, self.tokens, self.seed, self.device = task, tokens, seed, device
-        self._pool: tuple[int, list[Batch]] = (-1, [])
-
-    def at(self, number: int, generator: torch.Generator) -> Batch:
-        """Return batch ``number``, counted from 1; the generator is not used."""
-        pool, index = divmod(number - 1, POOL_BATCHES)
-        if self._pool[0] != pool:
-            self._pool = (pool, self._draw_pool(torch.Generator().manual_seed(self.seed * _EPOCH_STRIDE + pool)))
-        return self._pool[1][index]
-
-    def _draw_pool(self, generator: torch.Generator) -> list[Batch]:
-        parts: list[Batch] = []
-        batches: list[torch.Tensor] = []
-        while len(batches) < POOL_BATCHES:
-            count = POOL_BATCHES if not parts else sum(map(len, parts))  # twice as many each time
-            parts.append(self.task.sample(count, split="train", generator=generator))
-            lengths = torch.cat([part.lengths() for part in parts])
-            order = _length_order(lengths)
-            batches = list(order.split(split_by_tokens(lengths[order], self.tokens)))
-        src, tgt = (torch.cat([getattr(part, side) for part in parts]) for side in ("src", "tgt"))
-        pairs = replace(parts[0], src=src, tgt=tgt)  # of the class that the task samples
-        chosen = torch.randperm(len(batches), generator=generator)[:POOL_BATCHES].tolist()
-        return [pairs[batches[index]].trimmed().to(self.device) for index in chosen]
 
 
 class EpochsByTokens:
