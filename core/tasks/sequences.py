@@ -28,7 +28,8 @@ class SequenceTask(Task):
 
     Args:
         vocab: of both sides.
-        transform: from input to answer; see ``source_positions``.
+        transform: from input to answer; see ``source_positions``. A subclass with another one overrides the method of
+            that name.
         candidates: example inputs as text; those of other lengths are left out.
         eos_in_targets: whether targets end with EOS.
     """
@@ -39,7 +40,7 @@ class SequenceTask(Task):
         self,
         vocab: Vocab,
         *,
-        transform: Transform,
+        transform: Transform = "copy",
         min_length: int,
         max_length: int,
         candidates: Sequence[str],
@@ -93,19 +94,23 @@ class SequenceTask(Task):
 
     def answer(self, symbols: Sequence[str]) -> list[str]:
         """Return the transformed sequence."""
-        return [symbols[position] for position in self._source_positions(symbols)]
+        return [symbols[position] for position in self._positions(symbols)]
 
     def gold_alignment(self, symbols: Sequence[str]) -> list[list[int]]:
         """Return the source positions of each symbol of the answer; see ``Task.gold_alignment``."""
-        positions = self._source_positions(symbols)
+        positions = self._positions(symbols)
         if self.transform not in ANY_OCCURRENCE:
             return [[position] for position in positions]
         return [
             [index for index, symbol in enumerate(symbols) if symbol == symbols[position]] for position in positions
         ]
 
-    def _source_positions(self, symbols: Sequence[str]) -> list[int]:
-        positions = source_positions(self.transform, torch.tensor([self.src_vocab.encode(symbols)]))
+    def source_positions(self, symbols: torch.Tensor) -> torch.Tensor:
+        """Return where each symbol of the answer comes from, as ``source_positions`` below."""
+        return source_positions(self.transform, symbols)
+
+    def _positions(self, symbols: Sequence[str]) -> list[int]:
+        positions = self.source_positions(torch.tensor([self.src_vocab.encode(symbols)]))
         return [position for position in positions[0].tolist() if position != NO_SOURCE]
 
     def _generic_example(self) -> str:
@@ -114,7 +119,7 @@ class SequenceTask(Task):
 
     def _with_answers(self, symbols: torch.Tensor) -> Batch:
         """Return sequences (B, N) int64, padded on the right, paired with their answers."""
-        answers = gather_symbols(symbols, source_positions(self.transform, symbols))
+        answers = gather_symbols(symbols, self.source_positions(symbols))
         return Batch(add_bos_eos(symbols), add_bos_eos(answers, has_eos=self.eos_in_targets))
 
     def _draw(self, count: int, shortest: int, longest: int, generator: torch.Generator) -> torch.Tensor:

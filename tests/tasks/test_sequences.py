@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from core.config import load_preset, preset_names
 from core.storage.errors import InputError
-from core.tasks import Batch, Task, build_task, fixed_pairs, sample_distinct
+from core.tasks import NO_SOURCE, Batch, Task, build_task, fixed_pairs, sample_distinct
 from core.tasks.data import split_mask
 from core.tasks.sequences import (
     UNKNOWN_SHARE,
     Digits,
     Numbers,
+    SequenceTask,
     Words,
     first_occurrences,
     gather_symbols,
@@ -20,7 +21,7 @@ from core.tasks.sequences import (
 )
 from core.tasks.word_examples import WORD_EXAMPLES, WORDS
 from core.text.validation import MAX_INPUT_CHARACTERS
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocab, until_eos
 
 NUMBERS = Numbers(transform="reverse", min_length=2, max_length=6)
 WITHOUT_EOS = Numbers(transform="reverse", min_length=10, max_length=10, eos_in_targets=False)
@@ -72,6 +73,26 @@ def naive_positions(transform: str, row: list[int]) -> list[int]:
         positions.append(smallest)
         remaining.remove(smallest)
     return positions
+
+
+class Neighbors(SequenceTask):
+    """Neighboring symbols change places; the last of an odd number stays."""
+
+    def source_positions(self, symbols):
+        lengths = (symbols != PAD_ID).sum(dim=1, keepdim=True)
+        index = torch.arange(symbols.shape[1]).expand_as(symbols)
+        positions = torch.where((index ^ 1) < lengths, index ^ 1, index)
+        return positions.masked_fill(index >= lengths, NO_SOURCE)
+
+
+def test_a_subclass_rearranges_sequences_in_its_own_way():
+    task = Neighbors(Vocab("abcdef"), transform="swap", min_length=2, max_length=7, candidates=["a b c"])
+    assert task.answer(list("abcde")) == list("badce")
+    assert task.gold_alignment(list("abcde")) == [[1], [0], [3], [2], [4]]
+    pairs = task.sample(50, split="train", generator=torch.Generator().manual_seed(0))
+    for src, tgt in zip(pairs.src.tolist(), pairs.tgt.tolist(), strict=True):
+        source, target = (task.src_vocab.decode(until_eos(row[1:])) for row in (src, tgt))
+        assert target == task.answer(source)
 
 
 @given(rows=ROWS)
