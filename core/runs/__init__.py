@@ -1,19 +1,15 @@
 """Runs on disk: the folder, loading a trained model, recording a training, import and export."""
 
 from core.runs.folder import (
-    ACTIVE,
     DEFAULT_ROOT,
     RunError,
     RunFolder,
-    RunInfo,
-    RunQuality,
-    Status,
-    TrainingSession,
     check_resumable,
     list_runs,
     other_titles,
     sweep,
 )
+from core.runs.info import ACTIVE, RunInfo, RunQuality, Status, TrainingSession
 from core.runs.load import LoadedRun, RunSource, SavedRuns, load_run
 
 __all__ = [

@@ -21,7 +21,8 @@ from core.config import ConfigError, Preset, preset_to_yaml, read_preset
 from core.config.tasks import SUBWORDS
 from core.models import count_parameters, outline_model
 from core.runs.export import WEIGHTS
-from core.runs.folder import PAIRS, Provenance, RunFolder, RunInfo, RunQuality
+from core.runs.folder import PAIRS, RunFolder
+from core.runs.info import Provenance, RunInfo, RunQuality
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.errors import InputError
 from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from core.config import MAX_NAME_LENGTH, Preset, parse_preset, preset_to_yaml
 from core.config.tasks import SUBWORDS
-from core.runs.folder import PAIRS, RunFolder, RunInfo
+from core.runs.folder import PAIRS, RunFolder
 from core.runs.hugging_face import ImportedModel, read_folder
+from core.runs.info import RunInfo
 from core.runs.model_files import ModelImportError, read_state_dict
 from core.runs.names import Naming
 from core.runs.torch_transformer import propose, read_mapping, read_torch_model

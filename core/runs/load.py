@@ -12,7 +12,8 @@ import torch
 
 from core.config import Preset
 from core.models import Seq2Seq, assemble_model
-from core.runs.folder import RunError, RunFolder, RunInfo
+from core.runs.folder import RunError, RunFolder
+from core.runs.info import RunInfo
 from core.storage.tensor_file import CheckpointError, load_into, read_tensors, read_with_fallback
 from core.tasks import Task, build_task
 

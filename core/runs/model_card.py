@@ -4,7 +4,7 @@ import json
 from datetime import UTC
 
 from core.config import preset_to_yaml
-from core.runs.folder import RunInfo, TrainingSession
+from core.runs.info import RunInfo, TrainingSession
 from core.runs.load import LoadedRun
 from core.tasks import Task
 

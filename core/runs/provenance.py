@@ -12,7 +12,7 @@ from typing import Literal, cast
 import torch
 
 from core import __version__
-from core.runs.folder import MAX_SESSIONS, Provenance, TrainingSession
+from core.runs.info import MAX_SESSIONS, Provenance, TrainingSession
 
 PAGE = "page"  # the command of trainings that were started on the page
 REPOSITORY = Path(__file__).resolve().parents[2]

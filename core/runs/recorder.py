@@ -16,7 +16,8 @@ from core.evaluation.translation_quality import bleu_name_of
 from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
-from core.runs.folder import Provenance, RunError, RunFolder, RunInfo, RunQuality, Status
+from core.runs.folder import RunError, RunFolder
+from core.runs.info import Provenance, RunInfo, RunQuality, Status
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights

@@ -20,14 +20,17 @@ from core import __version__
 from core.__main__ import main
 from core.cli.arguments import recorded_command
 from core.config import preset_to_yaml
-from core.runs import RunError, RunFolder, TrainingSession
+from core.runs import DEFAULT_ROOT, RunError, RunFolder, TrainingSession
 from core.runs import provenance as capture
 from core.runs.export import CARD, package_files
-from core.runs.folder import MAX_SESSIONS
 from core.runs.importing import import_weights
+from core.runs.info import MAX_SESSIONS
 from core.runs.provenance import begin_session, with_session
 from core.storage.tensor_file import CheckpointError, deserialize, read_header, read_tensors, serialize
+from tests.serving import SHIPPED
 from tests.support.run_helpers import wait_for_status
+
+UNKNOWN = "\n## Training\n\nProgram, machine and time of the training were not recorded.\n"
 
 
 @pytest.fixture(scope="module")

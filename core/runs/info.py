@@ -1,0 +1,132 @@
+"""What a run says about itself in ``run.json``: its status, its latest metrics, and how it was trained.
+
+Weight files have the quality and the provenance too.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
+ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
+MAX_SESSIONS = 8  # that ``run.json`` and weight files keep: the first and the latest ones
+
+
+class RunQuality(BaseModel):
+    """BLEU and chrF of a run on the validation set, as ``run.json`` and weight files keep them.
+
+    Attributes:
+        bleu, chrf: 0-100, rounded to four digits after the point.
+        bleu_name: see ``core.evaluation.translation_quality.bleu_name_of``.
+    """
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    bleu: Annotated[float, Field(ge=0, le=100)]
+    chrf: Annotated[float, Field(ge=0, le=100)]
+    bleu_name: Literal["BLEU", "character BLEU"]
+
+    @property
+    def bleu_text(self) -> str:
+        """``BLEU 23.6``: what a list shows where it shows exact match for other tasks."""
+        return f"{self.bleu_name} {self.bleu:.1f}"
+
+
+_Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
+_Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
+
+
+class TrainingSession(BaseModel):
+    """One session of a run's training, from its start or a resumption to its end: which program, where, and how.
+
+    It names no person, host or folder, because runs are given away. Files from anyone have it, so every text is short
+    and has no character that means anything in HTML, in a path or in a Markdown table.
+
+    Attributes:
+        command: arguments of ``python -m core``, files without their folder; "page" if it was started on the page, ""
+            if Python code started it.
+        start: time with a time zone.
+        end: of the session; of its last write while it lasts, or if its process was killed.
+        step: number of training steps made before it.
+        version: of Attention Lab.
+        commit: of the checkout that ran, with "-dirty" if its files differed; None if it was not a git checkout.
+        python, torch, numpy: versions.
+        system: operating system and instruction set.
+        cpu: model of the CPU.
+        device: kind of device trained on.
+        gpu: name of that device; None unless it is "cuda".
+        threads: torch threads of each process.
+        processes: number of processes that trained together.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    command: Annotated[str, Field(pattern=r"^[ -.0-;=?-\[\]-_a-{}~]{0,1000}$")]
+    start: _Time
+    end: _Time
+    step: _Count
+    version: _Words
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40,64}(-dirty)?$")] | None
+    python: _Words
+    torch: _Words
+    numpy: _Words
+    system: _Words
+    cpu: _Words
+    device: Literal["cpu", "cuda", "mps"]
+    gpu: _Words | None
+    threads: _Count
+    processes: _Count
+
+
+Provenance = Annotated[tuple[TrainingSession, ...], Field(max_length=MAX_SESSIONS, strict=False)]
+"""The sessions of a run's training, the first first; empty in older files."""
+
+
+class RunInfo(BaseModel):
+    """Content of a run's ``run.json``: status and latest metrics, small enough to read for every row of a list.
+
+    Attributes:
+        format: version of the file format.
+        status: one of
+
+            - "queued": waiting for a worker; set by ``RunFolder.create`` and the server's worker pool.
+            - "training": set by the ``Recorder``.
+            - "stopping": asked to stop after the current step; only in the server's memory, never in the file.
+            - "stopped": ended before its last step on request of the user or the server; set by ``train_recorded``,
+              or by the worker pool for a queued run.
+            - "finished": all steps are done; set by the ``Recorder``, and for imported runs.
+            - "failed": ended by an error or a non-finite loss; set by the ``Recorder``, ``mark_failed`` or the worker
+              pool.
+            - "interrupted": the file says that the run is active, but no process holds its lock; set when it is read
+              (``RunFolder.with_verified_status``).
+        message: reason for the status and notes for the user, separated by "; "; "" if there are none.
+        created: time the run was created, with a time zone.
+        shipped: whether the run comes with the program; such runs can be neither resumed nor deleted.
+        parameters: number of the model's trainable parameters.
+        step: number of the last recorded training step.
+        best_step: step of the evaluation with the lowest validation loss; None before the first evaluation.
+        exact_match: share of validation sequences predicted entirely correctly at the last evaluation, 0 to 1; None
+            before the first evaluation.
+        quality: BLEU and chrF at that evaluation; None if the task is not a translation, and in older files.
+        sequences_seen: number of training sequences in all steps so far.
+        seconds: training time in seconds, summed over all resumptions.
+        provenance: the sessions of its training; empty before the first, and in older files.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    format: Literal["attention-lab-run-1"] = "attention-lab-run-1"
+    status: Status
+    message: str = ""
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+    shipped: bool = False
+    parameters: int = 0
+    step: int = 0
+    best_step: int | None = None
+    exact_match: float | None = None
+    quality: RunQuality | None = None
+    sequences_seen: int = 0
+    seconds: float = 0.0
+    provenance: Provenance = ()
