@@ -36,8 +36,8 @@ class LoadedRun:
         preset: the preset that the run was started with.
         task: the preset's task, with its vocabularies and data.
         model: the model with the weights loaded, in evaluation mode, on the CPU.
-        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations, preset;
-            empty unless "best".
+        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations, preset,
+            provenance; empty unless "best".
     """
 
     run: str

@@ -35,7 +35,10 @@ A small {family} model of {parameters:,} parameters, {origin}.
 - `model.safetensors`: weights, with the preset and metrics as JSON in the metadata. It contains no code.
 - `preset.yaml`: everything needed to build the model and to train it again.
 - `vocabulary.json`: source and target tokens, in the order of their ids.
-{more_files}{training}
+{more_files}
+## Training
+
+{training}
 ## Use
 
 ```
@@ -91,10 +94,10 @@ def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
 
 
 def _training(info: RunInfo) -> str:
-    """Return the section on the run's provenance, "" if it has none."""
+    """Return the run's provenance, one entry per session."""
     if not info.provenance:
-        return ""
-    return "\n## Training\n\n" + "".join(f"- {_session(session)}\n" for session in info.provenance)
+        return "Program, machine and time of the training were not recorded.\n"
+    return "".join(f"- {_session(session)}\n" for session in info.provenance)
 
 
 def _session(session: TrainingSession) -> str:

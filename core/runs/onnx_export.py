@@ -2,8 +2,9 @@
 
 The graph maps a source and the target so far to logits. It has no key-value cache, so the decoding loop around it is
 short in any language. Logits at a position do not depend on later positions, so the target so far may be padded with
-PAD to its full width. The file's metadata hold the vocabularies, the special ids and the preset, and, for subwords,
-SentencePiece's model files of source and target in base64: a piece's id is its index in the vocabulary.
+PAD to its full width. The file's metadata hold the vocabularies, the special ids, the preset and, if it was recorded,
+the provenance of the weights; for subwords also SentencePiece's model files of source and target in base64: a piece's
+id is its index in the vocabulary.
 """
 
 import json
@@ -71,6 +72,8 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
         "max_seq_len": preset.model.max_seq_len,
     }
     texts = {"attention-lab": json.dumps(facts, ensure_ascii=False), "preset": preset_to_yaml(preset)}
+    if provenance := loaded.facts.get("provenance"):
+        texts["provenance"] = json.dumps(provenance)
     onnx.helper.set_model_props(graph, texts)
     try:
         onnx.save(graph, path)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from core.__main__ import main
 from core.runs import RunFolder
-from core.runs.export import WEIGHTS, package_files
+from core.runs.export import CARD, WEIGHTS, package_files
 from core.runs.hub import HubError, pull, push
 from core.server import Runs
 from core.storage.tensor_file import CheckpointError
@@ -43,12 +43,15 @@ def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):
     sent, packed = hub.files["me/reverse"], package_files(RunFolder(trained, "done"))
     assert {name for name in sent if sent[name] != packed[name]} <= {WEIGHTS}  # metadata may stand in another order
     assert sent.keys() == packed.keys()
+    (trained_once,) = RunFolder(trained, "done").info().provenance
+    assert f"commit `{trained_once.commit}`" in sent[CARD].decode()
     assert hub.private["me/reverse"] is True
     assert "Bearer hf_told" in hub.tokens
     assert main(["--checkpoints", str(root), "pull", "me/reverse", "--run", "back"]) == 0
     old, new = Runs(trained).loaded("done"), Runs(root).loaded("back")
     assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
     assert new.preset == old.preset
+    assert new.facts["provenance"] == old.facts["provenance"]
 
 
 def test_own_pairs_are_uploaded_only_on_request(hub, own, root, capsys):

@@ -88,6 +88,38 @@ def test_the_weights_and_the_model_card_say_the_same(run):
         assert text in line
 
 
+@pytest.mark.parametrize("way", ["file", "half", "zip", "folder"])
+def test_every_export_has_the_provenance_of_its_weights(run, root, tmp_path, way):
+    out = tmp_path / {"zip": "x.zip", "folder": "x"}.get(way, "x.safetensors")
+    options = {"half": ["--half"], "folder": ["--whole"]}.get(way, [])
+    command = ["--checkpoints", str(run.path.parent), "export", "--run", "a", "--out", str(out), *options]
+    assert main(command) == 0
+    assert main(["--checkpoints", str(root), "import", str(out), "--run", "b"]) == 0
+    sessions = read_tensors(run.best)[1]["provenance"]
+    assert len(sessions) == 1
+    imported = RunFolder(root, "b")
+    assert read_tensors(imported.best)[1]["provenance"] == sessions
+    assert imported.info().model_dump(mode="json")["provenance"] == sessions
+
+
+def test_an_onnx_model_has_the_provenance_of_its_weights(run, tmp_path):
+    onnx = pytest.importorskip("onnx", reason="pip install -r requirements-onnx.txt")
+    pytest.importorskip("onnxscript", reason="pip install -r requirements-onnx.txt")
+    out = tmp_path / "x.onnx"
+    assert main(["--checkpoints", str(run.path.parent), "export", "--run", "a", "--out", str(out)]) == 0
+    facts = {each.key: each.value for each in onnx.load(out).metadata_props}
+    assert json.loads(facts["provenance"]) == read_tensors(run.best)[1]["provenance"]
+    assert main(["export", "--run", SHIPPED, "--out", str(tmp_path / "shipped.onnx")]) == 0
+    assert "provenance" not in {each.key for each in onnx.load(tmp_path / "shipped.onnx").metadata_props}
+
+
+@pytest.mark.parametrize("name", ["digits-reversal-shipped", "translate-en-de-shipped"])
+def test_the_cards_of_the_shipped_runs_say_that_it_was_not_recorded(name):
+    folder = RunFolder(DEFAULT_ROOT, name)
+    assert folder.info().provenance == ()
+    assert UNKNOWN in package_files(folder)[CARD].decode()
+
+
 def test_nothing_names_the_user_the_host_or_a_folder(run, own_file):
     texts = [(run.path / "run.json").read_text(), package_files(run)[CARD].decode()]
     texts.append(json.dumps(read_tensors(run.best)[1]["provenance"]))
@@ -183,7 +215,7 @@ def test_files_without_provenance_open_as_before(run, root):
     (folder.path / "run.json").write_text(json.dumps(info))
     assert folder.info().provenance == ()
     assert "provenance" not in read_tensors(folder.best)[1]
-    assert "\n## Training\n" not in package_files(folder)[CARD].decode()
+    assert UNKNOWN in package_files(folder)[CARD].decode()
 
 
 # --- the checkout -----------------------------------------------------------------------------------------------
