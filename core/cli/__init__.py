@@ -45,7 +45,7 @@ EXAMPLES = {
         '--run digits-reversal-shipped "4 8 2 9"',
         '--run digits-reversal-shipped "4 8 2 9" --ablate cross.2.1',
     ),
-    "translate": ("--run first < in.txt > out.txt",),
+    "translate": ("--run first < in.txt > out.txt", "--run first --json < in.txt > out.json"),
     "analyze": (
         "--run digits-reversal-shipped --sequences 500",
         '--run digits-reversal-shipped --why "4 8 2 9" --step 2',

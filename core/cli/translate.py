@@ -2,6 +2,7 @@
 
 import argparse
 import io
+import json
 import sys
 from collections.abc import Iterable, Iterator
 
@@ -19,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
     add_strategy(parser, beam_size=BEAM_SIZE)
+    parser.add_argument(
+        "--json", action="store_true", help="print all outputs as one JSON object at the end, instead of line by line"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,14 +33,21 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.reconfigure(encoding="utf-8")
     refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
     lines = _lines(sys.stdin.buffer, refused)
+    outputs = []  # for JSON; else nothing is kept, for any number of lines
     code = 0
     with tqdm(unit=" sentences", file=sys.stderr, disable=None, leave=False) as bar:  # on a terminal only
         results = translate(loaded.model, loaded.task, lines, strategy=strategy, report=bar.update)
         for number, result in enumerate(results, start=1):
-            print(result.output)
-            if problem := refused.pop(number, result.problem):
+            problem = refused.pop(number, result.problem)
+            if options.json:
+                outputs.append({"line": number, "output": result.output, "problem": problem or None})
+            else:
+                print(result.output)
+            if problem:
                 bar.write(f"line {number}: {problem}", file=sys.stderr)
                 code = 1
+    if options.json:
+        print(json.dumps({"run": options.run, "strategy": strategy.model_dump(), "lines": outputs}))
     return code
 
 

@@ -1,5 +1,6 @@
 """What scripts rely on: exit codes, JSON also for errors, output in any encoding, no bar without a terminal."""
 
+import argparse
 import contextlib
 import io
 import json
@@ -20,6 +21,30 @@ from core.training.distributed import ProcessGroup
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 6, "warmup_steps": 2, "evaluate_every": 3, "validation_sequences": 8, "batch_size": 8}
+MISTAKES = {
+    "presets": "nothing",
+    "rename": "nobody title",
+    "train": "--preset nothing",
+    "resume": "--run nobody",
+    "evaluate": "--run nobody",
+    "decode": "--run nobody 1",
+    "translate": "--run nobody",
+    "analyze": "--run nobody",
+    "compare": "--runs nobody",
+    "report": "--run nobody",
+    "perplexity": "--run nobody",
+    "doctor": "--run nobody",
+    "lesson": "nothing",
+    "describe": "--preset nothing",
+    "data": "nothing.tsv",
+    "corpus": "xx --out pairs.tsv",
+    "export": "--run nobody --out x.zip",
+    "import": "nothing.zip",
+    "import-model": "nothing",
+    "push": "--run nobody a/b",
+    "pull": "nothing",
+    "bench": "solve --preset nothing",
+}  # arguments with an error that the command finds, not its parser
 CHANGES = [part for key, value in QUICK.items() for part in ("--set", f"training.{key}={value}")]
 
 
@@ -119,9 +144,35 @@ def test_an_interrupted_command_prints_json_too(lab, monkeypatch):
     assert lab("runs", "--json") == (130, '{"error": "interrupted"}\n', "")
 
 
-def test_every_command_but_the_filter_has_json():
-    without = {name for name in COMMANDS if name != "bench" and "--json" not in command_parser(name).format_help()}
-    assert without == {"translate"}  # its standard output is the translation
+def test_every_command_has_json():
+    parsers = {name: command_parser(name) for name in COMMANDS if name != "bench"}
+    parsers |= subcommands(command_parser("bench"))
+    assert [name for name, parser in parsers.items() if "--json" not in parser.format_help()] == []
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (action,) = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    assert action.choices
+    return dict(action.choices)
+
+
+def test_every_command_with_arguments_has_a_mistake_below():
+    assert COMMANDS.keys() - MISTAKES.keys() == {"runs"}  # takes none but the folder, see below
+
+
+@pytest.mark.parametrize("command", MISTAKES)
+def test_every_command_prints_its_errors_as_json(lab, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    code, output, errors = lab(*shlex.split(f"{command} {MISTAKES[command]}"), "--json")
+    assert code == 2
+    assert json.loads(output).keys() == {"error"}
+    assert errors == f"error: {json.loads(output)['error']}\n"
+
+
+def test_a_folder_of_runs_that_is_a_file_is_an_error_in_json(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["--checkpoints", str(tmp_path / "file"), "runs", "--json"]) == 2
+    assert json.loads(capsys.readouterr().out).keys() == {"error"}
 
 
 def test_the_list_of_lessons_is_printed_as_json(lab):

@@ -1,6 +1,7 @@
 """``translate``: lines in, lines out."""
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -55,6 +56,23 @@ def test_refused_lines_are_empty_and_named_with_their_reasons(translated):
 
 def test_nothing_in_gives_nothing_out(translated):
     assert translated(b"") == (0, "", "")
+
+
+def test_json_has_every_line_with_its_problem_and_nothing_else_is_printed(translated):
+    given = b"4 8\n\n1 x\n\xff\n2 3\n"
+    plain = translated(given)
+    code, output, errors = translated(given, "--json")
+    assert (code, errors) == (1, plain[2])
+    said = json.loads(output)
+    assert said["run"] == "done"
+    assert said["strategy"] == Beam(beam_size=BEAM_SIZE).model_dump()
+    assert [each["line"] for each in said["lines"]] == [1, 2, 3, 4, 5]
+    assert [each["output"] for each in said["lines"]] == plain[1].splitlines()
+    problems = [each["problem"] for each in said["lines"]]
+    assert problems[:2] == [None, None]
+    assert problems[2].startswith("'x' at position 2")
+    assert problems[3:] == ["byte 1 is not UTF-8", None]
+    assert json.loads(translated(b"", "--json")[1])["lines"] == []
 
 
 def test_an_option_of_another_strategy_is_refused(translated):
