@@ -4,6 +4,7 @@ docs/python.md shows every name of ``__all__``; they stay as they are from versi
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,25 @@ from core.tasks import Task, fixed_pairs
 from core.tasks.data import Split
 from core.teaching.doctor import diagnose
 from core.training.history import History
-from core.training.loop import Event
+from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
 
 if TYPE_CHECKING:  # a tenth of a second to import
     import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
-__all__ = ["Run", "diagnose", "load", "presets", "runs", "train"]
+__all__ = [
+    "EndEvent",
+    "EvaluationEvent",
+    "Run",
+    "StepEvent",
+    "diagnose",
+    "load",
+    "plot_attention",
+    "presets",
+    "runs",
+    "train",
+]
 
 Root = str | Path
 
@@ -41,10 +55,12 @@ class Run:
     Attributes:
         loaded: model, task, preset, and the training step of the weights.
         interventions: applied in every method; None leaves the model as it was trained.
+        root: the folder of runs that it is in.
     """
 
     loaded: LoadedRun
     interventions: Interventions | None = None
+    root: Path = DEFAULT_ROOT
 
     def __repr__(self) -> str:
         changes = f", {self.interventions}" if self.interventions else ""
@@ -74,6 +90,21 @@ class Run:
     def heads(self) -> tuple[str, ...]:
         """The names of all attention heads: block, layer and head, from 1, as ``cross.2.1``."""
         return tuple(str(head) for head in self.model.heads)
+
+    def history(self) -> "pd.DataFrame":
+        """Return the metrics of the training by step.
+
+        Returns:
+            A row for each training step that is recorded and each evaluation, indexed by ``step``, with the float
+            columns ``loss``, ``learning_rate``, ``gradient_norm``, ``validation_loss``, ``token_accuracy`` and
+            ``exact_match``, and those that only some runs have, such as ``bleu``; NaN where a metric was not measured.
+            Losses are in nats per token, accuracies 0-1.
+        """
+        import pandas as pd
+
+        history = SavedRuns(self.root).history(self.name)
+        series = (pd.DataFrame(each).set_index("step") for each in (history.points(), history.evaluations()))
+        return pd.concat(series, axis="columns").sort_index().astype(float)
 
     def decode(self, text: str, *, strategy: Strategy = GREEDY, prefix: str = "") -> Inspection:
         """Decode an input, and record the probabilities of every step and the weights of every head.
@@ -115,6 +146,24 @@ class Run:
             tables[str(head)] = pd.DataFrame(weights, index=rows[head.block][: len(weights)], columns=keys)
         return tables
 
+    def score_heads(self, sequences: int = 500, *, split: Split = "test") -> "pd.DataFrame":
+        """Measure every head on the model's answers to held-out inputs.
+
+        Args:
+            sequences: how many; all that there are if fewer.
+            split: ``test`` or ``validation``.
+
+        Returns:
+            A row for each head, indexed by its name, with the columns of ``core.interpret.head_table.head_table``:
+            among them ``mass_produced``, the attention mass on the source of the token that a step produces, 0-1, with
+            ``uniform_produced``, that of uniform attention; ``entropy``, 0-1; and ``offset`` of the argmax, in tokens.
+        """
+        from core.interpret.head_table import measure_heads  # pandas
+
+        with self._changed():
+            table = measure_heads(self.model, self.task, fixed_pairs(self.task, sequences, split=split))
+        return table.set_index(table["block"] + "." + table["layer"].astype(str) + "." + table["head"].astype(str))
+
     def ablate(self, *heads: str, ablation: Ablation = "zero", patterns: Iterable[str] = ()) -> "Run":
         """Return this run with heads ablated; this run itself stays as it is.
 
@@ -155,11 +204,12 @@ class Run:
             sequences: how many; all that there are if fewer.
             split: ``test`` or ``validation``.
         """
-        pairs = fixed_pairs(self.task, sequences, split=split)
-        if self.interventions is None:
-            return evaluate(self.model, pairs, task=self.task)
-        with self.interventions.applied_to(self.model):
-            return evaluate(self.model, pairs, task=self.task)
+        with self._changed():
+            return evaluate(self.model, fixed_pairs(self.task, sequences, split=split), task=self.task)
+
+    def _changed(self) -> AbstractContextManager[Any]:
+        """Return a context in which the interventions, if any, apply to the model."""
+        return self.interventions.applied_to(self.model) if self.interventions else nullcontext()
 
     def _symbols(self, text: str) -> list[str]:
         return self.task.src_vocab.decode(self.task.src_vocab.encode(self.task.tokenize(text)))
@@ -185,7 +235,25 @@ def load(name: str, root: Root = DEFAULT_ROOT) -> Run:
     Raises:
         RunError: there is no such run, it has no weights yet, or they cannot be read.
     """
-    return Run(SavedRuns(Path(root)).loaded(name))
+    return Run(SavedRuns(Path(root)).loaded(name), root=Path(root))
+
+
+def plot_attention(table: "pd.DataFrame", ax: "Axes | None" = None) -> "AxesImage":
+    """Draw an attention map with matplotlib: the darker, the more attention; the colors cover 0 to 1.
+
+    Args:
+        table: one head's weights, (queries, keys) float, as ``Run.attention`` returns them.
+        ax: the axes to draw into; None is pyplot's current axes.
+
+    Returns:
+        The image, for ``figure.colorbar``.
+    """
+    from matplotlib import pyplot
+
+    from core.reports.plotting import draw_attention
+
+    axes = pyplot.gca() if ax is None else ax
+    return draw_attention(axes, table.to_numpy(), rows=list(table.index), columns=list(table.columns))
 
 
 def train(

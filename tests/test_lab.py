@@ -7,19 +7,26 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib import pyplot
+from matplotlib.figure import Figure
 
 from core import lab
 from core.generation import Beam
+from core.interpret.head_table import measure_heads
 from core.interpret.inspection import inspect as inspect_input
 from core.runs import RunError, RunFolder
+from core.tasks import fixed_pairs
 from core.text.vocab import BOS, EOS
-from core.training.loop import EndEvent, EvaluationEvent, StepEvent
 from tests.serving import SHIPPED
 
 PUBLIC = {
-    "Run": "(loaded, interventions)",
+    "EndEvent": "(step, reason, message)",
+    "EvaluationEvent": "(step, evaluation, is_best, train_loss)",
+    "Run": "(loaded, interventions, root)",
+    "StepEvent": "(step, loss, learning_rate, gradient_norm, tokens_per_second)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step)",
     "load": "(name, root)",
+    "plot_attention": "(table, ax)",
     "presets": "()",
     "runs": "(root)",
     "train": "(preset, changes, name, root, on_event)",
@@ -29,7 +36,9 @@ METHODS = {
     "attention": "(self, text, strategy)",
     "decode": "(self, text, strategy, prefix)",
     "evaluate": "(self, sequences, split)",
+    "history": "(self)",
     "patch": "(self, text, changed, step, foil)",
+    "score_heads": "(self, sequences, split)",
 }
 CHANGES = {"training.steps": 4, "training.warmup_steps": 1, "training.evaluate_every": 2}
 
@@ -108,12 +117,60 @@ def test_patching_the_whole_residual_stream_restores_the_answer(run):
 def test_training_saves_a_run_and_reports_every_event(tmp_path):
     events = []
     trained = lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path, on_event=events.append)
-    assert [type(event) for event in events] == [
-        EvaluationEvent, StepEvent, StepEvent, EvaluationEvent, StepEvent, StepEvent, EvaluationEvent, EndEvent,
-    ]  # fmt: skip
+    names = "Evaluation Step Step Evaluation Step Step Evaluation End"
+    assert [type(event) for event in events] == [getattr(lab, f"{name}Event") for name in names.split()]
     assert (trained.name, trained.preset.training.steps, lab.runs(tmp_path)) == ("mine", 4, ["mine"])
     with pytest.raises(RunError, match="mine"):
         lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path)
+
+
+def test_the_history_has_what_the_events_of_the_training_said(tmp_path):
+    events = []
+    run = lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path, on_event=events.append)
+    history = run.history()
+    assert history.index.tolist() == [0, 1, 2, 3, 4]
+    assert set(map(str, history.dtypes)) == {"float64"}
+    for event in events:
+        if isinstance(event, lab.StepEvent):
+            assert history.loc[event.step, "loss"] == pytest.approx(event.loss, rel=1e-5)
+            assert history.loc[event.step, "learning_rate"] == pytest.approx(event.learning_rate, rel=1e-5)
+        if isinstance(event, lab.EvaluationEvent):
+            assert history.loc[event.step, "validation_loss"] == pytest.approx(event.evaluation.loss, rel=1e-5)
+            assert history.loc[event.step, "exact_match"] == pytest.approx(event.evaluation.exact_match, rel=1e-5)
+    assert history["loss"].isna().tolist() == [True, False, False, False, False]
+    assert history["exact_match"].isna().tolist() == [False, True, False, True, False]
+    assert lab.load("mine", tmp_path).history().equals(history)
+
+
+def test_heads_are_scored_by_name_and_as_the_interventions_leave_them(run):
+    heads = run.score_heads(100)
+    assert tuple(heads.index) == run.heads
+    pairs = fixed_pairs(run.task, 100, split="test")
+    assert heads.reset_index(drop=True).equals(measure_heads(run.model, run.task, pairs))
+    uniform = run.ablate(patterns=["cross.2.1=position 1"]).score_heads(100).loc["cross.2.1"]
+    assert uniform["entropy"] == pytest.approx(0, abs=1e-6)
+    assert heads.loc["cross.2.1", "entropy"] > 0.01
+
+
+def test_a_map_is_drawn_with_its_tokens_into_the_given_axes(run):
+    table = run.attention("4 8 2 9")["cross.2.2"]
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    image = lab.plot_attention(table, right)
+    assert image.axes is right
+    assert not left.images
+    assert torch.equal(torch.tensor(image.get_array().data), torch.tensor(table.to_numpy()))
+    assert image.get_clim() == (0, 1)
+    assert [label.get_text() for label in right.get_xticklabels()] == list(table.columns)
+    assert [label.get_text() for label in right.get_yticklabels()] == list(table.index)
+
+
+def test_a_map_is_drawn_into_the_current_axes_of_pyplot(run):
+    figure, axes = pyplot.subplots()
+    try:
+        assert lab.plot_attention(run.attention("4 8 2 9")["cross.2.2"]).axes is axes
+    finally:
+        pyplot.close(figure)
 
 
 def test_an_error_in_the_callers_function_ends_the_training_and_frees_the_folder(tmp_path):

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
@@ -42,11 +43,7 @@ def attention_figure(
     size = 2.2 + _CELL_INCHES * width, 1.6 + _CELL_INCHES * height
     figure = Figure(figsize=size, dpi=min(_DPI, _MAX_PIXELS / max(size)), layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(weights, vmin=0, vmax=1, cmap=ATTENTION_COLORS)
-    # Tokens are untrusted text: a dollar sign in one must not start a formula.
-    axes.set_xticks(range(width), columns, rotation=45, ha="left", parse_math=False)
-    axes.set_yticks(range(height), rows, parse_math=False)
-    axes.xaxis.tick_top()
+    image = draw_attention(axes, weights, rows=rows, columns=columns)
     axes.set_title(title, fontsize=10, parse_math=False)
     for row, column in marked:
         axes.add_patch(_outline(row, column))
@@ -54,6 +51,21 @@ def attention_figure(
         _draw_values(axes, weights)
     figure.colorbar(image, ax=axes, shrink=0.8, label="attention weight")
     return figure
+
+
+def draw_attention(axes: Axes, weights: np.ndarray, *, rows: Sequence[str], columns: Sequence[str]) -> AxesImage:
+    """Draw an attention map into axes of the caller's figure; arguments as for ``attention_figure``.
+
+    Returns:
+        The image, to add a color bar for.
+    """
+    height, width = weights.shape
+    image = axes.imshow(weights, vmin=0, vmax=1, cmap=ATTENTION_COLORS)
+    # Tokens are untrusted text: a dollar sign in one must not start a formula.
+    axes.set_xticks(range(width), columns, rotation=45, ha="left", parse_math=False)
+    axes.set_yticks(range(height), rows, parse_math=False)
+    axes.xaxis.tick_top()
+    return image
 
 
 def loss_figure(points: Mapping[str, Sequence], evaluations: Mapping[str, Sequence]) -> Figure:
