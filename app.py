@@ -22,6 +22,7 @@ from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import LabError
 from core.training.devices import DEVICES, device_named
+from ui.serving.host_check import host_rules
 from ui.serving.launch import serve
 from ui.serving.logs import log_to_stderr
 from ui.serving.visitors import Presence
@@ -40,6 +41,7 @@ def main() -> None:
     try:
         limits = limits_from(vars(options), os.environ, public=options.public)
         device = device_named(options.device)
+        hosts = host_rules(options.allowed_host, bound=options.host, public=options.public, environment=os.environ)
     except LabError as error:
         parser.error(str(error))
     sweep(options.checkpoints)
@@ -47,7 +49,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl+C
     page = None
     try:
-        page, address = serve(runs, presence, server_name=options.host, server_port=options.port)
+        page, address = serve(runs, presence, hosts=hosts, server_name=options.host, server_port=options.port)
         print(f"Attention Lab: {address}", flush=True)
         gc.freeze()  # modules and page stay alive: the garbage collector need not scan them
         while True:
@@ -67,6 +69,14 @@ def _parser() -> argparse.ArgumentParser:
         description="Train small seq2seq models in the browser and inspect their attention."
     )
     parser.add_argument("--host", help="address to listen on (default: this machine only)")
+    parser.add_argument(
+        "--allowed-host",
+        metavar="NAME",
+        action="append",
+        default=[each.strip() for each in os.environ.get(f"{PREFIX}ALLOWED_HOSTS", "").split(",") if each.strip()],
+        help="host name that browsers use for this machine, besides its addresses and localhost; can be given several "
+        "times (or $ATTENTION_LAB_ALLOWED_HOSTS, separated by commas; default: none, or any with --public)",
+    )
     parser.add_argument("--port", type=int, help="port (default: the first free one from 7860)")
     parser.add_argument(
         "--checkpoints",

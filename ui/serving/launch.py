@@ -1,5 +1,6 @@
 """Builds and serves the page with its middleware, downloads and cleanup."""
 
+import os
 import threading
 from importlib import import_module
 from typing import Any
@@ -12,18 +13,22 @@ from core.server.cleanup import Cleanup
 from ui.page import build_page
 from ui.serving.assets import asset_route
 from ui.serving.downloads import download_route
+from ui.serving.host_check import HostRules, host_rules
 from ui.serving.middleware import server_options
 from ui.serving.sessions import use_light_sessions
 from ui.serving.visitors import Presence, current_visitor
 from ui.theme import LAUNCH
 
 
-def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[gr.Blocks, str]:
+def serve(
+    runs: Runs, presence: Presence | None = None, *, hosts: HostRules | None = None, **launch: Any
+) -> tuple[gr.Blocks, str]:
     """Serve the page in background threads.
 
     Args:
         runs: the runs on the page.
         presence: records which visitors are connected; None gives all visitors access to all runs.
+        hosts: the names that the server answers under; None for the default of its mode.
         launch: further options of ``gr.Blocks.launch``, such as ``server_port``.
 
     Returns:
@@ -33,7 +38,8 @@ def serve(runs: Runs, presence: Presence | None = None, **launch: Any) -> tuple[
     page = build_page(visitor_runs)
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
-    server = server_options(runs, presence, [download_route(visitor_runs), asset_route()])
+    rules = hosts or host_rules(public=presence is not None, environment=os.environ)
+    server = server_options(runs, presence, rules, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)
     # PyTorch imports it for the first optimizer that is built, which would delay the first training by a second

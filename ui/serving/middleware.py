@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core import __version__
 from core.server import Runs
 from core.server.estimates import Estimates
+from ui.serving.host_check import HostCheck, HostRules
 from ui.serving.page_cache import PageCache
 from ui.serving.request_limits import RequestLimits
 from ui.serving.visitors import Presence, VisitorCookies
@@ -72,11 +73,14 @@ class OpeningFirst:
         await self.app(scope, receive, send)
 
 
-def server_options(runs: Runs, presence: Presence | None, routes: Sequence[Route] = ()) -> dict[str, Any]:
+def server_options(
+    runs: Runs, presence: Presence | None, hosts: HostRules, routes: Sequence[Route] = ()
+) -> dict[str, Any]:
     """Return the options of the FastAPI app: routes besides the page, and middleware, outermost first.
 
     Args:
         presence: records which visitors are connected; None on a server without separate visitors.
+        hosts: the names that the server answers under.
         routes: routes besides ``/health``.
     """
     started = time.monotonic()
@@ -88,5 +92,6 @@ def server_options(runs: Runs, presence: Presence | None, routes: Sequence[Route
     visitors = [Middleware(VisitorCookies, presence=presence)] if presence is not None else []
     limits = Middleware(RequestLimits, limits=runs.limits)
     opening = Middleware(OpeningFirst, estimates=runs.estimates)
-    middleware = [Middleware(ErrorLog), *visitors, limits, opening, Middleware(PageCache)]
+    check = Middleware(HostCheck, rules=hosts)
+    middleware = [Middleware(ErrorLog), check, *visitors, limits, opening, Middleware(PageCache)]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}

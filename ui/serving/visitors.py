@@ -109,7 +109,7 @@ class Presence:
 
 
 class VisitorCookies:
-    """Middleware that identifies visitors, sets their cookies, and refuses cross-site requests."""
+    """Middleware that identifies visitors and sets their cookies."""
 
     def __init__(self, app: ASGIApp, presence: Presence) -> None:
         self.app, self.presence = app, presence
@@ -120,9 +120,6 @@ class VisitorCookies:
             await self.app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        if scope["method"] not in ("GET", "HEAD", "OPTIONS") and headers.get("sec-fetch-site") == "cross-site":
-            await PlainTextResponse("Cross-site requests are not allowed.", status_code=403)(scope, receive, send)
-            return
         known = _token(headers)
         token = known or secrets.token_urlsafe(TOKEN_BYTES)
         scope[_SCOPE] = visitor = Visitor(owner_of(token), returning=known is not None)
