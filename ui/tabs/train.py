@@ -84,16 +84,17 @@ def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
 
 
 def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:
-    """Import an uploaded run; return its name and an empty message, or no name and the error."""
+    """Import an uploaded run; return its name and an empty message, or no name and the error.
+
+    The file stays: Gradio gives uploads of the same content one file, which another visitor may be about to open. It
+    is deleted with all other temporary files, see ``ui.page.build_page``.
+    """
     if path is None:
         return gr.skip(), problem("no file selected")
-    file = Path(path)
     try:
-        return runs.import_file(file), {"text": ""}
+        return runs.import_file(Path(path)), {"text": ""}
     except LabError as error:
         return gr.skip(), problem(error)
-    finally:
-        file.unlink(missing_ok=True)
 
 
 def first_draft(runs: VisitorRuns, run: str | None) -> Draft:

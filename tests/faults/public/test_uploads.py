@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from core.server.limits import MEGABYTE
 from tests.faults.public.conftest import Public
@@ -52,14 +53,13 @@ def test_the_hourly_quota_applies_to_each_visitor_separately(public: Public, vis
     )
 
 
-def test_a_file_that_is_not_a_run_is_refused_and_deleted(public: Public, visit: Callable[[], Session]):
+def test_a_file_that_is_not_a_run_is_refused(public: Public, visit: Callable[[], Session]):
     visitor = visit()
     for content in (b"", b"PK\x03\x04 pickle", b"\xff" * 8 + b"{}", b'{"a": 1}', bytes(100_000)):
         path = visitor.upload(content).json()[0]
         messages = opened(visitor, path)
         assert '"problem": true' in messages
         assert not reports_a_bug(messages)
-        assert path not in [str(file) for file in public.uploads.rglob("*")]
     assert visitor.call("list_runs")["data"][0]["runs"][0]["id"] == SHIPPED
 
 
@@ -72,6 +72,16 @@ def test_only_uploaded_files_can_be_opened(public: Public, visit: Callable[[], S
         assert '"success": false' in messages or '"problem": true' in messages
     assert shipped.exists()
     assert len(visitor.call("list_runs")["data"][0]["runs"]) == 1
+
+
+def test_a_class_can_open_the_same_file(visit: Callable[[], Session]):
+    visitors = [visit() for _ in range(6)]
+    file = visitors[0].http.get(f"/download/{SHIPPED}.zip").content
+    paths = [visitor.upload(file, "run.zip").json()[0] for visitor in visitors]
+    with ThreadPoolExecutor(len(visitors)) as pool:
+        messages = list(pool.map(opened, visitors, paths))
+    assert ['"problem": true' in each for each in messages] == [False] * len(visitors)
+    assert [len(each.call("list_runs")["data"][0]["runs"]) for each in visitors] == [2] * len(visitors)
 
 
 def test_a_downloaded_run_can_be_uploaded_again(public: Public, visit: Callable[[], Session]):
