@@ -1,13 +1,19 @@
 """Uploads are limited in size before they are read, and in total per hour and visitor."""
 
 import json
+import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import httpx
 
 from core.server.limits import MEGABYTE
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session, reports_a_bug
 from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for
 
 
 def event_of(session: Session, elem_id: str) -> int:
@@ -51,6 +57,53 @@ def test_the_hourly_quota_applies_to_each_visitor_separately(public: Public, vis
         f"{answers.count(200)} accepted",
         "limited to 4 MB, another visitor unaffected",
     )
+
+
+def announce(visitor: Session, size: int, body: bytes = b"") -> socket.socket:
+    """Begin an upload of so many bytes, of which only some are sent."""
+    host, port = visitor.http.base_url.host, visitor.http.base_url.port
+    cookie = f"attention-lab-visitor={visitor.http.cookies['attention-lab-visitor']}"
+    head = f"POST /gradio_api/upload HTTP/1.1\r\nHost: {host}:{port}\r\nCookie: {cookie}\r\nContent-Length: {size}\r\n"
+    connection = socket.create_connection((host, port))
+    connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=b\r\n\r\n".encode() + body)
+    return connection
+
+
+def test_announcing_uploads_takes_nothing_from_the_quota(visit: Callable[[], Session], row):
+    visitor = visit()
+    connections = [announce(visitor, 2 * MEGABYTE) for _ in range(42)]
+    time.sleep(0.3)
+    assert visitor.upload(bytes(50_000)).status_code == 200  # while they are open
+    for each in connections:
+        each.close()
+    time.sleep(0.3)
+    assert visitor.upload(bytes(50_000)).status_code == 200
+    row("S6", "42 uploads announced and not sent", "84 MB", "0 bytes of the quota used")
+
+
+def test_an_interrupted_upload_counts_and_leaves_no_file(public: Public, visit: Callable[[], Session]):
+    visitor, before = visit(), on_disk(public)
+    part = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n' + bytes(MEGABYTE)
+    for _ in range(3):
+        with closing(announce(visitor, len(part) + 1000, part)):
+            wait_for(lambda: on_disk(public) > before + 0.98 * MEGABYTE, seconds=20)
+        wait_for(lambda: on_disk(public) == before, seconds=20)
+    refused = visitor.upload(bytes(MEGABYTE))
+    assert refused.status_code == 429
+    assert "you have used 3,0" in refused.text
+
+
+def test_uploads_at_the_same_time_keep_the_quota(public: Public, visit: Callable[[], Session]):
+    visitor, before = visit(), on_disk(public)
+
+    def upload(number: int) -> httpx.Response:
+        return visitor.upload(bytes([number]) * (2 * MEGABYTE - 10_000))
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(upload, range(8)))
+    assert on_disk(public) - before <= 4 * MEGABYTE
+    assert {answer.status_code for answer in answers} <= {200, 429}
+    assert "of 4 MB an hour" in next(answer.text for answer in answers if answer.status_code == 429)
 
 
 def test_a_file_that_is_not_a_run_is_refused(public: Public, visit: Callable[[], Session]):
