@@ -7,7 +7,9 @@ allocated until then, and nothing is ever unpickled.
 
 import contextlib
 import io
+import os
 import shutil
+import struct
 import tempfile
 import zipfile
 import zlib
@@ -34,7 +36,12 @@ from core.text.subwords import SubwordTokenizers
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
 _DTYPES = {"F32", "F16"}  # of weights; they are loaded into a float32 model
 _NULLABLE = ("validation_loss", "exact_match")
+MAX_ZIP_ENTRIES = 1_000  # a package has five
+_MAX_ZIP_DIRECTORY = 256 * 1024  # bytes
 _ZIP_MAGIC = b"PK\x03\x04"
+_ZIP_END = struct.Struct("<4s4H2LH")  # signature, two disks, entries twice, size and offset of the directory, comment
+_ZIP_END_MAGIC = b"PK\x05\x06"
+_ZIP64_LOCATOR_BYTES, _ZIP64_LOCATOR_MAGIC = 20, b"PK\x06\x07"
 
 
 class WeightsFacts(BaseModel):
@@ -249,10 +256,35 @@ def _is_package(path: Path, max_bytes: int) -> bool:
         with path.open("rb") as file:
             if file.read(len(_ZIP_MAGIC)) != _ZIP_MAGIC:
                 return False
+            _check_directory(file, path.name[:60])
         with zipfile.ZipFile(path) as archive:
             return WEIGHTS in archive.namelist()
+    except CheckpointError:
+        raise
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
+
+
+def _check_directory(file: BinaryIO, label: str) -> None:
+    """Check the size of a zip's directory, which ``zipfile`` would read whole.
+
+    Only plain zips end as ``zipfile`` itself writes them: with a directory of less than 4 GB and no comment. Of others
+    the two readers could see different directories.
+    """
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - _ZIP64_LOCATOR_BYTES - _ZIP_END.size))
+    tail = file.read()
+    record, before = tail[-_ZIP_END.size :], tail[: -_ZIP_END.size]
+    if len(record) < _ZIP_END.size or record[:4] != _ZIP_END_MAGIC:
+        raise CheckpointError(f"{label} is a zip archive that does not end with its directory; it may be damaged")
+    *_, entries, size, _, comment = _ZIP_END.unpack(record)
+    if comment or before.startswith(_ZIP64_LOCATOR_MAGIC):
+        raise CheckpointError(f"{label} is a zip archive with a comment or in Zip64 format, which is not read")
+    if entries > MAX_ZIP_ENTRIES or size > _MAX_ZIP_DIRECTORY:
+        raise CheckpointError(
+            f"{label} is a zip archive of {entries:,} files with a directory of {size:,} bytes; the maximum is "
+            f"{MAX_ZIP_ENTRIES:,} files and {_MAX_ZIP_DIRECTORY:,} bytes"
+        )
 
 
 def _read_from_zip(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes | None:

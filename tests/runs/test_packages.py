@@ -2,6 +2,8 @@
 
 import json
 import os
+import struct
+import time
 import zipfile
 
 import pytest
@@ -96,6 +98,36 @@ def test_paths_outside_the_package_are_ignored(files, root, tmp_path):
     folder = import_run(root, package)
     assert sorted(os.listdir(folder.path)) == ["best.safetensors", "preset.yaml", "run.json"]
     assert not list(tmp_path.parent.rglob("evil"))
+
+
+def with_directory(files: dict[str, bytes], path, *, copies: int, zip64: bool = False, comment: bytes = b""):
+    """Write a zip whose directory has many entries, however few it says that it has."""
+    content = zipped(path, files).read_bytes()
+    *_, entries, size, start, _ = struct.unpack("<4s4H2LH", content[-22:])
+    directory = content[start:-22] * copies
+    large = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, entries, entries, len(directory), start)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, start + len(directory), 1)
+    size = 2**32 - 1 if zip64 else len(directory)
+    end = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, entries, entries, size, start, len(comment))
+    path.write_bytes(content[:start] + directory + (large + locator if zip64 else b"") + end + comment)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("ending", "message"),
+    [
+        ({}, "the maximum is 1,000 files"),
+        ({"zip64": True}, "Zip64 format"),
+        ({"comment": b"x"}, "end with its directory"),
+    ],
+)
+def test_a_zip_with_too_many_entries_is_refused_before_its_directory_is_read(files, root, tmp_path, ending, message):
+    package = with_directory(files, tmp_path / "many.zip", copies=180_000, **ending)  # 900,000 entries, 50 MB
+    started = time.perf_counter()
+    with pytest.raises(CheckpointError, match=message):
+        import_run(root, package)
+    assert time.perf_counter() - started < 0.5
+    assert import_run(root, with_directory(files, tmp_path / "few.zip", copies=2), name="few").exists()
 
 
 def test_other_zips_folders_and_damaged_packages_are_refused(files, root, tmp_path):
