@@ -35,6 +35,7 @@ from core.text.subwords import SubwordTokenizers
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
 _DTYPES = {"F32", "F16"}  # of weights; they are loaded into a float32 model
+_READ = {WEIGHTS, PAIRS}  # the files of a package that are read
 _NULLABLE = ("validation_loss", "exact_match")
 MAX_ZIP_ENTRIES = 1_000  # a package has five
 _MAX_ZIP_DIRECTORY = 256 * 1024  # bytes
@@ -82,9 +83,8 @@ def import_run(
     """
     if source.is_dir():
         return _import_package(root, lambda file: _read_from_folder(source / file, max_bytes), name, max_pairs)
-    if _is_package(source, max_bytes):
-        with zipfile.ZipFile(source) as archive:
-            return _import_package(root, lambda file: _read_from_zip(archive, file, max_bytes), name, max_pairs)
+    if (files := _files_in_zip(source, max_bytes)) is not None:
+        return _import_package(root, files.get, name, max_pairs)
     return import_weights(root, source, name=name, max_bytes=max_bytes)
 
 
@@ -248,21 +248,49 @@ def _import_package(
         return import_weights(root, weights, name=name, max_bytes=len(weights), pairs=pairs)
 
 
-def _is_package(path: Path, max_bytes: int) -> bool:
-    """Whether a file is a zip with weights in it; anything else is left to ``import_weights`` to read or refuse."""
+def _files_in_zip(path: Path, max_bytes: int) -> dict[str, bytes] | None:
+    """Return the files of a package, or None: anything else is left to ``import_weights`` to read or refuse.
+
+    Raises:
+        CheckpointError: the zip is damaged; nothing has been written by then, so no error here is one of writing.
+    """
+    if not _is_zip(path, max_bytes):
+        return None
+    label = path.name[:60]
     try:
-        if path.stat().st_size > max_bytes:
-            return False
         with path.open("rb") as file:
-            if file.read(len(_ZIP_MAGIC)) != _ZIP_MAGIC:
-                return False
-            _check_directory(file, path.name[:60])
-        with zipfile.ZipFile(path) as archive:
-            return WEIGHTS in archive.namelist()
+            _check_directory(file, label)
+            with zipfile.ZipFile(file) as archive:
+                if WEIGHTS not in archive.namelist():
+                    return None
+                return {name: _read_from_zip(archive, name, max_bytes) for name in _READ & set(archive.namelist())}
     except CheckpointError:
         raise
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError):
+    # What zipfile raises for damage is not documented: offsets and lengths in the file go straight into seek and struct
+    except (
+        ArithmeticError,
+        EOFError,
+        LookupError,
+        OSError,
+        RuntimeError,
+        ValueError,
+        struct.error,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
+        raise CheckpointError(f"{label} is a zip archive that cannot be read: {_one_line(error)}") from error
+
+
+def _is_zip(path: Path, max_bytes: int) -> bool:
+    try:
+        with path.open("rb") as file:
+            return path.stat().st_size <= max_bytes and file.read(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    except OSError:
         return False
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:100] or type(error).__name__
 
 
 def _check_directory(file: BinaryIO, label: str) -> None:
@@ -287,14 +315,11 @@ def _check_directory(file: BinaryIO, label: str) -> None:
         )
 
 
-def _read_from_zip(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes | None:
-    if name not in archive.namelist():
-        return None
-    try:
-        with archive.open(name) as file:  # the size that the archive declares is not trusted
-            return _bounded(name, file.read(max_bytes + 1), max_bytes)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
-        raise CheckpointError(f"the package: {name} cannot be read: {error}") from error
+def _read_from_zip(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:
+    if archive.getinfo(name).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise CheckpointError(f"the package: {name} must be stored or deflated")  # LZMA takes the memory it names
+    with archive.open(name) as file:  # the size that the archive declares is not trusted
+        return _bounded(name, file.read(max_bytes + 1), max_bytes)
 
 
 def _read_from_folder(path: Path, max_bytes: int) -> bytes | None:
