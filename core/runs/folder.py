@@ -20,8 +20,8 @@ report/              output of ``python -m core report``
 
 Files are written under a temporary name such as ``.run.json.1f2e3d4c.tmp`` and then renamed, so that a crash never
 leaves half a file. The exception is ``metrics.jsonl``: lines are appended to it, and ``History.load`` ignores an
-incomplete last line. The folder of a new run is built as ``.NAME.1f2e3d4c.new``. ``sweep`` deletes the temporary files
-and folders that a crash left behind.
+incomplete last line. The folder of a new run is built as ``.NAME.1f2e3d4c.new``, and that of a deleted one is
+renamed to ``.NAME.1f2e3d4c.deleted`` first. ``sweep`` deletes the temporary files and folders that a crash left behind.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ from core.storage.tensor_file import CheckpointError, previous_path, read_tensor
 PAIRS = "pairs.tsv"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
 _STALE_SECONDS = 3600.0  # creating a run never takes this long
-_DRAFT = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?new")
+_LEFT_BEHIND = re.compile(r"\.[a-z0-9-]+\.([0-9a-f]{8}\.)?(new|deleted)")
 _LOCK_SECONDS = 0.3  # listing runs holds a lock for an instant, to test whether it is free
 _log = logging.getLogger(__name__)
 
@@ -430,7 +430,7 @@ def sweep(root: Path) -> None:
         return
     for entry in entries:
         with contextlib.suppress(OSError):  # it was deleted in the meantime, or cannot be accessed
-            if not _DRAFT.fullmatch(entry.name):
+            if not _LEFT_BEHIND.fullmatch(entry.name):
                 delete_temporaries(Path(entry.path), seconds=_STALE_SECONDS)
             elif is_older_than(Path(entry.path), _STALE_SECONDS):
                 shutil.rmtree(entry.path, ignore_errors=True)

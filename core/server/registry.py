@@ -1,6 +1,7 @@
 """All runs of a server: start, stop, resume, watch and list them. The server owns them, not the page."""
 
 import logging
+import secrets
 import shutil
 import threading
 import time
@@ -196,7 +197,7 @@ class Runs:
             raise RunError(f"run={name!r} is shipped with the program and cannot be deleted")
         owner = self.ownership(name).owner
         lock = folder.lock()
-        deleted = self.root / f".{name}.deleted"
+        deleted = self.root / f".{name}.{secrets.token_hex(4)}.deleted"  # see ``core.runs.sweep``
         try:
             folder.path.rename(deleted)
         except OSError as error:

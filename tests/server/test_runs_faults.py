@@ -8,7 +8,7 @@ import pytest
 
 import core.runs.recorder
 from core.config import Preset
-from core.runs import RunError, RunFolder
+from core.runs import RunError, RunFolder, sweep
 from core.server import Runs
 from core.storage.error_messages import explain_error
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
@@ -168,3 +168,22 @@ def test_a_damaged_access_file_means_no_owner(runs: Runs, tiny, root, damage):
     (folder.path / "access.json").write_bytes(damage)
     assert runs.ownership("a").owner is None
     assert not runs.ownership("a").shared
+
+
+def test_a_deletion_that_was_killed_is_completed_and_its_name_can_be_deleted_again(
+    root, tiny: Preset, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as killed:
+        killed.setattr("core.server.registry.shutil.rmtree", lambda *args, **kwargs: None)
+        for _ in range(2):
+            RunFolder.create(root, tiny, name="mine", status="stopped")
+            Runs(root).delete("mine")
+    assert Runs(root).names() == []
+    left = os.listdir(root)
+    assert len(left) == 2
+    for folder in left:
+        os.utime(root / folder, (0, 0))
+    (root / ".mine.deleted").mkdir()  # as earlier versions left it
+    os.utime(root / ".mine.deleted", (0, 0))
+    sweep(root)
+    assert os.listdir(root) == []
