@@ -27,6 +27,7 @@ SECRET_LENGTH = 24  # characters out of 36: 124 bits
 MAX_TITLE_LENGTH = 60  # characters
 TITLE_FILE = "title.json"
 _SECRET = re.compile(rf"-[a-z0-9]{{{SECRET_LENGTH}}}$")
+_SECRET_IN_TEXT = re.compile(rf"(?<=[a-z0-9]-[a-z0-9]{{4}})[a-z0-9]{{{SECRET_LENGTH - 4}}}(?![a-z0-9])")
 _NUMBER = re.compile(r"^(?P<stem>.+)-(?P<number>\d{1,9})$")
 _JOINERS = "\u200c\u200d"  # Persian words and many emoji need them; they change no order of characters
 _REFUSED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control and format characters, surrogates, line and paragraph separators
@@ -39,6 +40,11 @@ _INVISIBLE = ("Cf", "Mn", "Zs")
 def readable_name(name: str) -> str:
     """Return a run's name without the secret that keeps it from being guessed."""
     return _SECRET.sub("", name)
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text with the secret of every run's name cut to four characters, which are enough to find the run."""
+    return _SECRET_IN_TEXT.sub("...", text)
 
 
 def new_names(stem: str, used: Iterable[str], *, secret: str = "", bare_first: bool = False) -> Iterator[str]:

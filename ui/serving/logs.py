@@ -1,8 +1,13 @@
-"""Logging to standard error: one JSON object per line for machines, or plain lines for people."""
+"""Logging to standard error: one JSON object per line for machines, or plain lines for people.
+
+Whoever knows a run's name on a public server can open the run if it is shared, so the secret in it is not logged.
+"""
 
 import json
 import logging
 from datetime import UTC, datetime
+
+from core.runs.names import hide_secrets
 
 _STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
@@ -21,7 +26,7 @@ class JsonFormatter(logging.Formatter):
         line |= _extra_fields(record)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return hide_secrets(json.dumps(line, default=str))
 
 
 class TextFormatter(logging.Formatter):
@@ -29,6 +34,10 @@ class TextFormatter(logging.Formatter):
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as one line, with the exception in lines of its own."""
+        return hide_secrets(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name of the base class
         """Return the line without the exception."""

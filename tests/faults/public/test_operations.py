@@ -180,16 +180,22 @@ def test_log_lines_are_json_and_contain_no_cookie(start):
     visitor = Session(server.address)
     visitor.call("stop", "nobody")
     visitor.http.get("/download/nobody?secret=in-the-address")
+    visitor.http.get(f"/download/{'tiny-1-' + 'ab12' * 6}.zip")
     run = visitor.call("train", "tiny", {"training.steps": 2, "training.warmup_steps": 0})["data"][0]["run"]
     wait_for_step(visitor, run, 2)
     server.process.terminate()
     server.ended(20)
     lines = server.lines()
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
-    assert [line["path"] for line in lines if line["message"] == "request failed"] == ["/download/nobody"]
+    assert [line["path"] for line in lines if line["message"] == "request failed"] == [
+        "/download/nobody",
+        "/download/tiny-1-ab12....zip",
+    ]
     assert {"queued", "ended", "closing"} <= {line["message"] for line in lines}
     token = visitor.http.cookies["attention-lab-visitor"]
     assert token not in server.log.read_text()
+    assert run not in server.log.read_text()
+    assert [line["run"] for line in lines if line["message"] == "ended"] == [f"{run[:-20]}..."]
     assert "in-the-address" not in server.log.read_text()
 
 
