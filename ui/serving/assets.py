@@ -21,6 +21,10 @@ _SUFFIXES = {".js", ".css", ".svg", ".png"}
 _FOREVER = "public, max-age=31536000, immutable"  # a changed file has another address
 _FIRST = ("run_bar", "page_address", "preset_picker", "notice", "bench")  # components that the page opens with
 _ON_FIRST_TAB = (*_FIRST, "model_diagram", "data_preview")  # the last two below the fold
+_STATIC = (  # the lab's and Gradio's files: the same for all visitors
+    *("/lab/", "/assets/", "/static/", "/svelte/", "/gradio_api/custom_component/"),
+    *("/theme.css", "/gradio_api/theme.css", "/favicon.ico", "/robots.txt", "/manifest.json", "/pwa_icon"),
+)
 _IMPORT = re.compile(r'^(?:import|export) [^;]*?from "(\.[^"]+)";', re.MULTILINE)
 _UPLOT = "web/vendor/uPlot.iife.min.js"  # as its authors published it; defines the global variable uPlot
 _UPLOT_MODULE = "web/vendor/uPlot.js"
@@ -53,6 +57,11 @@ def head() -> str:
         f'<meta property="og:image" content="{asset_address("web/images/social.png")}">'
         '<meta name="twitter:card" content="summary_large_image">'
     )
+
+
+def is_static(path: str) -> bool:
+    """Return whether an address is that of a file which is the same for all visitors, and which caches may keep."""
+    return path.startswith(_STATIC)
 
 
 def is_on_first_tab(component: str) -> bool:

@@ -2,7 +2,9 @@
 
 import logging
 import time
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from starlette.middleware import Middleware
@@ -17,6 +19,7 @@ from core.server.estimates import Estimates
 from ui.serving.host_check import HostCheck, HostRules
 from ui.serving.page_cache import PageCache
 from ui.serving.request_limits import RequestLimits
+from ui.serving.security_headers import SecurityHeaders
 from ui.serving.visitors import Presence, VisitorCookies
 
 PAUSE_WHILE_OPENING = 3.0  # seconds
@@ -26,7 +29,8 @@ _log = logging.getLogger(__name__)
 class ErrorLog:
     """Middleware that logs requests with an error status, without their query strings.
 
-    An exception that Gradio raises for a malformed request becomes a response with status 400.
+    An exception that Gradio raises for a malformed request becomes a response with status 400. Its message may repeat
+    what was sent, so only its type and where it was raised are logged.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -56,8 +60,16 @@ class ErrorLog:
         if status >= 400 or error:
             fields = {"method": scope["method"], "path": scope["path"][:200], "status": status}
             milliseconds = round(1000 * (time.perf_counter() - started), 1)
+            if error:
+                fields |= {"error": type(error).__name__, "raised": _raised_at(error)}
             level = logging.ERROR if status >= 500 else logging.INFO
-            _log.log(level, "request failed", extra=fields | {"ms": milliseconds}, exc_info=error)
+            _log.log(level, "request failed", extra=fields | {"ms": milliseconds})
+
+
+def _raised_at(error: Exception) -> str:
+    """Return where an exception was raised: ``routes.py:640 in get_page_config``."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(last.filename).name}:{last.lineno} in {last.name}"
 
 
 class OpeningFirst:
@@ -93,5 +105,7 @@ def server_options(
     limits = Middleware(RequestLimits, limits=runs.limits)
     opening = Middleware(OpeningFirst, estimates=runs.estimates)
     check = Middleware(HostCheck, rules=hosts)
-    middleware = [Middleware(ErrorLog), check, *visitors, limits, opening, Middleware(PageCache)]
+    is_public, on_space = presence is not None, bool(hosts.spaces)
+    headers = Middleware(SecurityHeaders, on_space=on_space, may_be_framed=is_public or on_space)
+    middleware = [headers, Middleware(ErrorLog), check, *visitors, limits, opening, Middleware(PageCache)]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from core.server.access import Visitor
 from core.server.ownership import owner_of
+from ui.serving.assets import is_static
 
 COOKIE = "attention-lab-visitor"
 TOKEN_BYTES = 32
@@ -127,7 +128,8 @@ class VisitorCookies:
         if not SESSIONS.claim(session, visitor):
             await PlainTextResponse(OTHERS_SESSION, status_code=403)(scope, receive, send)
             return
-        set_cookie = known is None or scope["path"] == "/"  # each load of the page renews the cookie
+        is_new = known is None and not is_static(scope["path"])  # a cache would give one visitor's cookie to others
+        set_cookie = is_new or scope["path"] == "/"  # each load of the page renews the cookie
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and set_cookie:

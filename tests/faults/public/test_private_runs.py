@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from core.runs import RunFolder
 from tests.faults.public.conftest import Public
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
+from ui.serving.assets import asset_address
 
 SEED = 424_242_421  # of the private run: must appear in no response to another visitor
 MISSING = "tiny-1-aaaaaaaaaaaaaaaaaaaaaaaa"
@@ -170,6 +172,25 @@ def test_cross_site_requests_are_refused(reach: Reach):
     headers = {"sec-fetch-site": "cross-site", "origin": "https://elsewhere.example"}
     for path in ("/gradio_api/call/stop", "/gradio_api/component_server/", "/gradio_api/upload"):
         assert reach.anna.http.post(path, json={"data": [reach.run]}, headers=headers).status_code == 403
+
+
+def test_files_that_caches_may_keep_carry_no_cookie(public: Public):
+    files = re.findall(r'"(?:\./)?(assets/[^"]*)"', httpx.get(public.address).text)
+    assert files
+    for file in [*files, asset_address("web/page.js"), asset_address("lab.css"), "theme.css", "static/img/logo.svg"]:
+        answer = httpx.get(public.address + file)
+        assert answer.status_code == 200
+        assert "set-cookie" not in answer.headers
+    for path in ("", "config", "gradio_api/info", "health"):
+        answer = httpx.get(public.address + path)
+        assert "set-cookie" in answer.headers
+        assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_public_page_may_be_framed_as_on_a_space(public: Public):
+    headers = httpx.get(public.address).headers
+    assert "frame-ancestors" not in headers["content-security-policy"]
+    assert "x-frame-options" not in headers
 
 
 def test_a_client_keeps_access_while_it_keeps_its_cookie(public: Public):
