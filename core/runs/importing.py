@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -27,13 +27,14 @@ from core.runs.folder import PAIRS, RunFolder
 from core.runs.info import Provenance, RunInfo, RunQuality
 from core.runs.names import TITLE_FILE, Naming, title_content, validate_title
 from core.storage.errors import InputError
-from core.storage.tensor_file import CheckpointError, Header, deserialize, read_header, serialize
+from core.storage.tensor_file import MAX_HEADER_BYTES, CheckpointError, Header, deserialize, read_header, serialize
 from core.tasks import build_task
 from core.tasks.ingest import check_pairs_file
 from core.tasks.subword_pairs import MAX_BYTES as MAX_SUBWORD_BYTES
 from core.text.subwords import SubwordTokenizers
 
 MAX_IMPORT_BYTES = 64 * 1024 * 1024
+MAX_UPLOADED_HEADER_BYTES = 4_000_000  # from strangers; a model imported on one's own machine may need more
 _DTYPES = {"F32", "F16"}  # of weights; they are loaded into a float32 model
 _READ = {WEIGHTS, PAIRS}  # the files of a package that are read
 _NULLABLE = ("validation_loss", "exact_match")
@@ -66,6 +67,7 @@ def import_run(
     name: str | Naming | None = None,
     max_bytes: int = MAX_IMPORT_BYTES,
     max_pairs: int | None = None,
+    max_header_bytes: int = MAX_HEADER_BYTES,
 ) -> RunFolder:
     """Create a finished run from a weight file, a zip or a folder; the content decides which it is, not the name.
 
@@ -74,6 +76,7 @@ def import_run(
         name: of the new run, see ``RunFolder.create``.
         max_bytes: size limit of a weight file or zip, and of each file inside a package.
         max_pairs: limit on the number of the user's own pairs in a package.
+        max_header_bytes: size limit of the header of the weights, which is parsed before its checksum is verified.
 
     Raises:
         CheckpointError: the source is none of these, or it is damaged.
@@ -81,11 +84,12 @@ def import_run(
         LabError: the package's pairs are missing, or not those that its preset names.
         OSError: the folder of runs cannot be written to.
     """
+    package: dict[str, Any] = {"name": name, "max_pairs": max_pairs, "max_header_bytes": max_header_bytes}
     if source.is_dir():
-        return _import_package(root, lambda file: _read_from_folder(source / file, max_bytes), name, max_pairs)
+        return _import_package(root, lambda file: _read_from_folder(source / file, max_bytes), **package)
     if (files := _files_in_zip(source, max_bytes)) is not None:
-        return _import_package(root, files.get, name, max_pairs)
-    return import_weights(root, source, name=name, max_bytes=max_bytes)
+        return _import_package(root, files.get, **package)
+    return import_weights(root, source, name=name, max_bytes=max_bytes, max_header_bytes=max_header_bytes)
 
 
 def import_weights(
@@ -95,6 +99,7 @@ def import_weights(
     name: str | Naming | None = None,
     max_bytes: int = MAX_IMPORT_BYTES,
     pairs: Path | None = None,
+    max_header_bytes: int = MAX_HEADER_BYTES,
 ) -> RunFolder:
     """Create a finished run from a weight file, either complete or not at all.
 
@@ -103,6 +108,7 @@ def import_weights(
     Args:
         source: path or content of the file.
         pairs: the file of the task's own pairs, if it has any.
+        max_header_bytes: size limit of the file's header.
 
     Raises:
         CheckpointError: the file is too large, damaged, of another kind, or its parts do not belong together.
@@ -113,7 +119,7 @@ def import_weights(
     label = source.name[:60] if isinstance(source, Path) else "the file"
     with _opened(source, label) as file:
         _check_size(file, max_bytes, label)
-        header = read_header(file, label)
+        header = read_header(file, label, max_bytes=max_header_bytes)
         facts, preset = _checked_facts(header, label)
         subwords = _checked_subwords(facts, preset, label)
         with _task_files(pairs, subwords) as files:
@@ -235,7 +241,12 @@ def _describe(tensor: tuple[str, tuple[int, ...]] | None) -> str:
 
 
 def _import_package(
-    root: Path, read: Callable[[str], bytes | None], name: str | Naming | None, max_pairs: int | None
+    root: Path,
+    read: Callable[[str], bytes | None],
+    *,
+    name: str | Naming | None,
+    max_pairs: int | None,
+    max_header_bytes: int,
 ) -> RunFolder:
     weights = read(WEIGHTS)
     if weights is None:
@@ -245,7 +256,9 @@ def _import_package(
         if (content := read(PAIRS)) is not None:
             pairs.write_bytes(content)
             check_pairs_file(pairs, max_pairs=max_pairs)
-        return import_weights(root, weights, name=name, max_bytes=len(weights), pairs=pairs)
+        return import_weights(
+            root, weights, name=name, max_bytes=len(weights), pairs=pairs, max_header_bytes=max_header_bytes
+        )
 
 
 def _files_in_zip(path: Path, max_bytes: int) -> dict[str, bytes] | None:

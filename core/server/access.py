@@ -12,7 +12,7 @@ from pathlib import Path
 from core.config import ConfigError, Preset
 from core.config.listing import missing_package
 from core.runs import RunError, RunFolder, RunInfo
-from core.runs.importing import MAX_IMPORT_BYTES
+from core.runs.importing import MAX_IMPORT_BYTES, MAX_UPLOADED_HEADER_BYTES
 from core.runs.load import LoadedRun
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
 from core.runs.replay import Replay
@@ -21,6 +21,7 @@ from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
 from core.server.registry import RunProgress, Runs
 from core.storage.errors import LabError
+from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
@@ -232,7 +233,13 @@ class VisitorRuns:
         with self._start_lock:
             self._check_limits(adds_run=True)
             max_bytes = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
-            name = self._runs.import_file(file, max_bytes=max_bytes, name=self._naming(), owner=self._owner())
+            name = self._runs.import_file(
+                file,
+                max_bytes=max_bytes,
+                name=self._naming(),
+                owner=self._owner(),
+                max_header_bytes=MAX_UPLOADED_HEADER_BYTES if self.has_visitors else MAX_HEADER_BYTES,
+            )
             self._title_new(name, self._runs.preset(name).name)
             return name
 

@@ -26,6 +26,7 @@ from core.server.ownership import Ownership, ownership_file, read_ownership, wri
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
+from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
 CACHED_FILES = 2_000
@@ -137,7 +138,13 @@ class Runs:
         return folder.name
 
     def import_file(
-        self, file: Path, *, max_bytes: int, name: str | Naming | None = None, owner: str | None = None
+        self,
+        file: Path,
+        *,
+        max_bytes: int,
+        name: str | Naming | None = None,
+        owner: str | None = None,
+        max_header_bytes: int = MAX_HEADER_BYTES,
     ) -> str:
         """Import a run from an uploaded file, see ``core.runs.importing``, and return its name.
 
@@ -147,7 +154,14 @@ class Runs:
             RunError: the run cannot be written.
         """
         try:
-            folder = import_run(self.root, file, name=name, max_bytes=max_bytes, max_pairs=self.limits.max_pairs)
+            folder = import_run(
+                self.root,
+                file,
+                name=name,
+                max_bytes=max_bytes,
+                max_pairs=self.limits.max_pairs,
+                max_header_bytes=max_header_bytes,
+            )
             try:
                 self.limits.check_size(folder.preset(), pairs=folder.pairs)
                 if owner is not None:

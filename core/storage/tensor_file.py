@@ -159,11 +159,12 @@ def serialize(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> bytear
     return data
 
 
-def read_header(file: BinaryIO, name: str) -> Header:
-    """Read a file's header, of which at most ``MAX_HEADER_BYTES`` are read.
+def read_header(file: BinaryIO, name: str, *, max_bytes: int = MAX_HEADER_BYTES) -> Header:
+    """Read a file's header, of which at most ``max_bytes`` are read.
 
     Args:
         name: the file's name, for messages.
+        max_bytes: at most ``MAX_HEADER_BYTES``.
 
     Raises:
         CheckpointError: the header is damaged or of another format.
@@ -173,10 +174,12 @@ def read_header(file: BinaryIO, name: str) -> Header:
     start = file.read(_LENGTH_BYTES)
     length = int.from_bytes(start, "little")
     for magic, kind in _OTHER_FORMATS.items():
-        if start.startswith(magic) and length > MAX_HEADER_BYTES:
+        if start.startswith(magic) and length > max_bytes:
             raise CheckpointError(f"{name} is {kind}; only safetensors files are read")
-    if len(start) < _LENGTH_BYTES or length > MAX_HEADER_BYTES:
-        raise CheckpointError(f"{name} cannot be read: it does not start like a safetensors file")
+    if len(start) < _LENGTH_BYTES or length > max_bytes:
+        raise CheckpointError(
+            f"{name} cannot be read: it does not start like a safetensors file of at most {max_bytes:,} header bytes"
+        )
     text = file.read(length)
     if len(text) < length:
         raise CheckpointError(f"{name} cannot be read: it ends inside its header")

@@ -8,12 +8,13 @@ import pytest
 
 from core.config import ConfigError
 from core.runs import RunError, RunFolder
-from core.runs.export import export_weights
+from core.runs.export import WEIGHTS, export_weights, write_zip
+from core.runs.importing import MAX_UPLOADED_HEADER_BYTES
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.limits import PUBLIC
 from core.storage.errors import InputError
-from core.storage.tensor_file import CheckpointError
+from core.storage.tensor_file import CheckpointError, read_tensors, serialize
 from core.tasks.ingest import PairFiles, prepare_preset
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
@@ -134,6 +135,21 @@ def test_an_imported_run_belongs_to_the_visitor_and_respects_limits(lab: Lab, an
     with pytest.raises(CheckpointError, match="the limit is 0"):
         lab.by(BEN).import_file(file)
     assert set(lab.all.root.iterdir()) == before
+
+
+@pytest.mark.parametrize("name", ["run.safetensors", "run.zip"])
+def test_a_stranger_may_upload_a_smaller_header_than_the_machines_owner(lab: Lab, annas: str, tmp_path, name: str):
+    tensors, facts = read_tensors(lab.by(ANNA).folder(annas).best)
+    large = bytes(serialize(tensors, facts | {"note": "a" * MAX_UPLOADED_HEADER_BYTES}))
+    file = tmp_path / name
+    if file.suffix == ".zip":
+        write_zip({WEIGHTS: large}, file)
+    else:
+        file.write_bytes(large)
+    with pytest.raises(CheckpointError, match="at most 4,000,000 header bytes"):
+        lab.by(BEN).import_file(file)
+    single = VisitorRuns(lab.all)
+    assert single.loaded(single.import_file(file)).step == lab.all.loaded(annas).step
 
 
 def test_run_names_of_visitors_cannot_be_guessed(lab: Lab, tiny):
