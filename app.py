@@ -22,6 +22,7 @@ from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import LabError
 from core.training.devices import DEVICES, device_named
+from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
 from ui.serving.host_check import host_rules
 from ui.serving.launch import serve
 from ui.serving.logs import log_to_stderr
@@ -42,6 +43,8 @@ def main() -> None:
         limits = limits_from(vars(options), os.environ, public=options.public)
         device = device_named(options.device)
         hosts = host_rules(options.allowed_host, bound=options.host, public=options.public, environment=os.environ)
+        if options.trusted_proxy or TRUSTED_PROXIES not in os.environ:
+            os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
     except LabError as error:
         parser.error(str(error))
     sweep(options.checkpoints)
@@ -76,6 +79,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[each.strip() for each in os.environ.get(f"{PREFIX}ALLOWED_HOSTS", "").split(",") if each.strip()],
         help="host name that browsers use for this machine, besides its addresses and localhost; can be given several "
         "times (or $ATTENTION_LAB_ALLOWED_HOSTS, separated by commas; default: none, or any with --public)",
+    )
+    parser.add_argument(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="address or network of a proxy whose X-Forwarded-For names the visitor's address; can be given several "
+        "times (default: this machine, and on a Space private networks)",
     )
     parser.add_argument("--port", type=int, help="port (default: the first free one from 7860)")
     parser.add_argument(

@@ -36,10 +36,12 @@ class Visitor:
     Attributes:
         owner: their id as stored on disk, see ``ownership.owner_of``; None if the visitor is unknown.
         returning: whether the request carried their cookie. Without it, the next request has another owner.
+        network: where the request comes from; "" if unknown. Visitors can share it, and invent owners in it.
     """
 
     owner: str | None
     returning: bool = True
+    network: str = ""
 
 
 class VisitorRuns:
@@ -58,6 +60,7 @@ class VisitorRuns:
         self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
         self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
+        self._networks: dict[str, str] = {}  # where each active run was started from
 
     @property
     def device(self) -> str:
@@ -192,6 +195,7 @@ class VisitorRuns:
         with self._start_lock:
             self._check_limits(adds_run=True)
             name = self._runs.start(preset, name=self._naming(like), owner=self._owner(), pairs=pairs)
+            self._note_network(name)
             self._title_new(name, like or preset.name)
             return name
 
@@ -249,6 +253,7 @@ class VisitorRuns:
         with self._start_lock:
             self._check_limits(adds_run=False)
             self._runs.resume(name)
+            self._note_network(name)
 
     def stop(self, name: str) -> None:
         """See ``Runs.stop``."""
@@ -357,12 +362,34 @@ class VisitorRuns:
                 f"{num_active} of your runs are training or queued, and the limit is {limits.max_active_per_visitor}; "
                 "stop one, or wait"
             )
+        self._check_network()
         if not adds_run:
             return
         own = [each.name for each in self._runs.listings() if each.ownership.owner == owner]
         if limits.max_runs_per_visitor is not None and len(own) >= limits.max_runs_per_visitor:
             raise RunError(f"you have {len(own)} runs, and the limit is {limits.max_runs_per_visitor}; delete one")
         self._check_disk(own)
+
+    def _check_network(self) -> None:
+        """Raise RunError if the visitor's network, whatever cookies it sends, has its half of the queue."""
+        network = self._network()
+        if not network or self.limits.max_queued is None:
+            return
+        active = {live.folder.name for live in self._runs.active()}
+        used = sum(whose == network for name, whose in self._networks.items() if name in active)
+        limit = max(1, self.limits.max_queued // 2)
+        if used >= limit:
+            raise RunError(
+                f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
+            )
+
+    def _note_network(self, name: str) -> None:
+        active = {live.folder.name for live in self._runs.active()}
+        self._networks = {run: whose for run, whose in self._networks.items() if run in active}
+        self._networks[name] = self._network()
+
+    def _network(self) -> str:
+        return "" if self._current_visitor is None else self._current_visitor().network
 
     def _check_disk(self, own: list[str]) -> None:
         for max_mb, names, whose, remedy in (

@@ -9,6 +9,7 @@ from starlette.formparsers import MultiPartException
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from core.server.access import Visitor
 from core.server.limits import MEGABYTE, Limits
 from ui.serving.visitors import visitor_of
 
@@ -17,40 +18,47 @@ _FORM_BYTES = 10_000  # overhead of a multipart form around its file
 
 
 class UploadQuota:
-    """The bytes that arrived in uploads during the last hour, by visitor. What a request announces does not count."""
+    """The bytes that arrived in uploads during the last hour. What a request announces does not count."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._minutes: deque[tuple[int, Counter[str | None]]] = deque()  # (minute, bytes by owner)
-        self._by_owner: Counter[str | None] = Counter()  # sum of ``_minutes``
+        total, network = limits.max_uploads_mb, None
+        if total is not None:
+            network = max(1, total // 2)  # whatever cookies it sends
+        self._quotas = {"you have": limits.max_uploads_mb_per_visitor, "your network has": network}
+        self._quotas["all visitors have"] = total
+        self._minutes: deque[tuple[int, Counter[tuple[str, str]]]] = deque()  # (minute, bytes by whose and by whom)
+        self._used: Counter[tuple[str, str]] = Counter()  # sum of ``_minutes``
         self._lock = threading.Lock()
 
-    def refusal(self, owner: str | None, size: int) -> str:
-        """Return why so many more bytes exceed the quota, or ""."""
+    def refusal(self, visitor: Visitor, size: int) -> str:
+        """Return why so many more bytes of a visitor exceed a quota, or ""."""
         with self._lock:
             self._forget_old()
-            for quota, used, whose in (
-                (self._limits.max_uploads_mb_per_visitor, self._by_owner[owner], "you have"),
-                (self._limits.max_uploads_mb, self._by_owner.total(), "all visitors have"),
-            ):
+            for whose, who in self._keys(visitor):
+                quota, used = self._quotas[whose], self._used[whose, who]
                 if quota is not None and used + size > quota * MEGABYTE:
                     return (
                         f"upload={size:,} bytes exceeds the quota: {whose} used {used:,} bytes of {quota:,} MB an hour"
                     )
         return ""
 
-    def count(self, owner: str | None, size: int) -> None:
+    def count(self, visitor: Visitor, size: int) -> None:
         """Count bytes that have arrived."""
         minute = int(time.monotonic() // 60)
         with self._lock:
             if not self._minutes or self._minutes[-1][0] != minute:
                 self._minutes.append((minute, Counter()))
-            self._minutes[-1][1][owner] += size
-            self._by_owner[owner] += size
+            for key in self._keys(visitor):
+                self._minutes[-1][1][key] += size
+                self._used[key] += size
+
+    def _keys(self, visitor: Visitor) -> list[tuple[str, str]]:
+        keys = [("you have", visitor.owner or ""), ("all visitors have", "")]
+        return [*keys, ("your network has", visitor.network)] if visitor.network else keys
 
     def _forget_old(self) -> None:
         while self._minutes and self._minutes[0][0] <= time.monotonic() // 60 - 60:
-            self._by_owner -= self._minutes.popleft()[1]  # drops owners who used nothing else
+            self._used -= self._minutes.popleft()[1]  # drops those who used nothing else
 
 
 class RequestLimits:
@@ -78,7 +86,7 @@ class RequestLimits:
         If reading raises ``MultiPartException``, Gradio deletes the part of a file that it has and answers with the
         message; other exceptions would leave the part on the disk.
         """
-        owner, status, has_ended = visitor_of(scope).owner, 0, False
+        visitor, status, has_ended = visitor_of(scope), 0, False
 
         async def receive_and_count() -> Message:
             nonlocal status, has_ended
@@ -86,10 +94,10 @@ class RequestLimits:
             if message["type"] == "http.disconnect" and not has_ended:
                 raise MultiPartException("The upload was interrupted.")
             size = len(message.get("body", b""))
-            if reason := self.uploads.refusal(owner, size):
+            if reason := self.uploads.refusal(visitor, size):
                 status = 429
                 raise MultiPartException(reason)
-            self.uploads.count(owner, size)
+            self.uploads.count(visitor, size)
             has_ended = not message.get("more_body", False)
             return message
 
@@ -108,7 +116,7 @@ class RequestLimits:
         maximum = self.limits.max_upload_mb * MEGABYTE + _FORM_BYTES if is_upload else MAX_JSON_BYTES
         if int(length) > maximum:
             return 413, f"The request has {int(length):,} bytes; the maximum is {maximum:,}."
-        reason = self.uploads.refusal(visitor_of(scope).owner, int(length)) if is_upload else ""
+        reason = self.uploads.refusal(visitor_of(scope), int(length)) if is_upload else ""
         return (429, reason) if reason else (0, "")
 
 

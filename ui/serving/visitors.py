@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core.server.access import Visitor
 from core.server.ownership import owner_of
 from ui.serving.assets import is_static
+from ui.serving.client_address import network_of
 
 COOKIE = "attention-lab-visitor"
 TOKEN_BYTES = 32
@@ -74,6 +75,7 @@ class Presence:
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
+        self._first_seen: dict[str, float] = {}
         self._last_seen: dict[str, float] = {}
         self._lock = threading.Lock()
         self._started = time.monotonic()
@@ -82,9 +84,10 @@ class Presence:
         """Record the start of a visitor's request."""
         with self._lock:
             if len(self._last_seen) >= MAX_VISITORS and owner not in self._last_seen:
-                self._forget_oldest()
+                self._forget_briefest()
             self._connections[owner] += 1
             self._last_seen[owner] = time.monotonic()
+            self._first_seen.setdefault(owner, self._last_seen[owner])
 
     def disconnected(self, owner: str) -> None:
         """Record the end of a visitor's request."""
@@ -102,11 +105,15 @@ class Presence:
             last_seen = self._started if owner is None else self._last_seen.get(owner, self._started)
             return time.monotonic() - last_seen
 
-    def _forget_oldest(self) -> None:
-        """Forget the visitors who were connected longest ago, which bounds the memory."""
-        absent = sorted((at, owner) for owner, at in self._last_seen.items() if owner not in self._connections)
-        for _, owner in absent[: MAX_VISITORS // 2]:
-            del self._last_seen[owner]
+    def _forget_briefest(self) -> None:
+        """Forget the visitors who stayed for the shortest time, which bounds the memory.
+
+        A program that invents cookies has many visitors, and each of them stays for one request.
+        """
+        stays = ((at - self._first_seen[owner], at, owner) for owner, at in self._last_seen.items())
+        absent = sorted(each for each in stays if each[2] not in self._connections)
+        for *_, owner in absent[: MAX_VISITORS // 2]:
+            del self._last_seen[owner], self._first_seen[owner]
 
 
 class VisitorCookies:
@@ -123,7 +130,7 @@ class VisitorCookies:
         headers = Headers(scope=scope)
         known = _token(headers)
         token = known or secrets.token_urlsafe(TOKEN_BYTES)
-        scope[_SCOPE] = visitor = Visitor(owner_of(token), returning=known is not None)
+        scope[_SCOPE] = visitor = Visitor(owner_of(token), known is not None, network_of(scope))
         session = QueryParams(scope["query_string"]).get("session_hash")
         if not SESSIONS.claim(session, visitor):
             await PlainTextResponse(OTHERS_SESSION, status_code=403)(scope, receive, send)

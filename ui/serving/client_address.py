@@ -1,0 +1,46 @@
+"""The network that a request comes from: the second key of quotas, beside the cookie, which anyone can invent."""
+
+import ipaddress
+from collections.abc import Iterable, Mapping
+
+from starlette.types import Scope
+
+from core.storage.errors import InputError
+
+TRUSTED_PROXIES = "FORWARDED_ALLOW_IPS"  # environment variable that uvicorn reads when it starts
+_THIS_MACHINE = ("127.0.0.1", "::1")
+_PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")  # where a Space's proxy is
+
+
+def network_of(scope: Scope) -> str:
+    """Return the address of a request, of IPv6 the first half, which is what one subscriber has.
+
+    It is "" if the request comes from this machine, such as from a proxy that names no other. uvicorn takes the address
+    from ``X-Forwarded-For`` if a trusted proxy has sent the request.
+    """
+    try:
+        address = ipaddress.ip_address((scope.get("client") or ("",))[0])
+    except ValueError:
+        return ""
+    if address.is_loopback:
+        return ""
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+
+
+def trusted_proxies(addresses: Iterable[str], environment: Mapping[str, str]) -> str:
+    """Return the value of ``TRUSTED_PROXIES``: this machine, the given addresses, and on a Space all private networks.
+
+    Raises:
+        InputError: one is neither an address nor a network such as 10.0.0.0/8.
+    """
+    given = list(addresses)
+    for each in given:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError as error:
+            raise InputError(f"trusted_proxy={each[:100]!r} is neither an address nor a network: {error}") from error
+    if not given and environment.get("SPACE_HOST"):
+        given = list(_PRIVATE)
+    return ",".join((*_THIS_MACHINE, *given))
