@@ -21,7 +21,14 @@ from ui.serving.assets import asset_address
 SEED = 424_242_421  # of the private run: must appear in no response to another visitor
 MISSING = "tiny-1-aaaaaaaaaaaaaaaaaaaaaaaa"
 BAR = {"feed", "snapshot", "actions", "stop", "resume", "rename", "share", "delete"}
-ABOUT_A_RUN = BAR | {"replay", "saved", "bundle", "examine"}  # the components' functions that take a run
+ABOUT_A_RUN = BAR | {
+    "replay",
+    "saved",
+    "bundle",
+    "examine",
+    "parts",
+    "health",
+}  # the components' functions that take a run
 
 
 @dataclass(frozen=True)
