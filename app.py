@@ -17,10 +17,11 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 
+from core import plugins
 from core.runs import DEFAULT_ROOT, sweep
 from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
-from core.storage.errors import LabError
+from core.storage.errors import InputError, LabError
 from core.training.devices import DEVICES, device_named
 from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
 from ui.serving.host_check import host_rules
@@ -42,6 +43,7 @@ def main() -> None:
     try:
         limits = limits_from(vars(options), os.environ, public=options.public)
         device = device_named(options.device)
+        load_plugins(options.plugin, public=options.public)
         hosts = host_rules(options.allowed_host, bound=options.host, public=options.public, environment=os.environ)
         if options.trusted_proxy or TRUSTED_PROXIES not in os.environ:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
@@ -65,6 +67,23 @@ def main() -> None:
         runs.close()
         if page is not None:
             page.close(verbose=False)
+
+
+def load_plugins(files: list[str], *, public: bool) -> None:
+    """Load the files of ``--plugin``.
+
+    Raises:
+        InputError: the page is public. Strangers' presets and inputs would reach code that was not written for them,
+            and no limit holds for it.
+        PluginError: a file cannot be loaded.
+    """
+    if files and public:
+        raise InputError(
+            f"--plugin={files[0]} cannot be combined with --public: strangers' presets and inputs would reach the "
+            "plugin's code, for which no limits hold"
+        )
+    for file in files:
+        plugins.load(file)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,6 +123,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="device to train on (default: auto, the fastest available)"
+    )
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="run a Python file that registers tasks, blocks, metrics or presets; not with --public; repeatable",
     )
     parser.add_argument("--log-json", action="store_true", help="log one JSON object per line (implied by --public)")
     limits = parser.add_argument_group("limits", "whole numbers, or none for no limit; for the defaults see the docs")

@@ -199,7 +199,7 @@ def load(path: str | Path) -> None:
     except Exception as error:
         restore(before)
         del sys.modules[name]
-        raise PluginError(f"plugin={str(path)!r}, {_place(error, file)}: {type(error).__name__}: {error}") from error
+        raise PluginError(f"plugin={str(path)!r}, {_place(error, file)}: {_text(error)}") from error
     _loaded.add(file)
     PLUGIN_FILES[file.name] = hashlib.sha256(content).hexdigest()
 
@@ -238,7 +238,7 @@ def _check_section(name: Literal["task", "model"], section: Any, bases: Any) -> 
     names = " or ".join(each.__name__ for each in (bases if isinstance(bases, tuple) else (bases,)))
     if not (isinstance(section, type) and issubclass(section, bases)):
         raise PluginError(f"{getattr(section, '__name__', section)!s:.60} must be a class derived from {names}")
-    field = section.model_fields.get("family")
+    field = cast(type[Section], section).model_fields.get("family")
     if field is None or get_args(field.annotation) != (field.default,):
         raise PluginError(
             f'{section.__name__} has no family: give it a field such as family: Literal["my-{name}"] = "my-{name}"'
@@ -262,6 +262,12 @@ def _claim(what: str, name: str, registered: Any, *, exists: bool) -> None:
 
 def _file_of(module: str) -> str:
     return Path(getattr(sys.modules.get(module), "__file__", None) or module).name
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, LabError):
+        return str(error)
+    return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
 
 
 def _place(error: Exception, file: Path) -> str:

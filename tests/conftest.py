@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from core import plugins
 from core.config import Preset, load_preset
 from core.runs import RunFolder
 from core.runs.recorder import train_recorded
@@ -76,6 +77,14 @@ def tiny_gru(tiny: Preset) -> Preset:
 def root(tmp_path: Path) -> Path:
     """A path for runs that does not exist yet."""
     return tmp_path / "checkpoints"
+
+
+@pytest.fixture
+def own_plugins() -> Iterator[None]:
+    """Take back after the test what it registers with ``core.plugins``."""
+    before = plugins.snapshot()
+    yield
+    plugins.restore(before)
 
 
 @pytest.fixture(scope="session")

@@ -278,8 +278,9 @@ def _multi_head(
     if layer is None:
         raise InputError(f"head={head} is not in a layer with a residual stream")
     is_linear = isinstance(module, LinearAttention)
-    query, keys, values = (recorded.of(module, f"hook_{name}")[0, h] for name in "qkv")
-    query = query[row]
+    query = recorded.of(module, "hook_q")[0, h, row]
+    groups = (recorded.of(module, f"hook_{name}")[0] for name in "kv")  # of which heads may share one
+    keys, values = (group[h * len(group) // module.num_heads] for group in groups)
     if is_linear:
         query, keys = F.elu(query) + 1, F.elu(keys) + 1
     shape = recorded.of(module, "hook_pattern").shape

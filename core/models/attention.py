@@ -48,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"d_model={d_model} must be divisible by num_heads={num_heads}")
-        self.num_heads = num_heads
+        self.num_heads, self.head_dim = num_heads, d_model // num_heads
         self.w_q = nn.Linear(d_model, d_model)
         self.w_k = nn.Linear(d_model, d_model)
         self.w_v = nn.Linear(d_model, d_model)
@@ -109,7 +109,7 @@ class MultiHeadAttention(nn.Module):
         return query.shape[-2] == 1 or self.dropout.is_active or is_read
 
     def _split_heads(self, x: torch.Tensor) -> torch.Tensor:
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, K)
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)  # (B, H, T, K)
 
 
 class AdditiveAttention(nn.Module):

@@ -40,6 +40,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
+from core.config.preset import PLUGIN_FILES
 from core.config.tasks import SUBWORDS
 from core.runs.info import ACTIVE, RunInfo, Status
 from core.runs.names import (
@@ -189,7 +190,7 @@ class RunFolder:
         except OSError as error:
             raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
-            raise RunError(f"run={self.name!r}: preset.yaml is damaged: {error}") from error
+            raise RunError(f"run={self.name!r}: {self._trained_with() or 'preset.yaml is damaged'}: {error}") from error
 
     def has_preset(self) -> bool:
         """Whether ``preset.yaml`` exists."""
@@ -325,6 +326,16 @@ class RunFolder:
             raise RunError(f"run={self.name!r} {message}") from error
         delete_temporaries(self.path, names=self._written_under_lock())
         return lock
+
+    def _trained_with(self) -> str:
+        """Return which plugins the run was trained with that are not loaded, "" if there are none."""
+        try:
+            sessions = self.written_info().provenance
+        except RunError:
+            return ""
+        files = [each for session in sessions for each in session.plugins if each.name not in PLUGIN_FILES]
+        names = ", ".join(dict.fromkeys(f"--plugin {each.name} (SHA-256 {each.sha256[:12]}…)" for each in files))
+        return f"it was trained with {names}" if names else ""
 
     def _preset_yaml(self) -> bytes:
         """Return the content of ``preset.yaml``; if it is missing, that in the best weights, or CheckpointError."""

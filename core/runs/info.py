@@ -38,6 +38,20 @@ _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
 
 
+class PluginFile(BaseModel):
+    """A file that registered something the run may need; see ``core.plugins``.
+
+    Attributes:
+        name: without its folder.
+        sha256: of its content.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: _Words
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class TrainingSession(BaseModel):
     """One session of a run's training, from its start or a resumption to its end: which program, where, and how.
 
@@ -59,6 +73,7 @@ class TrainingSession(BaseModel):
         gpu: name of that device; None unless it is "cuda".
         threads: torch threads of each process.
         processes: number of processes that trained together.
+        plugins: the files that were loaded by ``--plugin``; empty in older files.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -78,6 +93,7 @@ class TrainingSession(BaseModel):
     gpu: _Words | None
     threads: _Count
     processes: _Count
+    plugins: Annotated[tuple[PluginFile, ...], Field(max_length=16)] = ()
 
 
 Provenance = Annotated[tuple[TrainingSession, ...], Field(max_length=MAX_SESSIONS, strict=False)]

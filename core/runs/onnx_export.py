@@ -15,6 +15,7 @@ from typing import Any, get_args
 import torch
 
 from core.config import preset_to_yaml
+from core.config.sections import BlocksConfig
 from core.models import Seq2Seq
 from core.runs.folder import RunFolder
 from core.runs.load import load_run
@@ -52,7 +53,7 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     onnx = require_package("onnx", purpose=_PURPOSE)
     require_package("onnxscript", purpose=_PURPOSE)
     preset = folder.preset()
-    if preset.model.family not in _FAMILIES:
+    if not isinstance(preset.model, BlocksConfig):
         raise InputError(f"model.family={preset.model.family!r} cannot be exported to ONNX; {', '.join(_FAMILIES)} can")
     loaded = load_run(folder.path)
     if path.exists():

@@ -12,7 +12,8 @@ from typing import Literal, cast
 import torch
 
 from core import __version__
-from core.runs.info import MAX_SESSIONS, Provenance, TrainingSession
+from core.config.preset import PLUGIN_FILES
+from core.runs.info import MAX_SESSIONS, PluginFile, Provenance, TrainingSession
 
 PAGE = "page"  # the command of trainings that were started on the page
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -48,6 +49,7 @@ def begin_session(*, command: str, step: int, device: str, processes: int) -> Tr
         gpu=_name(torch.cuda.get_device_name()) if device == "cuda" else None,
         threads=torch.get_num_threads(),
         processes=processes,
+        plugins=tuple(PluginFile(name=_name(name), sha256=sha256) for name, sha256 in [*PLUGIN_FILES.items()][:16]),
     )
 
 

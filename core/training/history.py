@@ -18,9 +18,9 @@ POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 FREE_RUNNING_LOSS = "free_running_loss"  # a further column of evaluations, where the preset has it measured
 QUALITY_COLUMNS = ("bleu", "chrf")  # further columns of evaluations, where the task is a translation
-METRICS = "metrics"  # a further entry of evaluations: a plugin's metrics by name
+METRICS_COLUMN = "metrics"  # a further entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # rows of steps that are kept, about; a run of no more steps keeps all of them
-RESERVED_COLUMNS = (*EVALUATION_COLUMNS, FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS)  # no names of metrics
+RESERVED_COLUMNS = (*EVALUATION_COLUMNS, FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS_COLUMN)  # no names of metrics
 _MAX_METRICS = 64  # of one evaluation that are read from a file
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class _Series:
     """What is the same for the series of all runs.
 
     Attributes:
-        optional: columns that not every run has; their values may be None. The value of ``METRICS`` is a dict.
+        optional: columns that not every run has; their values may be None. The value of ``METRICS_COLUMN`` is a dict.
         extremes: the rows of a group of steps that are taken, besides the last, where a series is thinned.
         chart_groups: groups of steps in a chart, at most.
     """
@@ -47,7 +47,7 @@ _SERIES: dict[SeriesName, _Series] = {
     "points": _Series(POINT_COLUMNS, (), ((min, 1), (max, 1), (max, 3)), 400),
     "evaluations": _Series(
         EVALUATION_COLUMNS,
-        (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS),
+        (FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS_COLUMN),
         ((min, 1), (max, 1), (min, 3), (max, 3)),
         200,
     ),
@@ -110,7 +110,7 @@ class History:
         of them has it.
         """
         columns = _as_columns("evaluations", self._after("evaluations", since))
-        by_evaluation = [metrics or {} for metrics in columns.pop(METRICS, [])]
+        by_evaluation = [metrics or {} for metrics in columns.pop(METRICS_COLUMN, [])]
         names = dict.fromkeys(name for metrics in by_evaluation for name in metrics)
         return columns | {name: [metrics.get(name) for metrics in by_evaluation] for name in names}
 
@@ -140,7 +140,7 @@ class History:
             rows = rows[first:]
         shown = thin(rows, wanted, series.extremes, keep_first=first == 0)
         columns = _as_columns(name, shown)
-        columns.pop(METRICS, None)
+        columns.pop(METRICS_COLUMN, None)
         for column, values in columns.items():
             columns[column] = values if column == "step" else [_rounded(value, 5) for value in values]
         return {"width": wanted, "from": since // wanted * wanted if is_known else 0, "columns": columns}
@@ -238,14 +238,14 @@ def _as_line(name: SeriesName, row: Row) -> str:
 
 
 def _optional_value(column: str, value: Any) -> float | dict[str, float] | None:
-    if value is None or column != METRICS:
+    if value is None or column != METRICS_COLUMN:
         return None if value is None else float(value)
     if (
         not isinstance(value, dict)
         or len(value) > _MAX_METRICS
         or not all(METRIC_NAME.fullmatch(name) for name in value)
     ):
-        raise ValueError(f"{METRICS} are not named as core.plugins names them")
+        raise ValueError(f"{METRICS_COLUMN} are not named as core.plugins names them")
     return {name: float(number) for name, number in value.items() if name not in RESERVED_COLUMNS}
 
 

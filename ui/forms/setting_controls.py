@@ -66,7 +66,7 @@ def value_in(preset: Preset, setting: Setting) -> Any:
 
 
 def control(setting: Setting, **options: Any) -> Component:
-    """Build the control of a setting: radio buttons for a Literal, a checkbox for a bool, else a number field.
+    """Build the control of a setting: radio buttons for a Literal, a checkbox for a bool, a text or a number field.
 
     Args:
         options: further options of the component, such as ``value``.
@@ -80,7 +80,8 @@ def control(setting: Setting, **options: Any) -> Component:
     }
     if get_origin(setting.annotation) is Literal:
         return gr.Radio(list(get_args(setting.annotation)), **common)
-    return gr.Checkbox(**common) if setting.annotation is bool else gr.Number(**common)
+    fields: dict[Any, type[Component]] = {bool: gr.Checkbox, str: gr.Textbox}  # only a plugin has texts
+    return fields.get(setting.annotation, gr.Number)(**common)
 
 
 def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) -> Preset:

@@ -19,6 +19,7 @@ from core.models.attention import MultiHeadAttention
 from core.models.hooks import HookPoint
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.seq2seq import Block, Head
+from core.storage.errors import InputError
 
 LIMITS = (
     "Shows what each part writes into the logit itself, at the position that predicts the token, with the scale of the "
@@ -87,9 +88,10 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
         model: in evaluation mode, of any family but the recurrent one.
 
     Raises:
-        InputError: the model is recurrent, so it has no residual stream.
+        InputError: the model is recurrent, so it has no residual stream; or its norms are not layer norms.
     """
     stack = residual_stack(model, method="direct logit attribution")
+    _check_norms(stack)
     recorded: dict[str, list[torch.Tensor]] = {}
     logits = stack.logits(prediction, {point.name: partial(_record, recorded, point.name) for point in _points(stack)})
     stream = _Stream(recorded, prediction.row)
@@ -106,6 +108,13 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
     parts = stream.contributions(prediction.score(weight.double().T))
     bias = Contribution("output bias", "output bias", None, None, prediction.score(stack.output.bias).item())
     return LogitAttribution((*parts, bias), prediction.score(logits).item(), stream.num_frozen)
+
+
+def _check_norms(stack: ResidualStack) -> None:
+    norms = [stack.norm, *(norm for layer in stack.layers for name, norm in layer.named_children() if "norm" in name)]
+    for norm in norms:
+        if not isinstance(norm, nn.LayerNorm | nn.Identity):
+            raise InputError(f"direct logit attribution can split layer norms only, not a {type(norm).__name__}")
 
 
 class _Stream:
@@ -191,5 +200,5 @@ def _add_layer(stream: _Stream, layer: EncoderLayer | DecoderLayer, number: int)
             stream.normalize(norm, f"{block}.{number} norm bias", number)
     stream.skip(stream.at(layer.hook_skip, len(sublayers)), number)
     stream.add(f"feed-forward {number}", "feed-forward", number, stream.at(layer.feed_forward.hook_out))
-    if not layer.is_pre_norm:
+    if isinstance(layer.norm_feed_forward, nn.LayerNorm) and not layer.is_pre_norm:
         stream.normalize(layer.norm_feed_forward, f"feed-forward {number} norm bias", number)

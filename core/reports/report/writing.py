@@ -182,6 +182,7 @@ def _metrics(run: ReportedRun, measurements: ReportMeasurements, summary: str) -
         "exact_match_unpadded": measurements.exact_match_unpadded,
         "token_accuracy": evaluation.token_accuracy,
         "loss": evaluation.loss,
+        "metrics": evaluation.metrics,
         "ended_by_eos": measurements.stopped,
         "summary": summary,
     }

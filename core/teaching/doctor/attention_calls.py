@@ -222,14 +222,16 @@ class _CallRecorder:
 
     def _finish(self, z: torch.Tensor) -> None:
         weights = self._latest.pop("pattern")
+        key, value = (_last(parts, weights.shape[-1]) for parts in (self._keys, self._values))
+        group = weights.shape[1] // key.shape[1]  # heads that share keys and values
         self.calls.append(
             AttentionCall(
                 name=self.module.hook_pattern.name.removesuffix(".hook_pattern"),
                 block=self.block,
                 module=self.module,
                 query=self._latest["q"],
-                key=_last(self._keys, weights.shape[-1]),
-                value=_last(self._values, weights.shape[-1]),
+                key=key.repeat_interleave(group, dim=1),
+                value=value.repeat_interleave(group, dim=1),
                 mask=self._latest.pop("mask", None),
                 bias=self._latest.pop("bias", None),
                 weights=weights,

@@ -9,6 +9,7 @@ import gradio as gr
 import torch
 from pydantic import Field
 
+from core.config.sections import TransformerConfig
 from core.interpret.attribution import (
     activation_patching,
     decoder_lens,
@@ -162,7 +163,7 @@ def _lens(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) -> dic
         for row in lens.rows
     ]
     answers, limits = None, [logit_lens.LIMITS]
-    if loaded.preset.model.family == "transformer":
+    if isinstance(loaded.preset.model, TransformerConfig):
         found = decoder_lens.decoder_lens(loaded.model, loaded.task, prediction)
         answers = [
             {"layer": each.layer, "answer": [*each.answer, *([EOS] if each.stopped else [])], "matches": each.matches}

@@ -1,0 +1,308 @@
+"""What ``core.plugins`` registers stands where built-in tasks, blocks, metrics and presets do; errors say why not."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import pytest
+import torch
+
+import app
+from core import lab, plugins
+from core.__main__ import main
+from core.config import ConfigError, load_preset, parse_preset, preset_names, preset_to_yaml, read_preset
+from core.config.preset import section_classes
+from core.config.sections import BLOCKS
+from core.config.tasks import SequencesConfig
+from core.evaluation.metrics import METRICS
+from core.runs import RunFolder
+from core.storage.errors import InputError, LabError
+from core.tasks import build_task, fixed_pairs
+from core.training.history import History
+
+EXAMPLE = Path(__file__).parents[1] / "docs/examples/rotated_letters.py"
+BLOCKS_EXAMPLE = EXAMPLE.with_name("modern_blocks.py")
+SMALL = {
+    "training.steps": 8,
+    "training.batch_size": 8,
+    "training.warmup_steps": 2,
+    "training.evaluate_every": 4,
+    "training.validation_sequences": 16,
+}
+SETTINGS = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
+CHANGES = {"task.family": "letters", "task.transform": "rotate"}
+LETTERS = [
+    "--preset",
+    "tiny",
+    *(part for key, value in CHANGES.items() for part in ("--set", f"{key}={value}")),
+    *SETTINGS,
+]
+HEADER = """\
+from typing import ClassVar, Literal
+from core import plugins
+from core.config.tasks import SequencesConfig, TaskSection
+class Mine(SequencesConfig):
+    num_symbols: ClassVar[int] = 9
+    family: Literal["mine"] = "mine"
+    transform: Literal["copy"] = "copy"
+"""
+
+pytestmark = pytest.mark.usefixtures("own_plugins")
+
+
+@pytest.fixture
+def core(root, capsys):
+    """Run a command below a folder of its own: (exit code, standard output, standard error)."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["--checkpoints", str(root), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def forget() -> None:
+    """Register nothing, as in a new process."""
+    sections = [each for each in section_classes("task") if each.__module__.startswith("core.")]
+    models = [each for each in section_classes("model") if each.__module__.startswith("core.")]
+    built_in = {kind: {name: None for name, build in named.items() if build is None} for kind, named in BLOCKS.items()}
+    plugins.restore(((sections, models), built_in, {}, {}, {}, {}, {}, set()))
+
+
+def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):
+    code, output, errors = core("--plugin", str(EXAMPLE), "train", *LETTERS, "--run", "mine", "--json")
+    assert code == 0, errors
+    trained = json.loads(output.splitlines()[-1])
+    assert 0 <= trained["metrics"]["first_letter"] <= 1
+    assert "first_letter" in output.splitlines()[0]
+    for command in (
+        ["decode", "--run", "mine", "a b c d", "--plugin", str(EXAMPLE)],
+        ["report", f"--plugin={EXAMPLE}", "--run", "mine", "--sequences", "8"],
+        ["resume", "--run", "mine", "--set", "training.steps=12", "--plugin", str(EXAMPLE)],
+        ["describe", *LETTERS, "--plugin", str(EXAMPLE)],
+        ["doctor", "--run", "mine", "--plugin", str(EXAMPLE)],
+    ):
+        forget()
+        code, output, errors = core(*command)
+        assert code == 0, errors
+        if command[0] == "decode":
+            assert "expected  b c d a" in output
+    forget()
+    code, output, _ = core("evaluate", "--plugin", str(EXAMPLE), "--run", "mine", "--sequences", "8", "--json")
+    assert set(json.loads(output.splitlines()[-1])["metrics"]) == {"first_letter"}
+    assert r"| first\_letter (metric of a plugin) |" in (root / "mine/report/report.md").read_text()
+
+
+def test_a_run_names_the_plugin_it_was_trained_with_and_needs_it_again(core, root):
+    core("train", "--plugin", str(EXAMPLE), *LETTERS, "--run", "mine")
+    (session,) = RunFolder(root, "mine").info().provenance
+    sha256 = hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
+    assert [(each.name, each.sha256) for each in session.plugins] == [("rotated_letters.py", sha256)]
+    assert session.command.startswith("--plugin rotated_letters.py train --preset tiny")
+    forget()
+    code, _, errors = core("decode", "--run", "mine", "a b c d")
+    assert code == 2
+    assert f"it was trained with --plugin rotated_letters.py (SHA-256 {sha256[:12]}…): task.family='letters'" in errors
+
+
+def test_the_history_keeps_metrics_through_its_file_also_without_the_plugin(tmp_path):
+    plugins.load(EXAMPLE)
+    run = lab.train("tiny", changes=CHANGES | SMALL, name="mine", root=tmp_path)
+    metrics = run.evaluate(20).metrics
+    assert 0 <= metrics["first_letter"] <= 1
+    path = RunFolder(tmp_path, "mine").metrics
+    recorded = History.load(path).evaluations()["first_letter"]
+    assert len(recorded) == 3
+    forget()
+    history = History.load(path)
+    assert history.evaluations()["first_letter"] == recorded
+    history.save(tmp_path / "copy.jsonl")
+    assert History.load(tmp_path / "copy.jsonl").evaluations() == history.evaluations()
+    assert set(history.chart("evaluations")["columns"]) == {"step", "validation_loss", "token_accuracy", "exact_match"}
+
+
+def test_metrics_in_a_damaged_file_are_no_columns(tmp_path):
+    good = {"step": 1, "validation_loss": 1.0, "token_accuracy": 0.5, "exact_match": 0.5}
+    lines = [good | {"metrics": each} for each in (["x"], {"<b>": 1.0}, {"a": "b"}, "a", {"step": 3.0})]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert History.load(tmp_path / "metrics.jsonl").evaluations() == {key: [value] for key, value in good.items()}
+
+
+def test_a_metric_gets_the_texts_that_exact_match_compares(tiny):
+    seen = []
+
+    @plugins.metric("seen")
+    def keep(outputs, references):
+        seen.append((outputs, references))
+        return float("nan")
+
+    run_task = build_task(tiny.task)
+    from core.evaluation.accuracy import evaluate
+    from core.models import build_model
+
+    model = build_model(tiny.model, run_task, torch.Generator().manual_seed(0))
+    pairs = fixed_pairs(run_task, 12, split="test")
+    evaluation = evaluate(model, pairs, task=run_task)
+    assert evaluation.metrics == {}  # not a number: not measured
+    ((outputs, references),) = seen
+    assert len(outputs) == len(references) == 12
+    first = run_task.src_vocab.decode([each for each in pairs.src[0].tolist() if each > 2])
+    assert references[0] == run_task.answer_text(run_task.answer(first))
+    assert evaluate(model, pairs).metrics == {}
+    assert len(seen) == 1  # without the task there are no texts
+
+
+def test_a_metric_that_fails_is_named(tiny, tmp_path):
+    plugins.metric("broken")(lambda outputs, references: 1 / 0)
+    with pytest.raises(LabError, match=r"metric='broken' failed: ZeroDivisionError"):
+        lab.train(tiny, root=tmp_path, name="mine")
+    assert "metric='broken' failed" in RunFolder(tmp_path, "mine").info().message
+
+
+def test_presets_of_a_plugins_family_are_validated_and_written_as_others_are(tiny):
+    before = tiny.model_dump(), preset_to_yaml(tiny)
+    plugins.load(EXAMPLE)
+    assert (tiny.model_dump(), preset_to_yaml(tiny)) == before
+    preset = tiny.with_changes(CHANGES | {"task.places": 2})
+    assert read_preset(preset_to_yaml(preset), name="x") == preset
+    assert parse_preset(json.loads(preset.model_dump_json())) == preset
+    with pytest.raises(ConfigError, match=r"^task\.places=9 should be less than or equal to 8$"):
+        tiny.with_changes(CHANGES | {"task.places": 9})
+    with pytest.raises(
+        ConfigError, match=r"^task\.base is not a known key; known keys are family, transform, .*places$"
+    ):
+        tiny.with_changes(CHANGES | {"task.base": 3})
+
+
+def test_what_no_plugin_registered_is_refused_with_a_hint(tiny):
+    for change in ({"task.family": "letters"}, {"model.family": "modern"}, {"model.norm_block": "rms"}):
+        (value,) = change.values()
+        with pytest.raises(ConfigError, match=f"={value!r} should be .* your own needs the file .*: --plugin FILE$"):
+            tiny.with_changes(change)
+
+
+def test_a_bug_needs_built_in_blocks(tiny):
+    plugins.load(BLOCKS_EXAMPLE)
+    with pytest.raises(ConfigError, match=r"needs built-in blocks, not model\.norm_block='rms'"):
+        tiny.with_changes({"model.norm_block": "rms"}).with_bug("no-residual")
+
+
+def test_presets_of_plugins_stand_beside_those_that_ship(core):
+    code, output, errors = core("presets", "--plugin", str(BLOCKS_EXAMPLE))
+    assert code == 0, errors
+    assert "modern-reversal" in output
+    assert "modern-reversal" in preset_names()
+    assert load_preset("modern-reversal").model.family == "modern"
+    assert "num_kv_heads: 2" in core("presets", "modern-reversal")[1]
+    with pytest.raises(plugins.PluginError, match="preset 'tiny' exists already"):
+        plugins.preset(load_preset("tiny"))
+
+
+FAULTS = {
+    "x = (": "line 1: SyntaxError: '(' was never closed",
+    "\n\nx = 1 / 0": "line 3: ZeroDivisionError: division by zero",
+    "import nothing_of_this_name": "line 1: ModuleNotFoundError",
+    f'{HEADER}\nplugins.task(Mine)(lambda config: None)\nplugins.metric("ok")(print)\nplugins.task(Mine)(print)': (
+        "line 11: task family 'mine' exists already: it is registered by plugin.py"
+    ),
+    f"{HEADER}\nclass Other(Mine):\n    family: str = 'other'\nplugins.task(Other)": (
+        'Other has no family: give it a field such as family: Literal["my-task"] = "my-task"'
+    ),
+    f"{HEADER}\nclass Less(TaskSection):\n    family: Literal['less'] = 'less'\nplugins.task(Less)": (
+        "Less has no length_field, num_distinct, longest_source, longest_answer, summary"
+    ),
+    f"{HEADER}\nplugins.task(int)": "int must be a class derived from TaskSection",
+    f"{HEADER}\nplugins.model(Mine)": "Mine must be a class derived from TransformerConfig or DecoderOnlyConfig or",
+    f"{HEADER}\nplugins.block('mask', 'm')": "block kind='mask' is not one of attention, feed_forward, norm",
+    f"{HEADER}\nplugins.block('norm', 'layer-norm')(print)": "norm block 'layer-norm' exists already: it is built in",
+    f"{HEADER}\nplugins.metric('BLEU 4')": "metric='BLEU 4' must start with a-z",
+    f"{HEADER}\nplugins.metric('exact_match')(print)": "metric 'exact_match' exists already: it is built in",
+}
+
+
+@pytest.mark.parametrize("source", FAULTS, ids=FAULTS.values())
+def test_a_file_that_fails_is_refused_with_its_line_and_registers_nothing(core, tmp_path, source):
+    file = tmp_path / "plugin.py"
+    file.write_text(source)
+    before = plugins.snapshot()
+    code, _, errors = core("presets", "--plugin", str(file))
+    assert code == 2
+    assert FAULTS[source] in errors
+    assert f"plugin={str(file)!r}, line " in errors
+    assert errors.count("\n") == 1
+    assert plugins.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.py", "none.py' cannot be read: No such file"),
+        ("notes.txt", "notes.txt' must be a Python file"),
+        ("", "--plugin needs a file"),
+    ],
+)
+def test_a_file_that_is_no_program_is_refused(core, tmp_path, name, message):
+    (tmp_path / "notes.txt").write_text("")
+    code, output, errors = core("presets", "--json", "--plugin", str(tmp_path / name) if name else "")
+    assert code == 2
+    assert message in errors
+    assert message in json.loads(output.splitlines()[-1])["error"]
+
+
+def test_what_builds_another_thing_is_refused(tiny):
+    class Mine(SequencesConfig):
+        num_symbols: ClassVar[int] = 9
+        family: Literal["mine"] = "mine"
+        transform: Literal["copy"] = "copy"
+
+    plugins.task(Mine)(lambda config: "no task")
+    plugins.block("attention", "none")(lambda config, generator: torch.nn.Identity())
+    with pytest.raises(plugins.PluginError, match=r"task.family='mine' built a str, which must be a Task"):
+        build_task(tiny.with_changes({"task.family": "mine", "task.transform": "copy"}).task)
+    with pytest.raises(
+        plugins.PluginError, match=r"model.attention_block='none' built a Identity, which must be a core"
+    ):
+        lab.train(tiny, changes={"model.attention_block": "none"})
+
+
+def test_a_cell_of_a_notebook_may_run_twice_and_the_second_counts():
+    for value in (1, 2):
+
+        def measure(outputs, references, value=value):
+            return value
+
+        measure.__module__ = "__main__"
+        plugins.metric("mine")(measure)
+    assert METRICS["mine"]([], []) == 2
+    with pytest.raises(plugins.PluginError, match="metric 'mine' exists already"):
+        plugins.metric("mine")(lambda outputs, references: 3)
+
+
+def test_a_plugin_imports_files_beside_it_and_loads_once(tmp_path):
+    (tmp_path / "beside_a_plugin.py").write_text("value = 0.25")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from core import plugins\nimport beside_a_plugin\n"
+        "plugins.metric('mine')(lambda outputs, references: beside_a_plugin.value)\n"
+    )
+    plugins.load(file)
+    plugins.load(str(file))
+    assert METRICS["mine"]([], []) == 0.25
+
+
+def test_a_public_page_refuses_plugins(tmp_path):
+    with pytest.raises(InputError, match=r"--plugin=.* cannot be combined with --public"):
+        app.load_plugins([str(EXAMPLE)], public=True)
+    assert not METRICS
+    app.load_plugins([str(EXAMPLE)], public=False)
+    assert list(METRICS) == ["first_letter"]
+
+
+def test_training_takes_sections_as_a_mapping_or_as_yaml(tiny, tmp_path):
+    document = tiny.model_dump()
+    del document["name"]
+    assert lab.train(document, root=tmp_path, name="a").preset == tiny.model_copy(update={"name": "notebook"})
+    assert lab.train(preset_to_yaml(tiny), root=tmp_path, name="b").preset == tiny
+    with pytest.raises(ConfigError, match="a preset must be a mapping"):
+        lab.train("- 1\n- 2", root=tmp_path)
