@@ -14,6 +14,7 @@ from core.server.live import LiveRun
 from core.storage.cache import FileCache
 
 CACHED_MODELS = 16
+MAX_CACHED_BYTES = 1_000_000_000  # of weight files; a model that was imported may have 300 MB
 CACHED_EARLIER_MODELS = 8  # of at most 3 MB, see weights_by_step
 
 
@@ -21,7 +22,7 @@ class LoadedModels:
     """The most recently used models, at most ``CACHED_MODELS`` of a kind, or ``CACHED_EARLIER_MODELS``. Thread-safe."""
 
     def __init__(self) -> None:
-        self._best: FileCache[LoadedRun] = FileCache(CACHED_MODELS)
+        self._best: FileCache[LoadedRun] = FileCache(CACHED_MODELS, max_bytes=MAX_CACHED_BYTES)
         self._latest: OrderedDict[LiveRun, LoadedRun] = OrderedDict()
         self._earlier: OrderedDict[tuple[Path, int], tuple[dict[str, torch.Tensor], LoadedRun]] = OrderedDict()
         self._lock = threading.Lock()

@@ -10,10 +10,14 @@ T = TypeVar("T")
 
 
 class FileCache(Generic[T]):
-    """Thread-safe LRU cache of at most ``size`` values, one per file path."""
+    """Thread-safe LRU cache of at most ``size`` values, one per file path.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    Args:
+        max_bytes: the size on disk of all files whose values are kept, beyond the latest one; None for no limit.
+    """
+
+    def __init__(self, size: int, *, max_bytes: int | None = None) -> None:
+        self._size, self._max_bytes = size, max_bytes
         self._values: OrderedDict[Path, tuple[tuple[int, ...], T]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -28,9 +32,18 @@ class FileCache(Generic[T]):
         with self._lock:
             self._values[path] = (stamp, value)
             self._values.move_to_end(path)
-            while len(self._values) > self._size:
+            while len(self._values) > self._size or self._is_too_large():
                 self._values.popitem(last=False)
         return value
+
+    def _is_too_large(self) -> bool:
+        if self._max_bytes is None or len(self._values) < 2:
+            return False
+        return sum(_size_of(stamp) for stamp, _ in self._values.values()) > self._max_bytes
+
+
+def _size_of(stamp: tuple[int, ...]) -> int:
+    return stamp[1] if stamp else 0
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

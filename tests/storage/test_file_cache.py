@@ -60,3 +60,17 @@ def test_an_exception_is_not_cached(tmp_path):
     with pytest.raises(ZeroDivisionError):
         cache.get(tmp_path / "a", lambda: str(1 // 0))
     assert cache.get(tmp_path / "a", lambda: "read") == "read"
+
+
+def test_the_oldest_values_give_way_to_large_files_but_the_latest_stays(tmp_path):
+    cache, loads = FileCache(8, max_bytes=100), []
+    for name, size in (("a", 40), ("b", 40), ("c", 200), ("a", 40), ("c", 200)):
+        path = tmp_path / name
+        if not path.exists():
+            path.write_bytes(bytes(size))
+        cache.get(path, lambda name=name: loads.append(name))
+    assert loads == ["a", "b", "c", "a", "c"]  # c alone exceeds the limit, so that nothing else stays beside it
+    small = FileCache(8, max_bytes=100)
+    for name in ("a", "b", "a", "b"):
+        small.get(tmp_path / name, lambda name=name: loads.append(name))
+    assert loads[5:] == ["a", "b"]
