@@ -1,8 +1,8 @@
 // Calls of a component's server functions.
 
-/** Call a server function; null without an answer (no connection, error, or more than ten seconds). */
-export async function callServer(server, name, argument) {
-  const timeout = new Promise((resolve) => setTimeout(resolve, 10000, null));
+/** Call a server function; null without an answer (no connection, error, or more than so many seconds). */
+export async function callServer(server, name, argument, seconds = 10) {
+  const timeout = new Promise((resolve) => setTimeout(resolve, seconds * 1000, null));
   try {
     return (await Promise.race([server[name](argument), timeout])) ?? null;
   } catch {

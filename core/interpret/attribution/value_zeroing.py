@@ -1,5 +1,7 @@
 """Value zeroing: how much a layer's output changes without the values of one token (Mohebbi et al. 2023)."""
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -44,8 +46,8 @@ class ValueZeroing:
 def value_zeroing(model: Seq2Seq, prediction: Prediction) -> ValueZeroing:
     """Zero the values of one token in one layer at a time, in all heads, and compare the layer's outputs.
 
-    A layer's output is the residual stream after it. All tokens of a layer are rows of one batch, and a layer's output
-    does not depend on layers above it, so each batch is a whole forward pass with one layer changed.
+    A layer's output is the residual stream after it, where a pass ends: nothing above it matters, and the scores of a
+    large vocabulary would take longest. All tokens of a layer are rows of one batch.
 
     Args:
         model: in evaluation mode, of any family.
@@ -76,10 +78,8 @@ def value_zeroing(model: Seq2Seq, prediction: Prediction) -> ValueZeroing:
 def _in_encoder(model: Transformer | EncoderOnly, prediction: Prediction, layer: EncoderLayer) -> torch.Tensor:
     """Return a layer's (S, S)."""
     count = prediction.src.shape[1]
-    outputs: list[torch.Tensor] = []
-    with hooks(_zeroed(layer.self_attention.hook_v, range(count)) | _kept(layer.hook_resid_post, outputs)):
-        model.encode(prediction.src.expand(count + 1, -1))
-    return _changes(outputs[0])
+    with hooks(_zeroed(layer.self_attention.hook_v, range(count))):
+        return _changes(_output(layer, lambda: model.encode(prediction.src.expand(count + 1, -1))))
 
 
 def _in_decoder(model: Transformer, prediction: Prediction, layer: DecoderLayer, block: Block) -> torch.Tensor:
@@ -87,22 +87,18 @@ def _in_decoder(model: Transformer, prediction: Prediction, layer: DecoderLayer,
     attention = cast(MultiHeadAttention, layer.self_attention if block == "decoder" else layer.cross_attention)
     count = (prediction.tgt_in if block == "decoder" else prediction.src).shape[1]
     memory = _repeated(model.encode(prediction.src), count + 1)
-    outputs: list[torch.Tensor] = []
-    with hooks(_zeroed(attention.hook_v, range(count)) | _kept(layer.hook_resid_post, outputs)):
-        model.decode(prediction.tgt_in.expand(count + 1, -1), memory)
-    return _changes(outputs[0])
+    with hooks(_zeroed(attention.hook_v, range(count))):
+        return _changes(_output(layer, lambda: model.decode(prediction.tgt_in.expand(count + 1, -1), memory)))
 
 
 def _in_decoder_only(model: DecoderOnly, prediction: Prediction, layer: DecoderLayer) -> torch.Tensor:
     """Return a layer's (T, S + T)."""
     source, target = prediction.src.shape[1], prediction.tgt_in.shape[1]
     rows, values = source + target + 1, layer.self_attention.hook_v
-    outputs: list[torch.Tensor] = []
     with hooks(_zeroed(values, range(source))):
         memory = model.encode(prediction.src.expand(rows, -1))
-    with hooks(_zeroed(values, range(source, source + target)) | _kept(layer.hook_resid_post, outputs)):
-        model.decode(prediction.tgt_in.expand(rows, -1), memory)
-    return _changes(outputs[0])
+    with hooks(_zeroed(values, range(source, source + target))):
+        return _changes(_output(layer, lambda: model.decode(prediction.tgt_in.expand(rows, -1), memory)))
 
 
 def _in_recurrent(model: GRUSeq2Seq, prediction: Prediction) -> torch.Tensor:
@@ -110,7 +106,7 @@ def _in_recurrent(model: GRUSeq2Seq, prediction: Prediction) -> torch.Tensor:
     decoder, count = model.decoder, prediction.src.shape[1]
     memory = _repeated(model.encode(prediction.src), count + 1)
     states: list[torch.Tensor] = []
-    with hooks(_zeroed(decoder.attention.hook_v, range(count)) | _kept(decoder.hook_state, states)):
+    with hooks(_zeroed(decoder.attention.hook_v, range(count)) | {decoder.hook_state.name: states.append}):
         model.decode(prediction.tgt_in.expand(count + 1, -1), memory)
     return _changes(torch.stack([state[-1, :, : decoder.d_hidden] for state in states], dim=1))
 
@@ -127,8 +123,21 @@ def _zeroed(point: HookPoint, rows: range) -> dict[str, Hook]:
     return {point.name: zero}
 
 
-def _kept(point: HookPoint, outputs: list[torch.Tensor]) -> dict[str, Hook]:
-    return {point.name: outputs.append}
+class _Reached(Exception):  # noqa: N818 - ends a pass, and is no error
+    """The pass has computed what it was for."""
+
+
+def _output(layer: EncoderLayer | DecoderLayer, run: Callable[[], object]) -> torch.Tensor:
+    """Return the residual stream after a layer in a pass, which ends there."""
+    outputs: list[torch.Tensor] = []
+
+    def stop(states: torch.Tensor) -> None:
+        outputs.append(states)
+        raise _Reached
+
+    with contextlib.suppress(_Reached), hooks({layer.hook_resid_post.name: stop}):
+        run()
+    return outputs[0]
 
 
 def _repeated(memory: Memory, rows: int) -> Memory:

@@ -17,6 +17,7 @@ const METHODS = [
   ["patching", "what brings it back on a changed input"],
 ];
 const BLOCKS = { encoder: "encoder", decoder: "decoder", cross: "cross-attention" };
+const WAIT_SECONDS = 120; // a model of 75 million parameters takes half a minute for the tokens of a long answer
 const signed = (number) => (number > 0 ? "+" : "") + formatNumber(number);
 const layered = (name) => name.replace(/^(\d+)( |$)/, "layer $1$2"); // "2 feed-forward" is of layer 2
 const two = (number) => (number == null ? "–" : number.toFixed(2).replace("-0.00", "0.00"));
@@ -164,7 +165,7 @@ export function mount({ element, props, server, watch }) {
     if (wanted === key) return 300;
     key = wanted;
     part("result").classList.add("waiting");
-    const answer = await callServer(server, "why", request);
+    const answer = await callServer(server, "why", request, WAIT_SECONDS);
     if (wanted !== key) return 0; // something else was asked meanwhile
     part("result").classList.remove("waiting");
     if (!answer || answer.error) {
