@@ -123,7 +123,7 @@ def _build_patterns(
     ):
         missing = notice(elem_id="force-missing")
         with gr.Column(visible=False) as controls:
-            head = gr.Radio([], label="Head", elem_id="force-head", interactive=True)
+            head = gr.Dropdown([], label="Head", elem_id="force-head", interactive=True)
             pattern = gr.Radio(
                 [
                     ("diagonal: step t attends to token t", "diagonal"),

@@ -22,6 +22,12 @@ export function makeThumbnail(side) {
       mark.title = MARKS[head.mark] ?? "";
       mark.hidden = !head.mark;
     },
+    /** Show only the head's number, and the rest when it is pointed at. */
+    shorten(head, element) {
+      setText(label, (head.ablated ? "✕" : "") + head.head);
+      score.hidden = mark.hidden = true;
+      element.title = ["layer " + head.layer + ", head " + head.head, head.label, head.mark].filter(Boolean).join(" · ");
+    },
   };
 }
 

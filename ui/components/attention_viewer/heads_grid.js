@@ -4,6 +4,7 @@ import { make, uniqueName } from "../../web/dom.js";
 import { makeThumbnail } from "../../web/thumbnails.js";
 
 const SIDES = [52, 48, 44, 40]; // pixels of a thumbnail; smaller with more heads per layer
+const DENSE = { heads: 32, side: 28, width: 50 }; // with more heads than that, only numbers stand beside thumbnails
 const COMPACT = { layers: 3, side: 38, width: 106 }; // from so many layers on, names stand beside thumbnails
 
 /**
@@ -26,10 +27,12 @@ export function makeHeadsGrid(box, { lock, preview }) {
   function makeCells(view) {
     const group = uniqueName("head");
     const perLayer = view.heads.length / view.layers;
-    const compact = view.layers >= COMPACT.layers;
-    const side = compact ? COMPACT.side : SIDES[[4, 8, 12].filter((most) => perLayer > most).length];
-    const width = compact ? COMPACT.width : side + 16;
+    const dense = view.heads.length > DENSE.heads;
+    const compact = !dense && view.layers >= COMPACT.layers;
+    const side = dense ? DENSE.side : compact ? COMPACT.side : SIDES[[4, 8, 12].filter((most) => perLayer > most).length];
+    const width = dense ? DENSE.width : compact ? COMPACT.width : side + 16;
     box.classList.toggle("compact", compact);
+    box.classList.toggle("dense", dense);
     cells = view.heads.map((each) => makeCell(each, group, side));
     box.replaceChildren(...Array.from({ length: view.layers }, (_, at) => make("div", { class: "layer" },
       make("span", { class: "layer-name" }, "layer " + (at + 1)),
@@ -46,7 +49,9 @@ export function makeHeadsGrid(box, { lock, preview }) {
       if (key !== wanted) makeCells(view);
       key = wanted;
       cells.forEach((cell, index) => {
-        cell.thumbnail.show(view.heads[index]);
+        const head = view.heads[index];
+        cell.thumbnail.show(head);
+        if (box.classList.contains("dense")) cell.thumbnail.shorten(head, cell.label);
         cell.radio.checked = cell.layer === locked.layer && cell.head === locked.head;
       });
     },

@@ -5,10 +5,13 @@ import { make, setText } from "../../web/dom.js";
 const CLASSES = { embedding: "embedding", positions: "positions", attention: "attention", norm: "norm", add: "norm",
   "feed-forward": "feed-forward", recurrent: "feed-forward", output: "output" };
 
+const SHALLOW = 3; // layers that are drawn with all their parts
+
 /** Make the map in a viewer's elements; open(part) is called for a pressed box. Returns { show(facts, isOpen) }. */
 export function makeModelMap(part, open) {
   let drawn = null;
   let boxes = [];
+  let frames = []; // of the layers; in a deep model only those that the user opened, or that have the open part, show it
 
   function box(each) {
     const stack = each.side === "source" ? "encoder" : "decoder";
@@ -16,6 +19,19 @@ export function makeModelMap(part, open) {
       "aria-label": each.label + ", " + stack + (each.layer ? " layer " + each.layer : ""), onclick: () => open(each) }, each.label);
     boxes.push({ each, button });
     return button;
+  }
+
+  function makeFrame(layer, stack) {
+    const frame = { layer, isOpen: false, node: make("div", { class: "model-layer", title: "layer " + layer }) };
+    frame.fold = make("button", { type: "button", class: "model-fold", "aria-label": stack + " layer " + layer,
+      onclick: () => { frame.isOpen = frame.node.classList.contains("folded"); setFolded(frame, !frame.isOpen); } }, "layer " + layer);
+    frames.push(frame);
+    return frame;
+  }
+
+  function setFolded({ node, fold }, folded) {
+    node.classList.toggle("folded", folded);
+    fold.setAttribute("aria-expanded", String(!folded));
   }
 
   /** One column, its layers framed; the first box is the lowest. */
@@ -26,15 +42,19 @@ export function makeModelMap(part, open) {
       if (!each.layer) children.push(box(each));
       else if (frame?.layer === each.layer) frame.node.append(box(each));
       else {
-        frame = { layer: each.layer, node: make("div", { class: "model-layer", title: "layer " + each.layer }, box(each)) };
+        frame = makeFrame(each.layer, each.side === "source" ? "encoder" : "decoder");
+        frame.node.append(box(each));
         children.push(frame.node);
       }
     }
+    for (const { node, fold } of frames) node.append(fold); // the highest
     return make("div", { class: "stack" }, ...children, make("span", { class: "faint" }, above));
   }
 
   function draw({ size, parts }) {
     boxes = [];
+    frames = [];
+    part("stacks").classList.toggle("deep", isDeep(parts));
     setText(part("model-size"), size + ". Press a part.");
     const source = parts.filter((each) => each.side === "source");
     const target = parts.filter((each) => each.side === "target");
@@ -45,6 +65,8 @@ export function makeModelMap(part, open) {
       ...(isAlone ? [] : [stack(target, "output so far", "next token")]));
   }
 
+  const isDeep = (parts) => parts.some((each) => each.layer > SHALLOW);
+
   return {
     /** Show the parts; those for which isOpen(part) is true are marked. */
     show(facts, isOpen) {
@@ -53,6 +75,10 @@ export function makeModelMap(part, open) {
       if (drawn !== facts) draw(facts);
       drawn = facts;
       for (const { each, button } of boxes) button.setAttribute("aria-current", String(isOpen(each)));
+      for (const frame of frames) {
+        const isShown = frame.isOpen || !isDeep(facts.parts) || frame.node.querySelector("[aria-current='true']");
+        setFolded(frame, !isShown);
+      }
     },
   };
 }

@@ -6,6 +6,8 @@
 import { make, setText, partsOf } from "../../web/dom.js";
 import { formatPercent, formatSeconds } from "../../web/format.js";
 
+const NARROW = 7; // cells of a row that have room at their full width
+
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
 
@@ -109,6 +111,7 @@ export function mount({ element, trigger, props, watch }) {
     if (names !== builtFor) {
       buttons.clear();
       element.querySelector("tbody").replaceChildren(...value.rows.map(makeRow));
+      element.querySelector("table").classList.toggle("wide", value.rows.some((row) => row.cells.length > NARROW));
       builtFor = names;
     }
     for (const cell of cells) fill(buttons.get(cell.name), cell, value.intact);

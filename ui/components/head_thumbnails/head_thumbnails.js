@@ -3,13 +3,16 @@
 import { make, setText, partsOf } from "../../web/dom.js";
 import { makeThumbnail, uniformSentence } from "../../web/thumbnails.js";
 
+const MANY = 8; // heads; more are drawn smaller
+
 export function mount({ element, trigger, props, watch }) {
   const part = partsOf(element);
 
   function applyValue() {
     const heads = props.value?.heads ?? [];
+    part("thumbnails").classList.toggle("many", heads.length > MANY);
     part("thumbnails").replaceChildren(...heads.map((head) => {
-      const thumbnail = makeThumbnail(128);
+      const thumbnail = makeThumbnail(heads.length > MANY ? 72 : 128);
       thumbnail.show(head);
       const open = () => trigger("pick", { head: head.head });
       return make("button", { type: "button", class: "thumbnail", onclick: open }, ...thumbnail.nodes);
