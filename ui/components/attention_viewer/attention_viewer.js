@@ -246,7 +246,8 @@ export function mount({ element, props, server, watch }) {
       });
       drawn = isByWord() ? viewByWord(view) : view;
       grid.show(drawn, lockedHead(selected, view));
-      setText(part("uniform"), view.uniformMass === null ? "" : "Under each head: attention on the correct source token, "
+      const where = part("head-grid").classList.contains("dense") ? "Pointing at a head shows its" : "Under each head:";
+      setText(part("uniform"), view.uniformMass === null ? "" : where + " attention on the correct source token, "
         + view.scoredOn + ". " + uniformSentence(view.uniformMass));
       playback.show(record, view);
     }
@@ -332,6 +333,7 @@ export function mount({ element, props, server, watch }) {
 
   part("link-button").addEventListener("click", copyLink);
   onAppearanceChange(element, () => {
+    if (view) grid.show(drawn, lockedHead(selected, view));
     map.redraw();
     panel.redraw();
   });
