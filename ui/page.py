@@ -42,8 +42,12 @@ class DecodeRequest:
     strategy: tuple[Any, ...]
 
 
-def build_page(runs: VisitorRuns) -> gr.Blocks:
-    """Build the page over some runs."""
+def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
+    """Build the page over some runs.
+
+    Args:
+        reads_paths: whether models can be imported from paths of this computer; see ``ui.forms.import_model``.
+    """
     # Downloads and pictures are temporary files: every minute, Gradio deletes those older than ten minutes
     with GuardedPage(title="Attention Lab", analytics_enabled=False, delete_cache=(60, 600), fill_width=True) as page:
         api.expose(runs)  # first, so that the page's own events do not take the endpoints' names
@@ -57,7 +61,7 @@ def build_page(runs: VisitorRuns) -> gr.Blocks:
             ask = decode.build_input()
             with gr.Tabs(selected="train", elem_id="tabs", overflow_behavior="wrap") as tabs:
                 with gr.Tab("Train", id="train", elem_id="tab-train"):
-                    train_tab = train.build(runs, run, bar)
+                    train_tab = train.build(runs, run, bar, reads_paths=reads_paths)
                 with gr.Tab("Decode", id="decode"):
                     decode_tab = decode.build()
                 with gr.Tab("Look inside", id="attention"):

@@ -564,7 +564,7 @@ class ImportedConfig(TaskSection):
     @property
     def summary(self) -> str:
         """Short description."""
-        return "do the task of an imported model"
+        return "run an imported model"
 
 
 TaskConfig = (

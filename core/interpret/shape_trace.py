@@ -15,7 +15,9 @@ from core.models.hooks import hook_names, hooks
 from core.models.kernels import Dropout
 from core.models.positions import RelativeEncoding
 from core.models.seq2seq import Block
-from core.tasks import build_task
+from core.storage.errors import UnavailableError
+from core.tasks import Batch, Task, build_task
+from core.text.vocab import EOS_ID
 
 Shape = tuple[int, ...]
 
@@ -55,7 +57,7 @@ def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[TensorTra
         pairs: the file of the task's own pairs, if it has any.
     """
     task = build_task(preset.task, pairs=pairs)
-    batch = task.sample(preset.sequences_per_batch, split="train", generator=torch.Generator().manual_seed(0))
+    batch = _batch(task, preset.sequences_per_batch)
     model = outline_model(preset.model, task).eval()
     recorder = _Recorder()
     for name, module in model.named_modules():
@@ -66,6 +68,15 @@ def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[TensorTra
         logits = model(src, tgt_in)
     inputs = [TensorTrace(name, "ids", {"": tuple(ids.shape)}) for name, ids in (("src", src), ("tgt_in", tgt_in))]
     return [*inputs, *recorder.distinct(), TensorTrace("logits", "scores", {"": tuple(logits.shape)})]
+
+
+def _batch(task: Task, count: int) -> Batch:
+    """Return a training batch; of a task without data, one of the shape that its first example has on both sides."""
+    try:
+        return task.sample(count, split="train", generator=torch.Generator().manual_seed(0))
+    except UnavailableError:
+        ids = torch.full((count, len(task.tokenize(task.examples[0])) + 2), EOS_ID)
+        return Batch(ids, ids)
 
 
 class _Recorder:

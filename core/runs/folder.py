@@ -94,7 +94,7 @@ class RunFolder:
         name: str | Naming | None = None,
         status: Status = "queued",
         pairs: Path | None = None,
-        contents: Mapping[str, bytes] = MappingProxyType({}),
+        contents: Mapping[str, bytes | bytearray] = MappingProxyType({}),
     ) -> "RunFolder":
         """Create the folder of a new run atomically: either complete or not at all.
 

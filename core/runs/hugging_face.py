@@ -82,6 +82,19 @@ class ImportedModel:
     shared: bool
     notes: tuple[str, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """What it is in one phrase: "Marian: 6 encoder and 6 decoder layers, 8 heads, …"."""
+        config = self.config
+        names = (f"{side}_embedding.tokens.weight" for side in ("src", "tgt"))
+        sizes = [f"{len(self.weights[name]):,}" for name in names if name in self.weights]
+        return (
+            f"{self.kind}: {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder layers, "
+            f"{config.num_heads} heads, d_model {config.d_model}, "
+            f"{sum(each.numel() for each in self.weights.values()):,} parameters, "
+            + (f"vocabulary {sizes[-1]}" if self.shared else f"vocabularies {' and '.join(sizes)}")
+        )
+
 
 class _HuggingFaceConfig(BaseModel):
     """The fields of ``config.json`` that the computation depends on; those of training are not among them."""

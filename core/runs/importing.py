@@ -140,8 +140,8 @@ def import_weights(
     )
     checked = facts.model_copy(update={"preset": preset_to_yaml(preset), "subwords": subwords}).model_dump(mode="json")
     trusted = {name: value for name, value in checked.items() if value not in (None, []) or name in _NULLABLE}
-    contents = {
-        "best.safetensors": bytes(serialize(tensors, trusted)),
+    contents: dict[str, bytes | bytearray] = {
+        "best.safetensors": serialize(tensors, trusted),
         "run.json": info.model_dump_json(indent=1).encode(),
     }
     if subwords:

@@ -6,6 +6,7 @@ cannot be trained further: what it was trained on is unknown.
 
 import re
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from core.runs.hugging_face import ImportedModel, read_folder
 from core.runs.info import RunInfo
 from core.runs.model_files import ModelImportError, read_state_dict
 from core.runs.names import Naming
-from core.runs.torch_transformer import propose, read_mapping, read_torch_model
+from core.runs.torch_transformer import parse_mapping, propose, read_mapping, read_torch_model
 from core.storage.tensor_file import serialize
 from core.tasks import build_task
 from core.tasks.ingest import ingest_pairs, read_pairs
@@ -30,7 +31,8 @@ def import_model(
     *,
     name: str | Naming | None = None,
     pairs: Path | None = None,
-    mapping: Path | None = None,
+    mapping: Path | str | None = None,
+    on_phase: Callable[[str], None] = lambda phase: None,
 ) -> tuple[RunFolder, tuple[str, ...]]:
     """Create a finished run from a local, trusted folder or file, either complete or not at all.
 
@@ -40,7 +42,9 @@ def import_model(
             file with the state dict of a model built on ``nn.Transformer``, see ``core.runs.torch_transformer``.
         name: of the new run, see ``RunFolder.create``.
         pairs: a file of pairs to measure the model on, in any format that ``read_pairs`` reads.
-        mapping: a file that says which tensors of a state dict are which; None proposes it.
+        mapping: which tensors of a state dict are which: a file, or the text of one, whose files of tokens are beside
+            the source. None proposes it.
+        on_phase: called with what is done next, such as "reading the weights". What it raises ends the import.
 
     Returns:
         The run, and notes for the user.
@@ -50,7 +54,9 @@ def import_model(
         LabError: the tokenizer's files or the pairs cannot be used, or a run of that name exists.
         OSError: the folder of runs cannot be written to.
     """
+    on_phase("reading the weights")
     model = _read(source, mapping)
+    on_phase("reading the pairs" if pairs else "checking the model")
     with tempfile.TemporaryDirectory() as temporary:
         own, data = None, ""
         if pairs is not None:
@@ -61,16 +67,20 @@ def import_model(
         if own is not None:
             own.with_name(SUBWORDS).write_text(model.tokenizers.model_dump_json(), encoding="utf-8")
             build_task(preset.task, pairs=own).all_pairs("test")  # can its tokenizers read them?
+        on_phase("writing the run")
         return _create(root, preset, model, name, own), model.notes
 
 
-def _read(source: Path, mapping: Path | None) -> ImportedModel:
+def _read(source: Path, mapping: Path | str | None) -> ImportedModel:
     if not source.is_dir():
         state = read_state_dict(source)
+        if isinstance(mapping, str):
+            return read_torch_model(parse_mapping(mapping), state, folder=source.parent)
         chosen = read_mapping(mapping) if mapping else propose(state)
         return read_torch_model(chosen, state, folder=(mapping or source).parent)
     if mapping is not None:
-        raise ModelImportError(f"--mapping={mapping.name}: only a file with a state dict has a mapping, not a folder")
+        label = mapping.name if isinstance(mapping, Path) else "…"
+        raise ModelImportError(f"mapping={label}: only a file with a state dict has a mapping, not a folder")
     return read_folder(source)
 
 
@@ -107,11 +117,11 @@ def _create(
     }
     info = RunInfo(
         status="finished",
-        message="; ".join(["imported model, trained by another program", *model.notes]),
+        message="; ".join(["imported model, trained by another program", model.summary, *model.notes]),
         parameters=sum(tensor.numel() for tensor in model.weights.values()),
     )
-    contents = {
-        "best.safetensors": bytes(serialize(model.weights, facts)),
+    contents: dict[str, bytes | bytearray] = {
+        "best.safetensors": serialize(model.weights, facts),
         "run.json": info.model_dump_json(indent=1).encode(),
         SUBWORDS: subwords.encode(),
     }

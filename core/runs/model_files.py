@@ -46,6 +46,8 @@ def read_state_dict(file: Path) -> dict[str, torch.Tensor]:
     Raises:
         ModelImportError: the file is missing, damaged or too large, or has no state dict.
     """
+    if file.exists() and not file.is_file():
+        raise ModelImportError(f"{file.name} is not a regular file")
     if file.is_file() and file.stat().st_size > MAX_MODEL_BYTES:
         raise ModelImportError(f"{file.name} has {file.stat().st_size:,} bytes; the limit is {MAX_MODEL_BYTES:,}")
     return _read_tensors(file)

@@ -45,6 +45,7 @@ _LAYER_NAMES = {  # of ours → of theirs, in a layer of the encoder and of the 
     },
 }
 _PARTS = ("weight", "bias")
+_MAX_LISTED = 30  # tensors
 _ATTENTION = {"self_attention": "self_attn", "cross_attention": "multihead_attn"}
 _UNSAID = "num_heads, norm, activation and scale_embeddings are not in the weights: compare outputs with the model's"
 _IS_POSITION = re.compile(r"pos|(^|[._])pe($|[._])")
@@ -87,16 +88,9 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
         ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``, or no
             embeddings or output layer beside them.
     """
-    starts = {name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)}
-    decoders = {each for each in starts if each + _CROSS in state}
-    if len(decoders) != 1 or len(starts - decoders) != 1:
-        raise ModelImportError(
-            f"the weights have {len(starts - decoders)} encoders and {len(decoders)} decoders of nn.Transformer, by "
-            f"tensors that end with {_FIRST!r}; there must be one of each"
-        )
-    (decoder,), (encoder,) = decoders, starts - decoders
+    encoder, decoder = _stacks(state)
     width = state[decoder + _FIRST].shape[1]
-    others = [name for name in state if not name.startswith((encoder, decoder))]
+    others = _outside(state, encoder, decoder)
     positions = [name for name in others if _IS_POSITION.search(name) and _table(state[name], width) is not None]
     matrices = [name for name in others if name not in positions and tuple(state[name].shape[1:]) == (width,)]
     outputs = [name for name in matrices if name.removesuffix("weight") + "bias" in state]
@@ -137,6 +131,23 @@ def propose(state: Mapping[str, torch.Tensor]) -> ModelMapping:
     )
 
 
+def _stacks(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
+    """Return what stands before ``layers.0`` in the names of the encoder's and the decoder's tensors."""
+    starts = {name.removesuffix(_FIRST) for name in state if name.endswith(_FIRST)}
+    decoders = {each for each in starts if each + _CROSS in state}
+    if len(decoders) != 1 or len(starts - decoders) != 1:
+        raise ModelImportError(
+            f"the weights have {len(starts - decoders)} encoders and {len(decoders)} decoders of nn.Transformer, by "
+            f"tensors that end with {_FIRST!r}; there must be one of each"
+        )
+    (decoder,), (encoder,) = decoders, starts - decoders
+    return encoder, decoder
+
+
+def _outside(state: Mapping[str, torch.Tensor], encoder: str, decoder: str) -> list[str]:
+    return [name for name in state if not name.startswith((encoder, decoder))]
+
+
 def _named(names: list[str], pattern: re.Pattern[str], default: str) -> str:
     return next((name for name in names if pattern.search(name.lower())), names[0] if names else default)
 
@@ -160,8 +171,40 @@ def _is_sines(tensor: torch.Tensor, width: int) -> bool:
 
 def mapping_to_yaml(mapping: ModelMapping) -> str:
     """Format a mapping with a comment for each field."""
+    return _yaml(mapping.model_dump())
+
+
+def draft_mapping(state: Mapping[str, torch.Tensor]) -> tuple[str, str]:
+    """Return a mapping to correct, as YAML that ends with the tensors outside the layers, and what is uncertain in it.
+
+    Where ``propose`` fails, fields that nothing suggests are empty.
+
+    Raises:
+        ModelImportError: there are no layers of ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``.
+    """
+    encoder, decoder = _stacks(state)
+    try:
+        values, uncertain = propose(state).model_dump(), _UNSAID
+    except ModelImportError as error:
+        blank = ModelMapping(
+            encoder=encoder,
+            decoder=decoder,
+            source_embedding="",
+            target_embedding="",
+            output="",
+            pad_id=0,
+            bos_id=1,
+            eos_id=2,
+        )
+        values, uncertain = blank.model_dump(), f"{error}; {_UNSAID}"
+    outside = [f"#   {name[:100]} {tuple(state[name].shape)}" for name in _outside(state, encoder, decoder)]
+    listed = outside[:_MAX_LISTED] + ["#   and others"] * (len(outside) > _MAX_LISTED)
+    return _yaml(values) + "\n".join(["# Tensors outside the layers:", *listed]) + "\n", uncertain
+
+
+def _yaml(values: Mapping[str, Any]) -> str:
     lines = [
-        f"{name}: {json.dumps(getattr(mapping, name), ensure_ascii=False)}  # {info.description}"
+        f"{name}: {json.dumps(values[name], ensure_ascii=False)}  # {info.description}"
         for name, info in ModelMapping.model_fields.items()
     ]
     return "\n".join(lines) + "\n"
@@ -170,16 +213,24 @@ def mapping_to_yaml(mapping: ModelMapping) -> str:
 def read_mapping(file: Path) -> ModelMapping:
     """Read a mapping; ModelImportError naming the first field that is not valid."""
     try:
-        document = bounded_yaml.load(file.read_bytes())
-        return ModelMapping.model_validate(document)
+        return parse_mapping(file.read_bytes(), label=file.name)
     except OSError as error:
         raise ModelImportError(f"{file.name} cannot be read: {error.strerror or error}") from error
+
+
+def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapping:
+    """Read a mapping from its YAML; ModelImportError naming the first field that is not valid."""
+    try:
+        return ModelMapping.model_validate(bounded_yaml.load(text))
     except bounded_yaml.BoundedYamlError as error:
-        raise ModelImportError(f"{file.name}: {error}") from error
+        raise ModelImportError(f"{label}: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(map(str, first["loc"])) or "the mapping"
-        raise ModelImportError(f"{file.name}: {field}={str(first['input'])[:60]!r}: {first['msg']}") from error
+        field = ".".join(map(str, first["loc"]))
+        if first["type"] == "missing":
+            raise ModelImportError(f"{label}: {field} is missing") from error
+        value = f"{field}={str(first['input'])[:60]!r}: " if field else ""
+        raise ModelImportError(f"{label}: {value}{first['msg']}") from error
 
 
 def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *, folder: Path) -> ImportedModel:
@@ -192,9 +243,7 @@ def read_torch_model(mapping: ModelMapping, state: Mapping[str, torch.Tensor], *
         ModelImportError: a tensor is missing or of another shape, or an id is not in the vocabulary.
     """
     conversion = _Conversion(mapping, state)
-    src_table, tgt_table, output = (
-        conversion.matrix(name) for name in (mapping.source_embedding, mapping.target_embedding, mapping.output)
-    )
+    src_table, tgt_table, output = map(conversion.matrix, ("source_embedding", "target_embedding", "output"))
     if len(output) != len(tgt_table):
         raise ModelImportError(
             f"output={mapping.output!r} scores {len(output)} tokens; target_embedding={mapping.target_embedding!r} has "
@@ -256,8 +305,11 @@ class _Conversion:
         sines = {name for name, tensor in state if self.mapping.sines and _is_sines(tensor, self.width)}
         return sorted(self.state.keys() - self.used - masks - sines)
 
-    def matrix(self, name: str) -> torch.Tensor:
-        """Return a matrix with as many columns as the model is wide."""
+    def matrix(self, field: str) -> torch.Tensor:
+        """Return the matrix that a field of the mapping names, with as many columns as the model is wide."""
+        name = getattr(self.mapping, field)
+        if name not in self.state:
+            raise ModelImportError(f"{field}={name!r}: the weights have no tensor of this name")
         tensor = self.tensor(name)
         if tensor.dim() != 2 or tensor.shape[1] != self.width:
             raise ModelImportError(f"tensor {name!r} has shape {tuple(tensor.shape)}, not (tokens, {self.width})")

@@ -247,6 +247,21 @@ class VisitorRuns:
             self._title_new(name, self._runs.preset(name).name)
             return name
 
+    def import_model(
+        self, source: Path, *, pairs: Path | None, mapping: str | None, on_phase: Callable[[str], None]
+    ) -> str:
+        """Import another program's model from a path of this computer and return the run's name; see ``Runs``.
+
+        Raises:
+            RunError: there are several visitors, none of whom may read this computer's files.
+        """
+        if self.has_visitors:
+            raise RunError("models are imported from paths of this computer by its own user only")
+        name = self._runs.import_model(source, pairs=pairs, mapping=mapping, name=self._naming(), on_phase=on_phase)
+        with self._start_lock:
+            self._title_new(name, self._runs.preset(name).name)
+        return name
+
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
         self.limits.check(self._runs.preset(self._own(name)), pairs=self._runs.folder(name).pairs)

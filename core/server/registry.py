@@ -6,7 +6,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from core.config import Preset
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
 from core.runs.importing import import_run
+from core.runs.importing_models import import_model
 from core.runs.names import TITLE_FILE, Naming
 from core.runs.replay import Replay
 from core.runs.weights_by_step import WeightsByStep
@@ -171,6 +172,35 @@ class Runs:
                 raise
         except OSError as error:
             raise RunError(f"the run cannot be imported: {explain_error(error)}") from error
+        self._listing_stamp = None
+        return folder.name
+
+    def import_model(
+        self,
+        source: Path,
+        *,
+        pairs: Path | None = None,
+        mapping: str | None = None,
+        name: str | Naming | None = None,
+        on_phase: Callable[[str], None] = lambda phase: None,
+    ) -> str:
+        """Import another program's model from a path of this computer, and return the run's name.
+
+        See ``core.runs.importing_models.import_model``. Only for the local user: anyone else could read their models.
+
+        Raises:
+            LabError: the model, the mapping or the pairs cannot be used, or the model is larger than the limits allow.
+            RunError: the run cannot be written.
+        """
+        try:
+            folder, _ = import_model(self.root, source, name=name, pairs=pairs, mapping=mapping, on_phase=on_phase)
+            try:
+                self.limits.check_size(folder.preset(), pairs=folder.pairs)
+            except BaseException:
+                shutil.rmtree(folder.path, ignore_errors=True)
+                raise
+        except OSError as error:
+            raise RunError(f"the model cannot be imported: {explain_error(error)}") from error
         self._listing_stamp = None
         return folder.name
 

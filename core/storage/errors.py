@@ -10,3 +10,7 @@ class LabError(ValueError):
 
 class InputError(LabError):
     """Invalid input text, ids that the model cannot read or too many of them, or a head that it does not have."""
+
+
+class UnavailableError(InputError):
+    """What was asked for needs something that this run does not have, such as data; nothing is wrong with it."""

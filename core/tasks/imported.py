@@ -9,7 +9,7 @@ import torch
 
 from core.config import verified_pairs
 from core.config.tasks import SUBWORDS, ImportedConfig
-from core.storage.errors import InputError
+from core.storage.errors import InputError, UnavailableError
 from core.tasks.pairs import SPLITS, PairTable, PairTask, TableRows, source_key
 from core.tasks.subword_pairs import TextPair, encode_pairs, read_file, vocabularies_of
 from core.tasks.task import Split
@@ -93,9 +93,9 @@ class Imported(PairTask):
 
     def _pairs(self) -> Iterator[TextPair]:
         if not self._config.data:
-            raise InputError(
-                "task.data='': this model was imported without pairs, which measuring it needs; import it again with "
-                "--pairs FILE"
+            raise UnavailableError(
+                "task.data='': this model was imported without pairs, which measuring it needs; import it again with a "
+                "file of pairs (--pairs FILE)"
             )
         with verified_pairs(self._config, self.pairs_file).open(encoding="utf-8", newline="\n") as file:
             for line in file:

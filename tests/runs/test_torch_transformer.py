@@ -208,7 +208,7 @@ def test_tensors_without_a_use_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"output": "nothing.weight"}, "tensor 'nothing.weight' is missing"),
+        ({"output": "nothing.weight"}, "output='nothing.weight': the weights have no tensor"),
         ({"output": "src_tok_emb.weight"}, "scores 20 tokens; target_embedding='tgt_tok_emb.weight' has 26"),
         ({"eos_token": 2}, "eos_token"),
         ({"eos_id": 2}, "bos_id=2 must be below 20"),

@@ -148,3 +148,14 @@ def merge_in(word: list[str], pair: tuple[str, str]) -> list[str]:
         else:
             merged.append(letter)
     return merged
+
+
+class StateDictModel(torch.nn.Module):
+    """A translation model around nn.Transformer, named as in tutorials; only its state dict is used."""
+
+    def __init__(self, *, d_model: int = 32, heads: int = 4, layers: int = 1, tokens: int = 20) -> None:
+        super().__init__()
+        self.src = torch.nn.Embedding(tokens, d_model, padding_idx=0)
+        self.tgt = torch.nn.Embedding(tokens, d_model, padding_idx=0)
+        self.transformer = torch.nn.Transformer(d_model, heads, layers, layers, d_model, batch_first=True)
+        self.out = torch.nn.Linear(d_model, tokens)

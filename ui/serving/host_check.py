@@ -6,6 +6,7 @@ origin: then the Host header has that name.
 """
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -113,6 +114,15 @@ class HostCheck:
             await answer(scope, receive, send)
             return
         await self.app(scope, receive, send)
+
+
+def is_own_computer(server_name: str | None) -> bool:
+    """Return whether a server with this name is reached from its own computer only.
+
+    Args:
+        server_name: as for ``gr.Blocks.launch``; None is what Gradio chooses.
+    """
+    return (server_name or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")) in ("localhost", "127.0.0.1", "::1")
 
 
 def _normal(name: str) -> str:

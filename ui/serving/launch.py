@@ -1,8 +1,6 @@
 """Builds and serves the page with its middleware, downloads and cleanup."""
 
 import os
-import threading
-from importlib import import_module
 from typing import Any
 
 import gradio as gr
@@ -13,7 +11,7 @@ from core.server.cleanup import Cleanup
 from ui.page import build_page
 from ui.serving.assets import asset_route
 from ui.serving.downloads import download_route
-from ui.serving.host_check import HostRules, host_rules
+from ui.serving.host_check import HostRules, host_rules, is_own_computer
 from ui.serving.middleware import server_options
 from ui.serving.sessions import use_light_sessions
 from ui.serving.visitors import Presence, current_visitor
@@ -35,15 +33,13 @@ def serve(
         The page and its address.
     """
     visitor_runs = VisitorRuns(runs, current_visitor if presence is not None else None)
-    page = build_page(visitor_runs)
+    page = build_page(visitor_runs, reads_paths=presence is None and is_own_computer(launch.get("server_name")))
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
     rules = hosts or host_rules(public=presence is not None, environment=os.environ)
     server = server_options(runs, presence, rules, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)
-    # PyTorch imports it for the first optimizer that is built, which would delay the first training by a second
-    threading.Thread(target=import_module, args=("torch._dynamo",), name="import", daemon=True).start()
     if presence is not None:
         Cleanup(runs, presence.seconds_away).start()
     return page, address

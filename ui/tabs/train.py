@@ -7,15 +7,15 @@ from typing import Any
 
 import gradio as gr
 
-from core.config import ConfigError, load_preset
+from core.config import ConfigError, Preset, load_preset
 from core.server.access import VisitorRuns
-from core.storage.errors import LabError
+from core.storage.errors import LabError, UnavailableError
 from ui.components.bench import bench
 from ui.components.model_diagram import model_diagram, model_diagram_value
 from ui.components.notice import notice, problem
 from ui.components.preset_picker import preset_picker
 from ui.events import QUIET
-from ui.forms import own_data, preset_form
+from ui.forms import import_model, own_data, preset_form
 from ui.forms.preset_form import Draft, Form, form_base
 from ui.forms.preset_list import first_preset, training_times
 from ui.run_info import settings_line
@@ -35,12 +35,13 @@ class TrainTab:
         return [self.settings, self.model]
 
 
-def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> TrainTab:
+def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool = False) -> TrainTab:
     """Build the tab and connect its own events.
 
     Args:
         run: holds the current run's name.
         bar: the run bar.
+        reads_paths: see ``build_page``.
     """
     first = first_preset()
     with gr.Row(elem_id="bench"):
@@ -57,6 +58,10 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> TrainTab:
                     size="sm",
                     min_width=60,
                 )
+                if reads_paths:
+                    gr.Button("Import a model", size="sm", min_width=60, elem_id="model-open").click(
+                        None, None, None, js=import_model.OPEN, api_visibility="private"
+                    )
         with gr.Column(elem_id="bench-panels", min_width=0):
             bench(runs)
             with gr.Row(elem_classes="line"):
@@ -66,6 +71,9 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> TrainTab:
                 diagram = model_diagram()
         with gr.Column(elem_id="own-data", min_width=0):
             own_data.build(runs, form)
+        if reads_paths:
+            with gr.Column(elem_id="model-import", min_width=0):
+                import_model.build(runs, run)
     tab = TrainTab(form, settings, diagram)
 
     own.click(None, None, None, js="() => { document.body.dataset.side = 'own'; }", api_visibility="private")
@@ -99,7 +107,7 @@ def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]
 
 def first_draft(runs: VisitorRuns, run: str | None) -> Draft:
     """Return the draft for a newly opened page: the settings of the visitor's current run, or the quickest preset."""
-    is_own = run is not None and not runs.info(run).shipped
+    is_own = run is not None and not runs.info(run).shipped and _is_trainable(runs.preset(run))
     start = runs.preset(run) if run is not None and is_own else first_preset()
     base = form_base(start)
     return Draft(base, start, edition=1, picked=base.name)  # a choice made meanwhile is newer
@@ -120,5 +128,18 @@ def picked_draft(picked: Any, draft: Draft) -> Draft:
 
 
 def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
-    """Return a draft that opens with the settings of the current run."""
-    return draft.next(runs.preset(run)) if run else draft
+    """Return a draft that opens with the settings of the current run.
+
+    Raises:
+        UnavailableError: the run's model was imported from another program.
+    """
+    if not run:
+        return draft
+    if not _is_trainable(runs.preset(run)):
+        raise UnavailableError(f"{runs.title(run)} was imported from another program, with nothing here to train it on")
+    return draft.next(runs.preset(run))
+
+
+def _is_trainable(preset: Preset) -> bool:
+    """Return whether a preset's task has something to train on; that of a model of another program has not."""
+    return preset.task.family != "imported"

@@ -55,6 +55,7 @@ function emptyText(snapshot) {
   if (feed.run === null) return "Choose a preset and press Train: the answers of the model appear here while it learns.";
   if (!feed.latest) return "Loading …";
   if (isActive()) return "The first answers appear with the first evaluation.";
+  if (feed.latest.status === "finished") return "This run was imported without the history of its training. Open “Decode” or “Look inside” to use its model.";
   return "This run has no saved answers, because it was stopped before the first evaluation.";
 }
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import gradio as gr
 
+from core.storage.errors import UnavailableError
 from ui.components.component import component
 
 NO_RUN = {"text": "No run yet. Train one on the Train tab first."}
@@ -15,5 +16,7 @@ def notice(*, value: dict[str, Any] | None = None, elem_id: str) -> gr.HTML:
 
 
 def problem(message: object) -> dict[str, Any]:
-    """Return an error message as the component's value."""
+    """Return an error message as the component's value; one about what a run does not have is no error, but gray."""
+    if isinstance(message, UnavailableError):
+        return {"text": str(message)}
     return {"text": str(message), "problem": True}

@@ -34,9 +34,10 @@ export function mount({ element, trigger, props, server, watch }) {
     return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
 
-  function statusText({ status, queue_position: position, quality, exact_match }) {
+  function statusText({ status, queue_position: position, quality, exact_match, step }) {
     if (status === "queued" && position) return queueText(position);
     const result = formatResult({ quality, exact_match });
+    if (status === "finished" && !step) return "imported"; // from another program
     if (status === "finished" && result) return "finished, " + (quality ? "" : "exact match ") + result;
     return STATUS[status] ?? status;
   }
