@@ -10,6 +10,7 @@ from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.teaching.doctor import Examination
 from core.teaching.lessons import lesson_names
+from tests.serving import SHIPPED
 from tests.ui.server_functions import call
 from ui.components.doctor import doctor
 from ui.components.lesson import lesson_view
@@ -53,7 +54,7 @@ def test_the_pair_of_a_lesson_starts_under_unused_names(root, monkeypatch):
 
 
 def test_the_doctor_examines_the_same_weights_once(runs, monkeypatch):
-    name = next(iter(runs.names()))
+    name = SHIPPED
     doctor_component, calls = doctor(runs), []
     import ui.components.doctor as panel
 
@@ -102,4 +103,4 @@ def test_the_doctor_pauses_between_examinations_of_a_training_run(tiny, monkeypa
 
 def test_the_doctor_refuses_large_models(runs, monkeypatch):
     monkeypatch.setattr("ui.components.doctor.MAX_PARAMETERS", 1_000)
-    assert "too large" in call(doctor(runs), "examine", {"run": next(iter(runs.names()))})["error"]
+    assert "too large" in call(doctor(runs), "examine", {"run": SHIPPED})["error"]
