@@ -18,7 +18,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 
 from core import plugins
-from core.runs import DEFAULT_ROOT, sweep
+from core.runs import DEFAULT_ROOT, delete_leftovers
 from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import InputError, LabError
@@ -49,7 +49,7 @@ def main() -> None:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
     except LabError as error:
         parser.error(str(error))
-    sweep(options.checkpoints)
+    delete_leftovers(options.checkpoints)
     runs, presence = Runs(options.checkpoints, limits=limits, device=device), Presence() if options.public else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl+C
     page = None

@@ -5,9 +5,9 @@ from core.runs.folder import (
     RunError,
     RunFolder,
     check_resumable,
+    delete_leftovers,
     list_runs,
     other_titles,
-    sweep,
 )
 from core.runs.info import ACTIVE, RunInfo, RunQuality, Status, TrainingSession
 from core.runs.load import LoadedRun, RunSource, SavedRuns, load_run
@@ -25,8 +25,8 @@ __all__ = [
     "Status",
     "TrainingSession",
     "check_resumable",
+    "delete_leftovers",
     "list_runs",
     "load_run",
     "other_titles",
-    "sweep",
 ]

@@ -8,7 +8,7 @@ import pytest
 from torch.testing import assert_close
 
 from core.config import read_preset
-from core.runs import RunError, RunFolder, load_run, sweep
+from core.runs import RunError, RunFolder, delete_leftovers, load_run
 from core.runs.recorder import Recorder, train_recorded
 from core.runs.training_state import clone_weights, load_state, resume_state
 from core.server import Runs
@@ -211,7 +211,7 @@ def test_locking_a_run_deletes_only_its_own_temporary_files(folder):
     }
 
 
-def test_sweep_deletes_only_old_temporary_files(root, folder):
+def test_only_old_temporary_files_are_deleted(root, folder):
     for name in (".b.0123abcd.new", ".c.0123abcd.new", ".d.new"):
         (root / name).mkdir()
     for name in (".run.json.0123abcd.tmp", ".ablate.json.0123abcd.tmp", ".ablate.json.11111111.tmp"):
@@ -219,15 +219,15 @@ def test_sweep_deletes_only_old_temporary_files(root, folder):
     old = [root / ".b.0123abcd.new", root / ".d.new", folder.path / ".ablate.json.0123abcd.tmp"]
     for path in old:
         os.utime(path, (1e9, 1e9))
-    sweep(root)
+    delete_leftovers(root)
     assert not any(path.exists() for path in old)
     assert (root / ".c.0123abcd.new").exists()
     assert (folder.path / ".ablate.json.11111111.tmp").exists()
-    sweep(root / "nowhere")
+    delete_leftovers(root / "nowhere")
     assert folder.info().status == "stopped"
 
 
-def test_sweep_continues_after_an_entry_that_cannot_be_accessed(root, monkeypatch):
+def test_deleting_leftovers_continues_after_an_entry_that_cannot_be_accessed(root, monkeypatch):
     drafts = [root / f".{name}.0123abcd.new" for name in "abc"]
     for path in drafts:
         path.mkdir(parents=True)
@@ -242,7 +242,7 @@ def test_sweep_continues_after_an_entry_that_cannot_be_accessed(root, monkeypatc
     for refused in drafts:  # whichever is listed first
         for path in drafts:
             path.mkdir(exist_ok=True)
-        sweep(root)
+        delete_leftovers(root)
         assert [path for path in drafts if path.exists()] == [refused]
 
 
