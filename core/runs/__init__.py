@@ -24,6 +24,7 @@ __all__ = [
     "SavedRuns",
     "Status",
     "TrainingSession",
+    "ValidationFigures",
     "check_resumable",
     "delete_leftovers",
     "list_runs",

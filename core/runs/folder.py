@@ -21,8 +21,8 @@ report/              output of ``python -m core report``
 Files are written under a temporary name such as ``.run.json.1f2e3d4c.tmp`` and then renamed, so that a crash never
 leaves half a file. The exception is ``metrics.jsonl``: lines are appended to it, and ``History.load`` ignores an
 incomplete last line. The folder of a new run is built as ``.NAME.1f2e3d4c.new``, and that of a deleted one is
-renamed to ``.NAME.1f2e3d4c.deleted`` first. ``delete_leftovers`` deletes the temporary
-files and folders that a crash left behind.
+renamed to ``.NAME.1f2e3d4c.deleted`` first. ``delete_leftovers`` deletes the temporary files and folders that a crash
+left behind.
 """
 
 import contextlib

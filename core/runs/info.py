@@ -33,6 +33,26 @@ class RunQuality(BaseModel):
         return f"{self.bleu_name} {self.bleu:.1f}"
 
 
+class ValidationFigures(BaseModel):
+    """Figures of a run on the validation set, as ``run.json`` keeps them: of the step with the best weights.
+
+    Attributes:
+        validation_loss: in nats per token.
+        token_accuracy, exact_match: 0-1.
+        free_running_loss: None unless the preset has it measured.
+        bleu, chrf: 0-100; None unless the task is a translation.
+    """
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    validation_loss: float
+    token_accuracy: float
+    exact_match: float
+    free_running_loss: float | None = None
+    bleu: float | None = None
+    chrf: float | None = None
+
+
 _Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
@@ -126,6 +146,7 @@ class RunInfo(BaseModel):
         exact_match: share of validation sequences predicted entirely correctly at the last evaluation, 0 to 1; None
             before the first evaluation.
         quality: BLEU and chrF at that evaluation; None if the task is not a translation, and in older files.
+        validation: the validation figures at ``best_step``; None before the first evaluation, and in older files.
         sequences_seen: number of training sequences in all steps so far.
         seconds: training time in seconds, summed over all resumptions.
         provenance: the sessions of its training; empty before the first, and in older files.
@@ -143,6 +164,7 @@ class RunInfo(BaseModel):
     best_step: int | None = None
     exact_match: float | None = None
     quality: RunQuality | None = None
+    validation: ValidationFigures | None = None
     sequences_seen: int = 0
     seconds: float = 0.0
     provenance: Provenance = ()

@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,7 @@ from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder
-from core.runs.info import Provenance, RunInfo, RunQuality, Status
+from core.runs.info import Provenance, RunInfo, RunQuality, Status, ValidationFigures
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
@@ -230,6 +230,7 @@ class Recorder:
                 "best_step": state.best_step if state.best_step >= 0 else None,
                 "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
                 "quality": run_quality(state.last_evaluation, state.task),
+                "validation": _validation_figures(self.history.evaluation_at(state.best_step)),
                 "sequences_seen": state.sequences_seen,
                 "seconds": round(state.seconds, 3),
                 "provenance": self._provenance(),
@@ -309,6 +310,13 @@ def run_quality(evaluation: Evaluation | None, task: Task) -> RunQuality | None:
         return None
     name = bleu_name_of(task.bleu_tokenizer)
     return RunQuality(bleu=round(evaluation.bleu, 4), chrf=round(evaluation.chrf, 4), bleu_name=name)
+
+
+def _validation_figures(row: Mapping[str, float | None] | None) -> ValidationFigures | None:
+    """Return an evaluation as ``run.json`` keeps it; None if there is none, or a loss is not finite."""
+    if row is None or not all(math.isfinite(value) for value in row.values() if value is not None):
+        return None
+    return ValidationFigures.model_validate(row)
 
 
 def _steps_to_keep(state: TrainingState) -> tuple[int, ...]:

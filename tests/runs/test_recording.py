@@ -267,3 +267,15 @@ def test_cloned_weights_do_not_change_with_training(tiny):
     assert_close(copy, again, atol=0, rtol=0)
     with pytest.raises(AssertionError):
         assert_close(copy, clone_weights(state.model), atol=0, rtol=0)
+
+
+def test_the_validation_figures_of_the_best_step_are_in_run_json_also_after_a_resumption(root, tiny):
+    whole, resumed = (RunFolder.create(root, tiny, name=name) for name in ("whole", "resumed"))
+    info = record(whole)
+    record(resumed, stop_after=5)
+    figures = History.load(whole.metrics).evaluations()
+    row = figures["step"].index(info.best_step)
+    assert info.validation.validation_loss == figures["validation_loss"][row] == min(figures["validation_loss"])
+    assert info.validation.exact_match == figures["exact_match"][row]
+    assert (info.validation.bleu, info.validation.free_running_loss) == (None, None)
+    assert record(resumed).validation == info.validation
