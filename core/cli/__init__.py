@@ -5,6 +5,9 @@ COMMANDS = {
     "runs": "list the runs",
     "rename": "give a run another title",
     "train": "train a preset and save it as a run",
+    "sweep": "train many settings of a preset with many seeds, several runs at the same time",
+    "sweep-table": "show the trials of a sweep with mean, deviation and intervals over seeds",
+    "sweep-best": "show the best trial of a sweep by the validation set, and measure it on the test set",
     "resume": "continue a stopped or interrupted run, or extend one to more steps",
     "evaluate": "evaluate a run on held-out test sequences",
     "decode": "decode one input with a run",
@@ -36,6 +39,12 @@ EXAMPLES = {
         "--preset digits-reversal --set training.steps=500 --set model.dropout=0.1",
         "--preset digits-reversal --run group --seeds 3",
     ),
+    "sweep": (
+        "presets/sweeps/learning-rate-and-width.yaml",
+        "presets/sweeps/learning-rate-and-width.yaml --jobs 2 --extend",
+    ),
+    "sweep-table": ("rates", "rates --format latex"),
+    "sweep-best": ("rates --save-preset best.yaml",),
     "resume": ("--run first", "--run first --set training.steps=2000"),
     "evaluate": (
         "--run digits-reversal-shipped --sequences 1000",

@@ -1,4 +1,4 @@
-"""Runs on disk: the folder, loading a trained model, recording a training, import and export."""
+"""Runs on disk: the folder, loading a trained model, recording a training, import and export; sweeps of many runs."""
 
 from core.runs.folder import (
     DEFAULT_ROOT,
@@ -9,7 +9,7 @@ from core.runs.folder import (
     list_runs,
     other_titles,
 )
-from core.runs.info import ACTIVE, RunInfo, RunQuality, Status, TrainingSession
+from core.runs.info import ACTIVE, RunInfo, RunQuality, Status, TrainingSession, ValidationFigures
 from core.runs.load import LoadedRun, RunSource, SavedRuns, load_run
 
 __all__ = [

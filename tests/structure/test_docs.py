@@ -12,12 +12,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from core.__main__ import command_parser, main
 from core.cli.arguments import preset_from
 from core.config import read_preset
 from core.runs import DEFAULT_ROOT
+from core.runs.sweeps.sweep import parse_sweep
+from core.storage import bounded_yaml
 from docs.generate import generated_pages
+from tests.runs.sweeps.conftest import ThreadProcess
 from tests.support.foreign_models import MARIAN, write_folder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -138,11 +142,25 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
         return [*arguments, *[part for key, value in training.items() for part in ("--set", f"training.{key}={value}")]]
     if command in ("evaluate", "analyze", "report"):
         return [*arguments, "--sequences", "4"]
+    if command == "sweep":
+        return ["sweep", str(shrunk_sweep(REPOSITORY / words[1], root)), *words[2:]]
     if command == "compare":
         return [*arguments, "--sequences", "4", "--per-length", "1"]
     if command == "perplexity":
         return [*arguments, "--order", "2"]
     return arguments
+
+
+def shrunk_sweep(file: Path, root: Path) -> Path:
+    """A sweep of the same name with the first value of each list, one seed, at most two trials and few updates."""
+    document = bounded_yaml.load(file.read_text())
+    axes = {key: axis[:1] if isinstance(axis, list) else axis for key, axis in document["axes"].items()}
+    few = {"training.evaluate_every": 4, "training.warmup_steps": 1, "training.validation_sequences": 4}
+    trials = {"trials": 2} if "trials" in document else {}
+    goal = document["goal"] | {"updates": 4}
+    path = root.parent / file.name
+    path.write_text(yaml.safe_dump(document | trials | {"axes": axes, "seeds": 1, "set": few, "goal": goal}))
+    return path
 
 
 # `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run,
@@ -243,6 +261,8 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_plugins: None) -
     write_folder(tmp_path / "opus-mt-en-de", MARIAN)
     shutil.copytree(REPOSITORY / "docs/examples", tmp_path / "docs/examples")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", ThreadProcess)
+    monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 4)
     return root
 
 
@@ -275,6 +295,13 @@ def test_every_python_block_runs(name: str, reader: Path, capsys: pytest.Capture
     for block in python_blocks(REPOSITORY / name):
         exec(compile(block, name, "exec"), namespace)  # noqa: S102 - of our own documentation
     assert capsys.readouterr().out or name == "docs/extending.md"
+
+
+def test_the_sweeps_that_are_shown_are_those_that_ship():
+    blocks = [match[2] for match in FENCE.finditer((REPOSITORY / "docs/sweeps.md").read_text()) if match[1] == "yaml"]
+    shipped = [bounded_yaml.load(path.read_text()) for path in sorted((REPOSITORY / "presets/sweeps").iterdir())]
+    assert [bounded_yaml.load(block) for block in blocks] == shipped
+    assert all(parse_sweep(each) for each in shipped)
 
 
 def test_the_preset_that_is_shown_is_valid():

@@ -1,0 +1,157 @@
+"""``sweep``: train many settings of a preset with many seeds, in several processes."""
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+from core.cli.arguments import add_json
+from core.runs import DEFAULT_ROOT
+from core.runs.sweeps import load_sweep
+from core.runs.sweeps.checks import check_sweep
+from core.runs.sweeps.driver import Driver, RunResult
+from core.runs.sweeps.folder import SweepFile, SweepFolder
+from core.runs.sweeps.processes import usable_cores
+from core.runs.sweeps.search import GridSearch, OptunaSearch, Search, require_optuna
+from core.runs.sweeps.sweep import Sweep, base_of
+from core.runs.sweeps.trials import Trial, extreme_trials, grid_trials
+from core.storage.errors import InputError
+
+MAX_PARTS = 10_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("file", type=Path, metavar="SWEEP.yaml", help="the sweep; docs/sweeps.md lists its keys")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="runs to train at the same time, each in a process with one thread (default: the number of cores)",
+    )
+    parser.add_argument(
+        "--extend", action="store_true", help="add the seeds, values or trials that the file has more than before"
+    )
+    parser.add_argument("--index", type=int, metavar="K", help="search: grid: train part K of N only, from 0")
+    parser.add_argument("--of", type=int, metavar="N", help="number of parts, such as the size of a job array")
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="database of Optuna's study, such as postgresql://… (default: a journal file in the sweep's folder)",
+    )
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train what is not done yet, and print a line for every run that ends."""
+    sweep = load_sweep(options.file)
+    base, pairs = base_of(sweep, options.file.parent)
+    jobs, part = _jobs(options.jobs), _part(options, sweep)
+    if sweep.needs_optuna:
+        require_optuna(sweep)
+    elif options.storage is not None:
+        raise InputError("--storage is for search=random or tpe, and for pruning; a grid stores nothing but its runs")
+    folder = SweepFolder(options.checkpoints or DEFAULT_ROOT, sweep.name)
+    trials = grid_trials(sweep, base) if sweep.search == "grid" else extreme_trials(sweep, base)
+    file = SweepFile(sweep=sweep, base=base)
+    check_sweep(file, trials, folder, pairs)
+    folder.prepare(file, extend=options.extend)
+    search = _search(file, folder, trials, storage=options.storage)
+    expected = sweep.num_runs if part is None else len(range(part[0], sweep.num_runs, part[1]))
+    print(f"sweep {sweep.name}: {sweep.num_trials:,} trials × {sweep.num_seeds} seeds, {jobs} at the same time")
+    with tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None) as bar:
+        progress = _Progress(bar, sweep)
+        driver = Driver(folder, file, search, jobs=jobs, pairs=pairs, part=part, on_result=progress.show)
+        with _stopped_by_signals(driver) as signals:
+            driver.run()
+    counts = progress.counts
+    print(_summary(sweep, counts))
+    status = "stopped" if signals else "failed" if counts["failed"] else "finished"
+    if options.json:
+        print(json.dumps({"sweep": sweep.name, "status": status, "runs": expected} | dict(counts)))
+    return 128 + signals[0] if signals else int(bool(counts["failed"]))
+
+
+def _jobs(jobs: int | None) -> int:
+    cores = usable_cores()
+    if jobs is None:
+        return cores
+    if not 1 <= jobs <= cores:
+        raise InputError(f"--jobs={jobs} must be from 1 to {cores}, the number of cores that this process may use")
+    return jobs
+
+
+def _part(options: argparse.Namespace, sweep: Sweep) -> tuple[int, int] | None:
+    """Return index and number of parts; None for the whole sweep."""
+    index, parts = options.index, options.of
+    if index is None and parts is None:
+        return None
+    if index is None or parts is None:
+        raise InputError("--index and --of must be given together, such as --index 0 --of 4")
+    if not 1 <= parts <= MAX_PARTS or not 0 <= index < parts:
+        raise InputError(
+            f"--index={index} --of={parts}: the index must be from 0 to N - 1, and N from 1 to {MAX_PARTS}"
+        )
+    if sweep.needs_optuna:
+        reason = "start the same command several times without --index; the processes share the trials"
+        raise InputError(f"--index={index} is for search=grid without pruning; {reason}")
+    return index, parts
+
+
+def _search(file: SweepFile, folder: SweepFolder, trials: list[Trial], *, storage: str | None) -> Search:
+    if file.sweep.needs_optuna:
+        return OptunaSearch(file, folder, storage=storage)
+    return GridSearch(trials, folder)
+
+
+class _Progress:
+    """Prints a line for every run that ends, above a bar on the terminal, if there is one."""
+
+    def __init__(self, bar: tqdm, sweep: Sweep) -> None:
+        self.counts: Counter[str] = Counter({"done": 0, "skipped": 0, "pruned": 0, "failed": 0})
+        self._bar, self._metric = bar, sweep.goal.metric
+
+    def show(self, result: RunResult) -> None:
+        """Show one result; runs that were done before are only counted."""
+        if result.status == "stopped":
+            return
+        self.counts[result.status] += 1
+        self._bar.update(1)
+        if result.status == "skipped" or (result.status == "pruned" and not result.message):
+            return
+        parts = [result.run, result.status if result.status != "done" else ""]
+        if result.value is not None:
+            parts.append(f"{self._metric.replace('_', ' ')} {result.value:.6g}")
+        parts += [f"{result.seconds:.1f} s", result.message]
+        self._bar.write("  ".join(filter(None, parts)), file=sys.stdout)
+        sys.stdout.flush()
+
+
+def _summary(sweep: Sweep, counts: Counter[str]) -> str:
+    parts = [f"{counts['done']:,} runs trained"]
+    parts += [f"{counts['skipped']:,} were done before"] if counts["skipped"] else []
+    parts += [f"{counts[each]:,} {each}" for each in ("pruned", "failed") if counts[each]]
+    return f"sweep {sweep.name}: {', '.join(parts)}; python -m core sweep-table {sweep.name}"
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(driver: Driver) -> Iterator[list[int]]:
+    """Save and stop all runs on Ctrl+C or SIGTERM inside the block; yield the signals that have arrived."""
+    arrived: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        arrived.append(number)
+        driver.stop()
+
+    previous = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield arrived
+    finally:
+        for each, handler in previous.items():
+            signal.signal(each, handler)

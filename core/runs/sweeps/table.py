@@ -1,0 +1,228 @@
+"""The table of a sweep: a row a trial, with mean, deviation and intervals over seeds. It reads ``run.json`` only."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any
+
+from core.evaluation.significance import Spread, bootstrap_interval, t_interval
+from core.runs import RunError, RunFolder
+from core.runs.sweeps.folder import SweepFile, SweepFolder, is_done
+from core.runs.sweeps.sweep import Settings
+from core.runs.sweeps.trials import run_name, value_text
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One trial.
+
+    Attributes:
+        trial: its name, with which the names of its runs begin.
+        settings: the value of each axis.
+        runs: its runs that are done, in the order of the seeds.
+        values: the goal's metric of each of them.
+        seeds: number of seeds that the sweep has.
+        failed: number of its runs that failed.
+        pruned: the evaluation after which it was pruned; None if it was not.
+        mean, sd: over ``values``; None if there is none, or for the deviation fewer than two.
+        t_interval, bootstrap_interval: 95 % intervals of the mean; None for fewer than two values.
+        seconds: mean training time of the runs.
+        parameters: of the model; None if no run has begun.
+    """
+
+    trial: str
+    settings: Settings
+    runs: tuple[str, ...]
+    values: tuple[float, ...]
+    seeds: int
+    failed: int
+    pruned: int | None
+    mean: float | None
+    sd: float | None
+    t_interval: Interval | None
+    bootstrap_interval: Interval | None
+    seconds: float | None
+    parameters: int | None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every seed is done and has a figure."""
+        return len(self.values) == self.seeds
+
+    @property
+    def state(self) -> str:
+        """How far it is: ``5/5``, ``pruned`` or ``3/5, 1 failed``."""
+        if self.pruned is not None:
+            return "pruned"
+        return f"{len(self.values)}/{self.seeds}" + (f", {self.failed} failed" if self.failed else "")
+
+
+@dataclass(frozen=True)
+class SweepTable:
+    """All trials of a sweep that have begun.
+
+    Attributes:
+        file: the sweep and its base preset.
+        rows: complete trials first, the best first; then the others.
+    """
+
+    file: SweepFile
+    rows: tuple[Row, ...]
+
+    @property
+    def axes(self) -> list[str]:
+        """The axes on which trials differ; all if there is only one trial."""
+        axes = list(self.file.sweep.axes)
+        different = [key for key in axes if len({str(row.settings[key]) for row in self.rows}) > 1]
+        return different or axes
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the table as plain data."""
+        sweep = self.file.sweep
+        return {
+            "sweep": sweep.name,
+            "metric": sweep.goal.metric,
+            "direction": sweep.goal.direction,
+            "search": sweep.search,
+            "trials": sweep.num_trials,
+            "seeds": list(self.file.seeds),
+            "rows": [asdict(row) | {"state": row.state} for row in self.rows],
+        }
+
+
+def sweep_table(folder: SweepFolder) -> SweepTable:
+    """Read the table of a sweep, also while it trains.
+
+    Raises:
+        SweepError: there is no such sweep, or a file of it is damaged.
+    """
+    file = folder.read()
+    rows = [_row(folder, file, name, record.settings, record.pruned) for name, record in folder.records().items()]
+    sign = 1 if file.sweep.goal.direction == "minimize" else -1
+
+    def order(row: Row) -> tuple[bool, bool, float]:
+        return not row.is_complete or row.pruned is not None, row.mean is None, sign * (row.mean or 0.0)
+
+    return SweepTable(file, tuple(sorted(rows, key=order)))
+
+
+def _row(folder: SweepFolder, file: SweepFile, name: str, settings: Settings, pruned: int | None) -> Row:
+    done: dict[str, float] = {}
+    seconds: list[float] = []
+    parameters, failed = None, 0
+    for seed in file.seeds:
+        run = run_name(name, seed)
+        try:
+            info = RunFolder(folder.root, run).written_info()
+        except RunError:  # not begun, or damaged: then the sweep trains it again or says so
+            continue
+        parameters = info.parameters or parameters
+        failed += info.status == "failed"
+        value = getattr(info.validation, file.sweep.goal.metric, None)
+        if is_done(info, file.sweep):
+            seconds.append(info.seconds)
+            if value is not None:
+                done[run] = value
+    values = list(done.values())
+    spread = Spread.of(values) if values else None
+    return Row(
+        trial=name,
+        settings=settings,
+        runs=tuple(done),
+        values=tuple(values),
+        seeds=len(file.seeds),
+        failed=failed,
+        pruned=pruned,
+        mean=spread.mean if spread else None,
+        sd=spread.sd if spread else None,
+        t_interval=t_interval(values) if values else None,
+        bootstrap_interval=bootstrap_interval(values) if values else None,
+        seconds=fmean(seconds) if seconds else None,
+        parameters=parameters,
+    )
+
+
+# ---- formats
+
+_HEADER = ("runs", "mean", "sd", "95 % t interval", "95 % bootstrap interval", "seconds", "parameters")
+
+
+def as_text(table: SweepTable) -> str:
+    """Format the table for a terminal."""
+    rows = _cells(table, short=True)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def as_csv(table: SweepTable) -> str:
+    """Format the table as CSV, with all digits and the ends of intervals in columns of their own."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    ends = ("t_low", "t_high", "bootstrap_low", "bootstrap_high")
+    metric = table.file.sweep.goal.metric
+    axes = list(table.file.sweep.axes)
+    counts = ("runs", "seeds", "failed", "pruned")
+    writer.writerow(["trial", *axes, *counts, f"{metric}_mean", f"{metric}_sd", *ends, "seconds", "parameters"])
+    for row in table.rows:
+        intervals = [*(row.t_interval or (None, None)), *(row.bootstrap_interval or (None, None))]
+        counted = [len(row.values), row.seeds, row.failed, row.pruned]
+        settings = [row.settings[key] for key in axes]
+        writer.writerow([row.trial, *settings, *counted, row.mean, row.sd, *intervals, row.seconds, row.parameters])
+    return text.getvalue().rstrip("\n")
+
+
+def as_latex(table: SweepTable) -> str:
+    """Format the table as a LaTeX ``tabular`` for the package ``booktabs``."""
+    header, *rows = _cells(table, short=True)
+    lines = [rf"\begin{{tabular}}{{{'r' * len(header)}}}", r"\toprule", _latex_row(header), r"\midrule"]
+    return "\n".join([*lines, *map(_latex_row, rows), r"\bottomrule", r"\end{tabular}"])
+
+
+FORMATS: dict[str, Callable[[SweepTable], str]] = {"text": as_text, "csv": as_csv, "latex": as_latex}
+
+
+def _cells(table: SweepTable, *, short: bool) -> list[list[str]]:
+    """Return header and rows as text; intervals have as many digits as the deviation needs."""
+    axes = table.axes
+    names = [key.partition(".")[2] if short else key for key in axes]
+    if len(set(names)) < len(names):  # task.x and model.x
+        names = axes
+    metric = table.file.sweep.goal.metric.replace("_", " ")
+    header = [*names, *_HEADER]
+    header[len(names) + 1] = f"mean {metric}"
+    rows = [header]
+    for row in table.rows:
+        digits = _digits(row)
+        figures = [_number(row.mean, digits), _number(row.sd, digits)]
+        figures += [_interval(row.t_interval, digits), _interval(row.bootstrap_interval, digits)]
+        seconds = "–" if row.seconds is None else f"{row.seconds:.1f}"
+        parameters = "–" if row.parameters is None else f"{row.parameters:,}"
+        settings = [value_text(row.settings[key]) for key in axes]
+        rows.append([*settings, row.state, *figures, seconds, parameters])
+    return rows
+
+
+def _digits(row: Row) -> int:
+    """Return the digits after the point that a row's figures need: two of the deviation, or four in all."""
+    scale = row.sd or abs(row.mean or 0.0) * 0.01
+    return min(8, max(0, 1 - math.floor(math.log10(scale)))) if scale > 0 else 4
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _interval(interval: Interval | None, digits: int) -> str:
+    return "–" if interval is None else f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}"
+
+
+_LATEX = {"\\": r"\textbackslash{}", "–": "--"} | {each: f"\\{each}" for each in "&%$#_{}"}
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return " & ".join("".join(_LATEX.get(each, each) for each in cell) for cell in cells) + r" \\"

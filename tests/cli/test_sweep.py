@@ -1,0 +1,199 @@
+"""``sweep``, ``sweep-table`` and ``sweep-best`` on the command line, with threads in place of processes."""
+
+import json
+import signal
+from collections import namedtuple
+
+import pytest
+
+from core.__main__ import main
+from core.config import load_preset_file, preset_to_yaml
+from core.runs import RunFolder
+from tests.runs.sweeps.conftest import ThreadProcess
+
+AXES = "axes:\n  model.d_model: [16, 32]\n  training.learning_rate: [0.003, 0.01]\n"
+SEARCH = "search: tpe\ntrials: 2\naxes:\n  training.learning_rate: {low: 0.001, high: 0.01, log: true}\n"
+
+
+@pytest.fixture
+def lab(root, capsys, monkeypatch):
+    """Run a command below a folder of its own: (exit code, standard output, standard error)."""
+    monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", ThreadProcess)
+    monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 2)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["--checkpoints", str(root), *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def file(tmp_path, tiny):
+    """Return a function that writes ``s.yaml``, a sweep of ``small.yaml``, and returns its path."""
+    (tmp_path / "small.yaml").write_text(preset_to_yaml(tiny))
+
+    def write(text: str = AXES, seeds: int = 2) -> str:
+        (tmp_path / "s.yaml").write_text(f"preset: small.yaml\nseeds: {seeds}\n{text}")
+        return str(tmp_path / "s.yaml")
+
+    return write
+
+
+def last_json(output: str) -> dict:
+    return json.loads(output.splitlines()[-1])
+
+
+def test_a_sweep_prints_a_line_a_run_and_then_its_table(lab, file, root):
+    code, output, errors = lab("sweep", file(), "--jobs", "2", "--json")
+    assert (code, errors) == (0, "")  # no bar without a terminal
+    lines = [line for line in output.splitlines() if line.startswith("s-")]
+    assert len(lines) == 8
+    assert all("-seed-" in line and "  validation loss " in line for line in lines)
+    counts = {"sweep": "s", "status": "finished", "runs": 8, "done": 8, "skipped": 0, "pruned": 0, "failed": 0}
+    assert last_json(output) == counts
+    code, output, _ = lab("sweep-table", "s", "--json")
+    rows = last_json(output)["rows"]
+    assert code == 0
+    assert len(output.splitlines()) == 1 + 4 + 1
+    assert [row["mean"] for row in rows] == sorted(row["mean"] for row in rows)
+    info = RunFolder(root, rows[0]["runs"][1]).info()
+    assert rows[0]["values"][1] == info.validation.validation_loss
+    assert lab("sweep-table", "s", "--format", "csv")[1].count("\n") == 5
+    assert lab("sweep-table", "s", "--format", "latex")[1].startswith(r"\begin{tabular}")
+    assert last_json(lab("sweep", file(), "--json")[1]) == counts | {"done": 0, "skipped": 8}
+
+
+def test_the_best_is_chosen_on_validation_and_only_it_is_tested(lab, file, tmp_path, monkeypatch):
+    lab("sweep", file())
+    tested = []
+    from core.runs.sweeps import best
+
+    genuine = best.load_run
+    monkeypatch.setattr(best, "load_run", lambda path: tested.append(path.name) or genuine(path))
+    preset = tmp_path / "best.yaml"
+    code, output, _ = lab("sweep-best", "s", "--sequences", "20", "--save-preset", str(preset), "--json")
+    result = last_json(output)
+    row = last_json(lab("sweep-table", "s", "--json")[1])["rows"][0]
+    assert (code, result["trial"]) == (0, {key: value for key, value in row.items() if key != "state"})
+    assert tested == row["runs"]
+    assert set(result["test"]) == {"loss", "token_accuracy", "exact_match"}
+    assert (result["test"]["loss"]["n"], result["test_sequences"], result["candidates"]) == (2, 20, 4)
+    saved = load_preset_file(preset)
+    assert (saved.name, saved.model.d_model) == ("s-best", row["settings"]["model.d_model"])
+    code, _, errors = lab("sweep-best", "s", "--save-preset", str(preset))
+    assert (code, "exists already" in errors) == (2, True)
+
+
+def test_no_best_before_a_trial_is_complete(lab, file, monkeypatch):
+    monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
+    code, output, _ = lab("sweep", file(), "--json")
+    assert (code, last_json(output)["status"], last_json(output)["failed"]) == (1, "failed", 8)
+    code, _, errors = lab("sweep-best", "s")
+    assert (code, errors) == (2, "error: sweep='s': no trial has all its 2 seeds done yet\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_sweep_goes_on_where_it_was(lab, file, monkeypatch, number, code):
+    from core.cli.sweep import _Progress
+
+    genuine, shown = _Progress.show, []
+
+    def interrupted(progress, result):
+        genuine(progress, result)
+        shown.append(result)
+        if len(shown) == 3:
+            signal.raise_signal(number)
+
+    with monkeypatch.context() as context:
+        context.setattr(_Progress, "show", interrupted)
+        ended, output, _ = lab("sweep", file(), "--json")
+    assert (ended, last_json(output)["status"]) == (code, "stopped")
+    done = last_json(output)["done"]
+    assert 3 <= done <= 5
+    ended, output, _ = lab("sweep", file(), "--json")
+    assert (ended, last_json(output)["done"], last_json(output)["skipped"]) == (0, 8 - done, done)
+
+
+def test_more_seeds_need_extend(lab, file):
+    lab("sweep", file())
+    code, _, errors = lab("sweep", file(seeds=3))
+    assert (code, "pass --extend" in errors) == (2, True)
+    assert last_json(lab("sweep", file(seeds=3), "--extend", "--json")[1])["done"] == 4
+
+
+@pytest.mark.parametrize("pruning", ["none", "halving"])
+def test_a_search_is_drawn_trained_and_shown(lab, file, pruning):
+    pytest.importorskip("optuna")
+    code, output, _ = lab("sweep", file(f"{SEARCH}pruning: {pruning}\n"), "--json")
+    result = last_json(output)
+    assert (code, result["done"] + result["pruned"]) == (0, 4)
+    assert len(lab("sweep-table", "s")[1].splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (AXES, ["--jobs", "3"], "--jobs=3 must be from 1 to 2, the number of cores that this process may use"),
+        (AXES, ["--jobs", "0"], "--jobs=0 must be from 1 to 2"),
+        (AXES, ["--index", "0"], "--index and --of must be given together"),
+        (AXES, ["--index", "4", "--of", "4"], "--index=4 --of=4: the index must be from 0 to N - 1"),
+        (SEARCH, ["--index", "0", "--of", "4"], "--index=0 is for search=grid without pruning"),
+        (AXES, ["--storage", "sqlite:///x"], "--storage is for search=random or tpe, and for pruning"),
+        (AXES + "gaol: {}\n", [], "gaol is not a known key"),
+        (AXES + "goal: {metric: bleu}\n", [], "goal.metric='bleu' is measured for translations only"),
+        (
+            AXES + "goal: {metric: free_running_loss}\n",
+            [],
+            "goal.metric='free_running_loss' needs training.free_running",
+        ),
+        (AXES + "goal: {updates: 1}\n", [], "model.d_model=16, training.learning_rate=0.003: training.warmup_steps=2"),
+        (AXES + "name: ../s\n", [], "name='../s' should be a-z, 0-9 and -"),
+        (SEARCH.replace("0.01,", "1e-4,"), [], "axes.training.learning_rate: low=0.001 must be below high=0.0001"),
+    ],
+)
+def test_what_cannot_succeed_is_refused_before_anything_is_written(lab, file, root, text, arguments, message):
+    code, output, errors = lab("sweep", file(text), *arguments, "--json")
+    assert (code, errors.startswith(f"error: {message}")) == (2, True), errors
+    assert last_json(output).keys() == {"error"}
+    assert not root.exists()
+
+
+def test_a_machine_without_room_refuses_a_sweep(lab, file, root, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    with monkeypatch.context() as context:
+        context.setattr("core.runs.sweeps.checks.shutil.disk_usage", lambda _: usage(10, 10, 10_000_000))
+        errors = lab("sweep", file())[2]
+    assert errors.startswith("error: 8 runs need up to ")
+    assert "MB of disk space; 10 MB are free in checkpoints/" in errors
+    with monkeypatch.context() as context:
+        context.setattr("core.runs.sweeps.checks.machine_memory", lambda: 400_000_000)
+        errors = lab("sweep", file())[2]
+    assert "a run needs about" in errors
+    assert "this machine has 60 MB for the runs of a sweep" in errors
+    assert not root.exists()
+
+
+def test_a_run_of_the_same_name_is_not_taken_over(lab, file, root, tiny):
+    lab("sweep", file())
+    name = next(path.parent.name for path in root.glob("*/run.json"))
+    trial = name.rpartition("-seed-")[0]
+    (root / "s.sweep" / "trials" / f"{trial}.json").unlink()
+    (root / name / "preset.yaml").write_text(preset_to_yaml(tiny.with_changes({"training.batch_size": 9})))
+    code, _, errors = lab("sweep", file())
+    assert (code, errors) == (
+        2,
+        f"error: run={name!r} exists already, with another preset; give the sweep another name\n",
+    )
+
+
+def test_own_pairs_come_from_the_file_beside_the_preset(lab, tmp_path, root):
+    words = [f"{first}{second}" for first in "abcdefgh" for second in "abcdefghij"]
+    (tmp_path / "pairs.tsv").write_text("".join(f"{word}\t{word[::-1]}\n" for word in words))
+    assert lab("data", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "own.yaml"))[0] == 0
+    quick = "{training.steps: 4, training.warmup_steps: 1, training.evaluate_every: 4}"
+    (tmp_path / "s.yaml").write_text(f"preset: own.yaml\nset: {quick}\naxes: {{model.dropout: [0.0, 0.1]}}\n")
+    code, output, errors = lab("sweep", str(tmp_path / "s.yaml"), "--json")
+    assert (code, last_json(output)["done"]) == (0, 2), errors
+    assert lab("sweep-best", "s", "--save-preset", str(tmp_path / "best.yaml"))[0] == 0
+    assert (tmp_path / "best.pairs.tsv").read_bytes() == (tmp_path / "own.pairs.tsv").read_bytes()

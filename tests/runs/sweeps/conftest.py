@@ -1,0 +1,101 @@
+"""Sweeps of a preset that trains in milliseconds, and processes that are threads."""
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.config import Preset, preset_to_yaml
+from core.runs import RunFolder
+from core.runs.sweeps.driver import Driver, RunResult
+from core.runs.sweeps.folder import SweepFile, SweepFolder
+from core.runs.sweeps.processes import Message
+from core.runs.sweeps.search import GridSearch, OptunaSearch
+from core.runs.sweeps.sweep import Sweep, parse_sweep
+from core.runs.sweeps.training import train_run
+from core.runs.sweeps.trials import grid_trials
+from core.runs.sweeps.worker import PRUNED, STOPPED, Request
+
+GRID = {"model.d_model": [16, 32], "training.learning_rate": [0.003, 0.01]}
+
+
+def make_sweep(**fields: Any) -> Sweep:
+    """A sweep of ``small.yaml``; grid of 2 x 2 and two seeds unless fields say otherwise."""
+    return parse_sweep({"name": "s", "preset": "small.yaml", "axes": GRID, "seeds": 2} | fields)
+
+
+@pytest.fixture
+def small_file(tmp_path: Path, tiny: Preset) -> Path:
+    """The file ``small.yaml`` with the preset ``tiny`` of the tests."""
+    path = tmp_path / "small.yaml"
+    path.write_text(preset_to_yaml(tiny))
+    return path
+
+
+class ThreadProcess:
+    """Trains in a thread of this process, as ``RunProcess`` does in another one."""
+
+    def __init__(self, request: Request, messages: "queue.SimpleQueue[Message]") -> None:
+        self.request, self._messages = request, messages
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._reasons: list[str] = []
+        self.code = 0
+        self._thread = threading.Thread(target=self._train)
+        self._thread.start()
+
+    def send(self, line: str) -> None:
+        self._answers.put(line)
+
+    def stop(self) -> None:
+        self._reasons.append(STOPPED)
+        self._answers.put("")
+
+    def end(self) -> tuple[int, str]:
+        self._thread.join()
+        return self.code, "it says why"
+
+    def _report(self, number: int, figures: dict) -> None:
+        self._messages.put(Message(self, {"evaluation": number, "figures": figures}))  # type: ignore[arg-type]
+        if self.request.waits and self._answers.get() == "prune":
+            self._reasons.append(PRUNED)
+
+    def _train(self) -> None:
+        try:
+            self.train()
+        finally:
+            self._messages.put(Message(self, None))  # type: ignore[arg-type]
+
+    def train(self) -> None:
+        train_run(
+            RunFolder(Path(self.request.root), self.request.run),
+            Preset.model_validate_json(self.request.preset),
+            pairs=Path(self.request.pairs) if self.request.pairs else None,
+            minutes=self.request.minutes,
+            report=self._report,
+            reason_to_stop=lambda: self._reasons[0] if self._reasons else "",
+        )
+
+
+@pytest.fixture
+def drive(root: Path, tiny: Preset, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[RunResult]]:
+    """Return a function that brings a sweep to its end in threads, and returns the results in the order they came."""
+
+    def run(
+        sweep: Sweep, *, jobs: int = 2, memory: int = 1, process: type = ThreadProcess, extend: bool = False, **settings
+    ):
+        monkeypatch.setattr("core.runs.sweeps.driver.RunProcess", process)
+        monkeypatch.setattr("core.runs.sweeps.driver.memory_of", lambda preset, pairs: memory)
+        monkeypatch.setattr("core.runs.sweeps.driver.memory_for_runs", lambda: 100)
+        folder = SweepFolder(root, sweep.name)
+        file = SweepFile(sweep=sweep, base=tiny)
+        folder.prepare(file, extend=extend)
+        search = OptunaSearch(file, folder) if sweep.needs_optuna else GridSearch(grid_trials(sweep, tiny), folder)
+        results: list[RunResult] = []
+        driver = Driver(folder, file, search, jobs=jobs, on_result=results.append, **settings)
+        driver.run()
+        return results
+
+    return run

@@ -1,0 +1,161 @@
+"""The driver: every run once, whatever was done before, and no more at a time than there is room for."""
+
+import json
+import threading
+from collections import Counter
+from typing import ClassVar
+
+from core.runs import RunFolder
+from core.runs.sweeps.driver import MAX_ATTEMPTS
+from core.runs.sweeps.folder import SweepFolder
+from core.runs.sweeps.training import train_run
+from core.runs.sweeps.trials import grid_trials
+from tests.runs.sweeps.conftest import GRID, ThreadProcess, make_sweep
+
+
+def statuses(results) -> Counter:
+    return Counter(result.status for result in results)
+
+
+def test_every_run_of_a_grid_is_trained_once(drive, root, tiny):
+    sweep = make_sweep()
+    results = drive(sweep)
+    names = {trial.run(seed) for trial in grid_trials(sweep, tiny) for seed in (0, 1)}
+    assert ({result.run for result in results}, statuses(results)) == (names, {"done": 8})
+    assert {path.name for path in root.iterdir()} == names | {"s.sweep"}
+    for result in results:
+        info = RunFolder(root, result.run).info()
+        assert (info.status, len(info.provenance), info.validation.validation_loss) == ("finished", 1, result.value)
+
+
+def test_a_finished_sweep_trains_nothing_again(drive, root):
+    drive(make_sweep())
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("run.json")}
+    assert statuses(drive(make_sweep())) == {"skipped": 8}
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("run.json")} == before
+
+
+def test_what_was_broken_off_is_resumed_and_the_rest_trained(drive, root, tiny):
+    first, second, *_ = grid_trials(make_sweep(), tiny)
+    train_run(RunFolder(root, first.run(0)), first.run_preset(0), reason_to_stop=lambda: "stopped")
+    train_run(RunFolder(root, second.run(1)), second.run_preset(1))
+    assert statuses(drive(make_sweep())) == {"done": 7, "skipped": 1}
+    assert [session.step for session in RunFolder(root, first.run(0)).info().provenance] == [0, 1]
+
+
+def test_stopping_saves_what_trains_and_starts_no_more(drive, root, tiny, monkeypatch):
+    sweep = make_sweep()
+    stopped = threading.Event()
+
+    class Slow(ThreadProcess):
+        def train(self):
+            stopped.wait(5)
+            super().train()
+
+        def stop(self):
+            super().stop()
+            stopped.set()
+
+    from core.runs.sweeps.driver import Driver
+
+    genuine = Driver._fill
+
+    def fill_and_stop(driver):
+        genuine(driver)
+        driver.stop()
+
+    with monkeypatch.context() as context:
+        context.setattr(Driver, "_fill", fill_and_stop)
+        assert statuses(drive(sweep, process=Slow)) == {"stopped": 2}
+    assert {RunFolder(root, path.parent.name).info().status for path in root.glob("*/run.json")} == {"stopped"}
+    assert statuses(drive(sweep)) == {"done": 8}
+
+
+def test_a_run_whose_process_is_killed_is_resumed_at_once_and_given_up_after_three_times(drive, root):
+    class Killed(ThreadProcess):
+        started: ClassVar[Counter] = Counter()
+
+        def train(self):
+            self.started[self.request.run] += 1
+            if "dm16" in self.request.run and self.started[self.request.run] < MAX_ATTEMPTS:
+                return
+            if "dm32" in self.request.run:
+                self.code = -9
+                return
+            super().train()
+
+    results = drive(make_sweep(), process=Killed)
+    assert statuses(results) == {"done": 4, "failed": 4}
+    assert set(Killed.started.values()) == {MAX_ATTEMPTS}
+    assert {result.message for result in results if result.status == "failed"} == {"it says why"}
+
+
+def test_a_run_that_fails_is_reported_with_its_reason_and_the_others_go_on(drive, root, monkeypatch):
+    monkeypatch.setattr("core.training.loop.clip_gradients", lambda parameters, max_norm: float("nan"))
+    results = drive(make_sweep(seeds=1))
+    assert statuses(results) == {"failed": 4}
+    assert all("not finite" in result.message for result in results)
+
+
+def test_a_run_that_another_process_trains_is_waited_for(drive, root, tiny, monkeypatch):
+    monkeypatch.setattr("core.runs.sweeps.driver._POLL_SECONDS", 0.05)
+    trial = grid_trials(make_sweep(), tiny)[0]
+    folder = RunFolder.create(root, trial.run_preset(0), name=trial.run(0))
+    lock = folder.lock()
+
+    class SevenThenTheOther(ThreadProcess):
+        trained: ClassVar[list[str]] = []
+
+        def train(self):
+            super().train()
+            self.trained.append(self.request.run)
+            if len(self.trained) == 7:
+                lock.release()
+                train_run(folder, trial.run_preset(0))
+
+    results = drive(make_sweep(), process=SevenThenTheOther)
+    assert statuses(results) == {"done": 7, "skipped": 1}
+    assert (results[-1].run, results[-1].status) == (trial.run(0), "skipped")
+
+
+def test_extending_adds_seeds_and_values(drive, root):
+    drive(make_sweep())
+    more = GRID | {"model.d_model": [16, 32, 64]}
+    assert statuses(drive(make_sweep(axes=more, seeds=3), extend=True)) == {"skipped": 8, "done": 10}
+
+
+def test_parts_of_a_grid_are_disjoint_and_complete(drive, root):
+    parts = [drive(make_sweep(), part=(index, 3)) for index in range(3)]
+    assert [len(part) for part in parts] == [3, 3, 2]
+    assert len({result.run for part in parts for result in part}) == 8
+
+
+def test_no_more_runs_at_a_time_than_jobs_and_memory_allow(drive):
+    class Counted(ThreadProcess):
+        now, most = 0, 0
+        lock = threading.Lock()
+
+        def train(self):
+            with self.lock:
+                Counted.now += 1
+                Counted.most = max(Counted.most, Counted.now)
+            super().train()
+            with self.lock:
+                Counted.now -= 1
+
+    assert statuses(drive(make_sweep(), jobs=3, process=Counted)) == {"done": 8}
+    assert Counted.most == 3
+    Counted.most = 0
+    assert statuses(drive(make_sweep(name="t"), jobs=3, memory=60, process=Counted)) == {"done": 8}
+    assert Counted.most == 1
+
+
+def test_a_trial_is_recorded_with_its_settings_only(drive, root):
+    drive(make_sweep(seeds=1))
+    (path, *rest) = sorted((SweepFolder(root, "s").path / "trials").iterdir())
+    assert len(rest) == 3
+    assert json.loads(path.read_text()) == {
+        "settings": {"model.d_model": 16, "training.learning_rate": 0.003},
+        "number": None,
+        "pruned": None,
+    }

@@ -1,0 +1,111 @@
+"""The process of a run: it is an ordinary run, and ends by itself when the program that started it is gone."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import time
+
+import torch
+
+from core.runs import RunFolder
+from core.runs.sweeps import processes
+from core.runs.sweeps.processes import REPOSITORY, RunProcess, usable_cores
+from core.runs.sweeps.training import train_run
+from core.runs.sweeps.worker import Request
+from core.storage.tensor_file import read_tensors
+
+LONG = {"training.steps": 100_000, "training.evaluate_every": 20}
+
+
+def ended(messages: queue.SimpleQueue) -> list[dict]:
+    contents = []
+    while (content := messages.get(timeout=60).content) is not None:
+        contents.append(content)
+    return contents
+
+
+def request_for(root, preset, **settings) -> Request:
+    return Request(root=str(root), run="a", preset=preset.model_dump_json(), command="sweep s", **settings)
+
+
+def test_a_process_trains_with_one_thread_what_train_would(root, tiny, tmp_path):
+    messages: queue.SimpleQueue = queue.SimpleQueue()
+    process = RunProcess(request_for(root, tiny), messages)
+    contents = ended(messages)
+    assert process.end() == (0, "")
+    assert [content["evaluation"] for content in contents] == [1, 2]
+    here = RunFolder(tmp_path / "here", "a")
+    train_run(here, tiny)
+    theirs, ours = (read_tensors(folder.last)[0] for folder in (RunFolder(root, "a"), here))
+    assert all(torch.equal(theirs[name], tensor) for name, tensor in ours.items())
+    (session,) = RunFolder(root, "a").info().provenance
+    assert (session.threads, session.command) == (1, "sweep s")
+
+
+def test_a_process_that_is_told_to_stop_saves_its_run(root, tiny):
+    messages: queue.SimpleQueue = queue.SimpleQueue()
+    process = RunProcess(request_for(root, tiny.with_changes(LONG)), messages)
+    assert messages.get(timeout=60).content["evaluation"] == 1
+    process.stop()
+    ended(messages)
+    assert process.end()[0] == 143
+    info = RunFolder(root, "a").info()
+    assert (info.status, info.message) == ("stopped", "stopped by its sweep")
+    process = RunProcess(request_for(root, tiny.with_changes(LONG)), messages)
+    assert messages.get(timeout=60).content["evaluation"] > 1
+    os.kill(process.pid, signal.SIGTERM)
+    ended(messages)
+    assert process.end()[0] == 143
+
+
+def test_an_answer_prunes_a_run(root, tiny):
+    messages: queue.SimpleQueue = queue.SimpleQueue()
+    process = RunProcess(request_for(root, tiny.with_changes(LONG), waits=True), messages)
+    for answer in ("continue", "prune"):
+        assert messages.get(timeout=60).content is not None
+        process.send(answer)
+    ended(messages)
+    assert process.end()[0] == 0
+    assert (RunFolder(root, "a").info().message, RunFolder(root, "a").info().step) == ("pruned by its sweep", 41)
+
+
+def test_a_process_whose_driver_is_killed_saves_its_run_and_ends(root, tiny):
+    preset = tiny.with_changes(LONG)
+    program = (
+        "import queue, sys; from core.runs.sweeps.processes import RunProcess; "
+        "from core.runs.sweeps.worker import Request; "
+        "messages = queue.SimpleQueue(); RunProcess(Request.model_validate_json(sys.argv[1]), messages); "
+        "messages.get(); print('trains', flush=True); messages.get(); import time; time.sleep(60)"
+    )
+    command = [sys.executable, "-c", program, request_for(root, preset).model_dump_json()]
+    driver = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE)
+    assert driver.stdout.readline() == b"trains\n"
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    for _ in range(200):
+        if (status := RunFolder(root, "a").info().status) == "stopped":
+            break
+        time.sleep(0.05)
+    assert status == "stopped"
+
+
+def test_invalid_input_is_said_on_standard_error(root, tiny, trained):
+    messages: queue.SimpleQueue = queue.SimpleQueue()
+    preset = tiny.with_changes({"training.seed": 9})
+    request = Request(root=str(trained), run="done", preset=preset.model_dump_json())
+    process = RunProcess(request, messages)
+    assert ended(messages) == []
+    assert process.end() == (2, "run='done' exists already, with another preset")
+
+
+def test_cores_are_those_of_the_container(monkeypatch, tmp_path):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)))
+    quota = tmp_path / "cpu.max"
+    monkeypatch.setattr(processes, "_CGROUP_CPUS", quota)
+    assert usable_cores() == 8
+    for text, cores in (("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)):
+        quota.write_text(text)
+        assert usable_cores() == cores
