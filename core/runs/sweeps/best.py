@@ -91,7 +91,7 @@ def saved_preset(file: SweepFile, best: Best) -> Preset:
 def _tested(loaded: LoadedRun, sequences: int) -> Evaluation:
     pairs = fixed_pairs(loaded.task, sequences, split="test")
     free_running = loaded.preset.training.free_running_validation
-    return evaluate(loaded.model, pairs, free_running_loss=free_running, translation=loaded.task)
+    return evaluate(loaded.model, pairs, free_running_loss=free_running, task=loaded.task)
 
 
 def _figures(evaluations: list[Evaluation]) -> dict[Metric, TestFigure]:
