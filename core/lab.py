@@ -21,6 +21,7 @@ from core.interpret.interventions import Ablation, Interventions
 from core.models import Seq2Seq
 from core.runs.folder import DEFAULT_ROOT, RunFolder, list_runs
 from core.runs.load import LoadedRun, SavedRuns
+from core.storage.errors import InputError
 from core.tasks import Task, fixed_pairs
 from core.tasks.data import Split
 from core.teaching.doctor import diagnose
@@ -54,7 +55,7 @@ class Run:
 
     Attributes:
         loaded: model, task, preset, and the training step of the weights.
-        interventions: applied in every method; None leaves the model as it was trained.
+        interventions: applied in every method but ``patch``; None leaves the model as it was trained.
         root: the folder of runs that it is in.
     """
 
@@ -191,8 +192,11 @@ class Run:
             foil: the token to compare it with; None is what the model predicts on the changed input.
 
         Raises:
-            InputError: the inputs differ in length or not at all, or the answer has no such step.
+            InputError: the inputs differ in length or not at all, the answer has no such step, or heads of this run are
+                ablated.
         """
+        if self.interventions:
+            raise InputError("patch measures the run as it was trained; call it on the run before ablate")
         corrupted = None if changed is None else self._symbols(changed)
         prediction = prediction_at(self.model, self.task, self._symbols(text), step=step, foil=foil)
         return activation_patching(self.model, self.task, prediction, corrupted=corrupted)

@@ -15,6 +15,7 @@ from core.generation import Beam
 from core.interpret.head_table import measure_heads
 from core.interpret.inspection import inspect as inspect_input
 from core.runs import RunError, RunFolder
+from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 from core.text.vocab import BOS, EOS
 from tests.serving import SHIPPED
@@ -105,6 +106,11 @@ def test_ablation_changes_another_run_and_leaves_this_one(run):
     assert "cross.2.1" in repr(without)
     diagonal = run.ablate(patterns=["cross.2.2=diagonal"]).attention("4 8 2 9")["cross.2.2"]
     assert diagonal.to_numpy().argmax(axis=1).tolist() == [1, 2, 3, 4, 5]
+
+
+def test_patching_a_run_with_ablated_heads_is_refused(run):
+    with pytest.raises(InputError, match="as it was trained"):
+        run.ablate("cross.1").patch("4 8 2 9", "4 8 2 5")
 
 
 def test_patching_the_whole_residual_stream_restores_the_answer(run):

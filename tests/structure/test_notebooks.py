@@ -163,13 +163,13 @@ def test_the_task_of_ones_own_has_twenty_lines():
     assert len([line for line in cell.splitlines() if line]) <= 20
 
 
-def test_the_doctor_names_the_bug_of_the_notebook_and_nothing_once_it_is_mended(clone):
+def test_the_doctor_names_the_bug_of_the_notebook_and_nothing_once_it_is_fixed(clone):
     found = execute(
         DEBUG,
         clone,
         {
             "bugs": "examination.bugs",
-            "mended": "checked.bugs",
+            "fixed": "checked.bugs",
             "failed": "[finding.check for finding in checked.findings if finding.light == 'red']",
             "not checked": "[finding.check for finding in examination.unchecked]",
             "updates": "len(losses)",
@@ -178,7 +178,7 @@ def test_the_doctor_names_the_bug_of_the_notebook_and_nothing_once_it_is_mended(
     )
     assert found["bugs"] == ["no-causal-mask"]
     assert "residual connections" in found["not checked"]  # skipped is not passed
-    assert (found["mended"], found["failed"], found["updates"]) == ([], [], 4)
+    assert (found["fixed"], found["failed"], found["updates"]) == ([], [], 4)
 
 
 CHECK_FILES = {
@@ -253,10 +253,10 @@ def test_the_task_of_ones_own_is_learned_with_heads_that_attend_to_the_correct_s
 
 @pytest.mark.slow
 def test_the_bug_hides_behind_a_low_loss_and_mending_it_gives_correct_answers(clone):
-    names = ("losses", "mended_losses", "before", "after")
+    names = ("losses", "fixed_losses", "before", "after")
     found = execute(DEBUG, clone, {name: name for name in names} | {"bugs": "examination.bugs"})
     assert found["losses"][-1] < 0.05
-    assert sum(found["losses"]) < sum(found["mended_losses"])  # the loss falls more slowly
+    assert sum(found["losses"]) < sum(found["fixed_losses"])  # the loss falls more slowly
     assert found["before"] < 0.05
     assert found["after"] > 0.9
     assert found["bugs"] == ["no-causal-mask"]

@@ -18,7 +18,7 @@ from tests.support.foreign_models import MARIAN, StateDictModel, write_folder, w
 from ui.forms.import_model import import_steps, model_path
 from ui.page import build_page
 from ui.serving import launch
-from ui.serving.host_check import is_own_computer
+from ui.serving.host_check import host_rules, is_own_computer
 from ui.serving.visitors import Presence
 
 
@@ -76,8 +76,16 @@ def test_a_server_that_others_can_reach_is_not_local(server_name, variable, loca
 
 @pytest.mark.parametrize(
     ("presence", "options", "expected"),
-    [(None, {}, True), (None, {"server_name": "192.168.1.7"}, False), (Presence(), {}, False)],
-    ids=["local", "network", "public"],
+    [
+        (None, {}, True),
+        (None, {"hosts": host_rules(bound="127.0.0.1", public=False, environment={})}, True),
+        (None, {"server_name": "192.168.1.7"}, False),
+        # Behind a proxy on this computer, which passes on requests of others:
+        (None, {"hosts": host_rules(["lab.example"], public=False, environment={})}, False),
+        (None, {"hosts": host_rules(public=False, environment={"SPACE_HOST": "lab.hf.space"})}, False),
+        (Presence(), {}, False),
+    ],
+    ids=["local", "loopback", "network", "proxy", "space", "public"],
 )
 def test_the_form_exists_on_a_local_server_only(presence, options, expected, own_runs, monkeypatch):
     class BuiltError(Exception):

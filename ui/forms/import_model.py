@@ -83,10 +83,10 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
         elem_id="model-mapping",
     )
     proposed_for = gr.State("")  # the path whose mapping is shown, as it was typed
-    stopping = threading.Event()  # one for all pages, which import one model at a time
+    latest = [threading.Event()]  # stops the latest import; pages import one model at a time
 
     def begin(path: str, pairs: str, mapping: str | None, proposed_for: str) -> Iterator[list[Any]]:
-        stopping.clear()
+        latest[0] = stopping = threading.Event()  # of its own: an import goes on when its page is closed
         text = mapping if mapping and path == proposed_for else ""  # that of another file means nothing
         yield from import_steps(runs, stopping, path, pairs, text)
 
@@ -99,7 +99,7 @@ def build(runs: VisitorRuns, run: gr.State) -> None:
         **QUIET,
     }
     gr.on([start.click, path.submit, pairs.submit], **event)
-    stop.click(lambda: stopping.set(), None, None, concurrency_limit=None, **QUIET)
+    stop.click(lambda: latest[0].set(), None, None, concurrency_limit=None, **QUIET)
     close.click(None, None, None, js=_CLOSE, api_visibility="private")
 
 
@@ -129,8 +129,9 @@ def import_steps(
             job = _Job(
                 lambda on_phase: runs.import_model(source, pairs=pairs_file, mapping=text, on_phase=on_phase), stopping
             )
+        name = f"{source.name}, {_megabytes(source)}"
         for phase in job.phases():
-            yield [gr.skip(), {"text": f"{source.name}, {_megabytes(source)}: {phase}"}, gr.skip(), gr.skip(), *busy]
+            yield [gr.skip(), {"text": f"{name}: {phase}"}, gr.skip(), gr.skip(), *busy]
         result = job.future.result()
     except LabError as error:
         yield [gr.skip(), problem(error), gr.skip(), gr.skip(), *idle]

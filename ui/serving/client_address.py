@@ -13,7 +13,7 @@ _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")  # where a Space's 
 
 
 def network_of(scope: Scope) -> str:
-    """Return the address of a request, of IPv6 the first half, which is what one subscriber has.
+    """Return the address of a request, of IPv6 the first 56 bits, which most providers give to one subscriber.
 
     It is "" if the request comes from this machine, such as from a proxy that names no other. uvicorn takes the address
     from ``X-Forwarded-For`` if a trusted proxy has sent the request.
@@ -22,11 +22,11 @@ def network_of(scope: Scope) -> str:
         address = ipaddress.ip_address((scope.get("client") or ("",))[0])
     except ValueError:
         return ""
+    if address.version == 6:
+        address = address.ipv4_mapped or address
     if address.is_loopback:
         return ""
-    if address.version == 4:
-        return str(address)
-    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+    return str(address if address.version == 4 else ipaddress.ip_network((address, 56), strict=False))
 
 
 def trusted_proxies(addresses: Iterable[str], environment: Mapping[str, str]) -> str:

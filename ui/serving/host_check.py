@@ -39,6 +39,11 @@ class HostRules:
     names: frozenset[str] | None = frozenset()
     spaces: frozenset[str] = frozenset()
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it answers under addresses and ``localhost`` only, and so is not meant to be behind a proxy."""
+        return self.names is not None and not self.spaces and all(_is_own_name(name) for name in self.names)
+
     def refusal(self, headers: Headers, *, method: str) -> str:
         """Return why a request is refused, or ""."""
         hosts = headers.getlist("host")
@@ -58,8 +63,7 @@ class HostRules:
         return ""
 
     def _is_answered(self, name: str) -> bool:
-        is_loopback = name == "localhost" or name.endswith(".localhost")
-        return is_loopback or _is_address(name) or name in (self.names or ()) or name in self.spaces
+        return _is_own_name(name) or name in (self.names or ()) or name in self.spaces
 
     def _is_own(self, origin: str, host: re.Match[str] | None) -> bool:
         """Whether an origin is that of the server's own pages: the same name and port as in the Host header."""
@@ -127,6 +131,11 @@ def is_own_computer(server_name: str | None) -> bool:
 
 def _normal(name: str) -> str:
     return name.strip().lower().removesuffix(".").strip("[]")
+
+
+def _is_own_name(name: str) -> bool:
+    """Whether nobody else can make this name mean this machine."""
+    return name == "localhost" or name.endswith(".localhost") or _is_address(name)
 
 
 def _is_address(name: str) -> bool:

@@ -33,10 +33,11 @@ def serve(
         The page and its address.
     """
     visitor_runs = VisitorRuns(runs, current_visitor if presence is not None else None)
-    page = build_page(visitor_runs, reads_paths=presence is None and is_own_computer(launch.get("server_name")))
+    rules = hosts or host_rules(public=presence is not None, environment=os.environ)
+    is_private = presence is None and rules.is_local and is_own_computer(launch.get("server_name"))
+    page = build_page(visitor_runs, reads_paths=is_private)
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
-    rules = hosts or host_rules(public=presence is not None, environment=os.environ)
     server = server_options(runs, presence, rules, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)

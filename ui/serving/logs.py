@@ -1,6 +1,6 @@
 """Logging to standard error: one JSON object per line for machines, or plain lines for people.
 
-Whoever knows a run's name on a public server can open the run if it is shared, so the secret in it is not logged.
+On a public server a shared run can be opened by anyone who knows its name, so the secret in the name is not logged.
 """
 
 import json

@@ -23,14 +23,16 @@ from ui.serving.security_headers import SecurityHeaders
 from ui.serving.visitors import Presence, VisitorCookies
 
 PAUSE_WHILE_OPENING = 3.0  # seconds
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_FRAMEWORK = ("gradio", "fastapi", "starlette", "uvicorn", "pydantic")  # packages that read requests
 _log = logging.getLogger(__name__)
 
 
 class ErrorLog:
     """Middleware that logs requests with an error status, without their query strings.
 
-    An exception that Gradio raises for a malformed request becomes a response with status 400. Its message may repeat
-    what was sent, so only its type and where it was raised are logged.
+    An exception that Gradio raises for a malformed request becomes a response with status 400, one of this program
+    becomes status 500. Messages may repeat what was sent, so only the type and where it was raised are logged.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -50,26 +52,39 @@ class ErrorLog:
             await send(message)
 
         error: Exception | None = None
+        is_own = False
         try:
             await self.app(scope, receive, send_and_note)
         except Exception as raised:  # noqa: BLE001 - logged and answered below
-            error = raised
+            error, is_own = raised, _is_own(raised)
             if not status:
-                response = PlainTextResponse("Malformed request.", status_code=400)
-                await response(scope, receive, send_and_note)
+                text = "The server failed; its log says where." if is_own else "Malformed request."
+                await PlainTextResponse(text, status_code=500 if is_own else 400)(scope, receive, send_and_note)
         if status >= 400 or error:
             fields = {"method": scope["method"], "path": scope["path"][:200], "status": status}
             milliseconds = round(1000 * (time.perf_counter() - started), 1)
             if error:
-                fields |= {"error": type(error).__name__, "raised": _raised_at(error)}
-            level = logging.ERROR if status >= 500 else logging.INFO
+                fields |= {"error": type(error).__name__, "raised": _raised_at(error, frames=8 if is_own else 1)}
+            level = logging.ERROR if status >= 500 or is_own else logging.INFO
             _log.log(level, "request failed", extra=fields | {"ms": milliseconds})
 
 
-def _raised_at(error: Exception) -> str:
-    """Return where an exception was raised: ``routes.py:640 in get_page_config``."""
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(last.filename).name}:{last.lineno} in {last.name}"
+def _is_own(error: Exception) -> bool:
+    """Whether an exception was raised in this program, not in the web framework that read the request."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    framework = [index for index, file in enumerate(files) if any(f"/{name}/" in file for name in _FRAMEWORK)]
+    inner = files[framework[-1] + 1 :] if framework else files
+    return any(Path(file).is_relative_to(_REPOSITORY) and "site-packages" not in file for file in inner)
+
+
+def _raised_at(error: Exception, *, frames: int) -> str:
+    """Return where an exception was raised: ``routes.py:640 in get_page_config``; without its message, which may quote.
+
+    Args:
+        frames: how many calls to name, the innermost last.
+    """
+    last = traceback.extract_tb(error.__traceback__)[-frames:]
+    return ", ".join(f"{Path(each.filename).name}:{each.lineno} in {each.name}" for each in last)
 
 
 class OpeningFirst:
