@@ -202,6 +202,23 @@ def test_a_tab_pressed_while_the_page_loads_stays_open(empty_page: Page, address
     expect(tab).to_have_attribute("aria-selected", "true")
 
 
+def test_back_and_forward_move_between_the_tabs_that_were_open(empty_page: Page, address: str):
+    empty_page.goto(address, wait_until="commit")
+    expect(empty_page.locator("#decode-message")).to_contain_text("Decoded with")  # the page has loaded
+    for name in ("Decode", "Compare"):
+        open_tab(empty_page, name)
+        expect(empty_page).to_have_url(re.compile(f"tab={name.lower()}"))
+    for move, name in (
+        (empty_page.go_back, "Decode"),
+        (empty_page.go_back, "Train"),
+        (empty_page.go_forward, "Decode"),
+    ):
+        move()
+        expect(empty_page.get_by_role("tab", name=name, exact=True)).to_have_attribute("aria-selected", "true")
+        expect(empty_page).to_have_url(re.compile(f"tab={name.lower()}"))
+    expect(empty_page.locator("#run-bar .title")).not_to_have_text("Choose a run")
+
+
 def test_runs_are_found_by_search_and_renamed_in_place(page: Page, runs: Runs, reload: Callable):
     short = load_preset("tiny").with_changes({"training.steps": 41})
     name = runs.start(short)

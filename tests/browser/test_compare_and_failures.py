@@ -77,7 +77,7 @@ def test_a_wrong_answer_opens_its_attention(page: Page, seeds: list[str]):
     example.click()
     expect(page.get_by_role("tab", name="Look inside")).to_have_attribute("aria-selected", "true")
     answer = f"{typed} → {written}".removesuffix(" <EOS>").strip()
-    expect(page.locator("#attention-of")).to_contain_text(f"{answer}, decoded by {seeds[0]}", timeout=10_000)
+    expect(page.locator("#attention-of")).to_contain_text(f"{answer} · decoded by {seeds[0]}", timeout=10_000)
     expect(page).to_have_url(re.compile("input=" + typed.replace(" ", "\\+")))
     assert "beam" not in page.url  # found by greedy decoding, so opened with it
     open_tab(page, "Decode")

@@ -90,7 +90,7 @@ def test_decode_ends_a_replay_and_shows_the_new_answer(page: Page):
     expect(page.locator("#viewer .heading")).to_contain_text("answered by")
     page.get_by_role("textbox", name="Input").fill("1 2 3 4 5 6")
     page.locator("#ask").get_by_role("button", name="Decode").click()
-    expect(page.locator("#viewer .heading")).to_contain_text("1 2 3 4 5 6 → 6 5 4 3 2 1, decoded by")
+    expect(page.locator("#viewer .heading")).to_contain_text("1 2 3 4 5 6 → 6 5 4 3 2 1 · decoded by")
 
 
 def test_maps_can_be_previewed_and_downloaded(empty_page: Page, address: str):

@@ -1,6 +1,7 @@
 """The input: replaced where the new run's task cannot read it, and kept while something else is being typed."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import gradio as gr
@@ -17,6 +18,7 @@ from ui.page import DecodeRequest
 from ui.tabs import decode
 
 EXAMPLE = "4 8 2 9"
+TRANSLATOR = "translate-en-de-shipped"
 STRATEGY = ("greedy", "", *decode._default_values())
 MESSAGE = 2  # index of the input's message in the updates of a decode
 
@@ -122,3 +124,25 @@ def test_look_inside_says_why_there_are_no_maps(lab: Runs, text: str, part: str)
     assert part in viewer["problem"]
     shown = page._decode(VisitorRuns(lab), SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)[-2]
     assert not shown.get("problem")
+
+
+@pytest.fixture(scope="module")
+def translating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VisitorRuns]:
+    """A lab with the shipped run that translates."""
+    root = tmp_path_factory.mktemp("translating")
+    shutil.copytree(DEFAULT_ROOT / TRANSLATOR, root / TRANSLATOR)
+    runs = Runs(root)
+    yield VisitorRuns(runs)
+    runs.close()
+
+
+def test_digits_of_another_task_become_a_sentence_though_subwords_could_read_them(translating: VisitorRuns):
+    shown, note = decode.readable_input(translating, TRANSLATOR, "4 8 2 9")
+    assert any(each.isalpha() for each in shown)
+    assert "“4 8 2 9” is not an input of" in note
+    assert decode.readable_input(translating, TRANSLATOR, "Press F1.") == ("Press F1.", "")
+
+
+def test_a_blank_input_is_refused_where_subwords_could_read_it(translating: VisitorRuns):
+    values = page._decode_as_asked(translating, TRANSLATOR, "   ", NO_INTERVENTIONS, *STRATEGY)
+    assert any(isinstance(each, dict) and "type a sentence" in each.get("text", "") for each in values)

@@ -209,7 +209,9 @@ def readable_input(runs: VisitorRuns, run: str, text: str) -> tuple[str, str]:
         sentences = _sentences(task, text)
     except InputError:
         sentences = []
-    if any(_is_readable(task, sentence, longest) for sentence in sentences):
+    # Subwords read any text, also the digits of another task.
+    is_text = not runs.preset(run).task.has_subwords or any(each.isalpha() for each in text)
+    if is_text and any(_is_readable(task, sentence, longest) for sentence in sentences):
         return text, ""
     example = task.examples[0]
     shown = _shortened(text)
@@ -228,8 +230,10 @@ def _sentences(task: Task, text: str) -> list[str]:
     """Return the sentences of an input, each with the white space after it; the whole unless the task translates.
 
     Raises:
-        InputError: there are too many.
+        InputError: there are too many, or none.
     """
+    if task.is_translation and not text.strip():
+        raise InputError("input is empty: type a sentence")
     sentences = split_sentences(text) if task.is_translation else []
     if len(sentences) > MAX_SENTENCES:
         raise InputError(f"input has {len(sentences)} sentences; the maximum is {MAX_SENTENCES}")

@@ -4,6 +4,7 @@ const SOON_MS = 250; // browsers limit the changes per second
 export const OPENED_BY_LINK = window.location.search.length > 1; // to a run, a tab or a head; before this page changed it
 let pending = {};
 let timer = 0;
+let written = window.location.search; // what this module wrote last
 
 /** The parameters of the address. */
 export function readAddress() {
@@ -24,6 +25,25 @@ export function linkToTranslation(run) {
 
 /** Change parameters, given as { name: value }; null removes one. All others stay. */
 export function patchAddress(changes) {
+  write(changes, "replaceState");
+}
+
+/** Name the open tab, as a new entry of the browser's history: Back opens the tab before it. */
+export function pushTab(tab) {
+  write({ tab }, "pushState");
+}
+
+/** Call a function with the tab that Back or Forward returns to. Everything else that is open stays as it is. */
+export function onReturn(listener) {
+  window.addEventListener("popstate", () => {
+    const tab = readAddress().get("tab");
+    window.history.replaceState(window.history.state, "", written);
+    patchAddress({ tab });
+    listener(tab);
+  });
+}
+
+function write(changes, method) {
   clearTimeout(timer);
   const query = readAddress();
   for (const [name, value] of Object.entries({ ...pending, ...changes })) {
@@ -32,7 +52,8 @@ export function patchAddress(changes) {
   }
   pending = {};
   const text = "?" + query;
-  if (text !== window.location.search) window.history.replaceState(window.history.state, "", text);
+  if (text !== window.location.search) window.history[method](window.history.state, "", text);
+  written = text;
 }
 
 /** Change parameters after a moment; later changes in the meantime replace earlier ones. */

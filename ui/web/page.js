@@ -1,6 +1,6 @@
 // What concerns the whole page: the theme, the open tab in the address, and the arrow keys of Gradio's radio buttons.
 
-import { patchAddress, readAddress } from "./address.js";
+import { onReturn, patchAddress, pushTab, readAddress } from "./address.js";
 import { openTab } from "./navigation.js";
 
 let wanted = readAddress().get("tab"); // the tab that the address names, until it is open
@@ -12,8 +12,10 @@ function keepTab() {
   if (open === wanted) wanted = null;
   if (wanted) return openWanted();
   if (document.body.dataset.tab === open) return;
+  const isFirst = !document.body.dataset.tab;
   document.body.dataset.tab = open;
-  patchAddress({ tab: open });
+  if (isFirst || readAddress().get("tab") === open) patchAddress({ tab: open });
+  else pushTab(open);
 }
 
 let retry = 0;
@@ -50,3 +52,7 @@ document.addEventListener("pointerdown", (event) => { // a tab that the visitor 
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;
 }, true);
 document.addEventListener("keydown", groupRadios, true);
+onReturn((tab) => {
+  wanted = tab;
+  if (wanted) openWanted();
+});

@@ -193,10 +193,10 @@ export function mount({ element, props, server, watch }) {
 
   const runTitle = () => replay.latest?.title ?? replay.run;
 
-  /** "4 8 2 9 → 9 2 8 4, decoded by digits-reversal 3 after 400 steps". */
+  /** "4 8 2 9 → 9 2 8 4 · decoded by digits-reversal 3 after 400 steps". */
   function headingOf(record) {
     const model = isReplaying() ? runTitle() + " after " + record.step + " of " + replay.latest.steps + " training steps" : record.model;
-    return pairOf(record) + ", " + (isReplaying() ? "answered by " : "decoded by ") + model;
+    return pairOf(record) + " · " + (isReplaying() ? "answered by " : "decoded by ") + model;
   }
 
   /** The view of a record: the selected attention block, or the first if the model does not have it. */

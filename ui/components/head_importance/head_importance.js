@@ -73,18 +73,21 @@ export function mount({ element, trigger, props, watch }) {
 
   // ---- summary ----
 
-  /** Show exact match without the ablated head, or without the most important head. */
+  /** Show exact match without the ablated head, and without the most important head once all are measured. */
   function showImportance(value, cells) {
     const measured = cells.filter((cell) => cell.exact_match != null);
     const ablated = props.interventions?.ablated ?? [];
     const chosen = ablated.length === 1 ? measured.find((cell) => cell.name === ablated[0]) : null;
     const heads = measured.filter((cell) => cell.label !== "all");
-    const least = heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]);
     const complete = value.measured === value.total;
-    const shown = chosen ?? (complete ? least : null);
+    const least = complete ? heads.reduce((one, other) => (other.exact_match < one.exact_match ? other : one), heads[0]) : null;
+    const shown = chosen ?? least;
     part("importance").hidden = !shown;
-    const about = chosen || !shown ? "" : " (the most important head)";
-    if (shown) setText(part("importance"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about + ".");
+    if (!shown) return;
+    const about = shown === least ? " (the most important head)." : least
+      ? ". The most important head is " + least.name + ": " + inPercent(least.exact_match) + " without it."
+      : ".";
+    setText(part("importance"), asSentence(shown.name, shown.exact_match, value.intact).replace(/^w/, "W") + about);
   }
 
   function showStatus(value) {

@@ -24,7 +24,7 @@ export function tokensFigure({ box, request }) {
   const table = make("table", { class: "vectors" });
   let shown = [];
   box.append(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tokens, ids and vectors" }, table),
-    make("p", { class: "muted" }, "One colored cell per number of the vector: a stronger color is a larger number, a line above it says that it is positive. Equal tokens have equal strips."));
+    make("p", { class: "muted" }, "One colored cell per number of the vector: a stronger color is farther from 0, a line above it says that it is positive. Equal tokens have equal strips."));
 
   function draw() {
     const most = Math.max(...shown.flatMap(({ vector }) => vector.map(Math.abs)));
