@@ -73,11 +73,12 @@ def _read_tensors(file: Path) -> dict[str, torch.Tensor]:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise ModelImportError(f"{file.name} is missing") from error
-    except (OSError, SafetensorError, RuntimeError, ValueError, EOFError, KeyError, LookupError) as error:
+    except (OSError, SafetensorError, RuntimeError, ValueError, EOFError) as error:
         raise ModelImportError(f"{file.name} cannot be read: {str(error)[:200]}") from error
     except Exception as error:  # weights_only raises pickle's own error for what is not tensors
         raise ModelImportError(
-            f"{file.name} has no tensors, or holds more than tensors, and nothing else is loaded"
+            f"{file.name} has no tensors, or holds more than tensors, and nothing else is loaded; "
+            "save model.state_dict() with torch.save"
         ) from error
     for key in ("model_state_dict", "state_dict", "model"):
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):

@@ -21,7 +21,9 @@ from core.runs.hugging_face import NEVER
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.load import LoadedRun, load_run
+from core.runs.training_state import training_state_of
 from core.storage.errors import InputError, LabError
+from core.teaching.doctor import examine_state
 from core.text.byte_bpe import content_of, piece_of, split_words
 from core.text.subwords import SubwordTokenizers
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -407,6 +409,16 @@ def test_tokenizers_of_another_preset_are_refused(tmp_path):
     (run.path / "subwords.json").unlink()
     with pytest.raises(LabError, match=r"needs subwords\.json"):
         load_run(run.path)
+
+
+def test_the_doctor_takes_an_imported_model_for_a_trained_one(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("".join(f"{source}\t{source} 7\n" for source in range(4, 14)))
+    folder = write_folder(tmp_path / "m", MARIAN)
+    loaded = imported(tmp_path, folder, tmp_path / "pairs.tsv")
+    findings = {each.check: each for each in examine_state("it", training_state_of(loaded), None).findings}
+    assert findings["initial loss"].light == "gray"
+    assert "another program" in findings["initial loss"].sentence
+    assert not any("not trained yet" in each.sentence for each in findings.values())
 
 
 def test_pairs_are_measured_whatever_the_split(tmp_path):

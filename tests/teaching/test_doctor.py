@@ -49,6 +49,11 @@ def examine(state, name: str = "it") -> Examination:
     return examine_state(name, state, None)
 
 
+def test_a_model_that_is_meant_not_to_scale_its_embeddings_is_not_blamed(tiny):
+    changes = {"model.scale_embeddings": False, "model.positions": "learned"}
+    assert finding(examine(new_state(tiny.with_changes(changes))), "embedding scaling").light == "gray"
+
+
 @pytest.mark.parametrize(("bug", "family"), CASES)
 def test_every_bug_is_found_untrained_without_reading_the_preset(bug: BugName, family: str, families):
     state = new_state(families[family].with_bug(bug))

@@ -1,6 +1,7 @@
 """Anybody's model under examination: a function from ids to logits, a batch of its pairs, and, if given, its loss."""
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -207,6 +208,9 @@ class AnyModel(BlackBox):
                 f"batch_first={self.batch_first}, but BOS ({bos}) stands along the first row of tgt: it looks like "
                 f"{layout}, so pass batch_first={not self.batch_first}"
             )
+        first = self.tgt[0, 0].item()
+        if len(self.tgt) > 1 and bool((self.tgt[:, 0] == first).all()):
+            warnings.warn(f"every target starts with {first}, not with bos={bos}, which is put before it", stacklevel=4)
         self.tgt = F.pad(self.tgt, (1, 0), value=bos)
 
     @contextmanager

@@ -114,6 +114,8 @@ def check_entropy(calls: list[AttentionCall], *, is_trained: bool) -> Finding:
 def check_embedding_scaling(model: nn.Module) -> Finding:
     """Embeddings are multiplied by √d_model: the distance of two of them grows by that factor."""
     name = "embedding scaling"
+    if not getattr(getattr(model, "config", None), "scale_embeddings", True):
+        return not_checked(name, "the model is meant not to scale embeddings (model.scale_embeddings).")
     ratios = []  # (factor / √d_model, √d_model) of each embedding
     for embedding in (module for module in model.modules() if isinstance(module, Embedding)):
         table = embedding.tokens.weight

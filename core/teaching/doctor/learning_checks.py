@@ -88,6 +88,8 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
 def check_initial_loss(subject: Subject) -> Finding:
     """Before training all tokens are about equally likely, so the loss is about ln(vocabulary size)."""
     state = subject.state
+    if subject.is_imported:
+        return not_checked("initial loss", "the model was trained by another program.")
     untrained = new_state(state.preset, pairs=state.task.pairs_file) if subject.is_trained else state
     return judge_initial_loss(training_loss(untrained, subject).item(), len(state.task.tgt_vocab))
 

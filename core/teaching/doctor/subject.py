@@ -44,8 +44,13 @@ class Subject(BlackBox):
 
     @property
     def is_trained(self) -> bool:
-        """Whether the model has had any updates."""
-        return self.state.step > 0
+        """Whether the model has had any updates, here or, if it was imported, elsewhere."""
+        return self.state.step > 0 or self.is_imported
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the model comes from another program; nothing is known of its training."""
+        return self.state.preset.task.family == "imported"
 
     @property
     def few(self) -> tuple[torch.Tensor, torch.Tensor]:

@@ -68,5 +68,6 @@ export function emptyText({ latest, snapshots }) {
   if (!latest) return "Loading the replay.";
   if (snapshots.length) return "The attention maps of this model are too large to save at every evaluation. The charts above are complete.";
   if (!hasEnded(latest.status)) return "The replay starts with the first evaluation.";
+  if (latest.status === "finished") return "This run was imported without the history of its training.";
   return "This run has no replay, because it was stopped before the first evaluation.";
 }
