@@ -115,14 +115,16 @@ class History:
         return columns | {name: [metrics.get(name) for metrics in by_evaluation] for name in names}
 
     def evaluation_at(self, step: int) -> dict[str, float | None] | None:
-        """Return the columns of the evaluation at a step, without the step; None if there was none."""
+        """Return the columns of the evaluation at a step, without the step and metrics of plugins; None if none was."""
         series = _SERIES["evaluations"]
         with self._lock:
             rows = self._rows["evaluations"]
             index = bisect_right(rows, step, key=step_of) - 1
             if index < 0 or step_of(rows[index]) != step:
                 return None
-            return dict(zip((series.columns + series.optional)[1:], rows[index][1:], strict=True))
+            columns = dict(zip((series.columns + series.optional)[1:], rows[index][1:], strict=True))
+        del columns[METRICS_COLUMN]
+        return columns
 
     def chart(self, name: SeriesName, *, since: int = -1, width: int = 0) -> dict[str, Any]:
         """Return the rows that a chart has to replace and add to show a series, thinned.
