@@ -118,7 +118,7 @@ class BlocksConfig(Section):
         """The kinds of blocks that a plugin builds."""
         return tuple(kind for kind, blocks in BLOCKS.items() if blocks[getattr(self, f"{kind}_block")])
 
-    def build_block(self, kind: BlockKind, generator: Any = None) -> Any:
+    def build_block(self, kind: BlockKind, generator: Any) -> Any:
         """Return a new block as the plugin builds that registered it; None if the block is built in."""
         build = BLOCKS[kind][getattr(self, f"{kind}_block")]
         return build(self, generator) if build else None

@@ -45,7 +45,7 @@ class DecoderOnly(Seq2Seq):
         )
         layers = [DecoderLayer(config, generator, has_encoder=False) for _ in range(config.num_layers)]
         self.layers = nn.ModuleList(layers)
-        self.norm = build_norm(config) if config.norm == "pre" else nn.Identity()
+        self.norm = build_norm(config, generator) if config.norm == "pre" else nn.Identity()
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
         self.relative = RelativeEncoding(config)
         self.attention = {("decoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}

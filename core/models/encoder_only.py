@@ -46,7 +46,7 @@ class EncoderOnly(Seq2Seq):
         self.src_embedding = build_embedding(config, generator, src_vocab_size, config.max_seq_len)
         layers = [EncoderLayer(config, generator) for _ in range(config.num_layers)]
         self.encoder_layers = nn.ModuleList(layers)
-        self.encoder_norm = build_norm(config) if config.norm == "pre" else nn.Identity()
+        self.encoder_norm = build_norm(config, generator) if config.norm == "pre" else nn.Identity()
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=is_tied)
         self.relative = RelativeEncoding(config)
         self.attention = {("encoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}

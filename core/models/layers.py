@@ -43,17 +43,20 @@ def build_attention(
         from core.models.linear_attention import LinearAttention  # on demand: few models have it
 
         return LinearAttention(*sizes)
-    return config.build_block("attention", generator) or MultiHeadAttention(*sizes)  # a window is a matter of the mask
+    block = config.build_block("attention", generator)
+    return MultiHeadAttention(*sizes) if block is None else block  # a window is a matter of the mask
 
 
 def build_feed_forward(config: BlocksConfig, generator: torch.Generator | None) -> FeedForward:
     """Return a new feed-forward network: the preset's block, else the paper's."""
-    return config.build_block("feed_forward", generator) or FeedForward(config, generator)
+    block = config.build_block("feed_forward", generator)
+    return FeedForward(config, generator) if block is None else block
 
 
-def build_norm(config: BlocksConfig) -> nn.Module:
+def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Module:
     """Return a new norm: the preset's block, else layer normalization."""
-    return config.build_block("norm") or nn.LayerNorm(config.d_model)
+    block = config.build_block("norm", generator)
+    return nn.LayerNorm(config.d_model) if block is None else block  # an empty nn.Sequential is false
 
 
 class Layer(nn.Module):
@@ -87,7 +90,7 @@ class EncoderLayer(Layer):
         super().__init__(config, generator)
         self.self_attention = build_attention(config, generator)
         self.feed_forward = build_feed_forward(config, generator)
-        self.norm_attention, self.norm_feed_forward = build_norm(config), build_norm(config)
+        self.norm_attention, self.norm_feed_forward = (build_norm(config, generator) for _ in range(2))
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor, positions: RelativePositions = NO_POSITIONS) -> torch.Tensor:
         """Map source states (B, S, D) to the same shape.
@@ -129,9 +132,9 @@ class DecoderLayer(Layer):
         self.self_attention = build_attention(config, generator)
         self.cross_attention = build_attention(config, generator, is_cross=True) if has_encoder else None
         self.feed_forward = build_feed_forward(config, generator)
-        self.norm_self = build_norm(config)
-        self.norm_cross = build_norm(config) if has_encoder else nn.Identity()
-        self.norm_feed_forward = build_norm(config)
+        self.norm_self = build_norm(config, generator)
+        self.norm_cross = build_norm(config, generator) if has_encoder else nn.Identity()
+        self.norm_feed_forward = build_norm(config, generator)
         if has_encoder:
             self.hook_resid_cross = HookPoint()  # the residual stream after cross-attention
 

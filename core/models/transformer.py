@@ -42,7 +42,9 @@ class Transformer(Seq2Seq):
         self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)
         # No norm has touched the residual stream of a pre-norm stack, so it needs one at the end.
         is_normed = config.norm == "pre" or config.final_norm == "always"
-        self.encoder_norm, self.decoder_norm = (build_norm(config) if is_normed else nn.Identity() for _ in range(2))
+        self.encoder_norm, self.decoder_norm = (
+            build_norm(config, generator) if is_normed else nn.Identity() for _ in range(2)
+        )
         self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
         self.relative = RelativeEncoding(config)
         self.attention = {
