@@ -54,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Train small sequence-to-sequence models and inspect their attention.",
         epilog=_examples("train", "decode") + "\n\nCOMMAND --help lists the arguments of a command and more examples.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # _load_plugins reads whole words
     )
     parser.add_argument(
         "--checkpoints",
