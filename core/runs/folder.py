@@ -43,7 +43,7 @@ from pydantic import ValidationError
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
 from core.config.preset import PLUGIN_FILES
 from core.config.tasks import SUBWORDS
-from core.runs.info import ACTIVE, RunInfo, Status
+from core.runs.info import ACTIVE, PluginFile, RunInfo, Status, recorded_name
 from core.runs.names import (
     Naming,
     check_unique,
@@ -191,7 +191,8 @@ class RunFolder:
         except OSError as error:
             raise self._read_error(f"preset.yaml cannot be read: {error.strerror or error}") from error
         except ConfigError as error:
-            raise RunError(f"run={self.name!r}: {self._trained_with() or 'preset.yaml is damaged'}: {error}") from error
+            reason = self._missing_plugins() or self.changed_plugins() or "preset.yaml is damaged"
+            raise RunError(f"run={self.name!r}: {reason}: {error}") from error
 
     def has_preset(self) -> bool:
         """Whether ``preset.yaml`` exists."""
@@ -309,6 +310,15 @@ class RunFolder:
         except (OSError, RunError) as error:
             _log.info("%s: note %r cannot be added to run.json: %s", self.path, note, error)
 
+    def changed_plugins(self) -> str:
+        """Return which plugins are loaded in another version than the run was trained with, "" if there are none."""
+        changes = []
+        for each in self._plugins():
+            loaded = [sha256 for name, sha256 in PLUGIN_FILES.items() if recorded_name(name) == each.name]
+            if loaded and each.sha256 not in loaded:
+                changes.append(f"{each.name} (SHA-256 {each.sha256[:12]}…, now {loaded[0][:12]}…)")
+        return f"it was trained with another version of --plugin {', '.join(changes)}" if changes else ""
+
     def lock(self) -> FileLock:
         """Acquire the folder's lock, delete the temporary files of an earlier holder, and return the acquired lock.
 
@@ -328,15 +338,20 @@ class RunFolder:
         delete_temporaries(self.path, names=self._written_under_lock())
         return lock
 
-    def _trained_with(self) -> str:
+    def _missing_plugins(self) -> str:
         """Return which plugins the run was trained with that are not loaded, "" if there are none."""
+        loaded = set(map(recorded_name, PLUGIN_FILES))
+        files = [each for each in self._plugins() if each.name not in loaded]
+        names = ", ".join(f"--plugin {each.name} (SHA-256 {each.sha256[:12]}…)" for each in files)
+        return f"it was trained with {names}" if names else ""
+
+    def _plugins(self) -> list[PluginFile]:
+        """Return the plugins that the run was trained with, each as it was last; none if ``run.json`` is damaged."""
         try:
             sessions = self.written_info().provenance
         except RunError:
-            return ""
-        files = [each for session in sessions for each in session.plugins if each.name not in PLUGIN_FILES]
-        names = ", ".join(dict.fromkeys(f"--plugin {each.name} (SHA-256 {each.sha256[:12]}…)" for each in files))
-        return f"it was trained with {names}" if names else ""
+            return []
+        return list({each.name: each for session in sessions for each in session.plugins}.values())
 
     def _preset_yaml(self) -> bytes:
         """Return the content of ``preset.yaml``; if it is missing, that in the best weights, or CheckpointError."""
@@ -397,7 +412,7 @@ class RunFolder:
 
 
 def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
-    """Refuse to resume a run that is shipped with the program, is active, or has no training steps left.
+    """Refuse to resume a run that is shipped, is active, has no training steps left, or whose plugins have changed.
 
     Args:
         steps: number of training steps to resume it to; None is that of its preset.
@@ -412,6 +427,8 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
         raise RunError(f"run={folder.name!r} is already {info.status}")
     if info.status == "finished" and not (folder.last.exists() or previous_path(folder.last).exists()):
         raise RunError(f"run={folder.name!r} has finished, and no training state is left to continue from")
+    if changed := folder.changed_plugins():
+        raise RunError(f"run={folder.name!r} cannot be resumed: {changed}; load the earlier file, or train a new run")
     planned = folder.preset().training.steps
     if steps in (None, planned) and info.status == "finished" and info.step >= planned:
         raise RunError(

@@ -3,6 +3,7 @@
 Weight files have the quality and the provenance too.
 """
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -54,8 +55,14 @@ class ValidationFigures(BaseModel):
 
 
 _Words = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ().,@+:_-]{0,99}$")]
+_NOT_IN_WORDS = re.compile(r"[^A-Za-z0-9 ().,@+:_-]+")
 _Count = Annotated[int, Field(ge=0, le=1_000_000)]
 _Time = Annotated[AwareDatetime, Field(ge=datetime(1970, 1, 1, tzinfo=UTC), lt=datetime(9000, 1, 1, tzinfo=UTC))]
+
+
+def recorded_name(text: str) -> str:
+    """Return a version or a name as ``TrainingSession`` and ``PluginFile`` allow it."""
+    return _NOT_IN_WORDS.sub(" ", text).lstrip(" ().,@+:_-")[:100].rstrip() or "unknown"
 
 
 class PluginFile(BaseModel):

@@ -3,6 +3,7 @@
 This module does not import ``core.training``, so that decoding with a saved run starts quickly.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from core.training.history import History
 
 WeightsKind = Literal["latest", "best", "kept"]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def load_run(path: Path) -> LoadedRun:
 
     If the weight file is damaged, the previous one is used. If ``preset.yaml`` was deleted, it is restored from the
     weights' metadata. In both cases loading writes to the folder, if possible: the restored file, and a note in the
-    run's message.
+    run's message. A plugin that has changed since the training is used, with a warning in the log.
 
     Raises:
         RunError: there is no such run, it has no weights yet, or they or the preset cannot be read.
@@ -126,6 +128,8 @@ def load_run(path: Path) -> LoadedRun:
     preset = folder.ensure_preset()
     if not folder.best.exists():
         raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
+    if changed := folder.changed_plugins():
+        _log.warning("run=%r: %s; its outputs may differ", folder.name, changed)
 
     def read(file: Path) -> LoadedRun:
         weights, facts = read_tensors(file)

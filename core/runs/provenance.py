@@ -13,14 +13,13 @@ import torch
 
 from core import __version__
 from core.config.preset import PLUGIN_FILES
-from core.runs.info import MAX_SESSIONS, PluginFile, Provenance, TrainingSession
+from core.runs.info import MAX_SESSIONS, PluginFile, Provenance, TrainingSession, recorded_name
 
 PAGE = "page"  # the command of trainings that were started on the page
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_COMMAND = 1_000
 _SECONDS = 5.0  # that another program may take to answer
 _NOT_IN_COMMANDS = re.compile(r"[^ -.0-;=?-\[\]-_a-{}~]")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9 ().,@+:_-]+")
 
 
 def begin_session(*, command: str, step: int, device: str, processes: int) -> TrainingSession:
@@ -38,18 +37,20 @@ def begin_session(*, command: str, step: int, device: str, processes: int) -> Tr
         start=now,
         end=now,
         step=step,
-        version=_name(__version__),
+        version=recorded_name(__version__),
         commit=_commit(),
-        python=_name(platform.python_version()),
-        torch=_name(torch.__version__),
-        numpy=_name(importlib.metadata.version("numpy")),
-        system=_name(f"{platform.system()} {platform.machine()}"),
+        python=recorded_name(platform.python_version()),
+        torch=recorded_name(torch.__version__),
+        numpy=recorded_name(importlib.metadata.version("numpy")),
+        system=recorded_name(f"{platform.system()} {platform.machine()}"),
         cpu=_cpu(),
         device=cast(Literal["cpu", "cuda", "mps"], device),
-        gpu=_name(torch.cuda.get_device_name()) if device == "cuda" else None,
+        gpu=recorded_name(torch.cuda.get_device_name()) if device == "cuda" else None,
         threads=torch.get_num_threads(),
         processes=processes,
-        plugins=tuple(PluginFile(name=_name(name), sha256=sha256) for name, sha256 in [*PLUGIN_FILES.items()][:16]),
+        plugins=tuple(
+            PluginFile(name=recorded_name(name), sha256=sha256) for name, sha256 in [*PLUGIN_FILES.items()][:16]
+        ),
     )
 
 
@@ -61,11 +62,6 @@ def with_session(earlier: Provenance, session: TrainingSession) -> Provenance:
 
 def _now() -> datetime:
     return datetime.now(UTC).replace(microsecond=0)
-
-
-def _name(text: str) -> str:
-    """Return a version or a name as ``TrainingSession`` allows it."""
-    return _NOT_IN_NAMES.sub(" ", text).lstrip(" ().,@+:_-")[:100].rstrip() or "unknown"
 
 
 @cache
@@ -92,9 +88,9 @@ def _cpu() -> str:
     except (OSError, UnicodeDecodeError):  # not Linux
         model = None
     if model:
-        return _name(model[1])
+        return recorded_name(model[1])
     brand = _output_of("sysctl", "-n", "machdep.cpu.brand_string") if platform.system() == "Darwin" else ""
-    return _name(brand or platform.processor() or platform.machine())
+    return recorded_name(brand or platform.processor() or platform.machine())
 
 
 def _output_of(*command: str) -> str:
