@@ -1,4 +1,4 @@
-"""Tasks, models, blocks, metrics and presets of one's own, registered from a notebook or a file given by ``--plugin``.
+"""User-defined tasks, models, blocks, metrics and presets, registered from a notebook or a file given by ``--plugin``.
 
 A name is registered once. Only in a notebook or a script (``__main__``) the same name may be registered again, so that
 a cell can run twice. A plugin is a program: it runs with all rights of the user who names it.
@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from torch import nn
@@ -124,7 +125,7 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
                 raise PluginError(f"model.{kind}_block={name!r} built a {built}, which must be a {needed}")
             return made
 
-        _claim(f"{kind} block", name, build, exists=name in BLOCKS[kind])
+        _claim(f"{kind} block", name, _module_of(build), exists=name in BLOCKS[kind])
         BLOCKS[kind][name] = checked
         return build
 
@@ -141,11 +142,11 @@ def metric(name: str) -> Callable[[_Registered], _Registered]:
         PluginError: the name exists, or is not made of a-z, 0-9 and _.
     """
     if not METRIC_NAME.fullmatch(name):
-        raise PluginError(f"metric={name!r} must start with a-z and go on with at most 31 of a-z, 0-9 and _")
+        raise PluginError(f"metric={name!r} must start with a-z, then at most 31 of a-z, 0-9 and _")
 
     def register(measure: _Registered) -> _Registered:
         is_built_in = name in RESERVED_COLUMNS or name in Evaluation.__dataclass_fields__
-        _claim("metric", name, measure, exists=is_built_in or name in METRICS)
+        _claim("metric", name, _module_of(measure), exists=is_built_in or name in METRICS)
         METRICS[name] = measure
         return measure
 
@@ -160,11 +161,12 @@ def preset(source: str | Path | Preset) -> Preset:
 
     Raises:
         ConfigError: the preset is not valid.
-        PluginError: there is another preset of that name.
+        PluginError: another preset of that name ships or is from a file; that of a notebook is replaced.
     """
     added = source if isinstance(source, Preset) else load_preset_file(Path(source))
-    if ADDED_PRESETS.get(added.name) != added and added.name in preset_names():
-        raise PluginError(f"preset {added.name!r} exists already; choose another name")
+    if ADDED_PRESETS.get(added.name) != added:
+        module = sys._getframe(1).f_globals.get("__name__", "")  # of the cell or the file that calls this
+        _claim("preset", added.name, module, exists=added.name in preset_names())
     ADDED_PRESETS[added.name] = added
     return added
 
@@ -172,15 +174,21 @@ def preset(source: str | Path | Preset) -> Preset:
 def load(path: str | Path) -> None:
     """Run a file that registers something, as ``--plugin`` does; the second time it does nothing.
 
-    The file can import others of its folder. If it fails, nothing of it stays registered.
+    The file can import others of its folder while it runs, not later in its functions: afterwards they are no longer
+    found, so that another plugin's of the same name are. If it fails, nothing of it stays registered.
 
     Raises:
-        PluginError: the file cannot be read, is not Python, or raises an exception; the message names its line.
+        PluginError: the file cannot be read, is not Python, is named as another one that is loaded, or raises an
+            exception; the message names its line.
     """
     path = Path(path)
     file = path.resolve()
     if file in _loaded:
         return
+    if file.name in PLUGIN_FILES:  # runs name their plugins without folders
+        raise PluginError(
+            f"plugin={str(path)!r}: another plugin named {file.name!r} is loaded already; rename one of them"
+        )
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -190,18 +198,22 @@ def load(path: str | Path) -> None:
     if spec is None or spec.loader is None:
         raise PluginError(f"plugin={str(path)!r} must be a Python file, whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
-    before, folder = snapshot(), str(file.parent)
+    before, modules, folder = snapshot(), {*sys.modules}, str(file.parent)
     sys.modules[name] = module  # classes look up their module there
-    if folder not in sys.path:
-        sys.path.append(folder)
+    sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+        _loaded.add(file)
+        PLUGIN_FILES[file.name] = hashlib.sha256(content).hexdigest()
+    except BaseException as error:
         restore(before)
-        del sys.modules[name]
+        if not isinstance(error, Exception):  # Ctrl+C, or sys.exit
+            raise
         raise PluginError(f"plugin={str(path)!r}, {_place(error, file)}: {_text(error)}") from error
-    _loaded.add(file)
-    PLUGIN_FILES[file.name] = hashlib.sha256(content).hexdigest()
+    finally:
+        _drop_modules(file.parent, before=modules)
+        if folder in sys.path:  # else the plugin took it out
+            sys.path.remove(folder)
 
 
 def snapshot() -> tuple[Any, ...]:
@@ -222,6 +234,26 @@ def restore(state: tuple[Any, ...]) -> None:
         _replace(registry, content)
     _loaded.clear()
     _loaded.update(files)
+
+
+def _drop_modules(folder: Path, *, before: set[str]) -> None:
+    """Drop modules imported since ``before`` that were found in a folder, but the plugins that are loaded.
+
+    Not all below the folder: a virtual environment may be there.
+    """
+    since = sys.modules.keys() - before
+    found = {name for name in since if "." not in name and _is_found_in(folder, sys.modules[name])}
+    for name in since:
+        if name.partition(".")[0] in found:
+            del sys.modules[name]
+
+
+def _is_found_in(folder: Path, module: ModuleType) -> bool:
+    spec = getattr(module, "__spec__", None)
+    if spec is None:
+        return False
+    paths = [Path(each) for each in (spec.origin, *(spec.submodule_search_locations or ())) if each]
+    return any(path.parent == folder for path in paths) and _loaded.isdisjoint(paths)
 
 
 def _registries() -> tuple[dict[Any, Any], ...]:
@@ -247,17 +279,21 @@ def _check_section(name: Literal["task", "model"], section: Any, bases: Any) -> 
 
 def _add_family(name: Literal["task", "model"], section: type[Section]) -> None:
     family, others = cast(str, family_of(section)), section_classes(name)
-    _claim(f"{name} family", family, section, exists=family in map(family_of, others))
+    _claim(f"{name} family", family, section.__module__, exists=family in map(family_of, others))
     set_section_classes(name, [*(each for each in others if family_of(each) != family), section])
 
 
-def _claim(what: str, name: str, registered: Any, *, exists: bool) -> None:
+def _claim(what: str, name: str, module: str, *, exists: bool) -> None:
     """Note which module registers a name; PluginError if it is taken by another one, or twice by a file."""
-    owner, module = _owners.get((what, name)), getattr(registered, "__module__", "")
+    owner = _owners.get((what, name))
     if exists and not (owner == module == "__main__"):
         by = "built in" if owner is None else f"registered by {_file_of(owner)}"
         raise PluginError(f"{what} {name!r} exists already: it is {by}; choose another name")
     _owners[what, name] = module
+
+
+def _module_of(registered: Any) -> str:
+    return getattr(registered, "__module__", "")
 
 
 def _file_of(module: str) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -16,7 +17,7 @@ from core.config.preset import section_classes
 from core.config.sections import BLOCKS
 from core.config.tasks import SequencesConfig
 from core.evaluation.metrics import METRICS
-from core.runs import RunFolder
+from core.runs import RunFolder, check_resumable
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task, fixed_pairs
 from core.training.history import History
@@ -164,13 +165,13 @@ def test_presets_of_a_plugins_family_are_validated_and_written_as_others_are(tin
     before = tiny.model_dump(), preset_to_yaml(tiny)
     plugins.load(EXAMPLE)
     assert (tiny.model_dump(), preset_to_yaml(tiny)) == before
-    preset = tiny.with_changes(CHANGES | {"task.places": 2})
+    preset = tiny.with_changes(CHANGES | {"task.positions": 2})
     assert read_preset(preset_to_yaml(preset), name="x") == preset
     assert parse_preset(json.loads(preset.model_dump_json())) == preset
-    with pytest.raises(ConfigError, match=r"^task\.places=9 should be less than or equal to 8$"):
-        tiny.with_changes(CHANGES | {"task.places": 9})
+    with pytest.raises(ConfigError, match=r"^task\.positions=9 should be less than or equal to 8$"):
+        tiny.with_changes(CHANGES | {"task.positions": 9})
     with pytest.raises(
-        ConfigError, match=r"^task\.base is not a known key; known keys are family, transform, .*places$"
+        ConfigError, match=r"^task\.base is not a known key; known keys are family, transform, .*positions$"
     ):
         tiny.with_changes(CHANGES | {"task.base": 3})
 
@@ -289,6 +290,137 @@ def test_a_plugin_imports_files_beside_it_and_loads_once(tmp_path):
     plugins.load(file)
     plugins.load(str(file))
     assert METRICS["mine"]([], []) == 0.25
+
+
+def write_plugin(file: Path, source: str) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"from core import plugins\n{source}\n")
+    return file
+
+
+MEASURE = "import helper_of_plugins as util\nplugins.metric({!r})(lambda outputs, references: util.value)"
+
+
+def test_plugins_of_two_folders_import_their_own_files(tmp_path):
+    path = [*sys.path]
+    for number, name in enumerate(("one", "two")):
+        file = write_plugin(tmp_path / name / f"{name}.py", MEASURE.format(name))
+        file.with_name("helper_of_plugins.py").write_text(f"value = {number}")
+        plugins.load(file)
+    assert [METRICS[name]([], []) for name in ("one", "two")] == [0, 1]
+    assert sys.path == path
+    assert "helper_of_plugins" not in sys.modules
+
+
+def test_other_modules_that_a_plugin_imports_stay(tmp_path, monkeypatch):
+    packages = tmp_path / "venv"  # below the plugin's folder
+    write_plugin(packages / "installed_for_plugins.py", "value = 1")
+    monkeypatch.syspath_prepend(str(packages))
+    plugins.load(write_plugin(tmp_path / "mine.py", "import installed_for_plugins"))
+    assert sys.modules.pop("installed_for_plugins").value == 1
+    assert any(getattr(each, "__file__", None) == str(tmp_path / "mine.py") for each in [*sys.modules.values()])
+
+
+def test_a_second_plugin_of_the_same_file_name_is_refused(tmp_path):
+    plugins.load(write_plugin(tmp_path / "a/mine.py", ""))
+    with pytest.raises(plugins.PluginError, match=r"b/mine.py': another plugin named 'mine.py' is loaded already"):
+        plugins.load(write_plugin(tmp_path / "b/mine.py", ""))
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised"),
+    [("1 / 0", plugins.PluginError), ("raise KeyboardInterrupt", KeyboardInterrupt), ("raise SystemExit", SystemExit)],
+)
+def test_a_plugin_that_failed_can_be_mended_and_loaded(tmp_path, fault, raised):
+    write_plugin(tmp_path / "helper_of_plugins.py", "plugins.metric('helped')(print)")
+    file = write_plugin(tmp_path / "mine.py", f"import helper_of_plugins\n{fault}")
+    before, modules = plugins.snapshot(), {*sys.modules}
+    with pytest.raises(raised):
+        plugins.load(file)
+    assert plugins.snapshot() == before
+    assert {*sys.modules} == modules
+    plugins.load(write_plugin(file, "import helper_of_plugins"))
+    assert list(METRICS) == ["helped"]
+
+
+def test_a_cell_may_add_its_preset_twice_and_no_other_replaces_it(tiny):
+    cell = "plugins.preset(preset)"
+    for steps in (4, 8):
+        added = tiny.model_copy(update={"name": "mine"}).with_changes({"training.steps": steps})
+        exec(cell, {"__name__": "__main__", "plugins": plugins, "preset": added})  # noqa: S102 - as a notebook does
+        assert load_preset("mine") == added
+    with pytest.raises(plugins.PluginError, match="preset 'mine' exists already: it is registered by"):
+        plugins.preset(added.with_changes({"training.steps": 9}))
+    with pytest.raises(plugins.PluginError, match="preset 'tiny' exists already: it is built in"):
+        exec(cell, {"__name__": "__main__", "plugins": plugins, "preset": tiny})  # noqa: S102
+
+
+@pytest.mark.parametrize("name", ["learning_rate", "gradient_norm"])
+def test_a_metric_has_no_name_of_a_column_of_the_history(name):
+    with pytest.raises(plugins.PluginError, match=f"metric '{name}' exists already: it is built in"):
+        plugins.metric(name)(print)
+
+
+@pytest.mark.parametrize("changes", [{}, {"model.norm": "pre"}], ids=["post", "pre"])
+@pytest.mark.parametrize("family", ["transformer", "decoder_only", "encoder_only"])
+def test_norm_blocks_get_the_generator_also_if_they_are_empty(tiny, family, changes):
+    generator, seen = torch.Generator(), []
+
+    @plugins.block("norm", "none")
+    def empty(config, generator):
+        seen.append(generator)
+        return torch.nn.Sequential()  # is false
+
+    from core.models import build_model
+
+    sizes = {} if family == "transformer" else {"model.family": family.replace("_", "-")}
+    preset = tiny.with_changes({"model.norm_block": "none"} | sizes | changes)
+    model = build_model(preset.model, build_task(preset.task), generator)
+    assert seen
+    assert {id(each) for each in seen} == {id(generator)}
+    norms = [each for name, each in model.named_modules() if "norm" in name.split(".")[-1]]
+    assert norms
+    assert not any(isinstance(each, torch.nn.LayerNorm) for each in norms)
+
+
+def test_an_abbreviated_option_is_refused_instead_of_ignored(capsys):
+    with pytest.raises(SystemExit):
+        main(["--plug", str(EXAMPLE), "presets"])
+    assert "--plug" in capsys.readouterr().err
+    assert not METRICS
+
+
+def train_and_change(tiny, root, file: Path) -> RunFolder:
+    """Train with a plugin, stop, and load it again in another version."""
+    plugins.load(write_plugin(file, "plugins.metric('mine')(lambda outputs, references: 0.0)"))
+    lab.train(tiny, root=root, name="mine")
+    folder = RunFolder(root, "mine")
+    folder.write_info(folder.info().model_copy(update={"status": "stopped", "step": 4}))
+    assert folder.changed_plugins() == ""
+    check_resumable(folder)
+    forget()
+    plugins.load(write_plugin(file, "plugins.metric('mine')(lambda outputs, references: 1.0)"))
+    return folder
+
+
+def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(core, tiny, root, tmp_path, caplog):
+    file = tmp_path / "mine.py"
+    folder = train_and_change(tiny, root, file)
+    old = folder.info().provenance[0].plugins[0].sha256
+    new = hashlib.sha256(file.read_bytes()).hexdigest()
+    changed = f"it was trained with another version of --plugin mine.py (SHA-256 {old[:12]}…, now {new[:12]}…)"
+    lab.load("mine", root=root)
+    assert f"run='mine': {changed}" in caplog.text
+    code, _, errors = core("resume", "--run", "mine")
+    assert code == 2
+    assert f"run='mine' cannot be resumed: {changed}; load the earlier file, or train a new run" in errors
+
+
+def test_a_plugin_whose_name_is_not_ascii_is_recognized(tiny, root, tmp_path):
+    folder = train_and_change(tiny, root, tmp_path / "größe.py")
+    assert folder.info().provenance[0].plugins[0].name == "gr e.py"
+    assert folder.changed_plugins().startswith("it was trained with another version of --plugin gr e.py")
+    assert folder._missing_plugins() == ""
 
 
 def test_a_public_page_refuses_plugins(tmp_path):

@@ -20,7 +20,13 @@ FREE_RUNNING_LOSS = "free_running_loss"  # a further column of evaluations, wher
 QUALITY_COLUMNS = ("bleu", "chrf")  # further columns of evaluations, where the task is a translation
 METRICS_COLUMN = "metrics"  # a further entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # rows of steps that are kept, about; a run of no more steps keeps all of them
-RESERVED_COLUMNS = (*EVALUATION_COLUMNS, FREE_RUNNING_LOSS, *QUALITY_COLUMNS, METRICS_COLUMN)  # no names of metrics
+RESERVED_COLUMNS = (  # no names of metrics
+    *POINT_COLUMNS,  # ``core.lab.Run.history`` joins both series
+    *EVALUATION_COLUMNS,
+    FREE_RUNNING_LOSS,
+    *QUALITY_COLUMNS,
+    METRICS_COLUMN,
+)
 _MAX_METRICS = 64  # of one evaluation that are read from a file
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""A task and a metric of one's own: rotate letters to the left, ``a b c d`` to ``b c d a``.
+"""A user-defined task and metric: rotate letters to the left, ``a b c d`` to ``b c d a``.
 
 Train it:
 
@@ -24,7 +24,7 @@ class LettersConfig(SequencesConfig):
     num_symbols: ClassVar[int] = 12
     family: Literal["letters"] = "letters"
     transform: Literal["rotate"] = "rotate"
-    places: Annotated[int, Field(ge=1, le=8, description="how far to rotate")] = 1
+    positions: Annotated[int, Field(ge=1, le=8, description="how far to rotate")] = 1
 
 
 @plugins.task(LettersConfig)
@@ -34,13 +34,13 @@ class RotatedLetters(SequenceTask):
     def __init__(self, config: LettersConfig) -> None:
         lengths = {"min_length": config.min_length, "max_length": config.max_length}
         super().__init__(Vocab("abcdefghijkl"), candidates=["a b c d", "d e a f"], **lengths)
-        self.places = config.places
+        self.positions = config.positions
 
     def source_positions(self, symbols: torch.Tensor) -> torch.Tensor:
         """Return which symbol of the input (B, N) int64 each symbol of the answer is; ``NO_SOURCE`` after its end."""
         lengths = (symbols != PAD_ID).sum(dim=1, keepdim=True)
-        positions = torch.arange(symbols.shape[1], device=symbols.device).expand_as(symbols)
-        return ((positions + self.places) % lengths).masked_fill(positions >= lengths, NO_SOURCE)
+        index = torch.arange(symbols.shape[1], device=symbols.device).expand_as(symbols)
+        return ((index + self.positions) % lengths).masked_fill(index >= lengths, NO_SOURCE)
 
 
 @plugins.metric("first_letter")
@@ -54,7 +54,7 @@ plugins.preset(
         load_preset("tiny").model_dump()
         | {
             "name": "rotated-letters",
-            "description": "Rotate 2 to 5 letters to the left by one place.",
+            "description": "Rotate 2 to 5 letters to the left by one position.",
             "task": {"family": "letters", "min_length": 2, "max_length": 5},
         }
     )
