@@ -24,5 +24,4 @@ CMD ["sh", "-c", "\
     if [ -w /data ]; then export ATTENTION_LAB_CHECKPOINTS=/data/checkpoints; \
     else export ATTENTION_LAB_CHECKPOINTS=/home/lab/checkpoints; fi; \
     mkdir -p $ATTENTION_LAB_CHECKPOINTS; \
-    for run in checkpoints/*/; do [ -e $ATTENTION_LAB_CHECKPOINTS/$(basename $run) ] || cp -r $run $ATTENTION_LAB_CHECKPOINTS/; done; \
     exec python app.py --host 0.0.0.0 --port 7860"]

@@ -19,6 +19,7 @@ import torch
 
 from core import plugins
 from core.runs import DEFAULT_ROOT, delete_leftovers
+from core.runs.shipped import add_shipped_runs
 from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import InputError, LabError
@@ -50,6 +51,7 @@ def main() -> None:
     except LabError as error:
         parser.error(str(error))
     delete_leftovers(options.checkpoints)
+    add_shipped_runs(options.checkpoints)
     runs, presence = Runs(options.checkpoints, limits=limits, device=device), Presence() if options.public else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl+C
     page = None

@@ -73,6 +73,7 @@ def test_the_doctor_examines_the_same_weights_once(runs, monkeypatch):
 def test_the_doctor_pauses_between_examinations_of_a_training_run(tiny, monkeypatch):
     run = SimpleNamespace(status="training", step=0, model=new_state(tiny).model)
     runs = SimpleNamespace(
+        title=lambda name: "It",
         info=lambda name: SimpleNamespace(status=run.status),
         preset=lambda name: tiny,
         folder=lambda name: SimpleNamespace(pairs=None),

