@@ -318,7 +318,7 @@ class TrainingConfig(Section):
     precision: Annotated[
         Literal["float32", "bfloat16", "auto"],
         Field(
-            description="precision of matrix products, not of weights; auto: bfloat16 where the device has instructions"
+            description="precision of matrix products, not of weights; auto: bfloat16 where the hardware is made for it"
         ),
     ] = "float32"
     evaluate_every: Annotated[int, Field(ge=1, le=100_000, description="steps between evaluations")] = 50

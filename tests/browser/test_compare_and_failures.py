@@ -24,7 +24,7 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
     picker.locator("label", has_text="2 seeds").filter(has_text="pair").click()
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-1"))).to_be_checked()
     expect(picker.get_by_role("checkbox", name=re.compile("digits-reversal-shipped"))).to_be_disabled()
-    expect(picker).to_contain_text("no held-out inputs in common")
+    expect(picker).to_contain_text("only runs with the same are compared")
     page.get_by_role("button", name="Compare", exact=True).click()
     expect(found.locator(".heading")).to_have_text(
         "reverse 2–5 digits: 2,000 held-out inputs, the same for all runs", timeout=30_000

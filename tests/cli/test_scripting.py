@@ -44,6 +44,9 @@ MISTAKES = {
     "push": "--run nobody a/b",
     "pull": "nothing",
     "bench": "solve --preset nothing",
+    "sweep": "nothing.yaml",
+    "sweep-table": "nothing",
+    "sweep-best": "nothing",
 }  # arguments with an error that the command finds, not its parser
 CHANGES = [part for key, value in QUICK.items() for part in ("--set", f"training.{key}={value}")]
 

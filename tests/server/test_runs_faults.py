@@ -8,7 +8,7 @@ import pytest
 
 import core.runs.recorder
 from core.config import Preset
-from core.runs import RunError, RunFolder, sweep
+from core.runs import RunError, RunFolder, delete_leftovers
 from core.server import Runs
 from core.storage.error_messages import explain_error
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
@@ -185,5 +185,5 @@ def test_a_deletion_that_was_killed_is_completed_and_its_name_can_be_deleted_aga
         os.utime(root / folder, (0, 0))
     (root / ".mine.deleted").mkdir()  # as earlier versions left it
     os.utime(root / ".mine.deleted", (0, 0))
-    sweep(root)
+    delete_leftovers(root)
     assert os.listdir(root) == []

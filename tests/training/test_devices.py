@@ -181,7 +181,7 @@ def test_scores_and_reports_are_the_same_from_another_device(preset_of, family, 
     with fake_gpu(monkeypatch):
         masses_there, report_there = measured_on("cuda")
     assert masses_there == pytest.approx(masses, abs=1e-6)
-    assert astuple(report_there.evaluation) == pytest.approx(astuple(report.evaluation))
+    assert astuple(report_there.evaluation)[:-1] == pytest.approx(astuple(report.evaluation)[:-1])  # no metrics
     assert_frame_equal(report_there.sequences, report.sequences, rtol=1e-4)
     assert_frame_equal(report_there.steps, report.steps, rtol=1e-4)
 
@@ -218,7 +218,9 @@ def test_a_seed_gives_the_same_initial_weights_and_data_on_every_device(tiny, mo
         there = new_state(preset, device="cuda")
         weights = {name: tensor.cpu() for name, tensor in clone_weights(there.model).items()}
         first_there = next(train(there))
-    assert astuple(first_there.evaluation) == pytest.approx(astuple(first.evaluation))  # kernels round differently
+    assert astuple(first_there.evaluation)[:-1] == pytest.approx(
+        astuple(first.evaluation)[:-1]
+    )  # kernels round differently
     assert_close(weights, dict(here.model.state_dict()), atol=0, rtol=0)
     assert isinstance(first, EvaluationEvent)
 

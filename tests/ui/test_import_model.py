@@ -200,7 +200,7 @@ def test_an_import_that_is_stopped_leaves_nothing(own_runs: Runs, tmp_path: Path
         ("{here}/notes.txt", "must be a folder, or a file that ends with .pt, "),
         ("{here}", "the folder has no config.json"),
         ("/dev/null", "must be a folder"),
-        ("{here}/damaged.pt", "damaged.pt cannot be read"),
+        ("{here}/damaged.pt", "damaged.pt has no tensors"),
         ("{here}/damaged.safetensors", "damaged.safetensors cannot be read"),
         ("x" * 5_000, "path has 5,000 characters"),
         ("a\0b", "path has the character U+0000"),

@@ -9,8 +9,11 @@ const POLL_MS = { active: 500, ended: 2000, failed: 1000 };
 const MAX_SNAPSHOTS = 300; // kept in the browser, each with the maps of one view
 const ACTIVE = ["queued", "training", "stopping"];
 
-/** What is known of the current run; `latest` is the last response, without its metrics and snapshots. */
-export const feed = nothingKnown(null);
+/**
+ * What is known of the current run; `latest` is the last response, without its metrics and snapshots. `loading`: the page
+ * does not know yet which run that is.
+ */
+export const feed = { ...nothingKnown(null), loading: true };
 
 /** What the bench shows of the snapshots: a training step (null: the latest), attention blocks ("": the default), an input. */
 export const selection = { step: null, block: "", input: 0 };
@@ -38,6 +41,13 @@ export function onFeed(listener) {
 
 function changed() {
   for (const listener of listeners) listener();
+}
+
+/** Note whether the page still has to find out which run is the current one. */
+export function setLoading(loading) {
+  if (loading === feed.loading) return;
+  feed.loading = loading;
+  changed();
 }
 
 /** Make a run the current one, or null for none. */

@@ -52,6 +52,7 @@ function makeAnswer(answer) {
 /** Why there are no answers yet. */
 function emptyText(snapshot) {
   if (snapshot) return "This model's answers are saved with its maps, and those are too large. Open “Decode” for one input.";
+  if (feed.loading) return "Loading …";
   if (feed.run === null) return "Choose a preset and press Train: the answers of the model appear here while it learns.";
   if (!feed.latest) return "Loading …";
   if (isActive()) return "The first answers appear with the first evaluation.";

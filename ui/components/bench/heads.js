@@ -147,6 +147,7 @@ export function headsPanel(element, part) {
 
   function emptyText(snapshot) {
     if (snapshot) return "The maps of this model are too large to save at every evaluation. Open “Look inside” for those of one input.";
+    if (feed.loading) return "Loading …";
     if (feed.run === null) return "The attention heads appear here while the model learns.";
     if (!feed.latest) return "Loading …";
     return isActive() ? "The first maps appear with the first evaluation." : "This run has no saved attention maps.";

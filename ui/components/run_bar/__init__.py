@@ -54,7 +54,8 @@ class ShareRequest(RunRequest):
 def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
     """Build the component.
 
-    Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there.
+    Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
+    and ``"loading"``, true while the page does not know its run yet.
 
     Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
     run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted.
@@ -73,7 +74,7 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
     return component(
         "run_bar",
         elem_id=elem_id,
-        value={"current": None},
+        value={"current": None, "loading": True},  # until the page has its first run, or knows that there is none
         events=["pick", "status", "weights", "gone"],
         server_functions=functions,
     )

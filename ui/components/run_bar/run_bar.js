@@ -5,7 +5,7 @@
 import { patchAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
-import { feed, follow, isActive, onFeed, startFeed } from "../../web/run_feed.js";
+import { feed, follow, isActive, onFeed, setLoading, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 import { offerTour, startTour } from "../../web/tour.js";
 import { runMenu } from "./run_menu.js";
@@ -51,7 +51,7 @@ export function mount({ element, trigger, props, server, watch }) {
   function showRun() {
     const { run, latest } = feed;
     const active = isActive();
-    setText(part("title"), latest?.title ?? (run ? "…" : "Choose a run"));
+    setText(part("title"), latest?.title ?? (run ? "…" : feed.loading ? "Loading …" : "Choose a run"));
     setText(part("task"), latest ? latest.task : "");
     part("dot").className = "dot " + (active ? "training" : latest?.status === "failed" ? "failed" : "");
     part("state").hidden = !latest;
@@ -142,7 +142,8 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null } = props.value ?? {};
+    const { current = null, missing = null, loading = false } = props.value ?? {};
+    setLoading(loading);
     if (current !== feed.run) {
       knownStatus = decodedStep = null;
       closed = "";

@@ -58,13 +58,17 @@ export function runMenu({ element, server, pick, gone, renamed }) {
     }
   }
 
+  const statusOfCurrent = () => runs.find((run) => run.id === feed.run)?.status;
+
   async function refresh() {
     clearTimeout(timer);
     const answer = await callServer(server, "list_runs", {});
     if (part("menu").hidden) return;
     if (Array.isArray(answer?.runs)) {
       const before = JSON.stringify(runs);
+      const status = statusOfCurrent();
       runs = answer.runs;
+      if (statusOfCurrent() !== status) loadActions(); // a run that has ended can be downloaded and deleted
       if (JSON.stringify(runs) !== before) showList();
     }
     timer = setTimeout(refresh, REFRESH_MS);

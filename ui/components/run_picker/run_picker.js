@@ -65,7 +65,7 @@ export function mount({ element, trigger, props, server, watch }) {
       const isOtherTask = own >= 0 && at !== own;
       section.classList.toggle("other-task", isOtherTask);
       setText(section.querySelector(".why"), isOtherTask
-        ? "Another task than the selected runs: no held-out inputs in common."
+        ? "Another task than the selected runs, or other settings of it, such as tokens: only runs with the same are compared."
         : namesOf(task).length > 1 ? "" : "Only one run. Train another one on this task to compare it.");
       for (const row of rows.filter((each) => each.task === task)) {
         const ticked = row.names.filter((name) => chosen.includes(name)).length;
