@@ -28,7 +28,9 @@ MAX_TENSORS = 10_000
 _LENGTH_BYTES = 8  # the file starts with the header's length, a little-endian integer
 _ZEROS = b"0" * 64
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
-_FORMAT_LIMIT = 100_000_000  # header bytes that any reader accepts; a file with more is of another format
+_FORMAT_LIMIT = (
+    100_000_000  # header bytes that any reader accepts: a single byte of a pickle may begin a smaller length
+)
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive, such as PyTorch's .pt files",
     b"\x80": "a pickle, such as old PyTorch files",
@@ -175,7 +177,7 @@ def read_header(file: BinaryIO, name: str, *, max_bytes: int = MAX_HEADER_BYTES)
     start = file.read(_LENGTH_BYTES)
     length = int.from_bytes(start, "little")
     for magic, kind in _OTHER_FORMATS.items():
-        if start.startswith(magic) and length > _FORMAT_LIMIT:
+        if start.startswith(magic) and length > (max_bytes if len(magic) > 1 else _FORMAT_LIMIT):
             raise CheckpointError(f"{name} is {kind}; only safetensors files are read")
     if len(start) < _LENGTH_BYTES or length > max_bytes:
         raise CheckpointError(
