@@ -241,7 +241,7 @@ class Runs:
             raise RunError(f"run={name!r} is shipped with the program and cannot be deleted")
         owner = self.ownership(name).owner
         lock = folder.lock()
-        deleted = self.root / f".{name}.{secrets.token_hex(4)}.deleted"  # see ``core.runs.sweep``
+        deleted = self.root / f".{name}.{secrets.token_hex(4)}.deleted"  # see ``delete_leftovers``
         try:
             folder.path.rename(deleted)
         except OSError as error:
