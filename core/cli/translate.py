@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from tqdm import tqdm
 
 from core.cli.arguments import add_run, add_strategy, strategy_from
-from core.generation.translation import translate
+from core.generation.translation import WINDOW, translate
 from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns
 
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
             if options.json:
                 outputs.append({"line": number, "output": result.output, "problem": problem or None})
             else:
-                print(result.output)
+                print(result.output, flush=number % WINDOW == 0)  # before it waits for more lines
             if problem:
                 bar.write(f"line {number}: {problem}", file=sys.stderr)
                 code = 1
