@@ -24,7 +24,11 @@ expect.set_options(timeout=30_000)  # the cores are busy with other tests
 
 
 # What Gradio logs of a stream that was open when a test left the page.
-LEFT = ("AbortError: BodyStreamBuffer was aborted", "Unexpected error Connection errored out.")
+LEFT = (
+    "AbortError: BodyStreamBuffer was aborted",
+    "AbortError: signal is aborted without reason",
+    "Unexpected error Connection errored out.",
+)
 
 
 def is_error(message: ConsoleMessage) -> bool:
@@ -39,7 +43,7 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         page = new_context(browser).new_page()
         errors: list[str] = []
-        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("pageerror", lambda error: None if str(error).startswith(LEFT) else errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if is_error(message) else None)
         yield page, errors
         browser.close()
