@@ -1,17 +1,15 @@
 """``sweep``: train many settings of a preset with many seeds, in several processes."""
 
 import argparse
-import contextlib
 import json
-import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 from tqdm import tqdm
 
 from core.cli.arguments import add_json
+from core.cli.signals import stopped_by_signals
 from core.runs import DEFAULT_ROOT
 from core.runs.sweeps import load_sweep
 from core.runs.sweeps.checks import check_sweep
@@ -68,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     with tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None) as bar:
         progress = _Progress(bar, sweep)
         driver = Driver(folder, file, search, jobs=jobs, pairs=pairs, part=part, on_result=progress.show)
-        with _stopped_by_signals(driver) as signals:
+        with stopped_by_signals(driver.stop) as signals:
             driver.run()
     counts = progress.counts
     print(_summary(sweep, counts))
@@ -138,20 +136,3 @@ def _summary(sweep: Sweep, counts: Counter[str]) -> str:
     parts += [f"{counts['skipped']:,} were done before"] if counts["skipped"] else []
     parts += [f"{counts[each]:,} {each}" for each in ("pruned", "failed") if counts[each]]
     return f"sweep {sweep.name}: {', '.join(parts)}; python -m core sweep-table {sweep.name}"
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(driver: Driver) -> Iterator[list[int]]:
-    """Save and stop all runs on Ctrl+C or SIGTERM inside the block; yield the signals that have arrived."""
-    arrived: list[int] = []
-
-    def stop(number: int, _: object) -> None:
-        arrived.append(number)
-        driver.stop()
-
-    previous = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield arrived
-    finally:
-        for each, handler in previous.items():
-            signal.signal(each, handler)

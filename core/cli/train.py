@@ -5,15 +5,14 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from tqdm import tqdm
 
 from core.cli.arguments import add_device, add_json, add_preset, pairs_from, preset_from, recorded_command
+from core.cli.signals import stopped_by_signals
 from core.config import Preset
 from core.evaluation.significance import Spread
 from core.evaluation.translation_quality import bleu_name_of
@@ -23,7 +22,7 @@ from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.teaching.bugs.descriptions import bug_notice
 from core.training.devices import device_named
-from core.training.distributed import ProcessGroup, is_distributed, process_group
+from core.training.distributed import is_distributed, process_group
 from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.state import TrainingState
@@ -85,7 +84,7 @@ def train_with_bar(
     if notice := bug_notice(preset):
         print(notice)
     with contextlib.ExitStack() as stack:
-        signals = stack.enter_context(_stopped_by_signals(state.process_group))
+        signals = stack.enter_context(stopped_by_signals(state.process_group.request_stop))
         stack.callback(folder.lock().release)
         bar = stack.enter_context(_bar(folder.name, state))
         info = train_recorded(
@@ -109,34 +108,13 @@ def follow(state: TrainingState) -> int:
 
     The code is 0 for a training that was stopped: with another one, torchrun would end the process that is saving it.
     """
-    with _stopped_by_signals(state.process_group):
+    with stopped_by_signals(state.process_group.request_stop):
         for event in train(state):
             if isinstance(event, EndEvent) and event.reason == "lost":
                 return 1
             if isinstance(event, StepEvent) and state.process_group.should_stop():
                 break
     return 0
-
-
-@contextlib.contextmanager
-def _stopped_by_signals(group: ProcessGroup) -> Iterator[list[int]]:
-    """Stop the training on Ctrl+C, or on SIGTERM, which torchrun sends instead, inside the block.
-
-    Yields:
-        The signals that have arrived, in a list that grows.
-    """
-    arrived: list[int] = []
-
-    def stop(number: int, _: FrameType | None) -> None:
-        arrived.append(number)
-        group.request_stop()
-
-    previous = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield arrived
-    finally:
-        for each, handler in previous.items():
-            signal.signal(each, handler)
 
 
 def print_result(result: dict[str, Any], code: int, *, as_json: bool) -> int:

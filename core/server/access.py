@@ -253,7 +253,7 @@ class VisitorRuns:
         """Import another program's model from a path of this computer and return the run's name; see ``Runs``.
 
         Raises:
-            RunError: there are several visitors, none of whom may read this computer's files.
+            RunError: there are visitors, and visitors may not read this computer's files.
         """
         if self.has_visitors:
             raise RunError("models are imported from paths of this computer by its own user only")

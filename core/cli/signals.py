@@ -1,0 +1,27 @@
+"""What a command does when Ctrl+C or SIGTERM ends it: it is stopped in order, so that what it made is saved."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call ``stop`` on Ctrl+C, or on SIGTERM, which torchrun and job queues send instead, inside the block.
+
+    Yields:
+        The signals that have arrived, in a list that grows.
+    """
+    arrived: list[int] = []
+
+    def handle(number: int, _: FrameType | None) -> None:
+        arrived.append(number)
+        stop()
+
+    previous = {each: signal.signal(each, handle) for each in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield arrived
+    finally:
+        for each, handler in previous.items():
+            signal.signal(each, handler)
