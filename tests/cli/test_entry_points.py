@@ -69,7 +69,7 @@ def test_presets_that_do_not_exist_or_are_not_valid_are_refused_without_torch(ar
 
 def test_every_module_of_the_commands_is_reached():
     modules = {path.stem for path in (REPOSITORY / "core/cli").glob("*.py")} - {"__init__"}
-    shared = {"arguments", "analyze_prediction", "doctor_benchmark"}
+    shared = {"arguments", "analyze_prediction", "doctor_benchmark", "signals"}
     assert modules - shared == {"import_run" if name == "import" else name.replace("-", "_") for name in COMMANDS}
 
 
