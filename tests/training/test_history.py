@@ -133,7 +133,15 @@ def test_rewinding_deletes_later_rows(history):
 def test_files_of_other_orders_and_kinds_of_damage_load_in_step_order(tmp_path):
     path = tmp_path / "metrics.jsonl"
     row = '{{"step": {}, "loss": {}, "learning_rate": 1, "gradient_norm": 1}}\n'
-    damaged = ["[]\n", "3\n", row.format(3, "null"), row.format(3, '"x"'), row.format("1e999", 1), "{}\n"]
+    damaged = [
+        "[]\n",
+        "3\n",
+        row.format(3, "null"),
+        row.format(3, '"x"'),
+        row.format("1e999", 1),
+        "{}\n",
+        "[" * 999 + "\n",
+    ]
     path.write_text("".join([row.format(2, 5), *damaged, row.format(1, 4), row.format(2, 6)]))
     loaded = History.load(path)
     assert loaded.points() == {"step": [1, 2], "loss": [4, 6], "learning_rate": [1, 1], "gradient_norm": [1, 1]}
