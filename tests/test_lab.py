@@ -73,7 +73,15 @@ def test_the_shipped_run_is_listed_and_decodes(run):
     assert run.decode("4 8 2 9").output == ["9", "2", "8", "4"]
     beams = run.decode("4 8 2 9", strategy=Beam(beam_size=3), prefix="9")
     assert beams.output[0] == "9"
+    assert beams.text == " ".join(beams.output)
     assert beams.hypotheses
+
+
+def test_the_text_of_a_translation_has_words_for_its_subwords():
+    decoded = lab.load("translate-en-de-shipped").decode("Choose Insert - Table.")
+    assert "▁" in "".join(decoded.output)
+    assert len(decoded.text.split()) < len(decoded.output)
+    assert "▁" not in decoded.text
 
 
 def test_attention_is_what_the_decode_recorded_with_its_tokens(run):

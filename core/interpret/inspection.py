@@ -117,6 +117,11 @@ class Inspection:
         return None if self.expected is None else self.stopped and self.output == self.expected
 
     @property
+    def text(self) -> str:
+        """The answer as text: words joined from subwords; of other tasks the symbols with spaces between them."""
+        return self.scored[0].answer_text(self.output) if self.scored else " ".join(self.output)
+
+    @property
     def has_subwords(self) -> bool:
         """Whether the tokens are subwords, whose text is not the tokens with spaces between them."""
         return self.scored is not None and self.scored[0].subwords is not None

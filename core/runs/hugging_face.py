@@ -287,7 +287,8 @@ def validated(options: dict[str, Any]) -> TransformerConfig:
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         value = f"model.{field}={options.get(field)!r}: " if field else ""
-        raise ModelImportError(f"{value}{first['msg']}") from error
+        rule = first["ctx"]["error"] if first["type"] == "value_error" else first["msg"]
+        raise ModelImportError(f"{value}{rule}") from error
 
 
 def _has_sines(theirs: _HuggingFaceConfig, state: Mapping[str, torch.Tensor]) -> bool:

@@ -229,6 +229,9 @@ def parse_mapping(text: str | bytes, *, label: str = "the mapping") -> ModelMapp
         field = ".".join(map(str, first["loc"]))
         if first["type"] == "missing":
             raise ModelImportError(f"{label}: {field} is missing") from error
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(ModelMapping.model_fields)
+            raise ModelImportError(f"{label}: {field} is not a field of a mapping; the fields are {known}") from error
         value = f"{field}={str(first['input'])[:60]!r}: " if field else ""
         raise ModelImportError(f"{label}: {value}{first['msg']}") from error
 

@@ -210,9 +210,9 @@ def test_tensors_without_a_use_are_named(tmp_path):
     [
         ({"output": "nothing.weight"}, "output='nothing.weight': the weights have no tensor"),
         ({"output": "src_tok_emb.weight"}, "scores 20 tokens; target_embedding='tgt_tok_emb.weight' has 26"),
-        ({"eos_token": 2}, "eos_token"),
+        ({"eos_token": 2}, "eos_token is not a field of a mapping; the fields are encoder, decoder, "),
         ({"eos_id": 2}, "bos_id=2 must be below 20"),
-        ({"num_heads": 5}, "must be divisible by"),
+        ({"num_heads": 5}, "^model.d_model=.* must be divisible by"),
         ({"max_seq_len": 3}, "max_seq_len='3'"),
     ],
     ids=str,
