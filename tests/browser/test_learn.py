@@ -240,7 +240,8 @@ def test_a_link_to_a_cell_shows_how_it_came_about_after_a_reload_too_and_progres
     expect(question(page, "into-the-stream").locator(".result")).to_contain_text("✓ Right.")
 
 
-@pytest.mark.parametrize("name", NAMES)
+# All lessons are made of the same figures and questions: one in every run of the tests, the others in the nightly one.
+@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
 def test_no_lesson_has_a_serious_violation_or_a_picture_without_text(page: Page, learn: Callable, name: str):
     learn(name)
     page.add_style_tag(content=NO_TRANSITIONS)
