@@ -22,7 +22,9 @@ def softmax(scores: torch.Tensor) -> torch.Tensor:
     Plain: ``scores.softmax(dim=-1)``. On a CPU, short rows are put side by side first, which takes a third of the time.
     """
     if _is_short(scores.shape[-1], scores.device):
-        return scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
+        weights = scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
+        # Of these strides PyTorch multiplies each row by its values alone, which takes 20 times as long.
+        return weights.contiguous() if scores.shape[-2:-1] == (1,) else weights
     return scores.softmax(dim=-1)
 
 

@@ -19,6 +19,14 @@ def test_softmax_equals_the_plain_line_for_short_and_long_rows():
         assert_close(kernels.softmax(scores), scores.softmax(dim=-1), **CLOSE)
 
 
+def test_weights_of_a_single_query_are_multiplied_in_one_call():
+    weights = kernels.softmax(torch.randn(20, 4, 1, kernels.SHORT_ROW - 1))
+    with torch.profiler.profile() as profile:
+        weights @ torch.randn(20, 4, kernels.SHORT_ROW - 1, 64)
+    assert {event.name for event in profile.events()} >= {"aten::bmm"}
+    assert not [event for event in profile.events() if event.name == "aten::select"]  # of one matrix
+
+
 def test_matmul_shared_equals_repeating_the_matrices():
     for beams in (1, 4):
         rows, shared = torch.randn(3 * beams, 2, 5, 8), torch.randn(3, 2, 8, 6)
