@@ -1,24 +1,36 @@
-"""``compare``: compare runs of one task on the same test sequences, pair by pair and by length."""
+"""``compare``: compare runs of one task on the same test sequences, pair by pair and by length, or as groups."""
 
 import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from tqdm import tqdm
 
 from core.cli.arguments import add_json, add_sequences, check_sequences
 from core.config.tasks import format_range
+from core.evaluation.group_tests import Test
 from core.reports.comparison import Comparison, ComparisonProgress, as_data, compare
+from core.reports.comparison.groups import (
+    FORMATS,
+    MEASURES,
+    GroupComparison,
+    compare_run_groups,
+    groups_by_pattern,
+    groups_of_sweep,
+)
 from core.reports.formatting import percent
 from core.runs import DEFAULT_ROOT, list_runs
 from core.runs.load import SavedRuns
+from core.runs.sweeps.folder import SweepFolder
 from core.storage.errors import InputError
 
 Rows = list[list[str]]
+C = TypeVar("C", Comparison, GroupComparison)
 _SHARES = {
     "token_accuracy": "teacher-forced tokens",
     "token_accuracy_free_running": "free-running tokens",
@@ -29,9 +41,27 @@ _PAIRS_IN_SENTENCES = 3  # more pairs are printed as a table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument(
-        "--runs", required=True, metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …"
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--runs", metavar="A,B", help="names of runs; NAME also stands for NAME-seed-0, NAME-seed-1 …")
+    what.add_argument(
+        "--groups",
+        nargs="+",
+        metavar="LABEL=RUNS",
+        help="compare groups of runs instead, up to 200 runs: names or patterns such as pre=a-*,b and post=c-*",
     )
+    what.add_argument("--sweep", metavar="NAME", help="compare the trials of a sweep as groups")
+    groups = parser.add_argument_group("with --groups or --sweep")
+    groups.add_argument("--by", metavar="KEYS", help="sweep: group by these axes, such as model.norm, not by trial")
+    groups.add_argument("--baseline", metavar="LABEL", help="compare each group with this one only, not every two")
+    groups.add_argument(
+        "--measure", choices=MEASURES, help="what to compare on the test set (default: loss, or the sweep's goal)"
+    )
+    groups.add_argument(
+        "--test",
+        choices=get_args(Test),
+        help="Welch's t-test, or a permutation test of the difference of the means (default: welch)",
+    )
+    groups.add_argument("--format", choices=tuple(FORMATS), help="format to print (default: text)")
     add_sequences(parser, default=10_000)
     parser.add_argument(
         "--lengths",
@@ -45,14 +75,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the figures of the runs, the settings that differ, and how every two runs compare."""
+    """Print the figures of the runs, the settings that differ, and how every two runs or groups compare."""
     check_sequences(options.sequences)
     root = options.checkpoints or DEFAULT_ROOT
+    _check_options(options)
+    if options.runs is None:
+        return _run_groups(options, root)
     lengths = lengths_of(options.lengths)
     check_sequences(options.per_length, option="--per-length")
     per_length = 0 if options.lengths is None else options.per_length
     names = named_runs(options.runs, [folder.name for folder in list_runs(root)])
-    comparison = _with_bar(SavedRuns(root), names, sequences=options.sequences, per_length=per_length, lengths=lengths)
+    comparison = _with_bar(
+        compare(SavedRuns(root), names, sequences=options.sequences, per_length=per_length, lengths=lengths)
+    )
     result = as_data(comparison)
     print(f"{result['task']}: {result['sequences']:,} held-out inputs, the same for all, each decoded separately\n")
     _print_table(_figures(result))
@@ -72,6 +107,43 @@ def run(options: argparse.Namespace) -> int:
         _print_lengths(result)
     if options.json:
         print(json.dumps(result))
+    return 0
+
+
+def _check_options(options: argparse.Namespace) -> None:
+    """Refuse options that do not belong to what is compared."""
+    of_groups = ("by", "baseline", "measure", "test", "format")
+    if options.runs is not None:
+        if given := next((name for name in of_groups if getattr(options, name) is not None), None):
+            raise InputError(f"--{given} is for --groups and --sweep")
+    elif options.lengths is not None:
+        raise InputError("--lengths is for --runs")
+    elif options.by is not None and options.sweep is None:
+        raise InputError("--by is for --sweep; --groups names the runs of each group")
+
+
+def _run_groups(options: argparse.Namespace, root: Path) -> int:
+    """Print how groups of runs compare."""
+    measure: Any = "loss"
+    if options.sweep is None:
+        groups = groups_by_pattern(options.groups, [folder.name for folder in list_runs(root)])
+    else:
+        keys = [key.strip() for key in (options.by or "").split(",") if key.strip()]
+        groups, left_out, measure = groups_of_sweep(SweepFolder(root, options.sweep), keys)
+        if left_out:
+            print(f"left out: {left_out:,} trials or groups, pruned or with fewer than two runs done", file=sys.stderr)
+    events = compare_run_groups(
+        SavedRuns(root),
+        groups,
+        measure=options.measure or measure,
+        test=options.test or "welch",
+        sequences=options.sequences,
+        baseline=options.baseline,
+    )
+    comparison = _with_bar(events)
+    print(FORMATS[options.format or "text"](comparison))
+    if options.json:
+        print(json.dumps(comparison.as_json()))
     return 0
 
 
@@ -99,9 +171,8 @@ def lengths_of(text: str | None) -> range | None:
     return range(first, last + 1)
 
 
-def _with_bar(runs: SavedRuns, names: Sequence[str], **settings: Any) -> Comparison:
-    """Compare with a progress bar on the terminal, if there is one."""
-    events = compare(runs, names, **settings)
+def _with_bar(events: Iterator[ComparisonProgress | C]) -> C:
+    """Return the comparison that ends the events, with a progress bar on the terminal, if there is one."""
     event = next(events)  # raises here, before a bar is drawn, if the runs cannot be compared
     layout = "{desc} {percentage:3.0f}%|{bar}| {elapsed}"
     with tqdm(total=1.0, bar_format=layout, file=sys.stderr, disable=None) as bar:

@@ -9,7 +9,8 @@ from core.config import SECTIONS, Preset
 from core.config.sections import Section
 from core.storage.errors import InputError
 
-MAX_RUNS = 20
+MAX_RUNS = 20  # item by item, every two of them
+MAX_GROUPED_RUNS = 200
 _TRAINING_ONLY = {
     "eos_in_targets",
     "markers_as_data",
@@ -37,11 +38,12 @@ def held_out_key(task: Section) -> tuple[tuple[str, Any], ...]:
     return tuple(task.model_dump(exclude=_TRAINING_ONLY).items())
 
 
-def check_comparable(presets: Mapping[str, Preset]) -> None:
+def check_comparable(presets: Mapping[str, Preset], *, most: int = MAX_RUNS) -> None:
     """Raise InputError unless these runs, by name, can be compared: there are several, and all of the same task."""
     names = list(presets)
-    if not 2 <= len(names) <= MAX_RUNS:
-        raise InputError(f"runs={','.join(names)[:200]!r}: {len(names)} given; 2 to {MAX_RUNS} runs can be compared")
+    if not 2 <= len(names) <= most:
+        more = f"; up to {MAX_GROUPED_RUNS} as --groups" if most < len(names) <= MAX_GROUPED_RUNS else ""
+        raise InputError(f"runs={','.join(names)[:200]!r}: {len(names)} given; 2 to {most} runs can be compared{more}")
     first = names[0]
     for other in names[1:]:
         if held_out_key(presets[first].task) != held_out_key(presets[other].task):

@@ -2,8 +2,7 @@
 
 import csv
 import io
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -13,6 +12,7 @@ from core.runs import RunError, RunFolder
 from core.runs.sweeps.folder import SweepFile, SweepFolder, is_done
 from core.runs.sweeps.sweep import Settings
 from core.runs.sweeps.trials import run_name, value_text
+from core.runs.text_tables import aligned, digits_for, interval, latex, number
 
 Interval = tuple[float, float]
 
@@ -154,9 +154,7 @@ _HEADER = ("runs", "mean", "sd", "95 % t interval", "95 % bootstrap interval", "
 
 def as_text(table: SweepTable) -> str:
     """Format the table for a terminal."""
-    rows = _cells(table, short=True)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return aligned(_cells(table))
 
 
 def as_csv(table: SweepTable) -> str:
@@ -178,18 +176,16 @@ def as_csv(table: SweepTable) -> str:
 
 def as_latex(table: SweepTable) -> str:
     """Format the table as a LaTeX ``tabular`` for the package ``booktabs``."""
-    header, *rows = _cells(table, short=True)
-    lines = [rf"\begin{{tabular}}{{{'r' * len(header)}}}", r"\toprule", _latex_row(header), r"\midrule"]
-    return "\n".join([*lines, *map(_latex_row, rows), r"\bottomrule", r"\end{tabular}"])
+    return latex(_cells(table))
 
 
 FORMATS: dict[str, Callable[[SweepTable], str]] = {"text": as_text, "csv": as_csv, "latex": as_latex}
 
 
-def _cells(table: SweepTable, *, short: bool) -> list[list[str]]:
+def _cells(table: SweepTable) -> list[list[str]]:
     """Return header and rows as text; intervals have as many digits as the deviation needs."""
     axes = table.axes
-    names = [key.partition(".")[2] if short else key for key in axes]
+    names = [key.partition(".")[2] for key in axes]
     if len(set(names)) < len(names):  # task.x and model.x
         names = axes
     metric = table.file.sweep.goal.metric.replace("_", " ")
@@ -197,32 +193,11 @@ def _cells(table: SweepTable, *, short: bool) -> list[list[str]]:
     header[len(names) + 1] = f"mean {metric}"
     rows = [header]
     for row in table.rows:
-        digits = _digits(row)
-        figures = [_number(row.mean, digits), _number(row.sd, digits)]
-        figures += [_interval(row.t_interval, digits), _interval(row.bootstrap_interval, digits)]
+        digits = digits_for(row.mean, row.sd)
+        figures = [number(row.mean, digits), number(row.sd, digits)]
+        figures += [interval(row.t_interval, digits), interval(row.bootstrap_interval, digits)]
         seconds = "–" if row.seconds is None else f"{row.seconds:.1f}"
         parameters = "–" if row.parameters is None else f"{row.parameters:,}"
         settings = [value_text(row.settings[key]) for key in axes]
         rows.append([*settings, row.state, *figures, seconds, parameters])
     return rows
-
-
-def _digits(row: Row) -> int:
-    """Return the digits after the point that a row's figures need: two of the deviation, or four in all."""
-    scale = row.sd or abs(row.mean or 0.0) * 0.01
-    return min(8, max(0, 1 - math.floor(math.log10(scale)))) if scale > 0 else 4
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _interval(interval: Interval | None, digits: int) -> str:
-    return "–" if interval is None else f"{interval[0]:.{digits}f} to {interval[1]:.{digits}f}"
-
-
-_LATEX = {"\\": r"\textbackslash{}", "–": "--"} | {each: f"\\{each}" for each in "&%$#_{}"}
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join("".join(_LATEX.get(each, each) for each in cell) for cell in cells) + r" \\"
