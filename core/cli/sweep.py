@@ -1,6 +1,7 @@
 """``sweep``: train many settings of a preset with many seeds, in several processes."""
 
 import argparse
+import contextlib
 import json
 import sys
 from collections import Counter
@@ -13,11 +14,12 @@ from core.cli.signals import stopped_by_signals
 from core.runs import DEFAULT_ROOT
 from core.runs.sweeps import load_sweep
 from core.runs.sweeps.checks import check_sweep
+from core.runs.sweeps.cluster import Cluster
 from core.runs.sweeps.driver import Driver, RunResult
 from core.runs.sweeps.folder import SweepFile, SweepFolder
 from core.runs.sweeps.processes import usable_cores
 from core.runs.sweeps.search import GridSearch, OptunaSearch, Search, require_optuna
-from core.runs.sweeps.sweep import Sweep, base_of
+from core.runs.sweeps.sweep import MAX_RUNS, Sweep, base_of
 from core.runs.sweeps.trials import Trial, extreme_trials, grid_trials
 from core.storage.errors import InputError
 
@@ -32,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="N",
         help="runs to train at the same time, each in a process with one thread (default: the number of cores)",
+    )
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="train on a Ray cluster: HOST:PORT of its head, or auto on one of its nodes (docs/sweeps.md); "
+        "--jobs then limits the runs on all nodes (default: as many as the nodes have cores or GPUs for)",
     )
     parser.add_argument(
         "--extend", action="store_true", help="add the seeds, values or trials that the file has more than before"
@@ -50,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     """Train what is not done yet, and print a line for every run that ends."""
     sweep = load_sweep(options.file)
     base, pairs = base_of(sweep, options.file.parent)
-    jobs, part = _jobs(options.jobs), _part(options, sweep)
+    jobs, part = _jobs(options, sweep), _part(options, sweep)
     if sweep.needs_optuna:
         require_optuna(sweep)
     elif options.storage is not None:
@@ -58,14 +66,19 @@ def run(options: argparse.Namespace) -> int:
     folder = SweepFolder(options.checkpoints or DEFAULT_ROOT, sweep.name)
     trials = grid_trials(sweep, base) if sweep.search == "grid" else extreme_trials(sweep, base)
     file = SweepFile(sweep=sweep, base=base)
-    check_sweep(file, trials, folder, pairs)
-    folder.prepare(file, extend=options.extend)
-    search = _search(file, folder, trials, storage=options.storage)
-    expected = sweep.num_runs if part is None else len(range(part[0], sweep.num_runs, part[1]))
-    print(f"sweep {sweep.name}: {sweep.num_trials:,} trials × {sweep.num_seeds} seeds, {jobs} at the same time")
-    with tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None) as bar:
+    check_sweep(file, trials, folder, pairs, on_cluster=options.ray is not None)
+    with contextlib.ExitStack() as stack:
+        cluster = _connected(options.ray, sweep, stack)
+        folder.prepare(file, extend=options.extend)
+        search = _search(file, folder, trials, storage=options.storage)
+        expected = sweep.num_runs if part is None else len(range(part[0], sweep.num_runs, part[1]))
+        at_a_time = f"on the cluster {options.ray}" if cluster else f"{jobs} at the same time"
+        print(f"sweep {sweep.name}: {sweep.num_trials:,} trials × {sweep.num_seeds} seeds, {at_a_time}", flush=True)
+        bar = stack.enter_context(tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None))
         progress = _Progress(bar, sweep)
-        driver = Driver(folder, file, search, jobs=jobs, pairs=pairs, part=part, on_result=progress.show)
+        driver = Driver(
+            folder, file, search, jobs=jobs, pairs=pairs, part=part, cluster=cluster, on_result=progress.show
+        )
         with stopped_by_signals(driver.stop) as signals:
             driver.run()
     counts = progress.counts
@@ -76,7 +89,29 @@ def run(options: argparse.Namespace) -> int:
     return 128 + signals[0] if signals else int(bool(counts["failed"]))
 
 
-def _jobs(jobs: int | None) -> int:
+def _connected(address: str | None, sweep: Sweep, stack: contextlib.ExitStack) -> Cluster | None:
+    """Connect to the cluster that is given, if one is, until the stack is closed."""
+    if address is None:
+        return None
+    cluster = Cluster(address, sweep.resources)
+    stack.callback(cluster.close)
+    if not cluster.fits():
+        wanted = ", ".join(f"{name}={value:g}" for name, value in sweep.resources if value)
+        print(f"no node of the cluster has {wanted}, so runs wait until one joins", file=sys.stderr)
+    return cluster
+
+
+def _jobs(options: argparse.Namespace, sweep: Sweep) -> int | None:
+    """Return how many runs to train at the same time; None for as many as a cluster has room for."""
+    jobs: int | None = options.jobs
+    if options.ray is not None:
+        if jobs is not None and not 1 <= jobs <= MAX_RUNS:
+            raise InputError(f"--jobs={jobs} must be from 1 to {MAX_RUNS:,} with --ray")
+        return jobs
+    if sweep.resources.gpus:
+        raise InputError(
+            f"resources.gpus={sweep.resources.gpus:g} needs --ray; without it, runs are trained on the CPU"
+        )
     cores = usable_cores()
     if jobs is None:
         return cores

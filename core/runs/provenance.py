@@ -1,6 +1,7 @@
 """Record the provenance of a training: the program and hardware it runs on, and what started it."""
 
 import importlib.metadata
+import os
 import platform
 import re
 import subprocess
@@ -15,6 +16,7 @@ from core import __version__
 from core.config.preset import PLUGIN_FILES
 from core.runs.info import MAX_SESSIONS, PluginFile, Provenance, TrainingSession, recorded_name
 
+COMMIT_VARIABLE = "ATTENTION_LAB_COMMIT"  # set where the program runs from a copy without its repository
 PAGE = "page"  # the command of trainings that were started on the page
 REPOSITORY = Path(__file__).resolve().parents[2]
 MAX_COMMAND = 1_000
@@ -38,7 +40,7 @@ def begin_session(*, command: str, step: int, device: str, processes: int) -> Tr
         end=now,
         step=step,
         version=recorded_name(__version__),
-        commit=_commit(),
+        commit=commit_of_program(),
         python=recorded_name(platform.python_version()),
         torch=recorded_name(torch.__version__),
         numpy=recorded_name(importlib.metadata.version("numpy")),
@@ -65,11 +67,14 @@ def _now() -> datetime:
 
 
 @cache
-def _commit() -> str | None:
+def commit_of_program() -> str | None:
     """Return the commit of the checkout that this program runs from, "-dirty" if its tracked files differ, or None.
 
     It is determined once per process, since the program was read when the process started.
     """
+    copied = os.environ.get(COMMIT_VARIABLE, "")
+    if re.fullmatch(r"[0-9a-f]{40,64}(-dirty)?", copied):
+        return copied
     if not (REPOSITORY / ".git").exists():  # an installed package may lie inside another project's checkout
         return None
     status = ("status", "--porcelain=v2", "--branch", "--untracked-files=no")

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections import namedtuple
 
 import pytest
@@ -140,6 +141,12 @@ def test_a_search_is_drawn_trained_and_shown(lab, file, pruning):
         (AXES, ["--index", "4", "--of", "4"], "--index=4 --of=4: the index must be from 0 to N - 1"),
         (SEARCH, ["--index", "0", "--of", "4"], "--index=0 is for search=grid without pruning"),
         (AXES, ["--storage", "sqlite:///x"], "--storage is for search=random or tpe, and for pruning"),
+        (AXES, ["--ray", "ray://head:1"], "--ray=ray://head:1 must be HOST:PORT, or auto"),
+        (AXES, ["--ray", "local"], "--ray=local must be HOST:PORT, or auto"),
+        (AXES, ["--ray", "head:1", "--jobs", "0"], "--jobs=0 must be from 1 to 10,000 with --ray"),
+        (AXES + "resources: {gpus: 1}\n", [], "resources.gpus=1 needs --ray; without it, runs are trained on the CPU"),
+        (AXES + "resources: {cpus: 1.5}\n", [], "resources: cpus=1.5 must be a whole number, or below 1"),
+        (AXES + "resources: {gpu: 1}\n", [], "resources.gpu is not a known key; known keys are cpus, gpus, memory_mb"),
         (AXES + "gaol: {}\n", [], "gaol is not a known key"),
         (AXES + "goal: {metric: bleu}\n", [], "goal.metric='bleu' is measured for translations only"),
         (
@@ -157,6 +164,19 @@ def test_what_cannot_succeed_is_refused_before_anything_is_written(lab, file, ro
     assert (code, errors.startswith(f"error: {message}")) == (2, True), errors
     assert last_json(output).keys() == {"error"}
     assert not root.exists()
+
+
+def test_a_cluster_needs_ray(lab, file, root, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    code, _, errors = lab("sweep", file(), "--ray", "head:6379")
+    assert (code, errors) == (2, "error: --ray needs the package ray: pip install ray\n")
+    assert not root.exists()
+
+
+def test_resources_may_change(lab, file, root):
+    lab("sweep", file(seeds=1))
+    code, output, _ = lab("sweep", file(AXES + "resources: {cpus: 0.5, memory_mb: 100}\n", seeds=1), "--json")
+    assert (code, last_json(output)["skipped"]) == (0, 4)
 
 
 def test_a_machine_without_room_refuses_a_sweep(lab, file, root, monkeypatch):

@@ -229,7 +229,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 def test_the_commit_is_that_of_the_program_and_says_if_files_differ(tmp_path, monkeypatch):
     monkeypatch.setattr(capture, "REPOSITORY", tmp_path)
-    commit = capture._commit.__wrapped__
+    commit = capture.commit_of_program.__wrapped__
     assert commit() is None  # no checkout
     git(tmp_path, "init", "-q")
     assert commit() is None  # no commit

@@ -35,7 +35,9 @@ def memory_for_runs() -> int:
     return int(_MEMORY_SHARE * machine_memory()) - PROCESS_BYTES
 
 
-def check_sweep(file: SweepFile, trials: Sequence[Trial], folder: SweepFolder, pairs: Path | None) -> None:
+def check_sweep(
+    file: SweepFile, trials: Sequence[Trial], folder: SweepFolder, pairs: Path | None, *, on_cluster: bool = False
+) -> None:
     """Refuse a sweep that cannot succeed.
 
     Args:
@@ -43,6 +45,7 @@ def check_sweep(file: SweepFile, trials: Sequence[Trial], folder: SweepFolder, p
         trials: those of a grid, or some with extreme values; those with the most work are examined for memory and disk.
         folder: the sweep's folder, which need not exist.
         pairs: the file of the task's own pairs, if it has any.
+        on_cluster: whether the runs are trained elsewhere, so that this machine's memory does not matter.
 
     Raises:
         ConfigError: the task does not have the goal's metric, or needs a package that is not installed; or this machine
@@ -63,7 +66,8 @@ def check_sweep(file: SweepFile, trials: Sequence[Trial], folder: SweepFolder, p
         runs = file.sweep.num_runs - sum(run.exists() for run in begun)
     if runs <= 0:
         return
-    _check_memory(largest, pairs)
+    if not on_cluster:
+        _check_memory(largest, pairs)
     weights = [4 * parameters_of(trial.preset.model, task) for trial in largest]
     needed = runs * max(_COPIES * each + min(MAX_BYTES, 5 * each) + _OTHER_BYTES for each in weights)
     free = shutil.disk_usage(_existing(folder.root)).free

@@ -1,4 +1,4 @@
-"""Train the runs of a sweep in several processes, and bring a sweep that was broken off to its end.
+"""Train the runs of a sweep in several processes or on a cluster, and bring a sweep that was broken off to its end.
 
 What is done is read from the runs themselves, so it does not matter how the last driver ended, or whether another one
 is at work: a run whose lock a living process holds is left to it.
@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from core.runs.sweeps.checks import memory_for_runs, memory_of
+from core.runs.sweeps.cluster import NODE_LOST, Cluster, ClusterRun
 from core.runs.sweeps.folder import SweepFile, SweepFolder, run_state
 from core.runs.sweeps.processes import Message, RunProcess
 from core.runs.sweeps.search import Search
@@ -69,9 +70,11 @@ class Driver:
         folder: the sweep's folder, prepared for this sweep.
         file: the sweep and its base preset.
         search: gives out the trials.
-        jobs: number of processes that train at the same time, each with one thread.
+        jobs: number of runs that train at the same time, each with one thread; None, which needs a cluster, for as many
+            as it has room for.
         pairs: the file of the task's own pairs, if it has any.
         part: (index, number of parts) to train only every so manieth run of a grid; None for all.
+        cluster: where to train; None for processes on this machine.
         on_result: called with every result.
     """
 
@@ -81,16 +84,17 @@ class Driver:
         file: SweepFile,
         search: Search,
         *,
-        jobs: int,
+        jobs: int | None,
         pairs: Path | None = None,
         part: tuple[int, int] | None = None,
+        cluster: Cluster | None = None,
         on_result: Callable[[RunResult], None] = lambda result: None,
     ) -> None:
         self._folder, self._sweep, self._seeds, self._search = folder, file.sweep, file.seeds, search
-        self._jobs, self._pairs, self._part, self._on_result = jobs, pairs, part, on_result
+        self._jobs, self._pairs, self._part, self._cluster, self._on_result = jobs, pairs, part, cluster, on_result
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._waiting: list[_Task] = []
-        self._active: dict[RunProcess, tuple[_Task, int]] = {}  # with the memory of each
+        self._active: dict[RunProcess | ClusterRun, tuple[_Task, int]] = {}  # with the memory of each
         self._open: dict[str, _OpenTrial] = {}
         self._num_runs_taken = 0
         self._stopping = self._told_to_stop = False
@@ -127,16 +131,21 @@ class Driver:
     # ---- what comes next
 
     def _fill(self) -> None:
-        """Start processes until there are enough, or the next one would take too much memory."""
-        while not self._stopping and len(self._active) < self._jobs:
+        """Start runs until there are enough, or the next one would take too much memory."""
+        while not self._stopping and self._has_room():
             task = self._next_task()
             if task is None:
                 return
             memory = memory_of(task.trial.preset, self._pairs)
-            if self._active and memory + sum(each for _, each in self._active.values()) > self._memory:
+            used = sum(each for _, each in self._active.values())
+            if self._cluster is None and self._active and memory + used > self._memory:
                 self._waiting.insert(0, task)
                 return
             self._start(task, memory)
+
+    def _has_room(self) -> bool:
+        most = self._jobs if self._jobs is not None or self._cluster is None else self._cluster.room()
+        return most is None or len(self._active) < most
 
     def _next_task(self) -> _Task | None:
         while True:
@@ -182,9 +191,15 @@ class Driver:
             minutes=self._sweep.goal.minutes,
             waits=task.is_first and self._sweep.pruning != "none",
             command=f"sweep {self._sweep.name}",
+            device="cuda" if self._sweep.resources.gpus else "cpu",
         )
         task.attempts += 1
-        self._active[RunProcess(request, self._messages)] = task, memory
+        process: RunProcess | ClusterRun
+        if self._cluster is None:
+            process = RunProcess(request, self._messages)
+        else:
+            process = ClusterRun(self._cluster, request, memory, self._messages)
+        self._active[process] = task, memory
 
     # ---- what has happened
 
@@ -213,6 +228,9 @@ class Driver:
             self._waiting.append(task)
         elif self._stopping:
             self._on_result(RunResult(folder.name, "stopped"))
+        elif code == NODE_LOST:  # which says nothing about the run
+            task.attempts -= 1
+            self._waiting.insert(0, task)
         elif code == 2 or task.attempts >= MAX_ATTEMPTS:  # an error that is explained, or it is killed every time
             reason = errors.splitlines()[-1] if errors else f"its process ended with code {code}"
             self._end(task, "failed", reason)

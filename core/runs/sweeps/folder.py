@@ -113,7 +113,9 @@ class SweepFolder:
                 old = self.read()
                 if old == file:
                     return
-                check_extension(old, file, extend=extend)
+                resources = {"resources": file.sweep.resources}  # they change no result
+                if old.model_copy(update={"sweep": old.sweep.model_copy(update=resources)}) != file:
+                    check_extension(old, file, extend=extend)
             write_atomically(self.path / "sweep.json", file.model_dump_json(indent=1).encode())
 
     @contextmanager

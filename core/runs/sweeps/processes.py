@@ -16,7 +16,7 @@ from core.runs.sweeps.worker import Request
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 _CGROUP_CPUS = Path("/sys/fs/cgroup/cpu.max")
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _TAIL = 2_000  # characters of a process's standard error that are kept
 
 
@@ -24,7 +24,7 @@ _TAIL = 2_000  # characters of a process's standard error that are kept
 class Message:
     """What a process wrote, or None when it has ended."""
 
-    process: "RunProcess"
+    process: Any  # a RunProcess, or a ClusterRun
     content: dict[str, Any] | None
 
 
@@ -42,7 +42,7 @@ class RunProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "core.runs.sweeps.worker"],
             cwd=REPOSITORY,
-            env=os.environ | dict.fromkeys(_THREADS, "1"),
+            env=os.environ | dict.fromkeys(THREADS, "1"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

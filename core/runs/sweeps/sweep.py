@@ -77,6 +77,22 @@ class Goal(Section):
         return self
 
 
+class Resources(Section):
+    """What each run reserves on a Ray cluster; it trains with one thread whatever it reserves."""
+
+    cpus: Annotated[float, Field(gt=0, le=1_024, description="cores, or a part of one")] = 1.0
+    gpus: Annotated[float, Field(ge=0, le=1, description="a GPU, or the part of one that several runs share")] = 0.0
+    memory_mb: Annotated[
+        int | None, Field(ge=1, description="main memory in MB; null is what a run is estimated to take")
+    ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "Resources":
+        if self.cpus > 1 and self.cpus != int(self.cpus):
+            raise ValueError(f"cpus={self.cpus:g} must be a whole number, or below 1")
+        return self
+
+
 def _kind_of_axis(value: Any) -> str:
     return "range" if isinstance(value, dict | Range) else "values"
 
@@ -113,6 +129,7 @@ class Sweep(Section):
         Literal["none", "halving", "hyperband"],
         Field(description="stop trials whose first seed is worse than others after as many evaluations"),
     ] = "none"
+    resources: Resources = Resources()
 
     @property
     def needs_optuna(self) -> bool:
@@ -247,7 +264,7 @@ def _problem(detail: dict[str, Any]) -> tuple[str, str]:
         message = str(detail["ctx"]["error"])
         return field, message if field == "sweep" or message.startswith(field) else f"{field}: {message}"
     if kind == "extra_forbidden":
-        nested: dict[str, type[Section]] = {"goal": Goal, "axes": Range}
+        nested: dict[str, type[Section]] = {"goal": Goal, "axes": Range, "resources": Resources}
         known = nested.get(parts[0], Sweep) if len(parts) > 1 else Sweep
         return field, f"{field} is not a known key; known keys are {', '.join(known.model_fields)}"
     if kind == "missing":

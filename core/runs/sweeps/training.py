@@ -28,6 +28,7 @@ def train_run(
     report: Report = lambda number, figures: None,
     reason_to_stop: Callable[[], str] = lambda: "",
     command: str = "",
+    device: str = "cpu",
 ) -> RunInfo:
     """Train a run to its end with one torch thread, from its last saved state if it has one.
 
@@ -39,6 +40,7 @@ def train_run(
         report: called after every evaluation but the one before the first update.
         reason_to_stop: called after every update; the run is stopped and saved unless it returns "".
         command: what started the training, for the run's provenance.
+        device: what to train on, "cpu" or "cuda".
 
     Raises:
         RunError: the folder belongs to a run with another preset, or another process uses it.
@@ -50,7 +52,7 @@ def train_run(
     try:
         if folder.preset() != preset:
             raise RunError(f"run={folder.name!r} exists already, with another preset")
-        state = resume_state(folder, preset)
+        state = resume_state(folder, preset, device=device)
         history = History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
         reasons: list[str] = []

@@ -30,6 +30,7 @@ class Request(Section):
         minutes: stop after so much training time.
         waits: wait for an answer after every evaluation.
         command: what started the training, for the run's provenance.
+        device: what to train on, "cpu" or "cuda".
     """
 
     root: str
@@ -39,6 +40,7 @@ class Request(Section):
     minutes: float | None = None
     waits: bool = False
     command: str = ""
+    device: str = "cpu"
 
 
 STOPPED = "stopped by its sweep"
@@ -73,6 +75,7 @@ def main() -> int:
             report=report,
             reason_to_stop=lambda: reasons[0] if reasons else "",
             command=request.command,
+            device=request.device,
         )
     except LabError as error:
         print(error, file=sys.stderr)

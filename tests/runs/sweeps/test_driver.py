@@ -6,6 +6,7 @@ from collections import Counter
 from typing import ClassVar
 
 from core.runs import RunFolder
+from core.runs.sweeps.cluster import NODE_LOST
 from core.runs.sweeps.driver import MAX_ATTEMPTS
 from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.training import train_run
@@ -88,6 +89,21 @@ def test_a_run_whose_process_is_killed_is_resumed_at_once_and_given_up_after_thr
     assert statuses(results) == {"done": 4, "failed": 4}
     assert set(Killed.started.values()) == {MAX_ATTEMPTS}
     assert {result.message for result in results if result.status == "failed"} == {"it says why"}
+
+
+def test_a_run_whose_node_is_lost_is_resumed_however_often(drive):
+    class OnLostNodes(ThreadProcess):
+        started: ClassVar[Counter] = Counter()
+
+        def train(self):
+            self.started[self.request.run] += 1
+            if self.started[self.request.run] <= MAX_ATTEMPTS + 1:
+                self.code = NODE_LOST
+                return
+            super().train()
+
+    assert statuses(drive(make_sweep(), process=OnLostNodes)) == {"done": 8}
+    assert set(OnLostNodes.started.values()) == {MAX_ATTEMPTS + 2}
 
 
 def test_a_run_that_fails_is_reported_with_its_reason_and_the_others_go_on(drive, root, monkeypatch):
