@@ -140,6 +140,17 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_log(parser: argparse.ArgumentParser) -> None:
+    """Add ``--log``."""
+    parser.add_argument(
+        "--log",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="also write the metrics to csv, tensorboard, trackio or wandb (docs/files.md); repeatable",
+    )
+
+
 def add_sequences(parser: argparse.ArgumentParser, *, default: int) -> None:
     """Add ``--sequences``, which ``check_sequences`` checks."""
     parser.add_argument(

@@ -4,10 +4,11 @@ import argparse
 
 import torch
 
-from core.cli.arguments import add_device, add_json, add_run, changes_from, recorded_command
+from core.cli.arguments import add_device, add_json, add_log, add_run, changes_from, recorded_command
 from core.cli.train import follow, print_result, train_with_bar
 from core.config import Preset
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
+from core.runs.logs import check_logs
 from core.runs.training_state import resume_state
 from core.storage.errors import InputError
 from core.training.devices import device_named
@@ -30,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="extend the run, also a finished one, to N training steps; the schedule goes on as that of N steps",
     )
     add_device(parser)
+    add_log(parser)
     add_json(parser)
 
 
@@ -38,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     folder = RunFolder(options.checkpoints or DEFAULT_ROOT, options.run)
     planned = folder.preset()
     preset = _extended(planned, options)
-    device = device_named(options.device)
+    device, logs = device_named(options.device), check_logs(options.log)
     with process_group(preset, device) as group:
         if group.rank == 0:
             check_resumable(folder, steps=preset.training.steps)
@@ -53,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
             print(_change_of_schedule(state, planned=planned.training.steps))
         history = History.load(folder.metrics)
         history.rewind(state.step, evaluated_step=state.evaluated_step)
-        figures, code = train_with_bar(folder, state, history, command=recorded_command(options))
+        figures, code = train_with_bar(folder, state, history, command=recorded_command(options), logs=logs)
         return print_result(figures, code, as_json=options.json)
 
 

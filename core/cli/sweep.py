@@ -9,9 +9,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_json
+from core.cli.arguments import add_json, add_log
 from core.cli.signals import stopped_by_signals
 from core.runs import DEFAULT_ROOT
+from core.runs.logs import check_logs
 from core.runs.sweeps import load_sweep
 from core.runs.sweeps.checks import check_sweep
 from core.runs.sweeps.cluster import Cluster
@@ -51,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="database of Optuna's study, such as postgresql://… (default: a journal file in the sweep's folder)",
     )
+    add_log(parser)
     add_json(parser)
 
 
@@ -58,6 +60,9 @@ def run(options: argparse.Namespace) -> int:
     """Train what is not done yet, and print a line for every run that ends."""
     sweep = load_sweep(options.file)
     base, pairs = base_of(sweep, options.file.parent)
+    logs = check_logs(options.log)
+    if options.ray is not None and "trackio" in logs:
+        raise InputError("--log=trackio with --ray: Trackio writes where a run is trained, outside its folder")
     jobs, part = _jobs(options, sweep), _part(options, sweep)
     if sweep.needs_optuna:
         require_optuna(sweep)
@@ -77,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         bar = stack.enter_context(tqdm(total=expected, desc=sweep.name, unit="run", file=sys.stderr, disable=None))
         progress = _Progress(bar, sweep)
         driver = Driver(
-            folder, file, search, jobs=jobs, pairs=pairs, part=part, cluster=cluster, on_result=progress.show
+            folder, file, search, jobs=jobs, pairs=pairs, part=part, cluster=cluster, logs=logs, on_result=progress.show
         )
         with stopped_by_signals(driver.stop) as signals:
             driver.run()

@@ -5,18 +5,20 @@ import contextlib
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_device, add_json, add_preset, pairs_from, preset_from, recorded_command
+from core.cli.arguments import add_device, add_json, add_log, add_preset, pairs_from, preset_from, recorded_command
 from core.cli.signals import stopped_by_signals
 from core.config import Preset
 from core.evaluation.significance import Spread
 from core.evaluation.translation_quality import bleu_name_of
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
+from core.runs.logs import check_logs
 from core.runs.recorder import train_recorded
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
@@ -46,13 +48,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seeds", type=int, metavar="N", help="train N runs with consecutive seeds, named NAME-seed-0 and so on"
     )
     add_device(parser)
+    add_log(parser)
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Train to the end, or until Ctrl+C or SIGTERM, which save the run before the program exits."""
     preset, pairs = preset_from(options), pairs_from(options)
-    device = device_named(options.device)
+    device, logs = device_named(options.device), check_logs(options.log)
     root = options.checkpoints or DEFAULT_ROOT
     if options.seeds is not None:
         if is_distributed():
@@ -64,17 +67,18 @@ def run(options: argparse.Namespace) -> int:
         if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
-        figures, code = train_with_bar(folder, state, History(), command=recorded_command(options))
+        figures, code = train_with_bar(folder, state, History(), command=recorded_command(options), logs=logs)
         return print_result(figures, code, as_json=options.json)
 
 
 def train_with_bar(
-    folder: RunFolder, state: TrainingState, history: History, *, command: str
+    folder: RunFolder, state: TrainingState, history: History, *, command: str, logs: Sequence[str]
 ) -> tuple[dict[str, Any], int]:
     """Train with a progress bar on the terminal, if there is one, and print one line per evaluation.
 
     Args:
         command: what started the training, see ``recorded_command``.
+        logs: where else metrics are written, see ``core.runs.logs``.
 
     Returns:
         The figures of the training, of which the validation figures are those of the last evaluation; and the exit
@@ -94,6 +98,7 @@ def train_with_bar(
             should_stop=should_stop,
             on_event=lambda event: _show(event, state, bar),
             command=command,
+            logs=logs,
         )
     print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
@@ -144,7 +149,9 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
     for folder, preset in zip(folders, presets, strict=True):
         RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
         state = new_state(preset, device=device, pairs=folder.pairs)
-        figures, code = train_with_bar(folder, state, History(), command=recorded_command(options))
+        figures, code = train_with_bar(
+            folder, state, History(), command=recorded_command(options), logs=check_logs(options.log)
+        )
         trained.append(figures)
         codes.append(code)
         if trained[-1]["status"] == "stopped":

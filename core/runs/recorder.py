@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder
 from core.runs.info import Provenance, RunInfo, RunQuality, Status, ValidationFigures
+from core.runs.logs import open_logs
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
@@ -253,6 +254,7 @@ def train_recorded(
     should_stop: Callable[[], bool] = lambda: False,
     on_event: Callable[[Event], None] = lambda event: None,
     command: str = "",
+    logs: Sequence[str] = (),
 ) -> RunInfo:
     """Train from ``state`` to the end, or until ``should_stop`` returns True, and record everything in the folder.
 
@@ -267,6 +269,7 @@ def train_recorded(
         should_stop: called after every step.
         on_event: called with every event after it has been recorded.
         command: what started the training, see ``TrainingSession``.
+        logs: where else metrics are written, see ``core.runs.logs``.
 
     Returns:
         The run's final status and metrics.
@@ -276,10 +279,11 @@ def train_recorded(
     """
     if torch.get_num_threads() != state.threads and not state.notice:
         state.notice = f"started with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
-    with mark_failed(folder):
+    with mark_failed(folder), open_logs(logs, folder, state) as write_logs:
         recorder = Recorder(folder, state, history, replay, weights_by_step, command=command)
         for event in train(state):
             recorder.record(event)
+            write_logs(event)
             on_event(event)
             if isinstance(event, StepEvent) and should_stop():
                 recorder.end("stopped")

@@ -144,6 +144,7 @@ def test_a_search_is_drawn_trained_and_shown(lab, file, pruning):
         (AXES, ["--ray", "ray://head:1"], "--ray=ray://head:1 must be HOST:PORT, or auto"),
         (AXES, ["--ray", "local"], "--ray=local must be HOST:PORT, or auto"),
         (AXES, ["--ray", "head:1", "--jobs", "0"], "--jobs=0 must be from 1 to 10,000 with --ray"),
+        (AXES, ["--log", "mlflow"], "--log=mlflow is not known; there are csv, tensorboard, trackio, wandb"),
         (AXES + "resources: {gpus: 1}\n", [], "resources.gpus=1 needs --ray; without it, runs are trained on the CPU"),
         (AXES + "resources: {cpus: 1.5}\n", [], "resources: cpus=1.5 must be a whole number, or below 1"),
         (AXES + "resources: {gpu: 1}\n", [], "resources.gpu is not a known key; known keys are cpus, gpus, memory_mb"),
@@ -173,8 +174,9 @@ def test_a_cluster_needs_ray(lab, file, root, monkeypatch):
     assert not root.exists()
 
 
-def test_resources_may_change(lab, file, root):
-    lab("sweep", file(seeds=1))
+def test_resources_may_change_and_logs_are_passed_on(lab, file, root):
+    lab("sweep", file(seeds=1), "--log", "csv")
+    assert len(list(root.glob("*/log.csv"))) == 4
     code, output, _ = lab("sweep", file(AXES + "resources: {cpus: 0.5, memory_mb: 100}\n", seeds=1), "--json")
     assert (code, last_json(output)["skipped"]) == (0, 4)
 

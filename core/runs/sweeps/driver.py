@@ -5,7 +5,7 @@ is at work: a run whose lock a living process holds is left to it.
 """
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -75,6 +75,7 @@ class Driver:
         pairs: the file of the task's own pairs, if it has any.
         part: (index, number of parts) to train only every so manieth run of a grid; None for all.
         cluster: where to train; None for processes on this machine.
+        logs: where else metrics of all runs are written, see ``core.runs.logs``.
         on_result: called with every result.
     """
 
@@ -88,10 +89,12 @@ class Driver:
         pairs: Path | None = None,
         part: tuple[int, int] | None = None,
         cluster: Cluster | None = None,
+        logs: Sequence[str] = (),
         on_result: Callable[[RunResult], None] = lambda result: None,
     ) -> None:
         self._folder, self._sweep, self._seeds, self._search = folder, file.sweep, file.seeds, search
         self._jobs, self._pairs, self._part, self._cluster, self._on_result = jobs, pairs, part, cluster, on_result
+        self._logs = tuple(logs)
         self._messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self._waiting: list[_Task] = []
         self._active: dict[RunProcess | ClusterRun, tuple[_Task, int]] = {}  # with the memory of each
@@ -192,6 +195,7 @@ class Driver:
             waits=task.is_first and self._sweep.pruning != "none",
             command=f"sweep {self._sweep.name}",
             device="cuda" if self._sweep.resources.gpus else "cpu",
+            logs=self._logs,
         )
         task.attempts += 1
         process: RunProcess | ClusterRun

@@ -173,6 +173,7 @@ class _Training:
                 reason_to_stop=lambda: self._reasons[0] if self._reasons else "",
                 command=self.request.command,
                 device=self.request.device,
+                logs=self.request.logs,
             )
         finally:
             self.messages.put({"files": sender.changed()})

@@ -3,7 +3,7 @@
 It knows no search and no process, so that other programs than ``core.runs.sweeps.worker`` can call it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -29,6 +29,7 @@ def train_run(
     reason_to_stop: Callable[[], str] = lambda: "",
     command: str = "",
     device: str = "cpu",
+    logs: Sequence[str] = (),
 ) -> RunInfo:
     """Train a run to its end with one torch thread, from its last saved state if it has one.
 
@@ -41,6 +42,7 @@ def train_run(
         reason_to_stop: called after every update; the run is stopped and saved unless it returns "".
         command: what started the training, for the run's provenance.
         device: what to train on, "cpu" or "cuda".
+        logs: where else metrics are written, see ``core.runs.logs``.
 
     Raises:
         RunError: the folder belongs to a run with another preset, or another process uses it.
@@ -69,7 +71,9 @@ def train_run(
                 number = -(-event.step // preset.training.evaluate_every)
                 report(number, _figures(event))
 
-        info = train_recorded(folder, state, history, should_stop=should_stop, on_event=on_event, command=command)
+        info = train_recorded(
+            folder, state, history, should_stop=should_stop, on_event=on_event, command=command, logs=logs
+        )
     finally:
         lock.release()
     if info.status == "stopped" and reasons:

@@ -31,6 +31,7 @@ class Request(Section):
         waits: wait for an answer after every evaluation.
         command: what started the training, for the run's provenance.
         device: what to train on, "cpu" or "cuda".
+        logs: where else metrics are written.
     """
 
     root: str
@@ -41,6 +42,7 @@ class Request(Section):
     waits: bool = False
     command: str = ""
     device: str = "cpu"
+    logs: tuple[str, ...] = ()
 
 
 STOPPED = "stopped by its sweep"
@@ -76,6 +78,7 @@ def main() -> int:
             reason_to_stop=lambda: reasons[0] if reasons else "",
             command=request.command,
             device=request.device,
+            logs=request.logs,
         )
     except LabError as error:
         print(error, file=sys.stderr)

@@ -76,6 +76,7 @@ class ThreadProcess:
             minutes=self.request.minutes,
             report=self._report,
             reason_to_stop=lambda: self._reasons[0] if self._reasons else "",
+            logs=self.request.logs,
         )
 
 
