@@ -65,6 +65,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     solve.add_argument("--no-baseline", dest="baseline", action="store_false", help="without the baseline")
     add_preset(solve, required=False, default="digits-reversal-fast")
     subjects.add_parser("step", help="updates per second, compared with nn.Transformer")
+    sweeps = subjects.add_parser("sweeps", help="the table of 1,000 trials, and what a run of a sweep costs")
+    sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")
     translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")
     translate.add_argument("--run", metavar="NAME", help="name of the run (default: an untrained model)")
     for subject in subjects.choices.values():

@@ -54,9 +54,8 @@ from core.runs.names import (
     validate_title,
     write_title,
 )
-from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, write_atomically
-from core.storage.errors import LabError
-from core.storage.tensor_file import CheckpointError, previous_path, read_tensors
+from core.storage.atomic import delete_temporaries, fsync_folder, is_older_than, previous_path, write_atomically
+from core.storage.errors import CheckpointError, LabError
 
 PAIRS = "pairs.tsv"
 DEFAULT_ROOT = Path(__file__).resolve().parents[2] / "checkpoints"
@@ -358,6 +357,8 @@ class RunFolder:
         try:
             return (self.path / "preset.yaml").read_bytes()
         except FileNotFoundError:
+            from core.storage.tensor_file import read_tensors  # imports torch, which a list of runs does not need
+
             text = read_tensors(self.best)[1].get("preset")
             if not isinstance(text, str):
                 raise CheckpointError(f"{self.best.name} contains no preset") from None

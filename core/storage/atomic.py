@@ -36,6 +36,11 @@ def write_atomically(path: Path, data: bytes | bytearray, *, previous: Path | No
     fsync_folder(path.parent)
 
 
+def previous_path(path: Path) -> Path:
+    """Return where weight files keep the version that they replace: ``last.previous.safetensors``."""
+    return path.with_name(f"{path.stem}.previous{path.suffix}")
+
+
 def fsync_folder(folder: Path) -> None:
     """Make renames inside a folder survive a power failure. Does nothing on systems other than POSIX."""
     if os.name != "posix":

@@ -14,3 +14,7 @@ class InputError(LabError):
 
 class UnavailableError(InputError):
     """What was asked for needs something that this run does not have, such as data; nothing is wrong with it."""
+
+
+class CheckpointError(LabError):
+    """A checkpoint is missing, damaged or of another format; the message names the file and the reason."""

@@ -19,8 +19,8 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from core.storage.atomic import write_atomically
-from core.storage.errors import LabError
+from core.storage.atomic import previous_path, write_atomically
+from core.storage.errors import CheckpointError
 
 FORMAT = "attention-lab-2"
 MAX_HEADER_BYTES = 16_000_000
@@ -40,10 +40,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-class CheckpointError(LabError):
-    """A checkpoint is missing, damaged or of another format; the message names the file and the reason."""
-
-
 @dataclass(frozen=True)
 class Header:
     """The parsed header of a file.
@@ -58,11 +54,6 @@ class Header:
     raw: bytes
     shapes: dict[str, tuple[str, tuple[int, ...]]]
     facts: dict[str, Any]
-
-
-def previous_path(path: Path) -> Path:
-    """Return where ``write_tensors`` keeps the file that it replaces: ``last.previous.safetensors``."""
-    return path.with_name(f"{path.stem}.previous{path.suffix}")
 
 
 def write_tensors(

@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from core.evaluation.significance import bootstrap_interval, t_interval
 from core.runs import RunInfo, ValidationFigures
 from core.runs.sweeps.folder import SweepError, SweepFile, SweepFolder, TrialRecord
+from core.runs.sweeps.processes import REPOSITORY
 from core.runs.sweeps.table import as_csv, as_latex, as_text, sweep_table
 from core.runs.sweeps.trials import grid_trials
 from tests.runs.sweeps.conftest import make_sweep
@@ -133,3 +136,8 @@ def test_a_thousand_trials_are_read_in_two_seconds(root, tiny):
     table = sweep_table(folder)
     assert len(as_text(table).splitlines()) == 1001
     assert time.perf_counter() - started < 2
+
+
+def test_the_command_does_not_wait_for_torch():
+    code = "import sys; sys.modules['torch'] = None; import core.cli.sweep_table"
+    assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
