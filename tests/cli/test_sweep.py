@@ -9,7 +9,10 @@ import pytest
 
 from core.__main__ import main
 from core.config import load_preset_file, preset_to_yaml
+from core.reports.sweep_figure import sweep_figure
 from core.runs import RunFolder
+from core.runs.sweeps.folder import SweepFolder
+from core.runs.sweeps.table import sweep_table
 from tests.runs.sweeps.conftest import ThreadProcess
 
 AXES = "axes:\n  model.d_model: [16, 32]\n  training.learning_rate: [0.003, 0.01]\n"
@@ -63,6 +66,28 @@ def test_a_sweep_prints_a_line_a_run_and_then_its_table(lab, file, root):
     assert lab("sweep-table", "s", "--format", "csv")[1].count("\n") == 5
     assert lab("sweep-table", "s", "--format", "latex")[1].startswith(r"\begin{tabular}")
     assert last_json(lab("sweep", file(), "--json")[1]) == counts | {"done": 0, "skipped": 8}
+
+
+def test_trials_are_drawn_along_an_axis(lab, file, tmp_path):
+    lab("sweep", file(seeds=1))
+    picture = tmp_path / "s.png"
+    losses = sorted(row["mean"] for row in last_json(lab("sweep-table", "s", "--json")[1])["rows"])
+    words = ["sweep-table", "s", "--plot", str(picture), "--by", "training.learning_rate"]
+    code, output, _ = lab(*words, "--level", str(losses[1]))
+    assert (code, output.splitlines()[-1]) == (0, f"written: {picture}")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    table = sweep_table(SweepFolder(tmp_path / "checkpoints", "s"))
+    figure = sweep_figure(table, key="training.learning_rate", level=losses[1])
+    (axes,) = figure.axes
+    assert sorted(axes.lines[0].get_ydata()) == losses
+    assert axes.get_title() == f"s: 4 trials; 2 reach {losses[1]:g}"
+    for wrong, message in (
+        (["--by", "model.norm"], "--by=model.norm is not an axis of the sweep"),
+        (["--plot", "s.gif"], "--plot=s.gif must end with .png"),
+    ):
+        code, _, errors = lab(*words, *wrong)
+        assert (code, message in errors) == (2, True)
+    assert lab("sweep-table", "s", "--by", "model.d_model")[2].startswith("error: --plot and --by must be given")
 
 
 def test_the_best_is_chosen_on_validation_and_only_it_is_tested(lab, file, tmp_path, monkeypatch):

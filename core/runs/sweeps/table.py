@@ -10,7 +10,7 @@ from typing import Any
 from core.evaluation.significance import Spread, bootstrap_interval, t_interval
 from core.runs import RunError, RunFolder
 from core.runs.sweeps.folder import SweepFile, SweepFolder, is_done
-from core.runs.sweeps.sweep import Settings
+from core.runs.sweeps.sweep import Metric, Settings
 from core.runs.sweeps.trials import run_name, value_text
 from core.runs.text_tables import aligned, digits_for, interval, latex, number
 
@@ -95,13 +95,19 @@ class SweepTable:
         }
 
 
-def sweep_table(folder: SweepFolder) -> SweepTable:
+def sweep_table(folder: SweepFolder, *, metric: Metric | None = None) -> SweepTable:
     """Read the table of a sweep, also while it trains.
+
+    Args:
+        metric: to show and to order by; None for the goal's.
 
     Raises:
         SweepError: there is no such sweep, or a file of it is damaged.
     """
     file = folder.read()
+    if metric is not None:
+        goal = file.sweep.goal.model_copy(update={"metric": metric})
+        file = file.model_copy(update={"sweep": file.sweep.model_copy(update={"goal": goal})})
     rows = [_row(folder, file, name, record.settings, record.pruned) for name, record in folder.records().items()]
     sign = 1 if file.sweep.goal.direction == "minimize" else -1
 

@@ -138,6 +138,20 @@ def test_a_thousand_trials_are_read_in_two_seconds(root, tiny):
     assert time.perf_counter() - started < 2
 
 
+def test_another_metric_than_the_goal_has_its_own_order(root, tiny):
+    folder = SweepFolder(root, "s")
+    sweep = make_sweep(seeds=1)
+    folder.prepare(SweepFile(sweep=sweep, base=tiny), extend=False)
+    for i, trial in enumerate(grid_trials(sweep, tiny)):
+        folder.write_record(trial.name, TrialRecord(settings=trial.settings))
+        figures = ValidationFigures(validation_loss=1.0 + i, token_accuracy=0.5, exact_match=i / 4)
+        write_run(root, trial.run(0), None, validation=figures)
+    assert [row.mean for row in sweep_table(folder).rows] == [1.0, 2.0, 3.0, 4.0]
+    table = sweep_table(folder, metric="exact_match")
+    assert [row.mean for row in table.rows] == [0.75, 0.5, 0.25, 0.0]
+    assert "mean exact match" in as_text(table)
+
+
 def test_the_command_does_not_wait_for_torch():
     code = "import sys; sys.modules['torch'] = None; import core.cli.sweep_table"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0
