@@ -155,7 +155,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             return _open(runs, dict(request.query_params))
 
         opened = page.load(open_page, None, [run, bar, ask.text, spec, *strategy.all, picker], **QUIET)
-        train_tab.form.open_on(opened.then, partial(train.first_draft, runs), [run])
+        train_tab.form.open_first(opened.then, partial(train.first_draft, runs), run)
     return page
 
 

@@ -13,6 +13,7 @@ from core.server.registry import Runs
 from core.storage.errors import LabError
 
 SECONDS_BETWEEN = 20.0
+PRESENT_SECONDS = 150.0  # since the last request of an open page: browsers let a hidden one send one a minute
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +92,7 @@ class Cleanup:
     def _may_delete(self, name: str) -> bool:
         ownership = self._runs.ownership(name)
         in_use = any(live.folder.name == name for live in self._runs.active())
-        is_present = self._seconds_away(ownership.owner) < 60.0
+        is_present = self._seconds_away(ownership.owner) < PRESENT_SECONDS
         is_kept = ownership.owner is None or ownership.shared or self._runs.info(name).shipped
         return not (in_use or is_present or is_kept)
 

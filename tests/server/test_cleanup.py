@@ -12,7 +12,7 @@ from core.server.cleanup import Cleanup
 from core.server.ownership import Ownership, write_ownership
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
-AWAY = {"anna": 3600.0, "ben": 0.0, None: 3600.0}  # seconds
+AWAY = {"anna": 3600.0, "ben": 0.0, "cleo": 100.0, None: 3600.0}  # seconds; of Cleo, whose page is open but hidden
 
 
 def tidied(runs: Runs) -> None:
@@ -62,13 +62,15 @@ def test_old_runs_are_deleted_unless_in_use_shared_shipped_or_without_owner(make
     kept(root, tiny, "old", hours=25)
     kept(root, tiny, "young", hours=23)
     kept(root, tiny, "of-who-is-here", hours=25, owner="ben")
+    kept(root, tiny, "of-who-has-it-hidden", hours=25, owner="cleo")
     kept(root, tiny, "shared", hours=25, shared=True)
     kept(root, tiny, "gift", hours=25, shipped=True)
     kept(root, tiny, "nobodys", hours=25, owner=None)
     runs.start(tiny.with_changes(LONG_TRAINING), name="trains", owner="anna")
     os.utime(root / "trains" / "run.json", (0, 0))
     tidied(runs)
-    assert set(runs.names()) == {"young", "of-who-is-here", "shared", "gift", "nobodys", "trains"}
+    in_use = {"of-who-is-here", "of-who-has-it-hidden", "trains"}
+    assert set(runs.names()) == {"young", "shared", "gift", "nobodys"} | in_use
 
 
 def test_over_the_disk_limit_only_as_many_old_runs_as_needed_are_deleted(make_runs, tiny, root):

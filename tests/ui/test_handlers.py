@@ -260,7 +260,7 @@ def test_a_run_starts_and_the_bar_shows_it(started, seconds: float | None, ask: 
     assert run == "tiny-1"
     assert mine.names() == [run]
     assert summary == gr.skip()
-    assert (bar, problem, asked) == ({"current": run}, {"text": ""}, {"text": ""})
+    assert (bar, problem, asked) == ({"current": run, "started": True}, {"text": ""}, {"text": ""})
     assert question["visible"] is False
 
 

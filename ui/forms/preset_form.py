@@ -37,6 +37,10 @@ ASK_ABOVE_SECONDS = 600
 WORK_TO_WAIT_FOR = 5e12  # several minutes on one core, see ``work``
 _DOWNLOAD = Path(__file__).with_name("download_preset.js").read_text(encoding="utf-8")
 
+# The changed form as YAML in the tab's storage, until a run is started: see ui/web/drafts.js
+_KEPT = "attention-lab-draft-preset"
+_KEEP = f"(text) => text ? sessionStorage.setItem('{_KEPT}', text) : sessionStorage.removeItem('{_KEPT}')"
+_RESTORE = f"(run, kept) => [run, sessionStorage.getItem('{_KEPT}') ?? '']"
 LONGEST_WAIT = 30.0  # seconds for an estimate, which may have to wait for others
 
 
@@ -49,12 +53,14 @@ class Draft:
         start: the form's initial values.
         edition: number of the draft; a new number reopens the form, even with the same values.
         picked: the choice in the list of presets that opened it, or ""; the list may show a later choice by now.
+        is_first: whether a page opens with it whose visitor has changed nothing.
     """
 
     base: Preset
     start: Preset
     edition: int = 0
     picked: str = ""
+    is_first: bool = False
 
     def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
         """Return the next draft, which opens with ``start``."""
@@ -78,6 +84,7 @@ class Form:
     problem: gr.HTML
     train: gr.Button
     picker: gr.HTML
+    kept: gr.Textbox
     runs: VisitorRuns
 
     @property
@@ -85,11 +92,26 @@ class Form:
         """The inputs of a handler that reads the form: see ``preset_in``."""
         return [self.draft, self.edition, *self.controls]
 
+    def open_first(self, listen: Callable[..., Dependency], function: Callable[..., Draft], run: gr.State) -> None:
+        """Open the form of a new page with the draft that ``function`` returns for the run and a kept preset."""
+        self._open(partial(listen, js=_RESTORE), function, [run, self.kept])
+
     def open_on(self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list) -> None:
         """Open the form with the draft that ``function`` returns after an event, or show why it failed.
 
         None leaves the form unchanged.
         """
+        self.keep_after(self._open(listen, function, inputs))
+
+    def keep_after(self, event: Dependency) -> None:
+        """Keep the form for a reload of the page."""
+        event.then(partial(kept_yaml, self.settings), self.inputs, self.kept, **LATEST, **QUIET).then(
+            None, self.kept, None, js=_KEEP, api_visibility="private"
+        )
+
+    def _open(
+        self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list
+    ) -> Dependency:
         outputs = [self.problem, self.draft, self.edition, self.summary, self.train, self.picker]
         outputs += [*self.folds, *self.controls]
 
@@ -106,7 +128,8 @@ class Form:
             listed = picker_value(draft.base, draft.picked)
             return [{"text": ""}, draft, draft.edition, summary, enabled, listed, *fold_labels(draft.start), *updates]
 
-        listen(opened, inputs, outputs, **LATEST, **QUIET).then(
+        event = listen(opened, inputs, outputs, **LATEST, **QUIET)
+        event.then(
             lambda draft: timed(self.runs, draft.start, draft.base),
             self.draft,
             self.summary,
@@ -116,6 +139,7 @@ class Form:
         ).then(  # a value may have been changed while the time was measured; this one is known by now
             partial(check_timed, self.runs, self.settings), self.inputs, self.summary, **LATEST, **QUIET, **CPU
         )
+        return event
 
 
 def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
@@ -158,20 +182,23 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
         message = notice(elem_id="train-problem")
     yaml = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
+    kept = gr.Textbox(visible="hidden", elem_id="kept-preset")
     form = Form(
-        gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, picker, runs
+        gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, picker, kept, runs
     )
 
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
-    gr.on(
+    changed = gr.on(
         [each.input for each in controls],
         partial(check, runs, settings),
         form.inputs,
         [summary, message, *folds, *controls],
         **LATEST,
         **QUIET,
-    ).then(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
+    )
+    changed.then(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
+    form.keep_after(changed)
     started_outputs = [run, bar, summary, message, question, asked]
     train.click(partial(started, runs, settings, ask=True), form.inputs, started_outputs, **QUIET)
     yes.click(partial(started, runs, settings, ask=False), form.inputs, started_outputs, **QUIET)
@@ -280,7 +307,7 @@ def started(runs: VisitorRuns, settings: list[Setting], *inputs: Any, ask: bool)
             text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
             return [*unchanged, gr.skip(), {"text": ""}, gr.update(visible=True), {"text": text}]
         run = runs.start(preset)
-        return [run, {"current": run}, gr.skip(), {"text": ""}, hidden, {"text": ""}]
+        return [run, {"current": run, "started": True}, gr.skip(), {"text": ""}, hidden, {"text": ""}]
     except ConfigError as error:  # shown where the form shows it while a setting is edited
         return [*unchanged, problem(error), {"text": ""}, hidden, {"text": ""}]
     except LabError as error:
@@ -310,6 +337,15 @@ def as_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> str:
     preset = preset_in(settings, draft, *inputs)
     name = preset.name if preset == draft.base else f"{preset.name[:40]}-changed"
     return preset_to_yaml(preset.model_copy(update={"name": name}))
+
+
+def kept_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> Any:
+    """Return the form as a preset file to keep, "" if it is as the page opened it; a skip while a value is invalid."""
+    try:
+        preset = preset_in(settings, draft, *inputs)
+    except ConfigError:
+        return gr.skip()
+    return "" if draft.is_first and preset == draft.start else preset_to_yaml(preset)
 
 
 def loaded_draft(data: bytes | None, draft: Draft) -> Draft:

@@ -70,7 +70,7 @@ SESSIONS = Sessions()
 class Presence:
     """Tracks which visitors are connected, and when each other visitor was last connected.
 
-    An open page holds a connection.
+    An open page sends a request every half minute, a hidden one at least every minute: see ``ui/web/still_open.js``.
     """
 
     def __init__(self) -> None:

@@ -55,12 +55,13 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
     """Build the component.
 
     Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
-    and ``"loading"``, true while the page does not know its run yet.
+    ``"loading"``, true while the page does not know its run yet, and ``"started"``, true if the form has started it.
 
     Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
     run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted.
     """
     functions = {
+        "still_open": validated(Request, lambda _: {}),  # the request itself is what counts
         "feed": validated(FeedRequest, partial(feed, runs)),
         "snapshot": validated(SnapshotRequest, partial(snapshot, runs)),
         "list_runs": validated(Request, lambda _: list_runs(runs)),

@@ -4,9 +4,11 @@
 
 import { patchAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
+import { dropDrafts } from "../../web/drafts.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
 import { feed, follow, isActive, onFeed, setLoading, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
+import { reportStillOpen } from "../../web/still_open.js";
 import { offerTour, startTour } from "../../web/tour.js";
 import { runMenu } from "./run_menu.js";
 
@@ -142,7 +144,8 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null, loading = false } = props.value ?? {};
+    const { current = null, missing = null, loading = false, started = false } = props.value ?? {};
+    if (started) dropDrafts();
     setLoading(loading);
     if (current !== feed.run) {
       knownStatus = decodedStep = null;
@@ -174,6 +177,7 @@ export function mount({ element, trigger, props, server, watch }) {
   part("tour").addEventListener("click", startTour);
   part("theme").addEventListener("click", switchTheme);
   startFeed(element, server);
+  reportStillOpen(server);
   let translator = null; // a run that translates, once the server has named one
   onFeed(() => {
     showRun();
