@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import gradio as gr
@@ -18,7 +19,7 @@ from ui.current_decode import CurrentDecode
 from ui.events import LATEST, QUIET
 from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
-from ui.run_info import can_open
+from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.errors import show_errors
 from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, train
@@ -179,10 +180,10 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
 
 
 def _run_to_open(runs: VisitorRuns) -> str | None:
-    names = runs.names()
-    active = [name for name in names if runs.info(name).status in ACTIVE]
-    shipped = sorted((name for name in names if runs.info(name).shipped), key=lambda name: runs.info(name).parameters)
-    return next(iter(active + shipped + names), None)
+    newest, last_first = runs.readable_names(MAX_LISTED_RUNS), reversed(runs.names())
+    active = [name for name in newest if runs.info(name).status in ACTIVE]
+    shipped = list(takewhile(lambda name: runs.info(name).shipped, last_first))[::-1]  # they are last
+    return next(iter(active + sorted(shipped, key=lambda name: runs.info(name).parameters) + newest), None)
 
 
 def _picked_run(event: gr.EventData) -> str:

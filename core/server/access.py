@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from core.config import ConfigError, Preset
@@ -92,6 +93,10 @@ class VisitorRuns:
             elif each.ownership.shared and each.name in opened:
                 shared.append(each.name)
         return [*own, *shared, *shipped]
+
+    def readable_names(self, most: int) -> list[str]:
+        """See ``Runs.readable_names``; of ``names``."""
+        return list(islice(filter(self._runs.is_readable, self.names()), most))
 
     def title(self, name: str) -> str:
         """See ``Runs.title``."""
@@ -223,7 +228,8 @@ class VisitorRuns:
                 return pairs
         for each in self._runs.listings():
             mine = self._current_visitor is None or (visitor is not None and each.ownership.owner == visitor)
-            if mine and self._runs.preset(each.name).task.own_data == data:
+            has_pairs = mine and RunFolder(self._runs.root, each.name).pairs.is_file()
+            if has_pairs and self._runs.is_readable(each.name) and self._runs.preset(each.name).task.own_data == data:
                 return self._runs.folder(each.name).pairs
         message = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
         raise ConfigError([("task.data", message)])

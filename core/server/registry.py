@@ -7,12 +7,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from core.config import Preset
-from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
+from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.names import TITLE_FILE, Naming
@@ -24,6 +24,7 @@ from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
 from core.server.loaded_models import LoadedModels, LoadedRun
 from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
+from core.server.run_index import RunIndex, RunListing
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
@@ -36,6 +37,8 @@ CACHED_REPLAYS = 8
 CACHED_WEIGHTS_BY_STEP = 4  # of at most 8 MB
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
+MAX_LISTING_SHARE = 0.05  # of the time that may go into listing thousands of runs again
+CHECKED_PRESETS = 100  # of the newest runs, all that a list on the page shows; 10,000 would take minutes
 PAUSE_AFTER_START = 3.0  # seconds of a new run in which no training time is measured: its first steps are watched
 _log = logging.getLogger(__name__)
 
@@ -59,15 +62,6 @@ class RunProgress:
     def seconds_left(self) -> float | None:
         """Estimated seconds to the last step at the current rate, evaluations included."""
         return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
-
-
-@dataclass(frozen=True)
-class RunListing:
-    """A readable run as listed: its name, its owner, and whether it is shipped with the program."""
-
-    name: str
-    ownership: Ownership
-    shipped: bool
 
 
 class Runs:
@@ -104,7 +98,7 @@ class Runs:
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
-        self._titles: FileCache[str] = FileCache(CACHED_FILES)
+        self._titles: FileCache[str] = FileCache(10 * CACHED_FILES)  # a new run's title differs from all
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
@@ -113,7 +107,8 @@ class Runs:
         self._listing_lock = threading.RLock()
         self._cached_listings: tuple[RunListing, ...] = ()
         self._listing_stamp: tuple | None = None
-        self._listed_at = 0.0
+        self._listed_at = self._listing_seconds = 0.0
+        self._index = RunIndex(root)
 
     def start(
         self, preset: Preset, *, name: str | Naming | None = None, owner: str | None = None, pairs: Path | None = None
@@ -279,25 +274,53 @@ class Runs:
         """Return the names of all readable runs, newest first, shipped ones last."""
         return [each.name for each in self.listings()]
 
+    def readable_names(self, most: int) -> list[str]:
+        """Return the first of ``names`` whose status and preset can be read, at most so many."""
+        return list(islice(filter(self.is_readable, self.names()), most))
+
     def listings(self) -> tuple[RunListing, ...]:
         """Return all readable runs, newest first, shipped ones last.
 
-        Every open page polls this each second, so the result is cached for a second unless a run is added or removed.
+        Whether their presets are valid is checked for the newest ``CHECKED_PRESETS`` only; see ``is_readable``.
+        Every open page polls this each second, so the result is cached for a second unless a run is added or removed,
+        and for longer if there are thousands.
         """
-        with self._listing_lock, suppress(FileNotFoundError):
-            stamp = (self.root.stat().st_mtime_ns, tuple(self._pool.names()))
-            if self._listing_stamp != stamp or time.monotonic() - self._listed_at > LISTING_CACHE_SECONDS:
+        with self._listing_lock:
+            try:
+                stamp = (self.root.stat().st_mtime_ns, tuple(self._pool.names()))
+            except FileNotFoundError:
+                stamp = None
+            cached_seconds = max(LISTING_CACHE_SECONDS, self._listing_seconds / MAX_LISTING_SHARE)
+            age = time.monotonic() - self._listed_at
+            if stamp is None or self._listing_stamp != stamp or age > cached_seconds:
+                started = time.monotonic()
                 self._cached_listings, self._listing_stamp = self._list(), stamp
                 self._listed_at = time.monotonic()
+                self._listing_seconds = self._listed_at - started
             return self._cached_listings
-        return self._list()
+
+    def is_readable(self, name: str) -> bool:
+        """Return whether a run's status and preset can be read; one that cannot is logged once."""
+        try:
+            self.info(name)
+            self.preset(name)
+        except RunError as error:
+            if name not in self._reported:  # log it once: the page polls every second
+                self._reported.add(name)
+                _log.warning("not listed: %s", error)
+            return False
+        return True
 
     def _list(self) -> tuple[RunListing, ...]:
-        on_disk = [folder.name for folder in list_runs(self.root)]
-        only_here = [name for name in self._pool.names() if name not in on_disk]  # their folders were deleted
-        readable = filter(self._is_readable, [*only_here, *on_disk])
-        every = [RunListing(name, self.ownership(name), self.info(name).shipped) for name in readable]
-        return tuple(sorted(every, key=lambda each: each.shipped))
+        on_disk = {each.name: each for each in self._index.listings()}
+        failed_or_live = self._pool.names()
+        for name in failed_or_live:  # the owner of one in training is known here, also if its folder was deleted
+            if name in on_disk:
+                on_disk[name] = replace(on_disk[name], ownership=self.ownership(name))
+        only_here = [RunListing(name, self.ownership(name), False) for name in failed_or_live if name not in on_disk]
+        every = [*only_here, *on_disk.values()]
+        newest = [each for each in every[:CHECKED_PRESETS] if self.is_readable(each.name)]
+        return tuple(sorted([*newest, *every[CHECKED_PRESETS:]], key=lambda each: each.shipped))
 
     def folder(self, name: str) -> RunFolder:
         """Return a run's folder; RunError if there is no such run."""
@@ -406,14 +429,3 @@ class Runs:
         deadline = time.monotonic() + seconds
         self._pool.close(seconds=seconds)
         self.estimates.close(seconds=max(0.0, deadline - time.monotonic()))
-
-    def _is_readable(self, name: str) -> bool:
-        try:
-            self.info(name)
-            self.preset(name)
-        except RunError as error:
-            if name not in self._reported:  # log it once: the page polls every second
-                self._reported.add(name)
-                _log.warning("not listed: %s", error)
-            return False
-        return True
