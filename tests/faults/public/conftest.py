@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -22,11 +23,12 @@ from ui.serving.visitors import Presence
 
 @dataclass(frozen=True)
 class Public:
-    """The server: its runs, its address, and the folder of uploads."""
+    """The server: its runs, its address, the folder of uploads, and the page."""
 
     runs: Runs
     address: str
     uploads: Path
+    page: gr.Blocks
 
 
 def delete_folder(path: Path) -> None:
@@ -44,7 +46,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Public]:
         patch.setenv("GRADIO_TEMP_DIR", str(uploads))
         runs = Runs(root, limits=PUBLIC.model_copy(update={"max_upload_mb": 2, "max_uploads_mb_per_visitor": 4}))
         page, address = serve(runs, Presence())
-        yield Public(runs, address, uploads)
+        yield Public(runs, address, uploads, page)
         runs.close()
         page.close(verbose=False)
 
