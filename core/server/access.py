@@ -27,6 +27,8 @@ from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
+MAX_SHARED = 10_000  # runs whose network is remembered
+SHARED_PARTS = 8  # of the disk, one of which the runs shared from one network may take
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -61,6 +63,7 @@ class VisitorRuns:
         self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
         self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
+        self._shared_from: OrderedDict[str, str] = OrderedDict()  # the network that each run was shared from
         self._networks: dict[str, str] = {}  # where each active run was started from
 
     @property
@@ -285,8 +288,21 @@ class VisitorRuns:
         self._runs.delete(self._own(name))
 
     def share(self, name: str, shared: bool) -> None:
-        """See ``Runs.share``."""
-        self._runs.share(self._own(name), shared)
+        """See ``Runs.share``.
+
+        Raises:
+            RunError: shared runs of the visitor's network, whatever cookies it sends, have their part of the disk.
+        """
+        self._own(name)
+        with self._start_lock:
+            if shared:
+                self._check_shared(name)
+            self._runs.share(name, shared)
+            self._shared_from.pop(name, None)
+            if shared:
+                self._shared_from[name] = self._network()
+                while len(self._shared_from) > MAX_SHARED:
+                    self._shared_from.popitem(last=False)
 
     def rename(self, name: str, title: str) -> str:
         """Give a run another title, which is returned; an empty one restores the default. See ``RunFolder.rename``.
@@ -317,6 +333,7 @@ class VisitorRuns:
         """Remember that the visitor has opened someone else's shared run."""
         if self._current_visitor is None or self.is_mine(name) or self._runs.info(name).shipped:
             return
+        self._runs.note_opened(name)
         visitor = self._current_visitor()
         if not visitor.returning:
             return
@@ -404,6 +421,20 @@ class VisitorRuns:
                 f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
             )
 
+    def _check_shared(self, name: str) -> None:
+        """Raise RunError if the visitor's network would share more than its part of the disk."""
+        network, max_mb = self._network(), self.limits.max_disk_mb
+        if not network or max_mb is None:
+            return
+        shared = {each for each, whose in self._shared_from.items() if whose == network} | {name}
+        names = {each.name for each in self._runs.listings() if each.ownership.shared} | {name}
+        used = sum(self._runs.size(each) for each in shared & names) // MEGABYTE
+        if used >= max_mb // SHARED_PARTS:
+            raise RunError(
+                f"run={name!r} cannot be shared: runs shared from your network would take {used:,} MB, and the limit "
+                f"is {max_mb // SHARED_PARTS:,} MB; stop sharing another"
+            )
+
     def _note_network(self, name: str) -> None:
         active = {live.folder.name for live in self._runs.active()}
         self._networks = {run: whose for run, whose in self._networks.items() if run in active}
@@ -417,6 +448,6 @@ class VisitorRuns:
             (self.limits.max_disk_mb_per_visitor, own, "your", "delete one"),
             (self.limits.max_disk_mb, self._runs.names(), "all", "try again when old ones have been deleted"),
         ):
-            used = sum(RunFolder(self._runs.root, name).size() for name in names) // MEGABYTE if max_mb else 0
+            used = sum(map(self._runs.size, names)) // MEGABYTE if max_mb else 0
             if max_mb is not None and used >= max_mb:
                 raise RunError(f"{whose} runs take {used:,} MB on disk, and the limit is {max_mb:,} MB; {remedy}")

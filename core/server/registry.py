@@ -1,12 +1,14 @@
 """All runs of a server: start, stop, resume, watch and list them. The server owns them, not the page."""
 
 import logging
+import os
 import secrets
 import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -37,6 +39,7 @@ CACHED_REPLAYS = 8
 CACHED_WEIGHTS_BY_STEP = 4  # of at most 8 MB
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
+SECONDS_BETWEEN_OPENINGS = 3600.0  # of a shared run that are recorded
 MAX_LISTING_SHARE = 0.05  # of the time that may go into listing thousands of runs again
 CHECKED_PRESETS = 100  # of the newest runs, all that a list on the page shows; 10,000 would take minutes
 PAUSE_AFTER_START = 3.0  # seconds of a new run in which no training time is measured: its first steps are watched
@@ -100,6 +103,7 @@ class Runs:
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
         self._titles: FileCache[str] = FileCache(10 * CACHED_FILES)  # a new run's title differs from all
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
+        self._sizes: FileCache[int] = FileCache(10 * CACHED_FILES)
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
         self._weights_by_step: FileCache[WeightsByStep] = FileCache(CACHED_WEIGHTS_BY_STEP)
@@ -262,6 +266,29 @@ class Runs:
             self.folder(name).rename(title, others=others)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be renamed: {explain_error(error)}") from error
+
+    def size(self, name: str) -> int:
+        """Return the size of a run's files in bytes; counted again after its folder has changed."""
+        folder = RunFolder(self.root, name)
+        if self._pool.find(name) is not None:  # files of a run in training grow in place
+            return folder.size()
+        return self._sizes.get(folder.path, folder.size)
+
+    def note_opened(self, name: str) -> None:
+        """Record that a shared run was opened, at most once an hour: the date of its ``access.json``."""
+        file = ownership_file(RunFolder(self.root, name))
+        with suppress(OSError):  # no longer there, or not writable
+            if time.time() - file.stat().st_mtime > SECONDS_BETWEEN_OPENINGS:
+                os.utime(file)
+
+    def last_used(self, name: str) -> float:
+        """Return when a run was last trained or, if it is shared, opened, in seconds since 1970; 0 if unknown."""
+        folder, times = RunFolder(self.root, name), [0.0]
+        files = [folder.path / "run.json", *([ownership_file(folder)] if self.ownership(name).shared else [])]
+        for file in files:
+            with suppress(OSError):
+                times.append(file.stat().st_mtime)
+        return max(times)
 
     def names_in_use(self, owner: str | None = None) -> Iterator[str]:
         """Yield names and titles of an owner's runs, also of deleted ones; of all runs if the owner is None."""

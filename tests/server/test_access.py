@@ -32,6 +32,9 @@ OF_THE_SERVER = {
     "ownership",
     "names_in_use",
     "is_readable",
+    "size",
+    "last_used",
+    "note_opened",
 }  # not for visitors
 OF_THE_MACHINE = {"device", "import_model"}  # the second refuses visitors
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
