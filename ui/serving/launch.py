@@ -11,6 +11,7 @@ from core.server.cleanup import Cleanup
 from ui.page import build_page
 from ui.serving.assets import asset_route
 from ui.serving.call_limits import MAX_WAITING, FairQueue
+from ui.serving.connections import limit_connections, max_connections
 from ui.serving.downloads import download_route
 from ui.serving.host_check import HostRules, host_rules, is_own_computer
 from ui.serving.middleware import server_options
@@ -43,6 +44,7 @@ def serve(
     server = server_options(runs, presence, rules, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)
+    limit_connections(page.server, most=max_connections())
     if presence is not None:
         Cleanup(runs, presence.seconds_away).start()
     return page, address
