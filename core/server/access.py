@@ -21,7 +21,8 @@ from core.runs.weights_by_step import WeightsByStep
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
 from core.server.registry import RunProgress, Runs
-from core.storage.errors import LabError
+from core.server.sweeps import Sweeps
+from core.storage.errors import LabError, UnavailableError
 from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
@@ -75,6 +76,17 @@ class VisitorRuns:
     def has_visitors(self) -> bool:
         """Whether there are several visitors, each with their own runs."""
         return self._current_visitor is not None
+
+    @property
+    def sweeps(self) -> Sweeps:
+        """The sweeps; for a single user only.
+
+        Raises:
+            UnavailableError: there are visitors. One sweep trains more than all of their quotas together.
+        """
+        if self.has_visitors:
+            raise UnavailableError("sweeps are switched off on a public server; start Attention Lab on your computer")
+        return self._runs.sweeps
 
     # ---- for every run that the visitor may see
 

@@ -27,6 +27,7 @@ from core.server.live import LiveRun
 from core.server.loaded_models import LoadedModels, LoadedRun
 from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
 from core.server.run_index import RunIndex, RunListing
+from core.server.sweeps import Sweeps
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
@@ -79,6 +80,7 @@ class Runs:
     Attributes:
         inference_priority: hold it while computing with a run's model.
         estimates: how long presets would train here.
+        sweeps: the sweeps in the folder.
     """
 
     def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1, device: str = "cpu") -> None:
@@ -93,11 +95,12 @@ class Runs:
             on_end=self._models.forget,
         )
         self.estimates = Estimates(
-            lambda: self._pool.counts()["training"],
+            lambda: self._pool.counts()["training"] + len(self.sweeps.training()),
             max_runs=limits.max_runs,
             device=device,
             wait_for_inference=self.inference_priority.wait_for_inference,
         )
+        self.sweeps = Sweeps(root, busy_cores=lambda: self._pool.counts()["training"])
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
@@ -204,7 +207,7 @@ class Runs:
         return folder.name
 
     def stop(self, name: str, *, reason: str = "") -> None:
-        """Ask a run to stop after its current step; a queued one stops immediately.
+        """Ask a run to stop after its current step; a queued one stops immediately, and one of a sweep with its trial.
 
         Args:
             reason: message for the owner, if it was not they who stopped it.
@@ -212,6 +215,8 @@ class Runs:
         Raises:
             RunError: this process is not training it.
         """
+        if self.sweeps.stop_run(name):
+            return
         self._pool.stop(name, reason=reason)
 
     def resume(self, name: str) -> None:
@@ -454,5 +459,7 @@ class Runs:
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait until they are saved; call it when the process ends."""
         deadline = time.monotonic() + seconds
+        self.sweeps.stop()
         self._pool.close(seconds=seconds)
+        self.sweeps.close(seconds=max(0.0, deadline - time.monotonic()))
         self.estimates.close(seconds=max(0.0, deadline - time.monotonic()))

@@ -36,7 +36,7 @@ OF_THE_SERVER = {
     "last_used",
     "note_opened",
 }  # not for visitors
-OF_THE_MACHINE = {"device", "import_model"}  # the second refuses visitors
+OF_THE_MACHINE = {"device", "import_model", "sweeps"}  # the last two refuse visitors
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
 
 
