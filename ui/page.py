@@ -22,7 +22,7 @@ from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.errors import show_errors
 from ui.serving.guarded_page import GuardedPage
-from ui.tabs import attention, compare, decode, lessons, report, train
+from ui.tabs import attention, compare, decode, lessons, report, sweep, train
 
 MAX_INPUT = 2_000  # characters of an input in the page's address
 _TRANSLATIONS = 8  # index of the translations in the values of a decode
@@ -72,6 +72,8 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
                     report_tab = report.build(runs, run)
                 with gr.Tab("Compare", id="compare"):
                     picker = compare.build(runs)
+                with gr.Tab("Sweep", id="sweep"):
+                    sweep_view = sweep.build(runs, train_tab.form)
                 with gr.Tab("Learn", id="lessons"):
                     lessons.build(runs, run)
 
@@ -122,6 +124,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             partial(_decode_readable, runs), decode_inputs, [ask.text, *decode_outputs], concurrency_limit=4, **QUIET
         )
         bar.pick(_picked_run, None, run, **QUIET)
+        sweep_view.pick(_picked_run, None, run, **QUIET)
         bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
         refresh_event: dict[str, Any] = decode_event | {
             "fn": partial(_decode_again, runs),

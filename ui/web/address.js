@@ -14,7 +14,7 @@ export function readAddress() {
 /** The address of what is open, without the theme and what belongs to other tabs. */
 export function linkToTab() {
   const query = readAddress();
-  for (const name of ["__theme", "compare", "lesson"]) query.delete(name);
+  for (const name of ["__theme", "compare", "lesson", "sweep"]) query.delete(name);
   return window.location.origin + window.location.pathname + "?" + query;
 }
 
