@@ -25,7 +25,7 @@ from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, sweep, train
 
 MAX_INPUT = 2_000  # characters of an input in the page's address
-_TRANSLATIONS = 8  # index of the translations in the values of a decode
+_REQUESTED, _TRANSLATIONS = 1, 8  # indices of the request and of the translations in the values of a decode
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,11 @@ def _decode_again(
     *strategy: Any,
 ) -> list[Any]:
     """Decode the last requested input with the run's new weights; what is being typed meanwhile is left alone."""
-    if requested is not None and requested.run == run:
-        text, strategy = requested.text, requested.strategy
-    return _decode(runs, run, text, spec, *strategy)
+    if requested is None or requested.run != run:
+        return _decode(runs, run, text, spec, *strategy)
+    values = _decode(runs, run, requested.text, spec, *requested.strategy)
+    values[_REQUESTED] = gr.skip()  # another input may have been asked for meanwhile
+    return values
 
 
 def _problem_in(results: list[Any]) -> str:
