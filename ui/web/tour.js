@@ -1,4 +1,4 @@
-// The tour: five stops on the page, offered on the first visit and started again from the bar.
+// The tour: five stops on the page, offered on the first visit and started again from the bar, or the menu of runs.
 
 import { linkToTranslation, OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";

@@ -174,7 +174,14 @@ export function mount({ element, trigger, props, server, watch }) {
     part("message").hidden = true;
     part("message").dataset.lasting = "";
   });
+  new ResizeObserver(() => { // what stays below the bar stays below a notice, too
+    document.documentElement.style.setProperty("--notice", part("message").offsetHeight + "px");
+  }).observe(part("message"));
   part("tour").addEventListener("click", startTour);
+  part("menu-tour").addEventListener("click", () => {
+    menu.toggle();
+    startTour();
+  });
   part("theme").addEventListener("click", switchTheme);
   startFeed(element, server);
   reportStillOpen(server);
