@@ -101,6 +101,7 @@ export function mount({ element, trigger, props, server, watch }) {
       select.replaceChildren(...options.map(([value, label]) => make("option", { value }, label)));
     }
     select.value = family.name;
+    select.disabled = false;
     showPresets();
   }
 
