@@ -18,8 +18,10 @@ from core.runs.load import LoadedRun
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
 from core.runs.replay import Replay
 from core.runs.weights_by_step import WeightsByStep
+from core.server.classroom import Classroom
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
+from core.server.queue import NO_POOL
 from core.server.registry import RunProgress, Runs
 from core.server.sweeps import Sweeps
 from core.storage.errors import LabError, UnavailableError
@@ -30,6 +32,7 @@ MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of 
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
 MAX_SHARED = 10_000  # runs whose network is remembered
 SHARED_PARTS = 8  # of the disk, one of which the runs shared from one network may take
+ACTIVE_PER_STUDENT = 2  # runs of a student of a class that are training or queued
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -91,9 +94,10 @@ class VisitorRuns:
     # ---- for every run that the visitor may see
 
     def names(self) -> list[str]:
-        """Return the names of the visitor's own runs, of shared runs they have opened, and of shipped runs.
+        """Return the names of the visitor's own runs, of runs of others they have opened, and of shipped runs.
 
-        A shared run is visible to those who have its link; it is not listed for anyone else.
+        A shared run is visible to those who have its link, one of a class to its teacher; it is not listed for anyone
+        else, nor for them before they open it.
         """
         if self._current_visitor is None:
             return self._runs.names()
@@ -105,7 +109,7 @@ class VisitorRuns:
                 own.append(each.name)
             elif each.shipped:
                 shipped.append(each.name)
-            elif each.ownership.shared and each.name in opened:
+            elif each.name in opened and (each.ownership.shared or self._runs.classes.may_read(owner, each.name)):
                 shared.append(each.name)
         return [*own, *shared, *shipped]
 
@@ -214,8 +218,11 @@ class VisitorRuns:
         pairs = self._trainable(preset)
         with self._start_lock:
             self._check_limits(adds_run=True)
-            name = self._runs.start(preset, name=self._naming(like), owner=self._owner(), pairs=pairs)
+            owner = self._owner()
+            pool = self._runs.classes.pool_of(owner)
+            name = self._runs.start(preset, name=self._naming(like), owner=owner, pairs=pairs, pool=pool)
             self._note_network(name)
+            self._runs.classes.add_run(owner, name)
             self._title_new(name, like or preset.name)
             return name
 
@@ -288,8 +295,20 @@ class VisitorRuns:
         self.limits.check(self._runs.preset(self._own(name)), pairs=self._runs.folder(name).pairs)
         with self._start_lock:
             self._check_limits(adds_run=False)
-            self._runs.resume(name)
+            self._runs.resume(name, pool=self._runs.classes.pool_of(self._owner()))
             self._note_network(name)
+            self._runs.classes.add_run(self._owner(), name)
+
+    def classroom(self) -> Classroom:
+        """Return what the visitor may do with classes.
+
+        Raises:
+            RunError: the server has a single user, or the visitor would not be recognized again.
+        """
+        owner = self._owner()
+        if owner is None:
+            raise RunError("a class needs a server that tells visitors apart; start it with: python app.py --public")
+        return Classroom(self._runs, owner, self._network())
 
     def stop(self, name: str) -> None:
         """See ``Runs.stop``."""
@@ -330,8 +349,10 @@ class VisitorRuns:
     # ---- decisions
 
     def _may_see(self, name: str) -> bool:
-        """Return whether the visitor owns the run, or it is shared, or shipped with the program."""
-        return self.is_mine(name) or self._runs.ownership(name).shared or self._runs.info(name).shipped
+        """Return whether the visitor owns the run, or teaches its class, or it is shared, or shipped."""
+        if self.is_mine(name) or self._runs.ownership(name).shared or self._runs.info(name).shipped:
+            return True
+        return self._runs.classes.may_read(self._visitor(), name)
 
     def _visible(self, name: str) -> str:
         """Return the name; RunError unless the visitor may see the run."""
@@ -342,7 +363,7 @@ class VisitorRuns:
         raise RunError(f"run={name!r}: there is no such run")
 
     def _note_opened(self, name: str) -> None:
-        """Remember that the visitor has opened someone else's shared run."""
+        """Remember that the visitor has opened someone else's run."""
         if self._current_visitor is None or self.is_mine(name) or self._runs.info(name).shipped:
             return
         self._runs.note_opened(name)
@@ -403,16 +424,16 @@ class VisitorRuns:
     def _check_limits(self, *, adds_run: bool) -> None:
         """Raise RunError if a limit on the number of runs, or on their disk space, is reached."""
         limits, owner, active = self.limits, self._owner(), self._runs.active()
-        queued = self._runs.counts()["queued"]
-        if limits.max_queued is not None and queued >= limits.max_queued:
-            raise RunError(f"{queued} runs are queued, which is the limit; try again when some have finished")
-        num_active = sum(live.owner == owner for live in active)
-        if limits.max_active_per_visitor is not None and num_active >= limits.max_active_per_visitor:
+        num_active, max_active = sum(live.owner == owner for live in active), limits.max_active_per_visitor
+        if pool := self._runs.classes.pool_of(owner):
+            max_active = ACTIVE_PER_STUDENT if max_active is None else min(max_active, ACTIVE_PER_STUDENT)
+            self._check_pool(pool)
+        else:
+            self._check_queue()
+        if max_active is not None and num_active >= max_active:
             raise RunError(
-                f"{num_active} of your runs are training or queued, and the limit is {limits.max_active_per_visitor}; "
-                "stop one, or wait"
+                f"{num_active} of your runs are training or queued, and the limit is {max_active}; stop one, or wait"
             )
-        self._check_network()
         if not adds_run:
             return
         own = [each.name for each in self._runs.listings() if each.ownership.owner == owner]
@@ -420,10 +441,25 @@ class VisitorRuns:
             raise RunError(f"you have {len(own)} runs, and the limit is {limits.max_runs_per_visitor}; delete one")
         self._check_disk(own)
 
-    def _check_network(self) -> None:
-        """Raise RunError if the visitor's network, whatever cookies it sends, has its half of the queue."""
+    def _check_pool(self, pool: str) -> None:
+        """Raise RunError if the visitor's class has as many runs as two of each of its students."""
+        used = sum(live.pool == pool for live in self._runs.active())
+        limit = ACTIVE_PER_STUDENT * self.limits.max_students
+        if used >= limit:
+            raise RunError(f"{used} runs of your class are training or queued, and the limit is {limit}; wait")
+
+    def _check_queue(self) -> None:
+        """Raise RunError if the queue is full, or the visitor's network, whatever cookies it sends, has half of it.
+
+        Runs of classes do not count: those have their own limit.
+        """
         network = self._network()
-        if not network or self.limits.max_queued is None:
+        if self.limits.max_queued is None:
+            return
+        queued = sum(live.pool == NO_POOL for live in self._runs.queued())
+        if queued >= self.limits.max_queued:
+            raise RunError(f"{queued} runs are queued, which is the limit; try again when some have finished")
+        if not network:
             return
         active = {live.folder.name for live in self._runs.active()}
         used = sum(whose == network for name, whose in self._networks.items() if name in active)
@@ -450,7 +486,8 @@ class VisitorRuns:
     def _note_network(self, name: str) -> None:
         active = {live.folder.name for live in self._runs.active()}
         self._networks = {run: whose for run, whose in self._networks.items() if run in active}
-        self._networks[name] = self._network()
+        in_class = self._runs.classes.pool_of(self._visitor()) != NO_POOL
+        self._networks[name] = "" if in_class else self._network()
 
     def _network(self) -> str:
         return "" if self._current_visitor is None else self._current_visitor().network

@@ -41,7 +41,8 @@ class Cleanup:
         self._ended.set()
 
     def run_once(self) -> None:
-        """Stop and delete all runs that exceed a limit now."""
+        """Stop and delete all runs that exceed a limit now, and end classes that nobody visits."""
+        self._attempt(self._runs.classes.expire)
         for live in self._runs.active():
             reason = self._reason_to_stop(live)
             if reason and not live.stop.is_set():

@@ -58,6 +58,9 @@ class Limits(BaseModel):
     max_input: Count = Field(2_000, description="characters of an input")
     idle_minutes: Limit = Field(None, description="minutes without a visit before a visitor's runs are stopped")
     keep_hours: Limit = Field(None, description="hours before a run that is neither shared nor in use is deleted")
+    max_classes: Count = Field(4, description="classes that are open at the same time; a network opens at most two")
+    max_students: Count = Field(50, description="students of a class")
+    class_hours: Count = Field(3, description="hours without a visit before a class ends; it lasts 24 hours at most")
 
     keep_shared_hours: Limit = Field(None, description="hours before a shared run that nobody opens is deleted")
 

@@ -20,20 +20,24 @@ from core.runs.importing_models import import_model
 from core.runs.names import TITLE_FILE, Naming
 from core.runs.replay import Replay
 from core.runs.weights_by_step import WeightsByStep
+from core.server.classes import Classes
 from core.server.estimates import Estimates
 from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
 from core.server.loaded_models import LoadedModels, LoadedRun
 from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
+from core.server.queue import NO_POOL
 from core.server.run_index import RunIndex, RunListing
 from core.server.sweeps import Sweeps
+from core.server.waiting_times import WaitingTimes
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
 from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
+CLASSES = ".classes"  # folder beside the runs; no run can have this name
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
@@ -55,12 +59,14 @@ class RunProgress:
         steps: total number of training steps.
         queue_position: position in the queue, from 1; None if it is not queued.
         steps_per_second: over the last seconds; None if this process is not training it.
+        seconds_to_start: estimated seconds until a queued run starts; None if it is not queued, or cannot be estimated.
     """
 
     info: RunInfo
     steps: int
     queue_position: int | None = None
     steps_per_second: float | None = None
+    seconds_to_start: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
@@ -81,6 +87,7 @@ class Runs:
         inference_priority: hold it while computing with a run's model.
         estimates: how long presets would train here.
         sweeps: the sweeps in the folder.
+        classes: classes of visitors, see ``core.server.classes``.
     """
 
     def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1, device: str = "cpu") -> None:
@@ -101,6 +108,8 @@ class Runs:
             wait_for_inference=self.inference_priority.wait_for_inference,
         )
         self.sweeps = Sweeps(root, busy_cores=lambda: self._pool.counts()["training"])
+        self._waiting_times = WaitingTimes(self._pool, self.estimates, max_workers=limits.max_runs)
+        self.classes = Classes(root / CLASSES, limits)
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
@@ -118,13 +127,20 @@ class Runs:
         self._index = RunIndex(root)
 
     def start(
-        self, preset: Preset, *, name: str | Naming | None = None, owner: str | None = None, pairs: Path | None = None
+        self,
+        preset: Preset,
+        *,
+        name: str | Naming | None = None,
+        owner: str | None = None,
+        pairs: Path | None = None,
+        pool: str = NO_POOL,
     ) -> str:
         """Create a run, start or queue it, and return its name.
 
         Args:
             name: see ``RunFolder.create``.
             pairs: the file of the task's own pairs, if it has any.
+            pool: see ``LiveRun``.
 
         Raises:
             ConfigError: the file of own pairs is missing or holds other pairs.
@@ -135,7 +151,7 @@ class Runs:
             folder = RunFolder.create(self.root, preset, name=name, pairs=pairs)
             if owner is not None:
                 write_ownership(folder, Ownership(owner=owner))
-            self._pool.add(folder, preset, owner)
+            self._pool.add(folder, preset, owner, pool)
         except OSError as error:
             raise RunError(f"the run cannot be started: {explain_error(error)}") from error
         return folder.name
@@ -219,8 +235,11 @@ class Runs:
             return
         self._pool.stop(name, reason=reason)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, pool: str = NO_POOL) -> None:
         """Continue a stopped, failed or interrupted run from its last saved state.
+
+        Args:
+            pool: see ``LiveRun``.
 
         Raises:
             RunError: there is no such run, it is already training, it has no steps left, or it cannot be written.
@@ -228,7 +247,7 @@ class Runs:
         folder = RunFolder(self.root, name)
         check_resumable(folder)
         try:
-            self._pool.add(folder, folder.preset(), self.ownership(name).owner)
+            self._pool.add(folder, folder.preset(), self.ownership(name).owner, pool)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be resumed: {explain_error(error)}") from error
 
@@ -394,11 +413,17 @@ class Runs:
         if live is None:
             return RunProgress(info, steps)
         rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive the training
-        return RunProgress(info, steps, self._pool.queue_position(name), rate)
+        position = self._pool.queue_position(name)
+        seconds = None if position is None else self._waiting_times.seconds_to_start(name)
+        return RunProgress(info, steps, position, rate, seconds)
 
     def active(self) -> list[LiveRun]:
         """Return the runs that this process trains or has queued."""
         return self._pool.active()
+
+    def queued(self) -> list[LiveRun]:
+        """Return the runs that this process has queued, the next one first."""
+        return self._pool.queued()
 
     def counts(self) -> dict[str, int]:
         """Return the number of runs in training and in the queue of this process."""

@@ -23,9 +23,10 @@ LOOKING = ("info", "preset", "progress", "history", "replay", "weights_by_step",
 LOOKING += ("is_shared", "title")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
 ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "is_mine", "start", "import_file", "has_visitors"}
-ABOUT_THE_VISITOR |= {"names", "readable_names"}
+ABOUT_THE_VISITOR |= {"names", "readable_names", "classroom"}
 OF_THE_SERVER = {
     "active",
+    "queued",
     "counts",
     "close",
     "listings",
