@@ -104,7 +104,8 @@ def test_every_function_treats_another_visitors_run_as_missing(runs: Runs, tiny)
     with_weights(runs, tiny, name, owner="anna")
     ben = Bar(runs, Visitor("ben"))
     rest = {"snapshot": {"step": 0}, "rename": {"title": "x"}, "share": {"shared": True}}
-    tried = set(ben.names) - {"list_runs", "still_open"}
+    of_classes = {name for name in ben.names if name.startswith("class_")}  # they name no run
+    tried = set(ben.names) - of_classes - {"list_runs", "still_open"}
     assert tried == {"feed", "snapshot", "actions", "stop", "resume", "rename", "share", "delete"}
     for function in tried:
         answers = [getattr(ben, function)(run=run, **rest.get(function, {})) for run in (name, missing)]
