@@ -74,8 +74,11 @@ def test_csv_forgets_steps_that_were_not_saved(train):
 @pytest.mark.skipif(not is_installed("tensorboard"), reason="needs tensorboard")
 def test_tensorboard_reads_the_same_figures(train):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from torch.utils.tensorboard import SummaryWriter
 
-    train("tensorboard", "csv", stop_at=4)
+    folder = train("tensorboard", "csv", stop_at=4)
+    with SummaryWriter(str(folder.path / "tensorboard")) as lost:  # of a step that was not saved
+        lost.add_scalar("train/loss", 9.0, 6)
     folder = train("csv", "tensorboard")
     events = EventAccumulator(str(folder.path / "tensorboard"))
     events.Reload()
@@ -83,6 +86,7 @@ def test_tensorboard_reads_the_same_figures(train):
     for name in ("train/loss", "train/gradient_norm", "validation/loss", "validation/exact_match"):
         expected = {row["step"]: row[name] for row in found if name in row}
         assert {event.step: event.value for event in events.Scalars(name)} == pytest.approx(expected, rel=1e-6), name
+        assert len(events.Scalars(name)) == len(expected), name
 
 
 class Tracker:
