@@ -41,9 +41,7 @@ class Bar:
 
     @property
     def names(self) -> list[str]:
-        """Those about runs; tests/ui/test_class_board.py has those about classes."""
-        names = [function.__name__ for function in self.component.server_fns]
-        return [name for name in names if not name.startswith("class_")]
+        return [function.__name__ for function in self.component.server_fns]
 
 
 @pytest.fixture
@@ -106,7 +104,7 @@ def test_every_function_treats_another_visitors_run_as_missing(runs: Runs, tiny)
     with_weights(runs, tiny, name, owner="anna")
     ben = Bar(runs, Visitor("ben"))
     rest = {"snapshot": {"step": 0}, "rename": {"title": "x"}, "share": {"shared": True}}
-    tried = set(ben.names) - {"list_runs", "still_open"}
+    tried = set(ben.names) - {"list_runs"}
     assert tried == {"feed", "snapshot", "actions", "stop", "resume", "rename", "share", "delete"}
     for function in tried:
         answers = [getattr(ben, function)(run=run, **rest.get(function, {})) for run in (name, missing)]
@@ -176,7 +174,7 @@ def test_an_invalid_feed_request_returns_an_error(runs: Runs, changes: dict):
 def test_a_missing_run_is_named_in_the_error(runs: Runs):
     bar = Bar(runs)
     rest = {"snapshot": {"step": 0}, "rename": {"title": "x"}, "share": {"shared": True}}
-    for name in set(bar.names) - {"list_runs", "still_open"}:
+    for name in set(bar.names) - {"list_runs"}:
         assert getattr(bar, name)(run="nobody", **rest.get(name, {})) == {"error": "run='nobody': there is no such run"}
 
 

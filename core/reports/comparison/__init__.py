@@ -15,15 +15,7 @@ from core.reports.comparison.measurement import (
     PairedComparison,
     compare,
 )
-from core.reports.comparison.summary import (
-    as_data,
-    cautions,
-    describe_pair,
-    describe_quality,
-    format_p,
-    format_points,
-    mean_curve,
-)
+from core.reports.comparison.summary import as_data, cautions, describe_pair, describe_quality, format_p, format_points
 
 __all__ = [
     "MAX_RUNS",
@@ -43,5 +35,4 @@ __all__ = [
     "format_points",
     "group_runs",
     "held_out_key",
-    "mean_curve",
 ]
