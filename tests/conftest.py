@@ -1,7 +1,6 @@
 """Fixtures of all tests: presets that train in milliseconds, folders for runs, and seeded random numbers."""
 
 import gc
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,10 @@ settings.load_profile("lab")
 torch.set_num_threads(1)  # fixtures of modules and sessions run before `seeded` does
 
 
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run the whole suite in processes, one more than there are cores; a selection, or with ``-s``, in this process.
-
-    Browser tests, half of the time, wait half of theirs.
-    """
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run the whole suite on all cores; run a selection, or a run with ``-s``, in this process."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
-    return min(4, (os.cpu_count() or 1) + 1) if whole and config.option.capture != "no" else 0
+    return None if whole and config.option.capture != "no" else 0  # None: as many as there are cores
 
 
 def pytest_collection_finish() -> None:
