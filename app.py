@@ -25,6 +25,7 @@ from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import InputError, LabError
 from core.training.devices import DEVICES, device_named
 from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
+from ui.serving.connections import raise_file_limit
 from ui.serving.host_check import host_rules
 from ui.serving.launch import serve
 from ui.serving.logs import log_to_stderr
@@ -39,6 +40,7 @@ def main() -> None:
     parser = _parser()
     options = parser.parse_args()
     log_to_stderr(as_json=options.log_json or options.public)
+    raise_file_limit()
     sys.setswitchinterval(SWITCH_INTERVAL)
     torch.set_num_threads(1)  # of this process's handlers: two training runs already fill two cores
     try:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import gradio as gr
@@ -18,13 +19,13 @@ from ui.current_decode import CurrentDecode
 from ui.events import LATEST, QUIET
 from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
-from ui.run_info import can_open
+from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.errors import show_errors
 from ui.serving.guarded_page import GuardedPage
-from ui.tabs import attention, compare, decode, lessons, report, train
+from ui.tabs import attention, compare, decode, lessons, report, sweep, train
 
 MAX_INPUT = 2_000  # characters of an input in the page's address
-_TRANSLATIONS = 8  # index of the translations in the values of a decode
+_REQUESTED, _TRANSLATIONS = 1, 8  # indices of the request and of the translations in the values of a decode
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
                     report_tab = report.build(runs, run)
                 with gr.Tab("Compare", id="compare"):
                     picker = compare.build(runs)
+                with gr.Tab("Sweep", id="sweep"):
+                    sweep_view = sweep.build(runs, train_tab.form)
                 with gr.Tab("Learn", id="lessons"):
                     lessons.build(runs, run)
 
@@ -121,6 +124,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             partial(_decode_readable, runs), decode_inputs, [ask.text, *decode_outputs], concurrency_limit=4, **QUIET
         )
         bar.pick(_picked_run, None, run, **QUIET)
+        sweep_view.pick(_picked_run, None, run, **QUIET)
         bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
         refresh_event: dict[str, Any] = decode_event | {
             "fn": partial(_decode_again, runs),
@@ -155,7 +159,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             return _open(runs, dict(request.query_params))
 
         opened = page.load(open_page, None, [run, bar, ask.text, spec, *strategy.all, picker], **QUIET)
-        train_tab.form.open_on(opened.then, partial(train.first_draft, runs), [run])
+        train_tab.form.open_first(opened.then, partial(train.first_draft, runs), run)
     return page
 
 
@@ -179,10 +183,10 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
 
 
 def _run_to_open(runs: VisitorRuns) -> str | None:
-    names = runs.names()
-    active = [name for name in names if runs.info(name).status in ACTIVE]
-    shipped = sorted((name for name in names if runs.info(name).shipped), key=lambda name: runs.info(name).parameters)
-    return next(iter(active + shipped + names), None)
+    newest, last_first = runs.readable_names(MAX_LISTED_RUNS), reversed(runs.names())
+    active = [name for name in newest if runs.info(name).status in ACTIVE]
+    shipped = list(takewhile(lambda name: runs.info(name).shipped, last_first))[::-1]  # they are last
+    return next(iter(active + sorted(shipped, key=lambda name: runs.info(name).parameters) + newest), None)
 
 
 def _picked_run(event: gr.EventData) -> str:
@@ -263,9 +267,11 @@ def _decode_again(
     *strategy: Any,
 ) -> list[Any]:
     """Decode the last requested input with the run's new weights; what is being typed meanwhile is left alone."""
-    if requested is not None and requested.run == run:
-        text, strategy = requested.text, requested.strategy
-    return _decode(runs, run, text, spec, *strategy)
+    if requested is None or requested.run != run:
+        return _decode(runs, run, text, spec, *strategy)
+    values = _decode(runs, run, requested.text, spec, *requested.strategy)
+    values[_REQUESTED] = gr.skip()  # another input may have been asked for meanwhile
+    return values
 
 
 def _problem_in(results: list[Any]) -> str:

@@ -16,7 +16,7 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 def list_runs(runs: VisitorRuns) -> dict[str, Any]:
     """Return name, title, preset, task, status and figures of the runs, the latest first."""
     listed = []
-    for name in runs.names()[:MAX_LISTED_RUNS]:
+    for name in runs.readable_names(MAX_LISTED_RUNS):
         progress, preset = runs.progress(name), runs.preset(name)
         listed.append(
             {

@@ -33,7 +33,7 @@ MAX_SECONDS_TO_ARRIVE = 10.0
 SECONDS_BETWEEN_REQUESTS = (1.0, 5.0)  # uniformly distributed
 SECONDS_BETWEEN_LISTS = 1.0
 BEAM_SEARCH_RATE = 0.2
-BUSY = ("queue is full", "too many", "busy")  # refusals that ask to try again
+BUSY = ("queue is full", "calls are waiting or running", "too many", "busy")  # refusals that ask to try again
 T = TypeVar("T")
 
 

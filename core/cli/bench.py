@@ -12,7 +12,8 @@ import torch
 from core.cli.arguments import add_json, add_preset
 from core.storage.errors import InputError
 
-PAGE_SUBJECTS = ("browser", "load", "soak")  # programs of their own, because core must not import ui
+# Programs of their own, because core must not import ui; by subject
+PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load", "soak": "soak"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -39,6 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_preset(agreement, required=False, default="digits-reversal")
     subjects.add_parser("browser", help="the page in Chromium: opening it, seeing a training move, and what that costs")
+    classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
+    classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
+    classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
     estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
     estimate.add_argument(
@@ -86,13 +90,17 @@ def run(options: argparse.Namespace) -> int:
 
 def _bench_page(options: argparse.Namespace) -> int:
     """Run a benchmark of the page, which starts the app and its visitors in other processes."""
-    visitors, minutes = getattr(options, "visitors", None), getattr(options, "minutes", None)
+    minutes = getattr(options, "minutes", None)
+    people = {name: getattr(options, name) for name in ("visitors", "students") if hasattr(options, name)}
     if minutes is not None and minutes <= 0:
         raise InputError(f"--minutes={minutes:g} must be above 0")
-    if visitors is not None and visitors < 1:
-        raise InputError(f"--visitors={visitors} must be at least 1")
-    command = [sys.executable, "-m", f"benchmarks.page_load.{options.subject}"]
+    for name, count in people.items():
+        if count < 1:
+            raise InputError(f"--{name}={count} must be at least 1")
+    command = [sys.executable, "-m", f"benchmarks.page_load.{PAGE_SUBJECTS[options.subject]}"]
     command += ["--minutes", str(minutes)] * (minutes is not None)
-    command += ["--visitors", str(visitors)] * (visitors is not None) + ["--json"] * options.json
+    for name, count in people.items():
+        command += [f"--{name}", str(count)]
+    command += ["--json"] * options.json
     sys.stdout.flush()
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - this repository's own program

@@ -23,7 +23,7 @@ from core.reports.comparison.groups import (
     groups_by_pattern,
     groups_of_sweep,
 )
-from core.reports.formatting import percent
+from core.reports.formatting import percent, training_time
 from core.runs import DEFAULT_ROOT, list_runs
 from core.runs.load import SavedRuns
 from core.runs.sweeps.folder import SweepFolder
@@ -189,7 +189,7 @@ def _figures(result: dict[str, Any]) -> Rows:
         weights, parameters = f"{each['weights']}, step {each['step']:,}", f"{each['parameters']:,}"
         shares = [percent(each[name]) for name in _SHARES]
         scores = [f"{each[name]:.2f}" for name in _scores(result)]
-        figures = [f"{each['seconds']:.1f} s", *scores, f"{each['loss']:.4f}"]
+        figures = [training_time(each["seconds"]), *scores, f"{each['loss']:.4f}"]
         rows.append([each["title"], weights, parameters, *figures, *shares])
     return rows
 
@@ -198,7 +198,7 @@ def _spreads(result: dict[str, Any]) -> Rows:
     rows = [["settings of", "seeds", "trained", *_score_names(result), "loss", *_SHARES.values()]]
     for group in result["groups"]:
         figures = group["figures"]
-        seconds = _spread(figures["seconds"], "{:.1f}".format) + " s"
+        seconds = _spread(figures["seconds"], "{:.1f}".format) + " s" if figures["seconds"]["mean"] else "–"
         shares = [_spread(figures[name], percent, lambda sd: f"{100 * sd:.2f}") for name in _SHARES]
         scores = [_spread(figures[name], "{:.2f}".format) for name in _scores(result)]
         loss = _spread(figures["loss"], "{:.4f}".format)

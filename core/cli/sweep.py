@@ -19,9 +19,9 @@ from core.runs.sweeps.cluster import Cluster
 from core.runs.sweeps.driver import Driver, RunResult
 from core.runs.sweeps.folder import SweepFile, SweepFolder
 from core.runs.sweeps.processes import usable_cores
-from core.runs.sweeps.search import GridSearch, OptunaSearch, Search, require_optuna
+from core.runs.sweeps.search import open_search, require_optuna
 from core.runs.sweeps.sweep import MAX_RUNS, Sweep, base_of
-from core.runs.sweeps.trials import Trial, extreme_trials, grid_trials
+from core.runs.sweeps.trials import examined_trials
 from core.storage.errors import InputError
 
 MAX_PARTS = 10_000
@@ -69,13 +69,13 @@ def run(options: argparse.Namespace) -> int:
     elif options.storage is not None:
         raise InputError("--storage is for search=random or tpe, and for pruning; a grid stores nothing but its runs")
     folder = SweepFolder(options.checkpoints or DEFAULT_ROOT, sweep.name)
-    trials = grid_trials(sweep, base) if sweep.search == "grid" else extreme_trials(sweep, base)
+    trials = examined_trials(sweep, base)
     file = SweepFile(sweep=sweep, base=base)
     check_sweep(file, trials, folder, pairs, on_cluster=options.ray is not None)
     with contextlib.ExitStack() as stack:
         cluster = _connected(options.ray, sweep, stack)
         folder.prepare(file, extend=options.extend)
-        search = _search(file, folder, trials, storage=options.storage)
+        search = open_search(file, folder, trials, storage=options.storage)
         expected = sweep.num_runs if part is None else len(range(part[0], sweep.num_runs, part[1]))
         at_a_time = f"on the cluster {options.ray}" if cluster else f"{jobs} at the same time"
         print(f"sweep {sweep.name}: {sweep.num_trials:,} trials × {sweep.num_seeds} seeds, {at_a_time}", flush=True)
@@ -140,12 +140,6 @@ def _part(options: argparse.Namespace, sweep: Sweep) -> tuple[int, int] | None:
         reason = "start the same command several times without --index; the processes share the trials"
         raise InputError(f"--index={index} is for search=grid without pruning; {reason}")
     return index, parts
-
-
-def _search(file: SweepFile, folder: SweepFolder, trials: list[Trial], *, storage: str | None) -> Search:
-    if file.sweep.needs_optuna:
-        return OptunaSearch(file, folder, storage=storage)
-    return GridSearch(trials, folder)
 
 
 class _Progress:

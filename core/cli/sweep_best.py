@@ -88,7 +88,7 @@ def _as_json(file: SweepFile, best: Best) -> dict:
     return {
         "sweep": file.sweep.name,
         "metric": file.sweep.goal.metric,
-        "trial": asdict(best.row),
+        "trial": best.row.as_json(),
         "candidates": best.candidates,
         "open_trials": best.open_trials,
         "test_sequences": best.sequences,

@@ -26,6 +26,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def training_time(seconds: float) -> str:
+    """Format the seconds that a run trained for; a dash for 0, as an imported run has."""
+    return f"{seconds:.1f} s" if seconds else "–"
+
+
 def duration_range(low: float, high: float) -> str:
     """Format a range of seconds in one unit and without digits that an estimate does not have: ``1.5–2 h``."""
     if high < 1:

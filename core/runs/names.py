@@ -116,29 +116,34 @@ def unshortened_title(name: str, stem: str) -> str | None:
 
 
 def validate_title(text: str) -> str:
-    """Return a title without the spaces around it.
+    """Return a title without the spaces around it; InputError as for ``validate_name``."""
+    return validate_name("title", text, max_length=MAX_TITLE_LENGTH)
+
+
+def validate_name(field: str, text: str, *, max_length: int) -> str:
+    """Return a name that people see, such as a title or a nickname, without the spaces around it.
 
     Raises:
-        InputError: it is empty, longer than ``MAX_TITLE_LENGTH``, invisible, or contains a line break or a control
-            character, such as one that reverses the direction of text.
+        InputError: it is empty, too long, invisible, or contains a line break or a control character, such as one that
+            reverses the direction of text.
     """
-    title = text.strip()
-    if not 1 <= len(title) <= MAX_TITLE_LENGTH:
-        raise InputError(f"title has {len(title):,} characters; it must have 1 to {MAX_TITLE_LENGTH}")
-    for position, character in enumerate(title, start=1):
+    name = text.strip()
+    if not 1 <= len(name) <= max_length:
+        raise InputError(f"{field} has {len(name):,} characters; it must have 1 to {max_length}")
+    for position, character in enumerate(name, start=1):
         if unicodedata.category(character) in _REFUSED and character not in _JOINERS:
             raise InputError(
-                f"title has the character U+{ord(character):04X} at position {position}; "
+                f"{field} has the character U+{ord(character):04X} at position {position}; "
                 "line breaks and control characters are not allowed"
             )
-    if all(unicodedata.category(character) in _INVISIBLE for character in title):
-        raise InputError("title has no visible character")
-    return title
+    if all(unicodedata.category(character) in _INVISIBLE for character in name):
+        raise InputError(f"{field} has no visible character")
+    return name
 
 
 def check_unique(title: str, others: Iterable[str]) -> None:
     """Raise InputError if another run has this title; capital letters and kinds of spaces make no difference."""
-    if _folded(title) in map(_folded, others):
+    if folded(title) in map(folded, others):
         raise InputError(f"title={title!r} is the title of another run; choose another one")
 
 
@@ -186,7 +191,7 @@ class _TitleFile(BaseModel):
     title: Annotated[str, AfterValidator(_unchanged)]
 
 
-def _folded(title: str) -> str:
+def folded(title: str) -> str:
     """Return what two titles that look alike have in common."""
     text = unicodedata.normalize("NFKC", title).casefold()
     return " ".join("".join(each for each in text if each not in _JOINERS).split())

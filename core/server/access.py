@@ -7,6 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from core.config import ConfigError, Preset
@@ -17,15 +18,21 @@ from core.runs.load import LoadedRun
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
 from core.runs.replay import Replay
 from core.runs.weights_by_step import WeightsByStep
+from core.server.classroom import Classroom
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
+from core.server.queue import NO_POOL
 from core.server.registry import RunProgress, Runs
-from core.storage.errors import LabError
+from core.server.sweeps import Sweeps
+from core.storage.errors import LabError, UnavailableError
 from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
+MAX_SHARED = 10_000  # runs whose network is remembered
+SHARED_PARTS = 8  # of the disk, one of which the runs shared from one network may take
+ACTIVE_PER_STUDENT = 2  # runs of a student of a class that are training or queued
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -60,6 +67,7 @@ class VisitorRuns:
         self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
         self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
+        self._shared_from: OrderedDict[str, str] = OrderedDict()  # the network that each run was shared from
         self._networks: dict[str, str] = {}  # where each active run was started from
 
     @property
@@ -72,12 +80,24 @@ class VisitorRuns:
         """Whether there are several visitors, each with their own runs."""
         return self._current_visitor is not None
 
+    @property
+    def sweeps(self) -> Sweeps:
+        """The sweeps; for a single user only.
+
+        Raises:
+            UnavailableError: there are visitors. One sweep trains more than all of their quotas together.
+        """
+        if self.has_visitors:
+            raise UnavailableError("sweeps are switched off on a public server; start Attention Lab on your computer")
+        return self._runs.sweeps
+
     # ---- for every run that the visitor may see
 
     def names(self) -> list[str]:
-        """Return the names of the visitor's own runs, of shared runs they have opened, and of shipped runs.
+        """Return the names of the visitor's own runs, of runs of others they have opened, and of shipped runs.
 
-        A shared run is visible to those who have its link; it is not listed for anyone else.
+        A shared run is visible to those who have its link, one of a class to its teacher; it is not listed for anyone
+        else, nor for them before they open it.
         """
         if self._current_visitor is None:
             return self._runs.names()
@@ -89,9 +109,13 @@ class VisitorRuns:
                 own.append(each.name)
             elif each.shipped:
                 shipped.append(each.name)
-            elif each.ownership.shared and each.name in opened:
+            elif each.name in opened and (each.ownership.shared or self._runs.classes.may_read(owner, each.name)):
                 shared.append(each.name)
         return [*own, *shared, *shipped]
+
+    def readable_names(self, most: int) -> list[str]:
+        """See ``Runs.readable_names``; of ``names``."""
+        return list(islice(filter(self._runs.is_readable, self.names()), most))
 
     def title(self, name: str) -> str:
         """See ``Runs.title``."""
@@ -194,8 +218,11 @@ class VisitorRuns:
         pairs = self._trainable(preset)
         with self._start_lock:
             self._check_limits(adds_run=True)
-            name = self._runs.start(preset, name=self._naming(like), owner=self._owner(), pairs=pairs)
+            owner = self._owner()
+            pool = self._runs.classes.pool_of(owner)
+            name = self._runs.start(preset, name=self._naming(like), owner=owner, pairs=pairs, pool=pool)
             self._note_network(name)
+            self._runs.classes.add_run(owner, name)
             self._title_new(name, like or preset.name)
             return name
 
@@ -223,7 +250,8 @@ class VisitorRuns:
                 return pairs
         for each in self._runs.listings():
             mine = self._current_visitor is None or (visitor is not None and each.ownership.owner == visitor)
-            if mine and self._runs.preset(each.name).task.own_data == data:
+            has_pairs = mine and RunFolder(self._runs.root, each.name).pairs.is_file()
+            if has_pairs and self._runs.is_readable(each.name) and self._runs.preset(each.name).task.own_data == data:
                 return self._runs.folder(each.name).pairs
         message = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
         raise ConfigError([("task.data", message)])
@@ -267,8 +295,20 @@ class VisitorRuns:
         self.limits.check(self._runs.preset(self._own(name)), pairs=self._runs.folder(name).pairs)
         with self._start_lock:
             self._check_limits(adds_run=False)
-            self._runs.resume(name)
+            self._runs.resume(name, pool=self._runs.classes.pool_of(self._owner()))
             self._note_network(name)
+            self._runs.classes.add_run(self._owner(), name)
+
+    def classroom(self) -> Classroom:
+        """Return what the visitor may do with classes.
+
+        Raises:
+            RunError: the server has a single user, or the visitor would not be recognized again.
+        """
+        owner = self._owner()
+        if owner is None:
+            raise RunError("a class needs a server that tells visitors apart; start it with: python app.py --public")
+        return Classroom(self._runs, owner, self._network())
 
     def stop(self, name: str) -> None:
         """See ``Runs.stop``."""
@@ -279,8 +319,21 @@ class VisitorRuns:
         self._runs.delete(self._own(name))
 
     def share(self, name: str, shared: bool) -> None:
-        """See ``Runs.share``."""
-        self._runs.share(self._own(name), shared)
+        """See ``Runs.share``.
+
+        Raises:
+            RunError: shared runs of the visitor's network, whatever cookies it sends, have their part of the disk.
+        """
+        self._own(name)
+        with self._start_lock:
+            if shared:
+                self._check_shared(name)
+            self._runs.share(name, shared)
+            self._shared_from.pop(name, None)
+            if shared:
+                self._shared_from[name] = self._network()
+                while len(self._shared_from) > MAX_SHARED:
+                    self._shared_from.popitem(last=False)
 
     def rename(self, name: str, title: str) -> str:
         """Give a run another title, which is returned; an empty one restores the default. See ``RunFolder.rename``.
@@ -296,8 +349,10 @@ class VisitorRuns:
     # ---- decisions
 
     def _may_see(self, name: str) -> bool:
-        """Return whether the visitor owns the run, or it is shared, or shipped with the program."""
-        return self.is_mine(name) or self._runs.ownership(name).shared or self._runs.info(name).shipped
+        """Return whether the visitor owns the run, or teaches its class, or it is shared, or shipped."""
+        if self.is_mine(name) or self._runs.ownership(name).shared or self._runs.info(name).shipped:
+            return True
+        return self._runs.classes.may_read(self._visitor(), name)
 
     def _visible(self, name: str) -> str:
         """Return the name; RunError unless the visitor may see the run."""
@@ -308,9 +363,10 @@ class VisitorRuns:
         raise RunError(f"run={name!r}: there is no such run")
 
     def _note_opened(self, name: str) -> None:
-        """Remember that the visitor has opened someone else's shared run."""
+        """Remember that the visitor has opened someone else's run."""
         if self._current_visitor is None or self.is_mine(name) or self._runs.info(name).shipped:
             return
+        self._runs.note_opened(name)
         visitor = self._current_visitor()
         if not visitor.returning:
             return
@@ -368,16 +424,16 @@ class VisitorRuns:
     def _check_limits(self, *, adds_run: bool) -> None:
         """Raise RunError if a limit on the number of runs, or on their disk space, is reached."""
         limits, owner, active = self.limits, self._owner(), self._runs.active()
-        queued = self._runs.counts()["queued"]
-        if limits.max_queued is not None and queued >= limits.max_queued:
-            raise RunError(f"{queued} runs are queued, which is the limit; try again when some have finished")
-        num_active = sum(live.owner == owner for live in active)
-        if limits.max_active_per_visitor is not None and num_active >= limits.max_active_per_visitor:
+        num_active, max_active = sum(live.owner == owner for live in active), limits.max_active_per_visitor
+        if pool := self._runs.classes.pool_of(owner):
+            max_active = ACTIVE_PER_STUDENT if max_active is None else min(max_active, ACTIVE_PER_STUDENT)
+            self._check_pool(pool)
+        else:
+            self._check_queue()
+        if max_active is not None and num_active >= max_active:
             raise RunError(
-                f"{num_active} of your runs are training or queued, and the limit is {limits.max_active_per_visitor}; "
-                "stop one, or wait"
+                f"{num_active} of your runs are training or queued, and the limit is {max_active}; stop one, or wait"
             )
-        self._check_network()
         if not adds_run:
             return
         own = [each.name for each in self._runs.listings() if each.ownership.owner == owner]
@@ -385,10 +441,25 @@ class VisitorRuns:
             raise RunError(f"you have {len(own)} runs, and the limit is {limits.max_runs_per_visitor}; delete one")
         self._check_disk(own)
 
-    def _check_network(self) -> None:
-        """Raise RunError if the visitor's network, whatever cookies it sends, has its half of the queue."""
+    def _check_pool(self, pool: str) -> None:
+        """Raise RunError if the visitor's class has as many runs as two of each of its students."""
+        used = sum(live.pool == pool for live in self._runs.active())
+        limit = ACTIVE_PER_STUDENT * self.limits.max_students
+        if used >= limit:
+            raise RunError(f"{used} runs of your class are training or queued, and the limit is {limit}; wait")
+
+    def _check_queue(self) -> None:
+        """Raise RunError if the queue is full, or the visitor's network, whatever cookies it sends, has half of it.
+
+        Runs of classes do not count: those have their own limit.
+        """
         network = self._network()
-        if not network or self.limits.max_queued is None:
+        if self.limits.max_queued is None:
+            return
+        queued = sum(live.pool == NO_POOL for live in self._runs.queued())
+        if queued >= self.limits.max_queued:
+            raise RunError(f"{queued} runs are queued, which is the limit; try again when some have finished")
+        if not network:
             return
         active = {live.folder.name for live in self._runs.active()}
         used = sum(whose == network for name, whose in self._networks.items() if name in active)
@@ -398,10 +469,25 @@ class VisitorRuns:
                 f"{used} runs from your network are training or queued, and the limit is {limit}; stop one, or wait"
             )
 
+    def _check_shared(self, name: str) -> None:
+        """Raise RunError if the visitor's network would share more than its part of the disk."""
+        network, max_mb = self._network(), self.limits.max_disk_mb
+        if not network or max_mb is None:
+            return
+        shared = {each for each, whose in self._shared_from.items() if whose == network} | {name}
+        names = {each.name for each in self._runs.listings() if each.ownership.shared} | {name}
+        used = sum(self._runs.size(each) for each in shared & names) // MEGABYTE
+        if used >= max_mb // SHARED_PARTS:
+            raise RunError(
+                f"run={name!r} cannot be shared: runs shared from your network would take {used:,} MB, and the limit "
+                f"is {max_mb // SHARED_PARTS:,} MB; stop sharing another"
+            )
+
     def _note_network(self, name: str) -> None:
         active = {live.folder.name for live in self._runs.active()}
         self._networks = {run: whose for run, whose in self._networks.items() if run in active}
-        self._networks[name] = self._network()
+        in_class = self._runs.classes.pool_of(self._visitor()) != NO_POOL
+        self._networks[name] = "" if in_class else self._network()
 
     def _network(self) -> str:
         return "" if self._current_visitor is None else self._current_visitor().network
@@ -411,6 +497,6 @@ class VisitorRuns:
             (self.limits.max_disk_mb_per_visitor, own, "your", "delete one"),
             (self.limits.max_disk_mb, self._runs.names(), "all", "try again when old ones have been deleted"),
         ):
-            used = sum(RunFolder(self._runs.root, name).size() for name in names) // MEGABYTE if max_mb else 0
+            used = sum(map(self._runs.size, names)) // MEGABYTE if max_mb else 0
             if max_mb is not None and used >= max_mb:
                 raise RunError(f"{whose} runs take {used:,} MB on disk, and the limit is {max_mb:,} MB; {remedy}")

@@ -6,21 +6,23 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from core.runs import RunFolder
 from core.server.limits import MEGABYTE
 from core.server.live import LiveRun
 from core.server.registry import Runs
 from core.storage.errors import LabError
 
 SECONDS_BETWEEN = 20.0
+PRESENT_SECONDS = 150.0  # since the last request of an open page: browsers let a hidden one send one a minute
 _log = logging.getLogger(__name__)
 
 
 class Cleanup:
     """Enforces the limits on idle time, training time, age and disk space.
 
-    A run is in use while it trains or is queued, and while its owner has the page open. Runs that are shared, shipped
-    with the program, or without an owner (started from the command line, and deleted there) are never deleted.
+    A run is in use while it trains or is queued, and while its owner has the page open. Runs that are shipped with the
+    program or without an owner (started from the command line, and deleted there) are never deleted. Shared ones are
+    deleted when nobody has opened them for long, and where all together exceed half of the disk limit: what some share
+    takes no space from what others have for themselves.
 
     Args:
         seconds_away: returns how many seconds ago an owner was last active.
@@ -39,7 +41,8 @@ class Cleanup:
         self._ended.set()
 
     def run_once(self) -> None:
-        """Stop and delete all runs that exceed a limit now."""
+        """Stop and delete all runs that exceed a limit now, and end classes that nobody visits."""
+        self._attempt(self._runs.classes.expire)
         for live in self._runs.active():
             reason = self._reason_to_stop(live)
             if reason and not live.stop.is_set():
@@ -70,33 +73,38 @@ class Cleanup:
         return ""
 
     def _to_delete(self) -> list[str]:
-        """Return the runs that are too old, and then the oldest ones until the disk limit is met."""
-        max_mb, hours = self._limits.max_disk_mb, self._limits.keep_hours
-        if max_mb is None and hours is None:
+        """Return the runs that are too old, and then the least recently used ones until the disk limit is met."""
+        limits, now = self._limits, time.time()
+        if limits.max_disk_mb is None and limits.keep_hours is None and limits.keep_shared_hours is None:
             return []
-        deletable = sorted((self._last_changed(name), name) for name in self._runs.names() if self._may_delete(name))
-        old = [name for at, name in deletable if hours is not None and time.time() - at > 3600 * hours]
-        if max_mb is None:
-            return old
-        sizes = {name: RunFolder(self._runs.root, name).size() for name in self._runs.names()}
-        over = sum(sizes.values()) - sum(sizes[name] for name in old) - max_mb * MEGABYTE
-        for _, name in deletable:
-            if over <= 0:
-                break
-            if name not in old:
-                old.append(name)
-                over -= sizes[name]
-        return old
-
-    def _may_delete(self, name: str) -> bool:
-        ownership = self._runs.ownership(name)
-        in_use = any(live.folder.name == name for live in self._runs.active())
-        is_present = self._seconds_away(ownership.owner) < 60.0
-        is_kept = ownership.owner is None or ownership.shared or self._runs.info(name).shipped
-        return not (in_use or is_present or is_kept)
-
-    def _last_changed(self, name: str) -> float:
-        try:
-            return (RunFolder(self._runs.root, name).path / "run.json").stat().st_mtime
-        except FileNotFoundError:
-            return 0.0
+        listings = self._runs.listings()
+        active = {live.folder.name for live in self._runs.active()}
+        owned = [each for each in listings if each.ownership.owner and not each.shipped and each.name not in active]
+        absent = {each.name for each in owned if self._seconds_away(each.ownership.owner) >= PRESENT_SECONDS}
+        shared, private = (
+            sorted((self._runs.last_used(each.name), each.name) for each in owned if each.ownership.shared is is_shared)
+            for is_shared in (True, False)
+        )
+        doomed = [
+            name
+            for some, hours in ((shared, limits.keep_shared_hours), (private, limits.keep_hours))
+            for at, name in some
+            if hours is not None and now - at > 3600 * hours and name in absent
+        ]
+        if limits.max_disk_mb is None:
+            return doomed
+        sizes = {each.name: self._runs.size(each.name) for each in listings}
+        for name in doomed:
+            sizes.pop(name)
+        limit = limits.max_disk_mb * MEGABYTE
+        for at_most, names in (
+            (limit // 2, [name for _, name in shared if name in sizes]),
+            (0, [name for _, name in private if name in sizes and name in absent]),
+        ):
+            excess = min(sum(sizes.values()) - limit, sum(sizes[name] for name in names) - at_most)
+            for name in names:
+                if excess <= 0:
+                    break
+                doomed.append(name)
+                excess -= sizes.pop(name)
+        return doomed

@@ -46,7 +46,10 @@ class Limits(BaseModel):
     max_parameters: Limit = Field(None, description="parameters of a model")
     max_memory_mb: Limit = Field(None, description="estimated memory to train a run, in MB")
     max_minutes: Limit = Field(None, description="minutes a run trains before it is stopped and saved")
-    max_disk_mb: Limit = Field(None, description="disk space of all runs, in MB; the oldest are deleted first")
+    max_disk_mb: Limit = Field(
+        None,
+        description="disk space of all runs, in MB; first shared ones above half of it are deleted, then the oldest",
+    )
     max_disk_mb_per_visitor: Limit = Field(None, description="disk space of one visitor's runs, in MB")
     max_upload_mb: Count = Field(50, description="size of an uploaded file, in MB")
     max_pairs: Limit = Field(None, description="pairs in an uploaded file")
@@ -55,6 +58,11 @@ class Limits(BaseModel):
     max_input: Count = Field(2_000, description="characters of an input")
     idle_minutes: Limit = Field(None, description="minutes without a visit before a visitor's runs are stopped")
     keep_hours: Limit = Field(None, description="hours before a run that is neither shared nor in use is deleted")
+    max_classes: Count = Field(4, description="classes that are open at the same time; a network opens at most two")
+    max_students: Count = Field(50, description="students of a class")
+    class_hours: Count = Field(3, description="hours without a visit before a class ends; it lasts 24 hours at most")
+
+    keep_shared_hours: Limit = Field(None, description="hours before a shared run that nobody opens is deleted")
 
     def check(self, preset: Preset, *, pairs: Path | None = None) -> None:
         """Raise ConfigError if a preset exceeds a limit.
@@ -125,6 +133,7 @@ PUBLIC = Limits(
     max_input=500,
     idle_minutes=30,
     keep_hours=72,
+    keep_shared_hours=720,
 )
 
 

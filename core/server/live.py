@@ -15,6 +15,7 @@ from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, resume_state
 from core.runs.weights_by_step import WeightsByStep
 from core.server.inference_priority import InferencePriority
+from core.server.queue import NO_POOL
 from core.training.history import History
 from core.training.loop import EvaluationEvent, Event, StepEvent
 from core.training.state import TrainingState
@@ -28,6 +29,7 @@ class LiveRun:
 
     Attributes:
         owner: its owner as stored on disk, see ``ownership.owner_of``.
+        pool: what it shares a quota and a turn in the queue with, see ``Class.pool``; "" outside of classes.
         reason: why it was stopped, if its owner did not ask for that.
         started_at: ``time.monotonic()`` when its worker began to train it; None while it is queued.
         stop: event that asks the run to stop after the current step.
@@ -37,8 +39,10 @@ class LiveRun:
         weights_by_step: weights at a few training steps, growing.
     """
 
-    def __init__(self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None) -> None:
-        self.folder, self.preset, self.lock, self.owner = folder, preset, lock, owner
+    def __init__(
+        self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None, pool: str = NO_POOL
+    ) -> None:
+        self.folder, self.preset, self.lock, self.owner, self.pool = folder, preset, lock, owner, pool
         self.stop = threading.Event()
         self.reason = ""
         self.started_at: float | None = None

@@ -1,6 +1,7 @@
 """All runs of a server: start, stop, resume, watch and list them. The server owns them, not the page."""
 
 import logging
+import os
 import secrets
 import shutil
 import threading
@@ -8,34 +9,44 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from core.config import Preset
-from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable, list_runs
+from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.names import TITLE_FILE, Naming
 from core.runs.replay import Replay
 from core.runs.weights_by_step import WeightsByStep
+from core.server.classes import Classes
 from core.server.estimates import Estimates
 from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
 from core.server.loaded_models import LoadedModels, LoadedRun
 from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
+from core.server.queue import NO_POOL
+from core.server.run_index import RunIndex, RunListing
+from core.server.sweeps import Sweeps
+from core.server.waiting_times import WaitingTimes
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
 from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
+CLASSES = ".classes"  # folder beside the runs; no run can have this name
 CACHED_FILES = 2_000
 CACHED_HISTORIES = 16
 CACHED_REPLAYS = 8
 CACHED_WEIGHTS_BY_STEP = 4  # of at most 8 MB
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
+SECONDS_BETWEEN_OPENINGS = 3600.0  # of a shared run that are recorded
+MAX_LISTING_SHARE = 0.05  # of the time that may go into listing thousands of runs again
+CHECKED_PRESETS = 100  # of the newest runs, all that a list on the page shows; 10,000 would take minutes
 PAUSE_AFTER_START = 3.0  # seconds of a new run in which no training time is measured: its first steps are watched
 _log = logging.getLogger(__name__)
 
@@ -48,26 +59,19 @@ class RunProgress:
         steps: total number of training steps.
         queue_position: position in the queue, from 1; None if it is not queued.
         steps_per_second: over the last seconds; None if this process is not training it.
+        seconds_to_start: estimated seconds until a queued run starts; None if it is not queued, or cannot be estimated.
     """
 
     info: RunInfo
     steps: int
     queue_position: int | None = None
     steps_per_second: float | None = None
+    seconds_to_start: float | None = None
 
     @property
     def seconds_left(self) -> float | None:
         """Estimated seconds to the last step at the current rate, evaluations included."""
         return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
-
-
-@dataclass(frozen=True)
-class RunListing:
-    """A readable run as listed: its name, its owner, and whether it is shipped with the program."""
-
-    name: str
-    ownership: Ownership
-    shipped: bool
 
 
 class Runs:
@@ -82,6 +86,8 @@ class Runs:
     Attributes:
         inference_priority: hold it while computing with a run's model.
         estimates: how long presets would train here.
+        sweeps: the sweeps in the folder.
+        classes: classes of visitors, see ``core.server.classes``.
     """
 
     def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1, device: str = "cpu") -> None:
@@ -96,16 +102,20 @@ class Runs:
             on_end=self._models.forget,
         )
         self.estimates = Estimates(
-            lambda: self._pool.counts()["training"],
+            lambda: self._pool.counts()["training"] + len(self.sweeps.training()),
             max_runs=limits.max_runs,
             device=device,
             wait_for_inference=self.inference_priority.wait_for_inference,
         )
+        self.sweeps = Sweeps(root, busy_cores=lambda: self._pool.counts()["training"])
+        self._waiting_times = WaitingTimes(self._pool, self.estimates, max_workers=limits.max_runs)
+        self.classes = Classes(root / CLASSES, limits)
         self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
         self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
         self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
-        self._titles: FileCache[str] = FileCache(CACHED_FILES)
+        self._titles: FileCache[str] = FileCache(10 * CACHED_FILES)  # a new run's title differs from all
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
+        self._sizes: FileCache[int] = FileCache(10 * CACHED_FILES)
         self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
         self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
         self._weights_by_step: FileCache[WeightsByStep] = FileCache(CACHED_WEIGHTS_BY_STEP)
@@ -113,16 +123,24 @@ class Runs:
         self._listing_lock = threading.RLock()
         self._cached_listings: tuple[RunListing, ...] = ()
         self._listing_stamp: tuple | None = None
-        self._listed_at = 0.0
+        self._listed_at = self._listing_seconds = 0.0
+        self._index = RunIndex(root)
 
     def start(
-        self, preset: Preset, *, name: str | Naming | None = None, owner: str | None = None, pairs: Path | None = None
+        self,
+        preset: Preset,
+        *,
+        name: str | Naming | None = None,
+        owner: str | None = None,
+        pairs: Path | None = None,
+        pool: str = NO_POOL,
     ) -> str:
         """Create a run, start or queue it, and return its name.
 
         Args:
             name: see ``RunFolder.create``.
             pairs: the file of the task's own pairs, if it has any.
+            pool: see ``LiveRun``.
 
         Raises:
             ConfigError: the file of own pairs is missing or holds other pairs.
@@ -133,7 +151,7 @@ class Runs:
             folder = RunFolder.create(self.root, preset, name=name, pairs=pairs)
             if owner is not None:
                 write_ownership(folder, Ownership(owner=owner))
-            self._pool.add(folder, preset, owner)
+            self._pool.add(folder, preset, owner, pool)
         except OSError as error:
             raise RunError(f"the run cannot be started: {explain_error(error)}") from error
         return folder.name
@@ -205,7 +223,7 @@ class Runs:
         return folder.name
 
     def stop(self, name: str, *, reason: str = "") -> None:
-        """Ask a run to stop after its current step; a queued one stops immediately.
+        """Ask a run to stop after its current step; a queued one stops immediately, and one of a sweep with its trial.
 
         Args:
             reason: message for the owner, if it was not they who stopped it.
@@ -213,10 +231,15 @@ class Runs:
         Raises:
             RunError: this process is not training it.
         """
+        if self.sweeps.stop_run(name):
+            return
         self._pool.stop(name, reason=reason)
 
-    def resume(self, name: str) -> None:
+    def resume(self, name: str, *, pool: str = NO_POOL) -> None:
         """Continue a stopped, failed or interrupted run from its last saved state.
+
+        Args:
+            pool: see ``LiveRun``.
 
         Raises:
             RunError: there is no such run, it is already training, it has no steps left, or it cannot be written.
@@ -224,7 +247,7 @@ class Runs:
         folder = RunFolder(self.root, name)
         check_resumable(folder)
         try:
-            self._pool.add(folder, folder.preset(), self.ownership(name).owner)
+            self._pool.add(folder, folder.preset(), self.ownership(name).owner, pool)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be resumed: {explain_error(error)}") from error
 
@@ -268,6 +291,29 @@ class Runs:
         except OSError as error:
             raise RunError(f"run={name!r} cannot be renamed: {explain_error(error)}") from error
 
+    def size(self, name: str) -> int:
+        """Return the size of a run's files in bytes; counted again after its folder has changed."""
+        folder = RunFolder(self.root, name)
+        if self._pool.find(name) is not None:  # files of a run in training grow in place
+            return folder.size()
+        return self._sizes.get(folder.path, folder.size)
+
+    def note_opened(self, name: str) -> None:
+        """Record that a shared run was opened, at most once an hour: the date of its ``access.json``."""
+        file = ownership_file(RunFolder(self.root, name))
+        with suppress(OSError):  # no longer there, or not writable
+            if time.time() - file.stat().st_mtime > SECONDS_BETWEEN_OPENINGS:
+                os.utime(file)
+
+    def last_used(self, name: str) -> float:
+        """Return when a run was last trained or, if it is shared, opened, in seconds since 1970; 0 if unknown."""
+        folder, times = RunFolder(self.root, name), [0.0]
+        files = [folder.path / "run.json", *([ownership_file(folder)] if self.ownership(name).shared else [])]
+        for file in files:
+            with suppress(OSError):
+                times.append(file.stat().st_mtime)
+        return max(times)
+
     def names_in_use(self, owner: str | None = None) -> Iterator[str]:
         """Yield names and titles of an owner's runs, also of deleted ones; of all runs if the owner is None."""
         for each in self.listings():
@@ -279,25 +325,53 @@ class Runs:
         """Return the names of all readable runs, newest first, shipped ones last."""
         return [each.name for each in self.listings()]
 
+    def readable_names(self, most: int) -> list[str]:
+        """Return the first of ``names`` whose status and preset can be read, at most so many."""
+        return list(islice(filter(self.is_readable, self.names()), most))
+
     def listings(self) -> tuple[RunListing, ...]:
         """Return all readable runs, newest first, shipped ones last.
 
-        Every open page polls this each second, so the result is cached for a second unless a run is added or removed.
+        Whether their presets are valid is checked for the newest ``CHECKED_PRESETS`` only; see ``is_readable``.
+        Every open page polls this each second, so the result is cached for a second unless a run is added or removed,
+        and for longer if there are thousands.
         """
-        with self._listing_lock, suppress(FileNotFoundError):
-            stamp = (self.root.stat().st_mtime_ns, tuple(self._pool.names()))
-            if self._listing_stamp != stamp or time.monotonic() - self._listed_at > LISTING_CACHE_SECONDS:
+        with self._listing_lock:
+            try:
+                stamp = (self.root.stat().st_mtime_ns, tuple(self._pool.names()))
+            except FileNotFoundError:
+                stamp = None
+            cached_seconds = max(LISTING_CACHE_SECONDS, self._listing_seconds / MAX_LISTING_SHARE)
+            age = time.monotonic() - self._listed_at
+            if stamp is None or self._listing_stamp != stamp or age > cached_seconds:
+                started = time.monotonic()
                 self._cached_listings, self._listing_stamp = self._list(), stamp
                 self._listed_at = time.monotonic()
+                self._listing_seconds = self._listed_at - started
             return self._cached_listings
-        return self._list()
+
+    def is_readable(self, name: str) -> bool:
+        """Return whether a run's status and preset can be read; one that cannot is logged once."""
+        try:
+            self.info(name)
+            self.preset(name)
+        except RunError as error:
+            if name not in self._reported:  # log it once: the page polls every second
+                self._reported.add(name)
+                _log.warning("not listed: %s", error)
+            return False
+        return True
 
     def _list(self) -> tuple[RunListing, ...]:
-        on_disk = [folder.name for folder in list_runs(self.root)]
-        only_here = [name for name in self._pool.names() if name not in on_disk]  # their folders were deleted
-        readable = filter(self._is_readable, [*only_here, *on_disk])
-        every = [RunListing(name, self.ownership(name), self.info(name).shipped) for name in readable]
-        return tuple(sorted(every, key=lambda each: each.shipped))
+        on_disk = {each.name: each for each in self._index.listings()}
+        failed_or_live = self._pool.names()
+        for name in failed_or_live:  # the owner of one in training is known here, also if its folder was deleted
+            if name in on_disk:
+                on_disk[name] = replace(on_disk[name], ownership=self.ownership(name))
+        only_here = [RunListing(name, self.ownership(name), False) for name in failed_or_live if name not in on_disk]
+        every = [*only_here, *on_disk.values()]
+        newest = [each for each in every[:CHECKED_PRESETS] if self.is_readable(each.name)]
+        return tuple(sorted([*newest, *every[CHECKED_PRESETS:]], key=lambda each: each.shipped))
 
     def folder(self, name: str) -> RunFolder:
         """Return a run's folder; RunError if there is no such run."""
@@ -339,11 +413,17 @@ class Runs:
         if live is None:
             return RunProgress(info, steps)
         rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive the training
-        return RunProgress(info, steps, self._pool.queue_position(name), rate)
+        position = self._pool.queue_position(name)
+        seconds = None if position is None else self._waiting_times.seconds_to_start(name)
+        return RunProgress(info, steps, position, rate, seconds)
 
     def active(self) -> list[LiveRun]:
         """Return the runs that this process trains or has queued."""
         return self._pool.active()
+
+    def queued(self) -> list[LiveRun]:
+        """Return the runs that this process has queued, the next one first."""
+        return self._pool.queued()
 
     def counts(self) -> dict[str, int]:
         """Return the number of runs in training and in the queue of this process."""
@@ -404,16 +484,7 @@ class Runs:
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait until they are saved; call it when the process ends."""
         deadline = time.monotonic() + seconds
+        self.sweeps.stop()
         self._pool.close(seconds=seconds)
+        self.sweeps.close(seconds=max(0.0, deadline - time.monotonic()))
         self.estimates.close(seconds=max(0.0, deadline - time.monotonic()))
-
-    def _is_readable(self, name: str) -> bool:
-        try:
-            self.info(name)
-            self.preset(name)
-        except RunError as error:
-            if name not in self._reported:  # log it once: the page polls every second
-                self._reported.add(name)
-                _log.warning("not listed: %s", error)
-            return False
-        return True

@@ -11,7 +11,7 @@ from core.config import Preset
 from core.runs import RunError, RunFolder, Status
 from core.server.inference_priority import InferencePriority
 from core.server.live import LiveRun
-from core.server.queue import RunQueue
+from core.server.queue import NO_POOL, RunQueue
 from core.storage.error_messages import explain_error
 
 MAX_FAILED_RUNS = 20
@@ -49,8 +49,11 @@ class WorkerPool:
         self._workers: dict[str, threading.Thread] = {}
         self._lock = threading.RLock()
 
-    def add(self, folder: RunFolder, preset: Preset, owner: str | None) -> None:
+    def add(self, folder: RunFolder, preset: Preset, owner: str | None, pool: str = NO_POOL) -> None:
         """Queue a run; it starts immediately if a worker is free.
+
+        Args:
+            pool: see ``LiveRun``.
 
         Raises:
             RunError: another process or thread uses the run.
@@ -59,14 +62,14 @@ class WorkerPool:
         lock = folder.lock()
         try:
             folder.write_info(folder.info().model_copy(update={"status": "queued", "message": ""}))
-            live = LiveRun(folder, preset, lock, owner)
+            live = LiveRun(folder, preset, lock, owner, pool)
         except BaseException:
             lock.release()
             raise
         with self._lock:
             self._failed.pop(folder.name, None)
             self._live[folder.name] = live
-            self._queue.add(folder.name, owner)
+            self._queue.add(folder.name, owner, pool)
             self._start_workers()
         _log.info("queued", extra={"run": folder.name})
 
@@ -121,7 +124,12 @@ class WorkerPool:
     def queue_position(self, name: str) -> int | None:
         """Return a run's position in the queue, from 1; None if it is not queued."""
         with self._lock:
-            return self._queue.position(name, self._training_per_owner()) if name in self._queue else None
+            return self._queue.position(name, *self._training()) if name in self._queue else None
+
+    def queued(self) -> list[LiveRun]:
+        """Return the queued runs, the next one first."""
+        with self._lock:
+            return [self._live[name] for name in self._queue.order(*self._training())]
 
     def active(self) -> list[LiveRun]:
         """Return the runs that are training or queued."""
@@ -133,13 +141,15 @@ class WorkerPool:
         with self._lock:
             return {"training": len(self._workers), "queued": len(self._queue)}
 
-    def _training_per_owner(self) -> Mapping[str | None, int]:
-        return Counter(self._live[name].owner for name in self._workers)
+    def _training(self) -> tuple[Mapping[str | None, int], Mapping[str, int]]:
+        """Return the number of runs in training by owner, and by pool. Requires the lock."""
+        training = [self._live[name] for name in self._workers]
+        return Counter(live.owner for live in training), Counter(live.pool for live in training)
 
     def _start_workers(self) -> None:
         """Start queued runs while workers are free. Requires the lock."""
         while len(self._workers) < self._max_workers:
-            name = self._queue.next(self._training_per_owner())
+            name = self._queue.next(*self._training())
             if name is None:
                 return
             self._queue.remove(name)

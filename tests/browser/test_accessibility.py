@@ -120,12 +120,20 @@ def show_lesson(page: Page) -> None:
     page.evaluate(UNFOLD)
 
 
+def show_sweep(page: Page) -> None:
+    """Show the form of a sweep with a problem; test_sweep.py shows what a sweep has found."""
+    expect(page.locator("#sweep .base")).to_contain_text("All runs share the settings of")
+    page.locator("#sweep .fields").get_by_label("Seeds").fill("x")
+    expect(page.locator("#sweep .plan")).to_contain_text("seeds='x' is not a number")
+
+
 SHOWN = {
     "Train": show_train,
     "Decode": show_decode,
     "Look inside": show_attention,
     "Report": show_report,
     "Compare": show_comparison,
+    "Sweep": show_sweep,
     "Learn": show_lesson,
 }
 

@@ -47,6 +47,12 @@ IN_VIEW = """() => {
   };
 }"""
 
+# The mean brightness of a canvas, 0 to 255.
+BRIGHTNESS = """(canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.reduce((sum, value, at) => sum + (at % 4 < 3 ? value : 0), 0) / (0.75 * data.length);
+}"""
+
 
 def watch_training(page: Page, *, first: float | None, then: float) -> tuple[dict, dict]:
     """Press Train; return what is in view after ``first`` seconds, and what is when all of it has changed.
@@ -136,6 +142,17 @@ def test_the_slider_moves_answers_heads_and_figures_together(page: Page):
     page.get_by_role("button", name="Replay").click()
     expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 1,000")
     assert page.evaluate(IN_VIEW)["answers"] == last["answers"]
+
+
+def test_attention_has_the_colors_of_the_theme(page: Page):
+    maps = page.locator("#bench-view .map canvas")
+    expect(maps).to_have_count(8)
+    page.evaluate(TWO_FRAMES)
+    assert all(canvas.evaluate(BRIGHTNESS) > 128 for canvas in maps.all())  # most weights are small
+    page.get_by_role("button", name="Switch between light and dark").click()
+    page.evaluate(TWO_FRAMES)
+    assert all(canvas.evaluate(BRIGHTNESS) < 128 for canvas in maps.all())
+    page.get_by_role("button", name="Switch between light and dark").click()
 
 
 def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], page: Page, runs: Runs):
@@ -228,12 +245,25 @@ def test_runs_are_found_by_search_and_renamed_in_place(page: Page, runs: Runs, r
     title = runs.title(name)
     assert re.fullmatch("tiny [0-9]+", title)
     expect(menu.locator(".item").first).to_contain_text(title)  # the latest first
+    expect(menu.locator(".item").first.locator(".what")).to_have_text("reverse 2–5 digits")
+    tasks = menu.get_by_role("combobox", name="Task")
+    tasks.select_option("reverse 3–10 digits")
+    expect(menu.locator(".item", has_text=SHIPPED)).to_have_count(1)
+    expect(menu.locator(".item", has_text=title)).to_have_count(0)
+    tasks.select_option("All tasks")
     menu.get_by_role("searchbox").fill("reverse 2–5")
     expect(menu.locator(".item", has_text="reverse 3–10 digits")).to_have_count(0)
     menu.locator(".item", has_text=title).click()
     expect(page.locator("#run-bar .run .title")).to_have_text(title)
+    expect(page.locator("#run-bar .run .task")).to_have_text("reverse 2–5 digits")
     page.locator("#run-bar .run").click()
-    menu.get_by_label("Name", exact=True).fill("My first run")
+    field = menu.get_by_label("Name", exact=True)
+    field.fill("x" * 75)
+    expect(menu.locator(".rename-rule")).to_have_text("At most 60 characters; this has 75")
+    menu.get_by_role("button", name="Rename").click()
+    expect(menu.locator(".outcome")).to_have_text("title has 75 characters; it must have 1 to 60")
+    expect(field).to_have_value("x" * 75)  # nothing is cut off
+    field.fill("My first run")
     menu.get_by_role("button", name="Rename").click()
     expect(page.locator("#run-bar .run .title")).to_have_text("My first run")
     reload()
@@ -273,6 +303,9 @@ def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
     assert menu["y"] < train["y"] < train["y"] + train["height"] < menu["y"] + menu["height"]
     middle = [train["x"] + train["width"] / 2, train["y"] + train["height"] / 2]
     assert page.evaluate("([x, y]) => document.elementFromPoint(x, y).closest('.menu') !== null", middle)
+    dialog.get_by_role("button", name="Tour of the page").click()  # the bar has no room for it
+    expect(dialog).to_be_hidden()
+    expect(page.get_by_role("dialog", name=re.compile("1 of 5"))).to_be_in_viewport(ratio=1)
     page.keyboard.press("Escape")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from core.server import Runs
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, choose_run, open_tab
 
 pytestmark = [
@@ -15,7 +16,9 @@ pytestmark = [
 ]
 
 
-def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, reload: Callable[[], None]):
+def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, reload: Callable[[], None], runs: Runs):
+    folder = runs.folder("pair-seed-1")
+    folder.write_info(folder.info().model_copy(update={"seconds": 0.0}))  # as that of an imported run
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
     expect(picker).to_contain_text("reverse 3–10 digits")
@@ -33,6 +36,9 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
     expect(found.locator(".line-chart canvas")).to_have_count(4)
     expect(found).to_contain_text("No setting differs except the seed.")
     expect(found.locator(".metrics tr.group")).to_contain_text("pair (2 seeds)")
+    times = [found.locator(".metrics tr.member").nth(at).locator("td").nth(4) for at in range(2)]
+    expect(times[0]).to_have_text(re.compile(r"^\d+\.\d$"))
+    expect(times[1]).to_have_text("–")
     found.get_by_text("Show as table").nth(2).click()
     expect(found.locator("figure").nth(2).get_by_role("row")).to_have_count(11)  # a header and ten lengths
     with page.expect_download() as download:

@@ -215,6 +215,13 @@ def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     choose_run(page, runs.title(name))
     message = page.locator("#run-bar .message")
     expect(message).to_contain_text(text)
+    page.set_viewport_size({"width": 1366, "height": 768})
+    expect(page.locator("#train")).to_be_in_viewport(ratio=1)  # the notice takes its room from what scrolls
+    page.mouse.move(900, 600)
+    page.mouse.wheel(0, 300)
+    page.wait_for_function("() => window.scrollY > 100")
+    notice, tabs = message.bounding_box(), page.locator("#tabs .tab-wrapper").bounding_box()
+    assert tabs["y"] >= notice["y"] + notice["height"]
     page.get_by_role("button", name="Close this message").click()
     for _ in range(2):  # the server is asked for the run again
         page.wait_for_event("requestfinished", lambda request: '"feed"' in (request.post_data or ""))

@@ -53,6 +53,7 @@ def test_an_unknown_subject_and_a_load_of_nothing_are_refused(capsys):
     capsys.readouterr()
     for arguments, message in (
         (["load", "--visitors", "0"], "--visitors=0 must be at least 1"),
+        (["class", "--students", "0"], "--students=0 must be at least 1"),
         (["soak", "--minutes", "0"], "--minutes=0 must be above 0"),
     ):
         assert main(["bench", *arguments]) == 2

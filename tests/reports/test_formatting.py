@@ -2,7 +2,7 @@
 
 import pytest
 
-from core.reports.formatting import duration_range
+from core.reports.formatting import duration_range, training_time
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,7 @@ def test_a_range_has_one_unit_and_few_digits(low, high, text):
 
 def test_the_unit_stays_on_the_line_of_its_number():
     assert duration_range(9.6, 14.4) == "10–14\N{NO-BREAK SPACE}s"
+
+
+def test_a_run_that_was_not_trained_here_has_a_dash_instead_of_a_training_time():
+    assert (training_time(0.0), training_time(0.04), training_time(12.34)) == ("–", "0.0 s", "12.3 s")

@@ -22,9 +22,22 @@ ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=
 LOOKING = ("info", "preset", "progress", "history", "replay", "weights_by_step", "loaded", "has_weights", "folder")
 LOOKING += ("is_shared", "title")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
-ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "names", "is_mine", "start", "import_file", "has_visitors"}
-OF_THE_SERVER = {"active", "counts", "close", "listings", "ownership", "names_in_use"}  # not for visitors
-OF_THE_MACHINE = {"device", "import_model"}  # the second refuses visitors
+ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "is_mine", "start", "import_file", "has_visitors"}
+ABOUT_THE_VISITOR |= {"names", "readable_names", "classroom"}
+OF_THE_SERVER = {
+    "active",
+    "queued",
+    "counts",
+    "close",
+    "listings",
+    "ownership",
+    "names_in_use",
+    "is_readable",
+    "size",
+    "last_used",
+    "note_opened",
+}  # not for visitors
+OF_THE_MACHINE = {"device", "import_model", "sweeps"}  # the last two refuse visitors
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
 
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from core.runs import RunFolder
+from core.runs import RunError, RunFolder
 from core.server import Runs
+from core.server.access import Visitor, VisitorRuns
 from core.server.cleanup import Cleanup
 from core.server.ownership import Ownership, write_ownership
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
-AWAY = {"anna": 3600.0, "ben": 0.0, None: 3600.0}  # seconds
+AWAY = {"anna": 3600.0, "ben": 0.0, "cleo": 100.0, None: 3600.0}  # seconds; of Cleo, whose page is open but hidden
 
 
 def tidied(runs: Runs) -> None:
@@ -26,7 +27,8 @@ def kept(root: Path, preset, name: str, *, hours: float = 0.0, owner: str | None
     write_ownership(folder, Ownership(owner=owner, **told))
     (folder.path / "weights").write_bytes(bytes(400_000))
     at = time.time() - 3600 * hours
-    os.utime(folder.path / "run.json", (at, at))
+    for file in ("run.json", "access.json"):
+        os.utime(folder.path / file, (at, at))
 
 
 def test_only_runs_of_absent_owners_are_stopped_with_a_reason(make_runs, tiny):
@@ -62,13 +64,15 @@ def test_old_runs_are_deleted_unless_in_use_shared_shipped_or_without_owner(make
     kept(root, tiny, "old", hours=25)
     kept(root, tiny, "young", hours=23)
     kept(root, tiny, "of-who-is-here", hours=25, owner="ben")
+    kept(root, tiny, "of-who-has-it-hidden", hours=25, owner="cleo")
     kept(root, tiny, "shared", hours=25, shared=True)
     kept(root, tiny, "gift", hours=25, shipped=True)
     kept(root, tiny, "nobodys", hours=25, owner=None)
     runs.start(tiny.with_changes(LONG_TRAINING), name="trains", owner="anna")
     os.utime(root / "trains" / "run.json", (0, 0))
     tidied(runs)
-    assert set(runs.names()) == {"young", "of-who-is-here", "shared", "gift", "nobodys", "trains"}
+    in_use = {"of-who-is-here", "of-who-has-it-hidden", "trains"}
+    assert set(runs.names()) == {"young", "shared", "gift", "nobodys"} | in_use
 
 
 def test_over_the_disk_limit_only_as_many_old_runs_as_needed_are_deleted(make_runs, tiny, root):
@@ -80,6 +84,44 @@ def test_over_the_disk_limit_only_as_many_old_runs_as_needed_are_deleted(make_ru
     assert set(runs.names()) == {"1-hours", "shared"}
     tidied(runs)
     assert set(runs.names()) == {"1-hours", "shared"}
+
+
+def test_shared_runs_never_cost_another_visitor_a_finished_run(make_runs, tiny, root):
+    runs = make_runs(max_disk_mb=2, max_training_per_visitor=None)
+    kept(root, tiny, "annas", hours=9)
+    for age in range(1, 8):  # of cookies that a program invents; Ben has his page open
+        kept(root, tiny, f"shared-{age}", hours=age, owner="ben" if age > 4 else "anna", shared=True)
+    VisitorRuns(runs, lambda: Visitor("cleo")).info("shared-7")  # the oldest, which somebody opens now
+    tidied(runs)
+    assert set(runs.names()) == {"annas", "shared-7", "shared-1"} | {"shared-2"}
+    tidied(runs)
+    assert "annas" in runs.names()
+
+
+def test_a_shared_run_that_nobody_opens_is_deleted(make_runs, tiny, root):
+    runs = make_runs(keep_shared_hours=720)
+    for name, hours in (("forgotten", 721), ("opened", 721), ("young", 719)):
+        kept(root, tiny, name, hours=hours, shared=True)
+    VisitorRuns(runs, lambda: Visitor("cleo")).info("opened")
+    tidied(runs)
+    assert set(runs.names()) == {"opened", "young"}
+
+
+def test_runs_shared_from_one_network_take_an_eighth_of_the_disk(make_runs, tiny, root):
+    runs = make_runs(max_disk_mb=8)
+    visitor = [Visitor("anna", network="203.0.113.7")]
+    shared = VisitorRuns(runs, lambda: visitor[0])
+    for number in range(3):
+        kept(root, tiny, f"run-{number}", owner=f"invented-{number}")
+        visitor[0] = Visitor(f"invented-{number}", network="203.0.113.7")
+        if number < 2:
+            shared.share(f"run-{number}", True)
+    with pytest.raises(RunError, match="runs shared from your network would take 1 MB, and the limit is 1 MB"):
+        shared.share("run-2", True)
+    visitor[0] = Visitor("invented-0", network="203.0.113.7")
+    shared.share("run-0", False)
+    visitor[0] = Visitor("invented-2", network="203.0.113.7")
+    shared.share("run-2", True)
 
 
 def test_without_limits_nothing_is_deleted(make_runs, tiny, root):

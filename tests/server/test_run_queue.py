@@ -41,3 +41,13 @@ def test_a_removed_run_is_not_in_the_queue():
     assert (len(queue), queue.order({}), queue.next({})) == (1, ["b1"], "b1")
     queue.remove("b1")
     assert queue.next({}) is None
+
+
+def test_pools_take_turns_whatever_their_size():
+    queue = queue_of("x1", "y1", max_per_owner=1)
+    for number in range(6):
+        queue.add(f"{number}a", str(number), "class")
+    assert queue.order({}) == ["x1", "0a", "y1", "1a", "2a", "3a", "4a", "5a"]
+    assert queue.order({}, {"class": 2})[:4] == ["x1", "y1", "0a", "1a"]
+    assert queue.order({}, {"": 2})[:4] == ["0a", "1a", "x1", "2a"]
+    assert queue.next({"x": 1, "y": 1}, {"": 2}) == "0a"

@@ -1,6 +1,8 @@
 """Handlers of the page: opening, decoding, and the preset form."""
 
 import math
+import threading
+from functools import partial
 from pathlib import Path
 
 import gradio as gr
@@ -13,6 +15,7 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for
 from tests.ui.server_functions import call
 from ui import api, page
 from ui.attention_blocks import BLOCK_NAMES
@@ -217,6 +220,27 @@ def test_the_form_shows_the_measured_training_time(tmp_path, monkeypatch, time: 
     assert text in shown
 
 
+def test_a_training_time_that_is_not_known_in_time_leaves_the_summary_pending(tmp_path, monkeypatch):
+    monkeypatch.setattr(preset_form, "SUMMARY_WAIT", 0.01)
+    measured = threading.Event()
+
+    def estimate(*_, **__) -> TrainingTime:
+        measured.wait(10)
+        return TrainingTime(9.6, 14.4)
+
+    monkeypatch.setattr("core.server.estimates.estimate_training_time", estimate)
+    settings, filled = form_of("tiny")
+    runs = Runs(tmp_path)
+    check_timed = partial(preset_form.check_timed, VisitorRuns(runs), settings)
+    assert preset_form.described(VisitorRuns(runs), load_preset("tiny"), load_preset("tiny"))["pending"]
+    assert check_timed(*filled) == gr.skip()
+    measured.set()
+    wait_for(lambda: check_timed(*filled) != gr.skip(), seconds=10)
+    summary = check_timed(*filled)
+    assert (summary["pending"], summary["answer"]) == (False, True)
+    runs.close()
+
+
 def test_the_form_lists_changed_settings():
     settings, filled = form_of("tiny", steps=500)
     summary, hints = checked(settings, filled)
@@ -260,7 +284,7 @@ def test_a_run_starts_and_the_bar_shows_it(started, seconds: float | None, ask: 
     assert run == "tiny-1"
     assert mine.names() == [run]
     assert summary == gr.skip()
-    assert (bar, problem, asked) == ({"current": run}, {"text": ""}, {"text": ""})
+    assert (bar, problem, asked) == ({"current": run, "started": True}, {"text": ""}, {"text": ""})
     assert question["visible"] is False
 
 

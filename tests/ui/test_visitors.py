@@ -10,8 +10,8 @@ from ui.serving.client_address import network_of, trusted_proxies
 from ui.serving.visitors import Presence
 
 
-def visit(presence: Presence, owner: str) -> None:
-    presence.connected(owner)
+def visit(presence: Presence, owner: str, network: str = "") -> None:
+    presence.connected(owner, network)
     presence.disconnected(owner)
 
 
@@ -30,7 +30,39 @@ def test_invented_visitors_are_forgotten_before_those_who_stayed(monkeypatch: py
     assert presence.seconds_away("anna") == 60.0
     assert presence.seconds_away("ben") == 0.0
     assert len(presence._last_seen) <= 100
-    assert presence._first_seen.keys() == presence._last_seen.keys()
+    assert presence._first_seen.keys() == presence._last_seen.keys() == presence._network.keys()
+
+
+def test_cookies_that_one_network_invents_and_keeps_push_out_its_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(visitors, "MAX_VISITORS", 100)
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    presence = Presence()
+    for seconds in (0.0, 3000.0):  # the program comes again with each, so that they seem to have stayed
+        now[0] = seconds
+        for number in range(90):
+            visit(presence, f"invented {number}", "203.0.113.7")
+    now[0] = 3600.0
+    for student in range(8):  # a class that has just come
+        visit(presence, f"student {student}", "198.51.100.1")
+    now[0] = 3700.0
+    for number in range(90, 1_000):
+        visit(presence, f"invented {number}", "203.0.113.7")
+    assert [presence.seconds_away(f"student {student}") for student in range(8)] == [100.0] * 8
+
+
+def test_a_visitor_who_was_forgotten_does_not_count_as_having_left_before(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(visitors, "MAX_VISITORS", 100)
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    presence = Presence()
+    now[0] = 7200.0
+    visit(presence, "anna")
+    for number in range(1_000):
+        visit(presence, f"invented {number}")
+    assert "anna" not in presence._last_seen
+    now[0] = 7260.0
+    assert presence.seconds_away("anna") == 60.0
 
 
 @pytest.mark.parametrize(

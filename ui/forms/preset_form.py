@@ -1,5 +1,6 @@
 """The preset form: a control for every setting, validated while typing, saved and loaded as YAML."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from core.storage.errors import LabError
 from core.tasks import build_task
 from core.training.memory import device_memory, training_memory
 from ui.components.notice import notice, problem
+from ui.components.preset_summary import OPENING, preset_summary
 from ui.events import CPU, LATEST, QUIET
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import (
@@ -37,7 +39,12 @@ ASK_ABOVE_SECONDS = 600
 WORK_TO_WAIT_FOR = 5e12  # several minutes on one core, see ``work``
 _DOWNLOAD = Path(__file__).with_name("download_preset.js").read_text(encoding="utf-8")
 
-LONGEST_WAIT = 30.0  # seconds for an estimate, which may have to wait for others
+# The changed form as YAML in the tab's storage, until a run is started: see ui/web/drafts.js
+_KEPT = "attention-lab-draft-preset"
+_KEEP = f"(text) => text ? sessionStorage.setItem('{_KEPT}', text) : sessionStorage.removeItem('{_KEPT}')"
+_RESTORE = f"(run, kept) => [run, sessionStorage.getItem('{_KEPT}') ?? '']"
+LONGEST_WAIT = 30.0  # seconds for the estimate of a long training that is to start; it may have to wait for others
+SUMMARY_WAIT = 2.0  # the same for the summary, whose script asks again while it is pending
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,14 @@ class Draft:
         start: the form's initial values.
         edition: number of the draft; a new number reopens the form, even with the same values.
         picked: the choice in the list of presets that opened it, or ""; the list may show a later choice by now.
+        is_first: whether a page opens with it whose visitor has changed nothing.
     """
 
     base: Preset
     start: Preset
     edition: int = 0
     picked: str = ""
+    is_first: bool = False
 
     def next(self, start: Preset, *, base: Preset | None = None) -> "Draft":
         """Return the next draft, which opens with ``start``."""
@@ -78,6 +87,7 @@ class Form:
     problem: gr.HTML
     train: gr.Button
     picker: gr.HTML
+    kept: gr.Textbox
     runs: VisitorRuns
 
     @property
@@ -85,37 +95,45 @@ class Form:
         """The inputs of a handler that reads the form: see ``preset_in``."""
         return [self.draft, self.edition, *self.controls]
 
+    def open_first(self, listen: Callable[..., Dependency], function: Callable[..., Draft], run: gr.State) -> None:
+        """Open the form of a new page with the draft that ``function`` returns for the run and a kept preset."""
+        self._open(partial(listen, js=_RESTORE), function, [run, self.kept])
+
     def open_on(self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list) -> None:
         """Open the form with the draft that ``function`` returns after an event, or show why it failed.
 
         None leaves the form unchanged.
         """
-        outputs = [self.problem, self.draft, self.edition, self.summary, self.train, self.picker]
-        outputs += [*self.folds, *self.controls]
+        self.keep_after(self._open(listen, function, inputs))
+
+    def keep_after(self, event: Dependency) -> None:
+        """Keep the form for a reload of the page."""
+        event.then(partial(kept_yaml, self.settings), self.inputs, self.kept, **LATEST, **QUIET).then(
+            None, self.kept, None, js=_KEEP, api_visibility="private"
+        )
+
+    def _open(
+        self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list
+    ) -> Dependency:
+        outputs = [self.problem, self.summary, self.train, self.picker]
+        outputs += [self.draft, self.edition, *self.folds, *self.controls]
 
         def opened(*values: Any) -> list[Any]:
+            draft: Draft | None = None
             try:
                 draft = function(*values)
                 if draft is None:
                     return [gr.skip()] * len(outputs)
                 summary = described(self.runs, draft.start, draft.base)
             except LabError as error:
-                return [problem(error), *[gr.skip()] * (len(outputs) - 1)]
+                shown = _not_opened(draft) if draft and draft.picked else [gr.skip()] * 3
+                return [problem(error), *shown, *[gr.skip()] * (len(outputs) - 4)]
             enabled = gr.update(interactive=True)
             updates = [_opened_control(setting, draft) for setting in self.settings]
             listed = picker_value(draft.base, draft.picked)
-            return [{"text": ""}, draft, draft.edition, summary, enabled, listed, *fold_labels(draft.start), *updates]
+            return [{"text": ""}, summary, enabled, listed, draft, draft.edition, *fold_labels(draft.start), *updates]
 
-        listen(opened, inputs, outputs, **LATEST, **QUIET).then(
-            lambda draft: timed(self.runs, draft.start, draft.base),
-            self.draft,
-            self.summary,
-            **LATEST,
-            **QUIET,
-            **CPU,
-        ).then(  # a value may have been changed while the time was measured; this one is known by now
-            partial(check_timed, self.runs, self.settings), self.inputs, self.summary, **LATEST, **QUIET, **CPU
-        )
+        return listen(opened, inputs, outputs, **LATEST, **QUIET)
 
 
 def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
@@ -148,7 +166,7 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
         save = gr.Button("Save", elem_id="save-preset", **small)
         load = gr.UploadButton("Load", file_types=[".yaml", ".yml"], type="binary", elem_id="load-preset", **small)
     with gr.Column(elem_id="rail-foot"):
-        summary = notice(elem_id="summary")
+        summary = preset_summary()
         train = gr.Button("Train", variant="primary", interactive=False, elem_id="train", min_width=100)
         with gr.Column(visible=False, elem_id="train-question") as question:
             asked = notice(elem_id="train-question-text")
@@ -158,20 +176,24 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
         message = notice(elem_id="train-problem")
     yaml = gr.Textbox(visible="hidden", elem_id="saved-preset")
     edition = gr.Number(visible="hidden", elem_id="edition")
+    kept = gr.Textbox(visible="hidden", elem_id="kept-preset")
     form = Form(
-        gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, picker, runs
+        gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, picker, kept, runs
     )
 
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
-    gr.on(
+    changed = gr.on(
         [each.input for each in controls],
         partial(check, runs, settings),
         form.inputs,
         [summary, message, *folds, *controls],
         **LATEST,
         **QUIET,
-    ).then(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
+    )
+    form.keep_after(changed)
+    summary.due(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
+    picker.pick(None, picker, summary, js=OPENING, **QUIET)  # before the form answers
     started_outputs = [run, bar, summary, message, question, asked]
     train.click(partial(started, runs, settings, ask=True), form.inputs, started_outputs, **QUIET)
     yes.click(partial(started, runs, settings, ask=False), form.inputs, started_outputs, **QUIET)
@@ -211,22 +233,27 @@ def _classes(hint: str) -> list[str]:
     return ["invalid"] if hint.startswith("✗") else []
 
 
-def check_timed(
-    runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any
-) -> dict[str, Any]:
-    """Return the form's summary with the estimated training time, which takes about a second to measure."""
+def check_timed(runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> Any:
+    """Return the form's summary with the estimated training time; no update while that is not known."""
     try:
-        return timed(runs, preset_in(settings, draft, edition, *values), draft.base)
-    except ConfigError as error:
-        return problem(error)
+        preset = preset_in(settings, draft, edition, *values)
+    except ConfigError:  # shown by ``check``, or the form is being opened
+        return gr.skip()
+    summary = timed(runs, preset, draft.base)
+    return gr.skip() if summary is None else summary | {"answer": True}
 
 
-def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any]:
-    """Return a preset's summary with the estimated training time, or why it cannot be trained here."""
+def timed(runs: VisitorRuns, preset: Preset, base: Preset) -> dict[str, Any] | None:
+    """Return a preset's summary with the estimated training time, or why it cannot be trained here.
+
+    The time takes about a second to measure, longer while others wait for theirs; None if that is more than
+    ``SUMMARY_WAIT``.
+    """
     try:
-        return described(runs, preset, base, time=runs.wait_for_training_time(preset, seconds=LONGEST_WAIT))
+        time = runs.wait_for_training_time(preset, seconds=SUMMARY_WAIT)
+        return None if time == "pending" else described(runs, preset, base, time=time)
     except LabError as error:  # for instance, the visitor does not have the preset's pairs
-        return problem(error)
+        return problem(error) | {"preset": _key(preset)}
 
 
 def described(runs: VisitorRuns, preset: Preset, base: Preset, *, time: Answer = "pending") -> dict[str, Any]:
@@ -247,7 +274,18 @@ def described(runs: VisitorRuns, preset: Preset, base: Preset, *, time: Answer =
             else f"{duration_range(time.low, time.high)} on this machine{_gpu(runs)}"
         )
     changes = describe_changes(preset, base)
-    return {"text": " · ".join(parts + ([f"changed: {changes}"] if changes else []))}
+    text = " · ".join(parts + ([f"changed: {changes}"] if changes else []))
+    return {"text": text, "preset": _key(preset), "pending": time == "pending"}
+
+
+def _key(preset: Preset) -> str:
+    """Return a text that differs between presets."""
+    return hashlib.sha256(preset.model_dump_json().encode()).hexdigest()[:16]
+
+
+def _not_opened(draft: Draft) -> list[Any]:
+    """Return summary, Train and the list where a picked preset could not be opened: Train must not train another."""
+    return [{"unopened": True}, gr.update(interactive=False), picker_value(draft.base, draft.picked)]
 
 
 def _gpu(runs: VisitorRuns) -> str:
@@ -280,7 +318,7 @@ def started(runs: VisitorRuns, settings: list[Setting], *inputs: Any, ask: bool)
             text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
             return [*unchanged, gr.skip(), {"text": ""}, gr.update(visible=True), {"text": text}]
         run = runs.start(preset)
-        return [run, {"current": run}, gr.skip(), {"text": ""}, hidden, {"text": ""}]
+        return [run, {"current": run, "started": True}, gr.skip(), {"text": ""}, hidden, {"text": ""}]
     except ConfigError as error:  # shown where the form shows it while a setting is edited
         return [*unchanged, problem(error), {"text": ""}, hidden, {"text": ""}]
     except LabError as error:
@@ -310,6 +348,15 @@ def as_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> str:
     preset = preset_in(settings, draft, *inputs)
     name = preset.name if preset == draft.base else f"{preset.name[:40]}-changed"
     return preset_to_yaml(preset.model_copy(update={"name": name}))
+
+
+def kept_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> Any:
+    """Return the form as a preset file to keep, "" if it is as the page opened it; a skip while a value is invalid."""
+    try:
+        preset = preset_in(settings, draft, *inputs)
+    except ConfigError:
+        return gr.skip()
+    return "" if draft.is_first and preset == draft.start else preset_to_yaml(preset)
 
 
 def loaded_draft(data: bytes | None, draft: Draft) -> Draft:

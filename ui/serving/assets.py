@@ -19,7 +19,14 @@ LATER_STYLES = "later.css"
 _FOLDERS = ("components", "web")
 _SUFFIXES = {".js", ".css", ".svg", ".png"}
 _FOREVER = "public, max-age=31536000, immutable"  # a changed file has another address
-_FIRST = ("run_bar", "page_address", "preset_picker", "notice", "bench")  # components that the page opens with
+_FIRST = (
+    "run_bar",
+    "page_address",
+    "preset_picker",
+    "preset_summary",
+    "notice",
+    "bench",
+)  # components that the page opens with
 _ON_FIRST_TAB = (*_FIRST, "model_diagram", "data_preview")  # the last two below the fold
 _STATIC = (  # the lab's and Gradio's files: the same for all visitors
     *("/lab/", "/assets/", "/static/", "/svelte/", "/gradio_api/custom_component/"),

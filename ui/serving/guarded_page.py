@@ -5,6 +5,7 @@ from typing import Any
 
 import gradio as gr
 from gradio.block_function import BlockFunction
+from gradio.data_classes import BlocksConfigDict
 
 from core.storage.error_messages import explain_error, is_machine_fault
 from core.storage.errors import LabError
@@ -16,7 +17,17 @@ _log = logging.getLogger(__name__)
 
 
 class GuardedPage(gr.Blocks):
-    """A page whose events return an error message where Gradio would return ``null``."""
+    """A page whose events return an error message where Gradio would return ``null``.
+
+    It keeps no connection open. Gradio's page would hold one for as long as it is open, and a browser has only six to a
+    host: a sixth tab would then wait for the others forever. Scripts report that a page is open, see ``Presence``.
+    """
+
+    def get_config_file(self) -> BlocksConfigDict:
+        """Return the page's configuration, without the connection that Gradio would keep open."""
+        config = super().get_config_file()
+        config["connect_heartbeat"] = False
+        return config
 
     async def preprocess_data(self, block_fn: BlockFunction, inputs: list[Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Convert the JSON values of a client, which may be malformed, to Python values."""

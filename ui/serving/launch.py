@@ -10,6 +10,8 @@ from core.server.access import VisitorRuns
 from core.server.cleanup import Cleanup
 from ui.page import build_page
 from ui.serving.assets import asset_route
+from ui.serving.call_limits import MAX_WAITING, FairQueue
+from ui.serving.connections import limit_connections, max_connections
 from ui.serving.downloads import download_route
 from ui.serving.host_check import HostRules, host_rules, is_own_computer
 from ui.serving.middleware import server_options
@@ -37,10 +39,12 @@ def serve(
     is_private = presence is None and rules.is_local and is_own_computer(launch.get("server_name"))
     page = build_page(visitor_runs, reads_paths=is_private)
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
-    page.queue(default_concurrency_limit=8, max_size=64, status_update_rate=5.0)
+    page.queue(default_concurrency_limit=8, max_size=MAX_WAITING, status_update_rate=5.0)
+    page._queue = FairQueue(page._queue)
     server = server_options(runs, presence, rules, [download_route(visitor_runs), asset_route()])
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
     use_light_sessions(page)
+    limit_connections(page.server, most=max_connections())
     if presence is not None:
         Cleanup(runs, presence.seconds_away).start()
     return page, address

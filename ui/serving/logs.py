@@ -45,11 +45,30 @@ class TextFormatter(logging.Formatter):
         return super().formatMessage(record) + "".join(f" {name}={value!r}" for name, value in extras.items())
 
 
+class OncePerMinute(logging.Filter):
+    """Lets a message pass once a minute: an event loop without free files repeats it thousands of times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the message has not passed within the last minute."""
+        message = str(record.msg)[:100]
+        if record.created - self._passed.get(message, -60.0) < 60.0:
+            return False
+        if len(self._passed) >= 100:
+            self._passed.clear()
+        self._passed[message] = record.created
+        return True
+
+
 def log_to_stderr(*, as_json: bool) -> None:
     """Log to standard error: the lab's own messages, and warnings and errors of libraries."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("asyncio").addFilter(OncePerMinute())
     for package in ("core", "ui", "app"):
         logging.getLogger(package).setLevel(logging.INFO if as_json else logging.WARNING)
 

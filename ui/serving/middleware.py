@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from core import __version__
 from core.server import Runs
 from core.server.estimates import Estimates
+from ui.serving.call_limits import ThreadLimits
 from ui.serving.host_check import HostCheck, HostRules
 from ui.serving.page_cache import PageCache
 from ui.serving.request_limits import RequestLimits
@@ -116,7 +117,7 @@ def server_options(
         uptime = round(time.monotonic() - started, 1)
         return JSONResponse({"ok": True, "version": __version__, "runs": runs.counts(), "uptime_seconds": uptime})
 
-    visitors = [Middleware(VisitorCookies, presence=presence)] if presence is not None else []
+    visitors = [Middleware(VisitorCookies, presence=presence), Middleware(ThreadLimits)] if presence is not None else []
     limits = Middleware(RequestLimits, limits=runs.limits)
     opening = Middleware(OpeningFirst, estimates=runs.estimates)
     check = Middleware(HostCheck, rules=hosts)

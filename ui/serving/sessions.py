@@ -1,12 +1,14 @@
 """Gradio sessions (one per open tab or API client) with a small memory footprint."""
 
 from copy import copy
+from datetime import datetime, timedelta
 from typing import Any
 
 from gradio.blocks import Blocks
 from gradio.state_holder import SessionState, StateHolder
 
 MAX_SESSIONS = 2_000  # each holds its visitor's current decode; the least recently used are dropped first
+UNUSED = timedelta(hours=12)  # a page that is open uses its session every minute; a computer may sleep over lunch
 
 
 class LightSession(SessionState):
@@ -29,6 +31,16 @@ class LightSessions(StateHolder):
         if session_id not in self.session_data:
             self.session_data[session_id] = LightSession(self.blocks)
         return super().__getitem__(session_id)
+
+    def delete_all_expired_state(self) -> None:
+        """Drop the sessions of closed pages; Gradio calls this every second."""
+        now = datetime.now()
+        with self.lock:
+            while self.session_data:
+                oldest = next(iter(self.session_data))  # the least recently used
+                if now - self.time_last_used.get(oldest, now) < UNUSED:
+                    return
+                del self.session_data[oldest], self.time_last_used[oldest]
 
 
 def use_light_sessions(page: Blocks) -> None:

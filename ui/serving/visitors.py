@@ -56,7 +56,10 @@ class Sessions:
             return True
         with self._lock:
             if session in self._owners:
-                return self._owners[session] == visitor.owner
+                if self._owners[session] != visitor.owner:
+                    return False
+                self._owners.move_to_end(session)
+                return True
             if visitor.returning and visitor.owner is not None:
                 self._owners[session] = visitor.owner
                 while len(self._owners) > MAX_VISITORS:
@@ -70,22 +73,24 @@ SESSIONS = Sessions()
 class Presence:
     """Tracks which visitors are connected, and when each other visitor was last connected.
 
-    An open page holds a connection.
+    An open page sends a request every half minute, a hidden one at least every minute: see ``ui/web/still_open.js``.
     """
 
     def __init__(self) -> None:
         self._connections: Counter[str] = Counter()
         self._first_seen: dict[str, float] = {}
         self._last_seen: dict[str, float] = {}
+        self._network: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._started = time.monotonic()
+        self._known_since = time.monotonic()  # who is unknown may have been here before
 
-    def connected(self, owner: str) -> None:
-        """Record the start of a visitor's request."""
+    def connected(self, owner: str, network: str = "") -> None:
+        """Record the start of a visitor's request, and the network that it comes from."""
         with self._lock:
             if len(self._last_seen) >= MAX_VISITORS and owner not in self._last_seen:
                 self._forget_briefest()
             self._connections[owner] += 1
+            self._network[owner] = network
             self._last_seen[owner] = time.monotonic()
             self._first_seen.setdefault(owner, self._last_seen[owner])
 
@@ -98,22 +103,33 @@ class Presence:
             self._last_seen[owner] = time.monotonic()
 
     def seconds_away(self, owner: str | None) -> float:
-        """Return the seconds since a visitor was last connected, at most the server's uptime."""
+        """Return the seconds since a visitor was last connected, at most since any visitor was forgotten."""
         with self._lock:
             if owner in self._connections:
                 return 0.0
-            last_seen = self._started if owner is None else self._last_seen.get(owner, self._started)
+            last_seen = self._last_seen.get(owner or "", self._known_since)
             return time.monotonic() - last_seen
 
     def _forget_briefest(self) -> None:
-        """Forget the visitors who stayed for the shortest time, which bounds the memory.
+        """Forget half of the visitors, which bounds the memory: first those of the networks with the most.
 
-        A program that invents cookies has many visitors, and each of them stays for one request.
+        A program that invents cookies has many visitors in one network, or each of them stays for one request; within
+        a network, those who stayed for the shortest time are forgotten first. Nobody who is forgotten counts as having
+        left before now: their runs train on for the time that an absence may take.
         """
-        stays = ((at - self._first_seen[owner], at, owner) for owner, at in self._last_seen.items())
-        absent = sorted(each for each in stays if each[2] not in self._connections)
-        for *_, owner in absent[: MAX_VISITORS // 2]:
-            del self._last_seen[owner], self._first_seen[owner]
+        by_network: dict[str, list[tuple[float, float, str]]] = {}
+        for owner, at in self._last_seen.items():
+            if owner not in self._connections:
+                stay = at - self._first_seen[owner], at, owner
+                by_network.setdefault(self._network[owner], []).append(stay)
+        ranked = [
+            (len(stays) - position, stay)  # the n-th longest stay of a network is forgotten with the n-th of others
+            for stays in by_network.values()
+            for position, stay in enumerate(sorted(stays))
+        ]
+        for _, (*_, owner) in sorted(ranked, key=lambda each: (-each[0], each[1]))[: MAX_VISITORS // 2]:
+            del self._last_seen[owner], self._first_seen[owner], self._network[owner]
+        self._known_since = time.monotonic()
 
 
 class VisitorCookies:
@@ -146,7 +162,7 @@ class VisitorCookies:
         if not visitor.returning or visitor.owner is None:
             await self.app(scope, receive, send_with_cookie)
             return
-        self.presence.connected(visitor.owner)
+        self.presence.connected(visitor.owner, visitor.network)
         try:
             await self.app(scope, receive, send_with_cookie)
         finally:

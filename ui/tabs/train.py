@@ -1,5 +1,6 @@
 """The Train tab: choose a preset, change its settings, train, and watch."""
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from core.config import ConfigError, Preset, load_preset
+from core.config import ConfigError, Preset, load_preset, read_preset
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError, UnavailableError
 from ui.components.bench import bench
@@ -105,12 +106,21 @@ def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]
         return gr.skip(), problem(error)
 
 
-def first_draft(runs: VisitorRuns, run: str | None) -> Draft:
-    """Return the draft for a newly opened page: the settings of the visitor's current run, or the quickest preset."""
+def first_draft(runs: VisitorRuns, run: str | None, kept: str | None = None) -> Draft:
+    """Return the draft for a new page: what the tab kept, the settings of the visitor's run, or the quickest preset.
+
+    Args:
+        kept: the form as YAML before the page was reloaded, if it was changed.
+    """
+    if kept:
+        with suppress(LabError):  # of another version, or the server no longer has its pairs
+            start = read_preset(kept, name="kept")
+            runs.pairs_of(start)
+            return Draft(base := form_base(start), start, edition=1, picked=base.name)
     is_own = run is not None and not runs.info(run).shipped and _is_trainable(runs.preset(run))
     start = runs.preset(run) if run is not None and is_own else first_preset()
     base = form_base(start)
-    return Draft(base, start, edition=1, picked=base.name)  # a choice made meanwhile is newer
+    return Draft(base, start, edition=1, picked=base.name, is_first=True)  # a choice made meanwhile is newer
 
 
 def picked_draft(picked: Any, draft: Draft) -> Draft:

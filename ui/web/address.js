@@ -14,13 +14,30 @@ export function readAddress() {
 /** The address of what is open, without the theme and what belongs to other tabs. */
 export function linkToTab() {
   const query = readAddress();
-  for (const name of ["__theme", "compare", "lesson"]) query.delete(name);
+  for (const name of ["__theme", "compare", "lesson", "sweep"]) query.delete(name);
   return window.location.origin + window.location.pathname + "?" + query;
+}
+
+/** The address of this page with some parameters, given as { name: value }. */
+export function linkTo(parameters) {
+  return window.location.pathname + "?" + new URLSearchParams(parameters);
+}
+
+/** The address of this page without parameters. */
+export const pageAddress = () => window.location.origin + window.location.pathname;
+
+/** The parameters of a link to this page as { name: value }, without theme and class; null if it leads elsewhere or has none. */
+export function parametersOfLink(text) {
+  if (!URL.canParse(text.trim(), window.location.href)) return null;
+  const link = new URL(text.trim(), window.location.href);
+  if (link.origin + link.pathname !== pageAddress()) return null;
+  const parameters = Object.fromEntries([...link.searchParams].filter(([name]) => name !== "__theme" && name !== "class"));
+  return Object.keys(parameters).length ? parameters : null;
 }
 
 /** The address at which a run that translates shows where each word of its example came from. */
 export function linkToTranslation(run) {
-  return window.location.pathname + "?" + new URLSearchParams({ tab: "attention", run, by: "words" });
+  return linkTo({ tab: "attention", run, by: "words" });
 }
 
 /** Change parameters, given as { name: value }; null removes one. All others stay. */

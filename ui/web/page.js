@@ -1,6 +1,7 @@
-// What concerns the whole page: the theme, the open tab in the address, and the arrow keys of Gradio's radio buttons.
+// What concerns the whole page: the theme, drafts, the open tab in the address, and the arrow keys of Gradio's radio buttons.
 
 import { onReturn, patchAddress, pushTab, readAddress } from "./address.js";
+import { keepDrafts } from "./drafts.js";
 import { openTab } from "./navigation.js";
 
 let wanted = readAddress().get("tab"); // the tab that the address names, until it is open
@@ -47,6 +48,7 @@ function groupRadios(event) {
 }
 
 keepTheme();
+keepDrafts();
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
 document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses is wanted more
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;

@@ -1,4 +1,4 @@
-// The tour: five stops on the page, offered on the first visit and started again from the bar.
+// The tour: five stops on the page, offered on the first visit and started again from the bar, or the menu of runs.
 
 import { linkToTranslation, OPENED_BY_LINK } from "./address.js";
 import { make, setText } from "./dom.js";
@@ -16,7 +16,7 @@ const STOPS = [
   { tab: "train", at: "#bench-view .heads-panel", title: "Where it looks now",
     text: "One map per attention head. Each row is a token being produced, each column an input token; a stronger color is more attention. Drag the slider to see how a head learned. Press a map to open it." },
   { tab: null, at: "#tabs .tab-wrapper", title: "Try it and look inside",
-    text: "Decode: type your own input. Look inside: every head of the model, and what the model loses without it. Report and Compare: measure runs. Learn: lessons on attention, and on bugs that raise no error." },
+    text: "Decode: type your own input. Look inside: every head of the model, and what the model loses without it. Report and Compare: measure runs. Sweep: try many settings. Learn: lessons on attention, and on bugs that raise no error." },
 ];
 
 let card = null;

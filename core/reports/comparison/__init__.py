@@ -15,7 +15,15 @@ from core.reports.comparison.measurement import (
     PairedComparison,
     compare,
 )
-from core.reports.comparison.summary import as_data, cautions, describe_pair, describe_quality, format_p, format_points
+from core.reports.comparison.summary import (
+    as_data,
+    cautions,
+    describe_pair,
+    describe_quality,
+    format_p,
+    format_points,
+    mean_curve,
+)
 
 __all__ = [
     "MAX_RUNS",
@@ -35,4 +43,5 @@ __all__ = [
     "format_points",
     "group_runs",
     "held_out_key",
+    "mean_curve",
 ]

@@ -10,7 +10,7 @@ from core.config.listing import describe_changes, shipped_preset
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
 from core.models import count_parameters
-from core.reports.formatting import percent
+from core.reports.formatting import percent, training_time
 from core.reports.report.measurements import ReportMeasurements
 from core.runs import LoadedRun, RunInfo
 
@@ -47,7 +47,7 @@ def run_table(run: ReportedRun) -> Rows:
         ["parameters", f"{count_parameters(loaded.model):,}"],
         ["weights", f"{loaded.kind}, after step {loaded.step:,} of {config.steps:,}"],
         ["training sequences seen", seen],
-        ["training time", f"{info.seconds:.1f} s"],
+        ["training time", training_time(info.seconds)],
         ["seed", str(config.seed)],
         ["status", info.status],
     ]

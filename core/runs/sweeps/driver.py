@@ -4,6 +4,7 @@ What is done is read from the runs themselves, so it does not matter how the las
 is at work: a run whose lock a living process holds is left to it.
 """
 
+import contextlib
 import queue
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +32,8 @@ class RunResult:
 
     Attributes:
         run: its name.
-        status: "done"; "skipped" if it was done before; "pruned"; "failed"; or "stopped", to be resumed later.
+        status: "done"; "skipped" if it was done before; "pruned"; "failed"; or "stopped", with the sweep, to be resumed
+            later, or with its trial.
         value: the goal's metric of the best weights, if it has one.
         seconds: training time over all sessions.
         message: why it failed, or "".
@@ -58,9 +60,11 @@ class _Task:
 class _OpenTrial:
     """A trial whose runs have not all ended."""
 
+    trial: Trial
     tasks: int
     values: list[float | None] = field(default_factory=list)
     first_has_ended: bool = False
+    pruned: bool = False
 
 
 class Driver:
@@ -76,6 +80,8 @@ class Driver:
         part: (index, number of parts) to train only every so manieth run of a grid; None for all.
         cluster: where to train; None for processes on this machine.
         logs: where else metrics of all runs are written, see ``core.runs.logs``.
+        room: returns how many processes may train now, beside what else this machine does. If that becomes fewer than
+            are training, the latest ones are saved, and resumed when there is room again.
         on_result: called with every result.
     """
 
@@ -90,6 +96,7 @@ class Driver:
         part: tuple[int, int] | None = None,
         cluster: Cluster | None = None,
         logs: Sequence[str] = (),
+        room: Callable[[], int] | None = None,
         on_result: Callable[[RunResult], None] = lambda result: None,
     ) -> None:
         self._folder, self._sweep, self._seeds, self._search = folder, file.sweep, file.seeds, search
@@ -99,6 +106,10 @@ class Driver:
         self._waiting: list[_Task] = []
         self._active: dict[RunProcess | ClusterRun, tuple[_Task, int]] = {}  # with the memory of each
         self._open: dict[str, _OpenTrial] = {}
+        self._room = room
+        self._giving_way: set[RunProcess | ClusterRun] = set()  # told to save, to be resumed when there is room
+        self._has_no_room = False
+        self._trials_to_stop: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._num_runs_taken = 0
         self._stopping = self._told_to_stop = False
         self._memory = memory_for_runs()
@@ -107,12 +118,22 @@ class Driver:
         """Save and stop all runs, and return from ``run``. May be called by a signal handler."""
         self._stopping = True
 
+    def stop_trial(self, name: str) -> None:
+        """Save and stop the runs of a trial, and train none of them any more. May be called by any thread."""
+        self._trials_to_stop.put(name)
+
+    def training(self) -> list[str]:
+        """Return the names of the runs that are being trained. May be called by any thread."""
+        return [process.request.run for process in list(self._active)]
+
     def run(self) -> None:
         """Train until all runs have ended, or ``stop`` is called."""
         try:
             while True:
+                self._stop_trials()
+                self._make_room()
                 self._fill()
-                if not self._active and (self._stopping or not self._waiting):
+                if not self._active and (self._stopping or not (self._waiting or self._has_no_room)):
                     return
                 self._tell_to_stop()
                 try:
@@ -131,10 +152,36 @@ class Driver:
             for process in self._active:
                 process.stop()
 
+    def _stop_trials(self) -> None:
+        """Stop the trials that ``stop_trial`` has named and that have not ended."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                name = self._trials_to_stop.get_nowait()
+                trial, record = self._open.get(name), self._folder.record(name)
+                if trial is None or record is None:
+                    continue
+                self._folder.write_record(name, record.model_copy(update={"stopped": True}))
+                self._drop_waiting(name, "stopped")
+                for process, (task, _) in self._active.items():
+                    if task.trial.name == name:
+                        process.stop()
+                self._close_if_ended(trial)
+
+    def _make_room(self) -> None:
+        """Save the runs that were started last, if more are training than there is room for."""
+        if self._room is None:
+            return
+        staying = [process for process in self._active if process not in self._giving_way]
+        for process in staying[max(0, self._room()) :]:
+            self._giving_way.add(process)
+            process.stop()
+
     # ---- what comes next
 
     def _fill(self) -> None:
         """Start runs until there are enough, or the next one would take too much memory."""
+        room = self._most_runs()
+        self._has_no_room = room is not None and room < 1  # then nobody knows whether there is another run
         while not self._stopping and self._has_room():
             task = self._next_task()
             if task is None:
@@ -146,8 +193,15 @@ class Driver:
                 return
             self._start(task, memory)
 
-    def _has_room(self) -> bool:
+    def _most_runs(self) -> int | None:
+        """Return how many runs may train now; None for any number."""
         most = self._jobs if self._jobs is not None or self._cluster is None else self._cluster.room()
+        if self._room is None:
+            return most
+        return self._room() if most is None else min(most, self._room())
+
+    def _has_room(self) -> bool:
+        most = self._most_runs()
         return most is None or len(self._active) < most
 
     def _next_task(self) -> _Task | None:
@@ -160,13 +214,17 @@ class Driver:
             self._open_trial(trial)
 
     def _open_trial(self, trial: Trial) -> None:
+        record = self._folder.record(trial.name)
+        if record is not None and record.stopped:
+            self._search.finish(trial, None)
+            return
         tasks = []
         for i, seed in enumerate(self._seeds):
             if self._part is None or self._num_runs_taken % self._part[1] == self._part[0]:
                 tasks.append(_Task(trial, seed, is_first=i == 0))
             self._num_runs_taken += 1
         if tasks:
-            self._open[trial.name] = _OpenTrial(len(tasks))
+            self._open[trial.name] = _OpenTrial(trial, len(tasks))
             self._waiting += tasks
 
     def _ready_task(self) -> _Task | None:
@@ -211,19 +269,24 @@ class Driver:
         task, _ = self._active[message.process]
         if message.content is None:
             del self._active[message.process]
-            self._take_end(task, *message.process.end())
+            self._take_end(task, message.process)
         elif message.process.request.waits:
             figures: dict[str, Any] = message.content["figures"]
             prune = self._search.report(task.trial, message.content["evaluation"], figures[self._sweep.goal.metric])
             message.process.send("prune" if prune else "continue")
 
-    def _take_end(self, task: _Task, code: int, errors: str) -> None:
+    def _take_end(self, task: _Task, process: RunProcess | ClusterRun) -> None:
         """Decide from the run's folder what has become of it; its process may have been killed at any moment."""
+        code, errors = process.end()
         folder = self._folder.run(task.trial.name, task.seed)
         state = run_state(folder, self._sweep)
         record = self._folder.record(task.trial.name)
+        gave_way = process in self._giving_way
+        self._giving_way.discard(process)
         if state == "done":
             self._end(task, "done")
+        elif record and record.stopped:
+            self._end(task, "stopped")
         elif record and record.pruned is not None:
             self._end(task, "pruned", f"pruned after evaluation {record.pruned}")
         elif state == "failed":
@@ -232,7 +295,7 @@ class Driver:
             self._waiting.append(task)
         elif self._stopping:
             self._on_result(RunResult(folder.name, "stopped"))
-        elif code == NODE_LOST:  # which says nothing about the run
+        elif code == NODE_LOST or (gave_way and code != 2):  # which says nothing about the run
             task.attempts -= 1
             self._waiting.insert(0, task)
         elif code == 2 or task.attempts >= MAX_ATTEMPTS:  # an error that is explained, or it is killed every time
@@ -255,13 +318,23 @@ class Driver:
         trial.values.append(value)
         trial.first_has_ended |= task.is_first
         if status == "pruned":
-            rest = [each for each in self._waiting if each.trial.name == name]
-            self._waiting = [each for each in self._waiting if each.trial.name != name]
-            for each in rest:
-                self._on_result(RunResult(each.trial.run(each.seed), "pruned"))
-            trial.tasks -= len(rest)
-        if len(trial.values) == trial.tasks:
-            del self._open[name]
-            values = [each for each in trial.values if each is not None]
-            whole = len(values) == len(trial.values) and status != "pruned"
-            self._search.finish(task.trial, fmean(values) if whole else None)
+            self._drop_waiting(name, "pruned")
+            trial.pruned = True
+        self._close_if_ended(trial)
+
+    def _drop_waiting(self, name: str, status: ResultStatus) -> None:
+        """Take the runs of a trial that have not begun off the list, and report them."""
+        rest = [each for each in self._waiting if each.trial.name == name]
+        self._waiting = [each for each in self._waiting if each.trial.name != name]
+        for each in rest:
+            self._on_result(RunResult(each.trial.run(each.seed), status))
+        self._open[name].tasks -= len(rest)
+
+    def _close_if_ended(self, trial: _OpenTrial) -> None:
+        """End a trial if its last run has ended."""
+        if len(trial.values) < trial.tasks:
+            return
+        del self._open[trial.trial.name]
+        values = [each for each in trial.values if each is not None]
+        whole = len(values) == len(trial.values) and bool(values) and not trial.pruned
+        self._search.finish(trial.trial, fmean(values) if whole else None)

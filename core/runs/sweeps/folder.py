@@ -10,8 +10,9 @@ a trial's file never has a figure.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,11 +55,16 @@ class TrialRecord(Section):
         settings: the value of each axis.
         number: of the trial in Optuna's study; None if nothing is drawn or pruned.
         pruned: the evaluation, from 1, after which its first seed was stopped and the others were not trained.
+        stopped: whether the user stopped this trial, so that none of its runs is trained any more.
     """
 
     settings: Settings
     number: Annotated[int | None, Field(ge=0)] = None
     pruned: Annotated[int | None, Field(ge=1)] = None
+    stopped: bool = False
+
+
+ReadRecord = Callable[[Path, Callable[[], TrialRecord]], TrialRecord]
 
 
 class SweepFolder:
@@ -124,15 +130,18 @@ class SweepFolder:
         with FileLock(self.path / ".lock", thread_local=False):
             yield
 
-    def records(self) -> dict[str, TrialRecord]:
+    def records(self, cached: ReadRecord = lambda path, read: read()) -> dict[str, TrialRecord]:
         """Read all trials that were begun, by name, sorted by name.
+
+        Args:
+            cached: returns what its second argument reads from a path, or what it has read before.
 
         Raises:
             SweepError: a file is damaged.
         """
         folder = self.path / "trials"
         names = sorted(path.stem for path in folder.glob("*.json") if not path.name.startswith("."))
-        return {name: self._record(name) for name in names}
+        return {name: cached(folder / f"{name}.json", partial(self._record, name)) for name in names}
 
     def record(self, name: str) -> TrialRecord | None:
         """Read a trial's file; None if it was not begun."""

@@ -235,6 +235,19 @@ class OptunaSearch:
         return self._running[name]
 
 
+def open_search(file: SweepFile, folder: SweepFolder, trials: Sequence[Trial], *, storage: str | None = None) -> Search:
+    """Return what gives out the trials of a sweep whose folder is prepared.
+
+    Args:
+        trials: those of a grid; ignored for others.
+        storage: see ``OptunaSearch``.
+
+    Raises:
+        LabError: Optuna is needed but not installed, or its storage cannot be used.
+    """
+    return OptunaSearch(file, folder, storage=storage) if file.sweep.needs_optuna else GridSearch(trials, folder)
+
+
 def most_evaluations(sweep: Sweep, base: Preset) -> int:
     """Return the number of evaluations of the sweep's longest runs, without the one before the first update."""
     steps, every = (_values(key, sweep, base) for key in (STEPS, "training.evaluate_every"))

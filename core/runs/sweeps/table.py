@@ -2,14 +2,15 @@
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from statistics import fmean
 from typing import Any
 
 from core.evaluation.significance import Spread, bootstrap_interval, t_interval
-from core.runs import RunError, RunFolder
-from core.runs.sweeps.folder import SweepFile, SweepFolder, is_done
+from core.runs import ACTIVE, RunError, RunFolder, RunInfo
+from core.runs.sweeps.folder import SweepFile, SweepFolder, TrialRecord, is_done
 from core.runs.sweeps.sweep import Metric, Settings
 from core.runs.sweeps.trials import run_name, value_text
 from core.runs.text_tables import aligned, digits_for, interval, latex, number
@@ -29,8 +30,9 @@ class Row:
         seeds: number of seeds that the sweep has.
         failed: number of its runs that failed.
         pruned: the evaluation after which it was pruned; None if it was not.
+        stopped: whether the user stopped it.
+        training: its runs that are said to be training.
         mean, sd: over ``values``; None if there is none, or for the deviation fewer than two.
-        t_interval, bootstrap_interval: 95 % intervals of the mean; None for fewer than two values.
         seconds: mean training time of the runs.
         parameters: of the model; None if no run has begun.
     """
@@ -42,12 +44,22 @@ class Row:
     seeds: int
     failed: int
     pruned: int | None
+    stopped: bool
+    training: tuple[str, ...]
     mean: float | None
     sd: float | None
-    t_interval: Interval | None
-    bootstrap_interval: Interval | None
     seconds: float | None
     parameters: int | None
+
+    @cached_property
+    def t_interval(self) -> Interval | None:
+        """95 % t interval of the mean; None for fewer than two values."""
+        return t_interval(self.values) if self.values else None
+
+    @cached_property
+    def bootstrap_interval(self) -> Interval | None:
+        """95 % bootstrap interval of the mean; None for fewer than two values. Takes milliseconds."""
+        return bootstrap_interval(self.values) if self.values else None
 
     @property
     def is_complete(self) -> bool:
@@ -59,7 +71,22 @@ class Row:
         """How far it is: ``5/5``, ``pruned`` or ``3/5, 1 failed``."""
         if self.pruned is not None:
             return "pruned"
-        return f"{len(self.values)}/{self.seeds}" + (f", {self.failed} failed" if self.failed else "")
+        ends = [f"{self.failed} failed"] if self.failed else []
+        ends += ["stopped"] if self.stopped and not self.is_complete else []
+        return ", ".join([f"{len(self.values)}/{self.seeds}", *ends])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether none of its runs is trained any more, unless failed ones are tried again."""
+        return (
+            self.is_complete or self.pruned is not None or self.stopped or len(self.values) + self.failed >= self.seeds
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row as plain data."""
+        fields = {key: value for key, value in asdict(self).items() if key != "training"}
+        intervals = {"t_interval": self.t_interval, "bootstrap_interval": self.bootstrap_interval}
+        return fields | intervals | {"state": self.state}
 
 
 @dataclass(frozen=True)
@@ -91,15 +118,26 @@ class SweepTable:
             "search": sweep.search,
             "trials": sweep.num_trials,
             "seeds": list(self.file.seeds),
-            "rows": [asdict(row) | {"state": row.state} for row in self.rows],
+            "rows": [row.as_json() for row in self.rows],
         }
 
 
-def sweep_table(folder: SweepFolder, *, metric: Metric | None = None) -> SweepTable:
+InfoReader = Callable[[RunFolder], RunInfo]
+
+
+def sweep_table(
+    folder: SweepFolder,
+    *,
+    metric: Metric | None = None,
+    records: dict[str, TrialRecord] | None = None,
+    read_info: InfoReader = RunFolder.written_info,
+) -> SweepTable:
     """Read the table of a sweep, also while it trains.
 
     Args:
         metric: to show and to order by; None for the goal's.
+        records: those of the folder, if they are known.
+        read_info: reads a run's ``run.json``, such as through a cache.
 
     Raises:
         SweepError: there is no such sweep, or a file of it is damaged.
@@ -108,7 +146,8 @@ def sweep_table(folder: SweepFolder, *, metric: Metric | None = None) -> SweepTa
     if metric is not None:
         goal = file.sweep.goal.model_copy(update={"metric": metric})
         file = file.model_copy(update={"sweep": file.sweep.model_copy(update={"goal": goal})})
-    rows = [_row(folder, file, name, record.settings, record.pruned) for name, record in folder.records().items()]
+    begun = folder.records() if records is None else records
+    rows = [_row(folder, file, name, record, read_info) for name, record in begun.items()]
     sign = 1 if file.sweep.goal.direction == "minimize" else -1
 
     def order(row: Row) -> tuple[bool, bool, float]:
@@ -117,18 +156,20 @@ def sweep_table(folder: SweepFolder, *, metric: Metric | None = None) -> SweepTa
     return SweepTable(file, tuple(sorted(rows, key=order)))
 
 
-def _row(folder: SweepFolder, file: SweepFile, name: str, settings: Settings, pruned: int | None) -> Row:
+def _row(folder: SweepFolder, file: SweepFile, name: str, record: TrialRecord, read_info: InfoReader) -> Row:
     done: dict[str, float] = {}
     seconds: list[float] = []
+    training: list[str] = []
     parameters, failed = None, 0
     for seed in file.seeds:
         run = run_name(name, seed)
         try:
-            info = RunFolder(folder.root, run).written_info()
+            info = read_info(RunFolder(folder.root, run))
         except RunError:  # not begun, or damaged: then the sweep trains it again or says so
             continue
         parameters = info.parameters or parameters
         failed += info.status == "failed"
+        training += [run] if info.status in ACTIVE else []
         value = getattr(info.validation, file.sweep.goal.metric, None)
         if is_done(info, file.sweep):
             seconds.append(info.seconds)
@@ -138,16 +179,16 @@ def _row(folder: SweepFolder, file: SweepFile, name: str, settings: Settings, pr
     spread = Spread.of(values) if values else None
     return Row(
         trial=name,
-        settings=settings,
+        settings=record.settings,
         runs=tuple(done),
         values=tuple(values),
         seeds=len(file.seeds),
         failed=failed,
-        pruned=pruned,
+        pruned=record.pruned,
+        stopped=record.stopped,
+        training=tuple(training),
         mean=spread.mean if spread else None,
         sd=spread.sd if spread else None,
-        t_interval=t_interval(values) if values else None,
-        bootstrap_interval=bootstrap_interval(values) if values else None,
         seconds=fmean(seconds) if seconds else None,
         parameters=parameters,
     )
@@ -160,7 +201,7 @@ _HEADER = ("runs", "mean", "sd", "95 % t interval", "95 % bootstrap interval", "
 
 def as_text(table: SweepTable) -> str:
     """Format the table for a terminal."""
-    return aligned(_cells(table))
+    return aligned(table_cells(table))
 
 
 def as_csv(table: SweepTable) -> str:
@@ -182,14 +223,18 @@ def as_csv(table: SweepTable) -> str:
 
 def as_latex(table: SweepTable) -> str:
     """Format the table as a LaTeX ``tabular`` for the package ``booktabs``."""
-    return latex(_cells(table))
+    return latex(table_cells(table))
 
 
 FORMATS: dict[str, Callable[[SweepTable], str]] = {"text": as_text, "csv": as_csv, "latex": as_latex}
 
 
-def _cells(table: SweepTable) -> list[list[str]]:
-    """Return header and rows as text; intervals have as many digits as the deviation needs."""
+def table_cells(table: SweepTable, rows: Sequence[Row] | None = None) -> list[list[str]]:
+    """Return header and rows as text; intervals have as many digits as the deviation needs.
+
+    Args:
+        rows: some of the table's; None for all.
+    """
     axes = table.axes
     names = [key.partition(".")[2] for key in axes]
     if len(set(names)) < len(names):  # task.x and model.x
@@ -197,13 +242,13 @@ def _cells(table: SweepTable) -> list[list[str]]:
     metric = table.file.sweep.goal.metric.replace("_", " ")
     header = [*names, *_HEADER]
     header[len(names) + 1] = f"mean {metric}"
-    rows = [header]
-    for row in table.rows:
+    cells = [header]
+    for row in table.rows if rows is None else rows:
         digits = digits_for(row.mean, row.sd)
         figures = [number(row.mean, digits), number(row.sd, digits)]
         figures += [interval(row.t_interval, digits), interval(row.bootstrap_interval, digits)]
         seconds = "–" if row.seconds is None else f"{row.seconds:.1f}"
         parameters = "–" if row.parameters is None else f"{row.parameters:,}"
         settings = [value_text(row.settings[key]) for key in axes]
-        rows.append([*settings, row.state, *figures, seconds, parameters])
-    return rows
+        cells.append([*settings, row.state, *figures, seconds, parameters])
+    return cells

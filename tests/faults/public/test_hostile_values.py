@@ -60,6 +60,18 @@ REQUESTS = {
     "causality": LESSON | {"masked": True},
     "padding": LESSON | {"masked": True, "num_pad": 3},
     "ablation": LESSON | {"ablate": "cross.2.1"},
+    "class_role": {},
+    "class_open": {},
+    "class_code": {"address": "https://example.org/"},
+    "class_board": {},
+    "class_send": {"parameters": {"tab": "train"}},
+    "class_helped": {"number": 1},
+    "class_remove": {"number": 1},
+    "class_results": {},
+    "class_join": {"code": "ABCD2345", "nickname": "Anna"},
+    "class_help": {"wanted": True},
+    "class_leave": {},
+    "class_end": {},
 }
 
 

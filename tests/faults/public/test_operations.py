@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from core.runs import DEFAULT_ROOT, RunFolder
+from tests.faults.public.conftest import slowdown
 from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 
@@ -130,7 +131,7 @@ def test_sigterm_and_ctrl_c_save_all_runs_and_exit_with_0(start, by: signal.Sign
     assert RunFolder(server.root, runs[2]).info().status == "stopped"  # it was queued
     ends = [line for line in server.lines() if line["message"] == "ended"]
     closing = next(line for line in server.lines() if line["message"] == "closing")
-    assert {line["run"] for line in ends} == set(runs[:2])
+    assert {line["run"] for line in ends} == {f"{run[:-20]}..." for run in runs[:2]}
     assert max(line["time"] for line in ends) > closing["time"]
     row(
         "operations",
@@ -154,24 +155,25 @@ def test_it_starts_and_decodes_without_network_access(start, row):
     row("operations", "start, page and decode with all other machines refused", "1 time", "0 connections attempted")
 
 
-def test_health_responds_quickly_while_two_runs_train(start, row):
+def test_health_responds_quickly_while_two_runs_train(start, ping_idle, row):
     server = start("--public", "--max-training-per-visitor", "none")
     visitor = Session(server.address)
     for run in [visitor.call("train", "tiny", LONG)["data"][0]["run"] for _ in range(2)]:
         wait_for_step(visitor, run, 5)
     with httpx.Client(base_url=server.address) as client:
-        times = []
+        times, idle = [], []
         for _ in range(100):
             start_time = time.perf_counter()
             health = client.get("/health").json()
             times.append(1000 * (time.perf_counter() - start_time))
+            idle.append(ping_idle())
             time.sleep(0.02)
     assert health["ok"] is True
     assert health["runs"] == {"training": 2, "queued": 0}
     assert health["uptime_seconds"] > 0
     assert health["version"]
     slowest = statistics.quantiles(times, n=20)[-1]
-    assert slowest < 250
+    assert slowest < 250 * slowdown(statistics.quantiles(idle, n=20)[-1])
     row("operations", "/health while two runs train", "100 times", f"95 % within {slowest:.0f} ms")
 
 

@@ -2,12 +2,13 @@
 
 import json
 import threading
+import time
 from collections import Counter
 from typing import ClassVar
 
 from core.runs import RunFolder
 from core.runs.sweeps.cluster import NODE_LOST
-from core.runs.sweeps.driver import MAX_ATTEMPTS
+from core.runs.sweeps.driver import MAX_ATTEMPTS, Driver
 from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.training import train_run
 from core.runs.sweeps.trials import grid_trials
@@ -56,8 +57,6 @@ def test_stopping_saves_what_trains_and_starts_no_more(drive, root, tiny, monkey
         def stop(self):
             super().stop()
             stopped.set()
-
-    from core.runs.sweeps.driver import Driver
 
     genuine = Driver._fill
 
@@ -177,4 +176,74 @@ def test_a_trial_is_recorded_with_its_settings_only(drive, root):
         "settings": {"model.d_model": 16, "training.learning_rate": 0.003},
         "number": None,
         "pruned": None,
+        "stopped": False,
     }
+
+
+def test_a_stopped_trial_is_saved_and_trained_no_more_and_the_others_go_on(drive, root, tiny, monkeypatch):
+    first = grid_trials(make_sweep(), tiny)[0]
+    drivers = []
+    genuine = Driver._fill
+
+    def fill_and_stop_one(driver):
+        genuine(driver)
+        if not drivers:
+            driver.stop_trial(first.name)
+            drivers.append(driver)
+
+    monkeypatch.setattr(Driver, "_fill", fill_and_stop_one)
+
+    class Waiting(ThreadProcess):
+        """The first trial's processes end only when they are stopped."""
+
+        def train(self):
+            until = time.monotonic() + 10
+            while first.name in self.request.run and not self._reasons and time.monotonic() < until:
+                time.sleep(0.01)
+            super().train()
+
+    assert statuses(drive(make_sweep(), jobs=1, process=Waiting)) == {"stopped": 2, "done": 6}
+    assert SweepFolder(root, "s").record(first.name).stopped
+    assert statuses(drive(make_sweep())) == {"skipped": 6}
+    assert not RunFolder(root, first.run(1)).exists()
+
+
+def test_runs_give_way_when_there_is_less_room_and_are_resumed(drive, root, monkeypatch):
+    monkeypatch.setattr("core.runs.sweeps.driver._POLL_SECONDS", 0.02)
+    room = [2]
+
+    class Yielding(ThreadProcess):
+        """The first two run until one is stopped."""
+
+        first_two: ClassVar[list["Yielding"]] = []
+
+        def train(self):
+            if len(self.first_two) < 2:
+                self.first_two.append(self)
+                if len(self.first_two) == 2:
+                    room[0] = 1
+                until = time.monotonic() + 10
+                while not any(each._reasons for each in self.first_two) and time.monotonic() < until:
+                    time.sleep(0.01)
+                room[0] = 2
+            super().train()
+
+    results = drive(make_sweep(), process=Yielding, room=lambda: room[0])
+    assert statuses(results) == {"done": 8}
+    resumed = [
+        path.parent.name
+        for path in root.glob("*/run.json")
+        if len(RunFolder(root, path.parent.name).info().provenance) > 1
+    ]
+    assert resumed == [Yielding.first_two[1].request.run]
+
+
+def test_a_sweep_waits_while_there_is_no_room_at_all(drive, monkeypatch):
+    monkeypatch.setattr("core.runs.sweeps.driver._POLL_SECONDS", 0.02)
+    asked = []
+
+    def room() -> int:
+        asked.append(None)
+        return 0 if len(asked) < 10 else 2
+
+    assert statuses(drive(make_sweep(), room=room)) == {"done": 8}

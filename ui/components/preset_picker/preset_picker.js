@@ -2,6 +2,7 @@
 // Event: 'pick', after the value got the visitor's choice.
 
 import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
+import { onPresetOpened } from "../../web/navigation.js";
 import { callServer, pollWhileVisible } from "../../web/server.js";
 
 const FEW = 3; // presets shown at first
@@ -101,6 +102,7 @@ export function mount({ element, trigger, props, server, watch }) {
       select.replaceChildren(...options.map(([value, label]) => make("option", { value }, label)));
     }
     select.value = family.name;
+    select.disabled = false;
     showPresets();
   }
 
@@ -121,6 +123,11 @@ export function mount({ element, trigger, props, server, watch }) {
     document.body.dataset.settings = open ? "open" : "";
     part("settings").setAttribute("aria-expanded", String(open));
     setText(part("settings"), open ? "Settings ▾" : "Settings ▸");
+  });
+  onPresetOpened((name) => {
+    if (!familyOf(name)) return;
+    pick(name);
+    show();
   });
   document.addEventListener("click", holdTrain, true);
   const refreshNow = pollWhileVisible(element, refresh);

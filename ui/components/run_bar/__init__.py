@@ -14,6 +14,7 @@ from core.runs import ACTIVE, RunError
 from core.server.access import VisitorRuns
 from core.text.vocab import BOS, EOS
 from ui.attention_blocks import BLOCK_NAMES, source_block
+from ui.components.class_board import class_functions
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
 from ui.serving.downloads import PATH
@@ -55,12 +56,13 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
     """Build the component.
 
     Value: ``{"current": name or None}``, optionally with ``"missing"``, a run that a link names and that is not there,
-    and ``"loading"``, true while the page does not know its run yet.
+    ``"loading"``, true while the page does not know its run yet, and ``"started"``, true if the form has started it.
 
     Events: ``.pick(fn)`` with ``evt.run``; ``.status(fn)`` with ``evt.run, evt.status`` when the status of the current
     run changes; ``.weights(fn)`` when the run that trains has new weights; ``.gone(fn)`` after the run was deleted.
     """
     functions = {
+        "still_open": validated(Request, lambda _: {}),  # the request itself is what counts
         "feed": validated(FeedRequest, partial(feed, runs)),
         "snapshot": validated(SnapshotRequest, partial(snapshot, runs)),
         "list_runs": validated(Request, lambda _: list_runs(runs)),
@@ -70,6 +72,7 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
         "rename": validated(RenameRequest, partial(rename, runs)),
         "share": validated(ShareRequest, partial(share, runs)),
         "delete": validated(RunRequest, partial(delete, runs)),
+        **class_functions(runs),
     }
     return component(
         "run_bar",
@@ -98,6 +101,8 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,
     }
+    if (seconds := runs.progress(request.run).seconds_to_start) is not None:
+        about["seconds_to_start"] = seconds
     subwords = runs.preset(request.run).task.has_subwords
     return progress | about | {"snapshots": _new_snapshots(runs.replay(request.run).snapshots(), request, subwords)}
 

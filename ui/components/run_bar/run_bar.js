@@ -2,11 +2,13 @@
 // Events: 'pick' {run}; 'status' {run, status} when the status of the current run changes; 'weights' {step} when the
 // run that trains has new weights and a tab that decodes is open; 'gone' {run} after the run was deleted.
 
-import { patchAddress } from "../../web/address.js";
+import { patchAddress, readAddress } from "../../web/address.js";
 import { make, partsOf, setText } from "../../web/dom.js";
+import { dropDrafts } from "../../web/drafts.js";
 import { formatResult, formatSeconds } from "../../web/format.js";
 import { feed, follow, isActive, onFeed, setLoading, startFeed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
+import { reportStillOpen } from "../../web/still_open.js";
 import { offerTour, startTour } from "../../web/tour.js";
 import { runMenu } from "./run_menu.js";
 
@@ -34,8 +36,8 @@ export function mount({ element, trigger, props, server, watch }) {
     return position + ((!teens && ["", "st", "nd", "rd"][position % 10]) || "th") + " in the queue";
   }
 
-  function statusText({ status, queue_position: position, quality, exact_match, step }) {
-    if (status === "queued" && position) return queueText(position);
+  function statusText({ status, queue_position: position, seconds_to_start: wait, quality, exact_match, step }) {
+    if (status === "queued" && position) return queueText(position) + (wait == null ? "" : ", starts in about " + formatSeconds(wait));
     const result = formatResult({ quality, exact_match });
     if (status === "finished" && !step) return "imported"; // from another program
     if (status === "finished" && result) return "finished, " + (quality ? "" : "exact match ") + result;
@@ -131,6 +133,19 @@ export function mount({ element, trigger, props, server, watch }) {
     follow(feed.run);
   }
 
+  // ---- class ----
+
+  /** Open the class, or with `joining` only if the visitor is in one or comes with its link; its script loads now. */
+  async function openClass({ joining = false } = {}) {
+    try {
+      const board = await import("../class_board/class_board.js");
+      await board.openClass({ element, server, pick, joining });
+    } catch (error) {
+      console.error(error);
+      say("The class could not be loaded. Reload the page.");
+    }
+  }
+
   // ---- theme ----
 
   function switchTheme() {
@@ -142,7 +157,8 @@ export function mount({ element, trigger, props, server, watch }) {
   // ---- values ----
 
   function show() {
-    const { current = null, missing = null, loading = false } = props.value ?? {};
+    const { current = null, missing = null, loading = false, started = false } = props.value ?? {};
+    if (started) dropDrafts();
     setLoading(loading);
     if (current !== feed.run) {
       knownStatus = decodedStep = null;
@@ -171,9 +187,19 @@ export function mount({ element, trigger, props, server, watch }) {
     part("message").hidden = true;
     part("message").dataset.lasting = "";
   });
+  new ResizeObserver(() => { // what stays below the bar stays below a notice, too
+    document.documentElement.style.setProperty("--notice", part("message").offsetHeight + "px");
+  }).observe(part("message"));
+  part("class").addEventListener("click", () => openClass());
+  if (readAddress().has("class") || localStorage.getItem("attention-lab-class")) openClass({ joining: true });
   part("tour").addEventListener("click", startTour);
+  part("menu-tour").addEventListener("click", () => {
+    menu.toggle();
+    startTour();
+  });
   part("theme").addEventListener("click", switchTheme);
   startFeed(element, server);
+  reportStillOpen(server);
   let translator = null; // a run that translates, once the server has named one
   onFeed(() => {
     showRun();

@@ -6,6 +6,7 @@ import { feed } from "../../web/run_feed.js";
 import { callServer } from "../../web/server.js";
 
 const REFRESH_MS = 1000;
+const MAX_TITLE = 60; // characters, see core/runs/names.py
 
 /** { open, toggle }: the menu in an element of the bar. */
 export function runMenu({ element, server, pick, gone, renamed }) {
@@ -82,6 +83,7 @@ export function runMenu({ element, server, pick, gone, renamed }) {
     if (!current.run) return;
     part("rename").hidden = !current.renamable;
     if (document.activeElement !== part("rename-input")) part("rename-input").value = current.title;
+    showRule();
     setText(part("about"), [current.renamable ? "" : current.title, feed.latest?.task].filter(Boolean).join(" · "));
     for (const name of ["file", "package"]) {
       part(name).hidden = !current[name];
@@ -111,6 +113,14 @@ export function runMenu({ element, server, pick, gone, renamed }) {
     if (feed.run === null) return showActions(null);
     const answer = await callServer(server, "actions", { run: feed.run });
     if (answer?.run === feed.run) showActions(answer);
+  }
+
+  /** How long a name may be, in red where the typed one is longer; nothing is cut off. */
+  function showRule() {
+    const { length } = [...part("rename-input").value.trim()];
+    const isTooLong = length > MAX_TITLE;
+    part("rename-rule").classList.toggle("bad", isTooLong);
+    setText(part("rename-rule"), "At most " + MAX_TITLE + " characters" + (isTooLong ? "; this has " + length : ""));
   }
 
   async function renameRun(event) {
@@ -194,6 +204,7 @@ export function runMenu({ element, server, pick, gone, renamed }) {
   part("menu").addEventListener("keydown", onKey);
   part("search").addEventListener("input", showList);
   part("tasks").addEventListener("change", showList);
+  part("rename-input").addEventListener("input", showRule);
   part("rename").addEventListener("submit", renameRun);
   part("share").addEventListener("click", shareRun);
   part("copy").addEventListener("click", copyLink);

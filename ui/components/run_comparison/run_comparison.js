@@ -34,7 +34,7 @@ export function mount({ element, props, watch }) {
     ["free-running tokens", "token_accuracy_free_running", share],
     ["teacher-forced tokens", "token_accuracy", share],
     ["loss", "loss", plain(4)],
-    ["training time, s", "seconds", plain(1)],
+    ["training time, s", "seconds", ({ mean, sd }) => (mean ? plain(1)({ mean, sd }) : "–")], // imported ones have none
   ];
   /** The metrics of all runs; a translation has BLEU and chrF before the others. */
   const metricsOf = ({ translation }) => (translation

@@ -25,7 +25,7 @@ def run_picker(runs: VisitorRuns, *, elem_id: str = "run-picker") -> gr.HTML:
 def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
     """Return the runs grouped by task, and within a task by all settings except the seed."""
     by_task: dict[tuple, dict[str, Preset]] = {}
-    for name in runs.names()[:MAX_LISTED_RUNS]:
+    for name in runs.readable_names(MAX_LISTED_RUNS):
         preset = runs.preset(name)
         by_task.setdefault(held_out_key(preset.task), {})[name] = preset
     return {"tasks": [_task(runs, presets) for presets in by_task.values()]}

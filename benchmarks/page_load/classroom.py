@@ -1,0 +1,261 @@
+"""A class on one server of two cores: ``python -m core bench class``.
+
+The app is served as on a public Space. A teacher opens a class, and students join it, all from one address, as behind
+the router of a school. Each trains ``tiny``, and until all are finished decodes, looks at heads, ablates one and looks
+back at snapshots of the training, waiting 2 to 6 seconds before each; with their own run once it has weights, else with
+the shipped one. Meanwhile their pages poll the run and the class, and the teacher's page the board, as scripts do.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from benchmarks.page_load.app_process import SHIPPED_RUN, PageClient, serve_app
+from benchmarks.page_load.load import ResponseTimes
+
+ADDRESS = "203.0.113.7"  # of the school, as its proxy names it
+POLL_SECONDS = {"active": 0.5, "ended": 2.0, "class": 3.0, "board": 1.5}  # as in ui/web/run_feed.js and class_board/
+THINKING_SECONDS = (2.0, 6.0)
+ARRIVAL_SECONDS = 30.0  # in which all students join and press Train
+MAX_BEHIND = 2.0  # seconds that the board may be behind a student's page
+MAX_MINUTES = 30.0
+POLLS = ("feed", "class_role", "class_board")  # for which nobody waits
+ACTIVE = ("queued", "training", "stopping")
+HELD = {"since_step": -1, "since_evaluation": -1, "step_width": 0, "evaluation_width": 0}
+
+
+class Log:
+    """Requests with the seconds to their answers, and errors. Thread-safe, as list.append is."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {}
+        self.errors: list[str] = []
+        self._lock = threading.Lock()
+
+    def time(self, name: str, request: Callable[[], Any]) -> Any:
+        """Send a request; return its answer, None after an error."""
+        started, answer, problem = time.perf_counter(), None, ""
+        try:
+            answer = request()
+            problem = answer.get("error", "") if isinstance(answer, dict) else ""
+        except (httpx.HTTPError, RuntimeError, ValueError, StopIteration) as error:
+            problem = f"{type(error).__name__}: {error}"
+        with self._lock:
+            self.seconds.setdefault(name, []).append(time.perf_counter() - started)
+            if problem:
+                self.errors.append(f"{name}: {problem[:200]}")
+        return None if problem else answer
+
+
+class Person:
+    """A teacher or student with a page of their own."""
+
+    def __init__(self, address: str, log: Log) -> None:
+        self.page, self.log = PageClient(address), log
+        self.page.http.headers["x-forwarded-for"] = ADDRESS
+        self.log.time("open the page", self.page.open)
+
+    def call(self, function: str, **argument: Any) -> Any:
+        """Call a server function of the bar."""
+        return self.log.time(function, lambda: self.page.call_component(f"run-bar.{function}", argument))
+
+
+class Student(Person):
+    """A student.
+
+    Attributes:
+        finished_at: ``time.perf_counter()`` when their page showed that the run was finished; None before.
+    """
+
+    def __init__(self, address: str, log: Log, nickname: str, code: str, *, seed: int) -> None:
+        super().__init__(address, log)
+        self.nickname, self.run = nickname, ""
+        self.finished_at: float | None = None
+        self._random, self._steps, self._has_weights = random.Random(seed), [0], False  # noqa: S311 - what to do next
+        self.call("class_join", code=code, nickname=nickname)
+
+    def stay(self, is_over: threading.Event) -> None:
+        """Train, and use the page until the event."""
+        self._wait(is_over, self._random.uniform(0, ARRIVAL_SECONDS))
+        started = self.log.time("train", lambda: self.page.call_endpoint("train", "tiny", {}))
+        if started is None:
+            return
+        self.run = started["run"]
+        for poll in (self._poll_run, self._poll_class):
+            threading.Thread(target=poll, args=(is_over,), daemon=True).start()
+        while not self._wait(is_over, self._random.uniform(*THINKING_SECONDS)):
+            self._random.choice((self._decode, self._look_at_heads, self._ablate, self._look_back))()
+
+    def _wait(self, is_over: threading.Event, seconds: float) -> bool:
+        return is_over.wait(seconds)
+
+    def _poll_run(self, is_over: threading.Event) -> None:
+        since = HELD | {"since_snapshot": -1, "known_snapshots": 0, "block": "", "input": 0}
+        seconds = 0.0
+        while not self._wait(is_over, seconds):
+            answer = self.call("feed", run=self.run, **since)
+            seconds = POLL_SECONDS["ended"]
+            if answer is None:
+                continue
+            steps = answer["snapshots"]["steps"]
+            self._steps = steps or self._steps
+            self._has_weights = answer["step"] > 0
+            for name, kind in (("points", "step"), ("evaluations", "evaluation")):
+                if answer[name]["columns"]["step"]:
+                    since |= {
+                        f"since_{kind}": answer[name]["columns"]["step"][-1],
+                        f"{kind}_width": answer[name]["width"],
+                    }
+            since |= {"since_snapshot": steps[-1], "known_snapshots": len(steps)} if steps else {}
+            if answer["status"] in ACTIVE:
+                seconds = POLL_SECONDS["active"]
+            elif answer["status"] == "finished" and self.finished_at is None:
+                self.finished_at = time.perf_counter()
+
+    def _poll_class(self, is_over: threading.Event) -> None:
+        while not self._wait(is_over, POLL_SECONDS["class"]):
+            self.call("class_role")
+
+    def _text(self) -> str:
+        return " ".join(self._random.choices("0123456789", k=self._random.randint(3, 5)))
+
+    def _shown_run(self) -> str:
+        return self.run if self._has_weights else SHIPPED_RUN
+
+    def _decode(self, ablate: str = "", name: str = "decode") -> None:
+        values: tuple[Any, ...] = (self._shown_run(), self._text(), {}, "", ablate, "", "zero")
+        self.log.time(name, lambda: self.page.call_endpoint("decode", *values))
+
+    def _ablate(self) -> None:
+        self._decode("cross.1.1", "decode, one head ablated")
+
+    def _look_at_heads(self) -> None:
+        values = (self._shown_run(), self._text(), "cross", 1, "", "", "zero")
+        self.log.time("attention", lambda: self.page.call_endpoint("attention", *values))
+
+    def _look_back(self) -> None:
+        if self._has_weights and self._steps != [0]:
+            self.call("snapshot", run=self.run, step=self._random.choice(self._steps), block="all", input=0)
+
+
+class Teacher(Person):
+    """The teacher, whose page polls the board.
+
+    Attributes:
+        code: of the class.
+        finished_at: ``time.perf_counter()`` when the board showed that a student's run was finished, by nickname.
+        answered_at: when each answer of the board came.
+    """
+
+    def __init__(self, address: str, log: Log) -> None:
+        super().__init__(address, log)
+        self.call("class_open")
+        self.code: str = (self.call("class_code", address=address) or {}).get("code", "")
+        self.finished_at: dict[str, float] = {}
+        self.answered_at: list[float] = []
+
+    def watch(self, is_over: threading.Event) -> None:
+        """Poll the board until the event."""
+        while not is_over.wait(POLL_SECONDS["board"]):
+            answer = self.call("class_board")
+            now = time.perf_counter()
+            self.answered_at.append(now)
+            for row in (answer or {}).get("rows", ()):
+                if row["status"] == "finished":
+                    self.finished_at.setdefault(row["nickname"], now)
+
+
+def lead_class(num_students: int, *, minutes: float, max_minutes: float = MAX_MINUTES) -> dict[str, Any]:
+    """Hold a class until all runs are finished, at least for ``minutes``, and return the figures."""
+    log, is_over = Log(), threading.Event()
+    with serve_app() as app:
+        teacher = Teacher(app.address, log)
+        students = [Student(app.address, log, f"Student {at}", teacher.code, seed=at) for at in range(num_students)]
+        started = time.perf_counter()
+        stays = [threading.Thread(target=each.stay, args=(is_over,), daemon=True) for each in students]
+        stays.append(threading.Thread(target=teacher.watch, args=(is_over,), daemon=True))
+        for each in stays:
+            each.start()
+        while (passed := time.perf_counter() - started) < 60 * max_minutes:
+            seen = [each.finished_at is not None and each.nickname in teacher.finished_at for each in students]
+            if all(seen) and passed >= 60 * minutes:
+                break
+            time.sleep(0.2)
+        is_over.set()
+        for each in stays:
+            each.join(timeout=60)
+        megabytes = app.megabytes("VmHWM")
+        csv_text = (teacher.call("class_results") or {}).get("csv", "")
+    finished = [each.finished_at for each in students if each.finished_at is not None]
+    both = [each for each in students if each.finished_at is not None and each.nickname in teacher.finished_at]
+    behind = [max(0.0, teacher.finished_at[each.nickname] - (each.finished_at or 0.0)) for each in both]
+    gaps = [later - before for before, later in zip(teacher.answered_at, teacher.answered_at[1:], strict=False)]
+    return {
+        "students": num_students,
+        "finished": len(finished),
+        "rows_of_results": len(csv_text.splitlines()) - 1,
+        "seconds_until_all_finished": max(finished) - started if len(finished) == num_students else None,
+        "errors": log.errors,
+        "answers": {name: vars(ResponseTimes.of(seconds)) for name, seconds in sorted(log.seconds.items())},
+        "all": vars(
+            ResponseTimes.of([each for name, times in log.seconds.items() if name not in POLLS for each in times])
+        ),
+        "board_behind": vars(ResponseTimes.of(behind)),
+        "longest_between_boards": max(gaps, default=0.0),
+        "megabytes": megabytes,
+    }
+
+
+def missed_targets(figures: dict[str, Any]) -> list[str]:
+    """Return the names of the targets that were missed."""
+    missed = [f"{len(figures['errors'])} errors"] * bool(figures["errors"])
+    missed += ["not all runs finished"] * (figures["finished"] < figures["students"])
+    return missed + ["the board"] * (figures["board_behind"]["p95"] > MAX_BEHIND)
+
+
+def print_figures(figures: dict[str, Any]) -> None:
+    """Print a table."""
+    print(f"\n  {'':26} {'requests':>8} {'median':>9} {'95 %':>9} {'max':>9}")
+    for name, times in [
+        *figures["answers"].items(),
+        ("all but polls", figures["all"]),
+        ("board behind", figures["board_behind"]),
+    ]:
+        values = " ".join(f"{1000 * times[key]:>6.0f} ms" for key in ("median", "p95", "max"))
+        print(f"  {name:26} {times['count']:>8} {values}")
+    print(f"  longest time between two answers of the board: {figures['longest_between_boards']:.1f} s")
+    until = figures["seconds_until_all_finished"]
+    ended = "not all" if until is None else f"all after {until:.0f} s"
+    print(f"  finished runs: {figures['finished']} of {figures['students']}, {ended}")
+    print(f"  errors: {len(figures['errors'])}; peak memory of the server {figures['megabytes']:.0f} MB")
+    for error in figures["errors"][:5]:
+        print(f"    {error}")
+
+
+def main() -> int:
+    """Measure and print; return 1 if a target was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--students", type=int, default=40)
+    parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
+    figures = lead_class(options.students, minutes=options.minutes)
+    print_figures(figures)
+    missed = missed_targets(figures)
+    print("\n" + (f"missed: {', '.join(missed)}" if missed else "all targets reached"))
+    if options.json:
+        print(json.dumps(figures | {"missed": missed}))
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

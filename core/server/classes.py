@@ -1,0 +1,420 @@
+"""Classes: a teacher, the students who joined with a code, and the runs that they train meanwhile.
+
+Each class is one file beside the runs, written atomically and checked when it is read. This module knows runs by name
+only, and visitors by the id that ``ownership.owner_of`` makes of their cookie.
+"""
+
+import hashlib
+import logging
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from core.config import NAME_PATTERN
+from core.runs.names import folded, validate_name
+from core.server.limits import Limits
+from core.storage.atomic import write_atomically
+from core.storage.error_messages import explain_error
+from core.storage.errors import LabError
+from core.text.validation import validate_text
+
+ALPHABET = "ABCDEFGHJKMNPQRSTUVWXYZ23456789"  # without I, L, O, 0 and 1, which look alike
+CODE_LENGTH = 8  # 31^8: 850 billion codes
+MAX_WRONG_CODES, WRONG_CODE_SECONDS = 60, 600.0  # of one network: forty students mistype, a guesser needs centuries
+MAX_NETWORKS = 10_000  # whose wrong codes are remembered
+MAX_NICKNAME = 30  # characters
+MAX_STUDENT_RUNS = 50  # remembered of each student, the latest
+MAX_PARAMETERS, MAX_VALUE = 40, 2_000  # of a page's address that the teacher sends
+MAX_HOURS = 24  # that a class lasts, whoever visits it
+CLASSES_PER_NETWORK = 2  # a school has one address; see ``Class.pool``
+_log = logging.getLogger(__name__)
+_CODE = re.compile(f"[{ALPHABET}]{{{CODE_LENGTH}}}")
+
+
+class ClassError(LabError):
+    """There is no such class or student, a limit on classes is reached, or a class cannot be saved."""
+
+
+def _nickname(text: str) -> str:
+    if validate_name("nickname", text, max_length=MAX_NICKNAME) != text:
+        raise ValueError("spaces around the nickname")
+    return text
+
+
+def _value(text: str) -> str:
+    return validate_text("value", text, max_length=MAX_VALUE)
+
+
+Id = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Parameters = Annotated[
+    dict[Annotated[str, Field(pattern=r"^[a-z_]{1,30}$")], Annotated[str, AfterValidator(_value)]],
+    Field(min_length=1, max_length=MAX_PARAMETERS),
+]
+
+
+class _Stored(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class Student(_Stored):
+    """A student.
+
+    Attributes:
+        number: names the student on the teacher's page, where owners' ids are not shown.
+        owner: id of the visitor.
+        runs: names of the runs that were started or resumed in the class, the latest last.
+        help_since: when the student asked for help, in seconds since 1970; None if they did not.
+    """
+
+    number: int = Field(ge=1)
+    owner: Id
+    nickname: Annotated[str, AfterValidator(_nickname)]
+    runs: tuple[Annotated[str, Field(pattern=NAME_PATTERN)], ...] = Field(default=(), max_length=MAX_STUDENT_RUNS)
+    help_since: float | None = None
+
+
+class Handout(_Stored):
+    """What the teacher sent to all: parameters of the page's address, and a number that grows with each."""
+
+    number: int = Field(ge=1)
+    parameters: Parameters
+
+
+class Class(_Stored):
+    """A class, as stored.
+
+    Attributes:
+        id: also the name of its file.
+        teacher: id of the visitor who opened it.
+        pool: names the runs that share one quota and one turn in the queue: those of all classes that were opened from
+            one network. So a second class, or one opened after another has ended, gets no quota of its own.
+        opened: in seconds since 1970.
+        next_number: of the next student.
+    """
+
+    id: str = Field(pattern=r"^[0-9a-f]{16}$")
+    code: str = Field(pattern=f"^{_CODE.pattern}$")
+    teacher: Id
+    pool: str = Field(pattern=r"^class-[0-9a-f]{16}$")
+    opened: float
+    next_number: int = Field(default=1, ge=1)
+    students: tuple[Student, ...] = Field(default=(), max_length=10_000)
+    handout: Handout | None = None
+
+    def student(self, owner: str) -> Student | None:
+        """Return a visitor as a student of this class; None if they are not."""
+        return next((each for each in self.students if each.owner == owner), None)
+
+
+class WrongCodes:
+    """Wrong codes that each network has tried lately. Visitors can invent cookies, but not addresses."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._tries = clock, OrderedDict[str, deque[float]]()
+
+    def refuses(self, network: str) -> bool:
+        """Return whether a network has tried so many that also a right code is refused."""
+        tries = self._tries.get(network, deque())
+        while tries and self._clock() - tries[0] > WRONG_CODE_SECONDS:
+            tries.popleft()
+        return len(tries) >= MAX_WRONG_CODES
+
+    def count(self, network: str) -> None:
+        """Count a wrong code."""
+        self._tries.setdefault(network, deque(maxlen=MAX_WRONG_CODES)).append(self._clock())
+        self._tries.move_to_end(network)
+        while len(self._tries) > MAX_NETWORKS:
+            self._tries.popitem(last=False)
+
+
+class Classes:
+    """The classes of a server. Thread-safe.
+
+    Args:
+        folder: where they are stored; it is created with the first class.
+        limits: how many classes there are, how many students each has, and when one ends.
+        clock: returns seconds since 1970.
+    """
+
+    def __init__(self, folder: Path, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
+        self._folder, self._limits, self._clock = folder, limits, clock
+        self._lock = threading.RLock()
+        self._wrong_codes = WrongCodes(clock)
+        self._classes: dict[str, Class] = {}
+        self._class_of: dict[str, str] = {}  # id of the class by visitor, the teacher's too; replaced, never changed
+        self._teacher_of: dict[str, str] = {}  # by run; replaced, never changed
+        self._visited: dict[str, float] = {}  # by visitor in a class, since the server started
+        self._started = clock()
+        for file in sorted(folder.glob("*.json")):
+            self._read(file)
+        self._index()
+
+    # ---- who is who
+
+    def taught_by(self, owner: str | None) -> Class | None:
+        """Return the class that a visitor teaches."""
+        found = self._of(owner)
+        return found if found is not None and found.teacher == owner else None
+
+    def attended_by(self, owner: str | None) -> Class | None:
+        """Return the class that a visitor is a student of."""
+        found = self._of(owner)
+        return found if found is not None and found.teacher != owner else None
+
+    def may_read(self, owner: str | None, run: str) -> bool:
+        """Return whether a run was trained in a class that the visitor teaches."""
+        return owner is not None and self._teacher_of.get(run) == owner and self.taught_by(owner) is not None
+
+    def pool_of(self, owner: str | None) -> str:
+        """Return the pool that a new run of a visitor counts in; "" for visitors who are not students."""
+        attended = self.attended_by(owner)
+        return "" if attended is None else attended.pool
+
+    def seconds_away(self, owner: str) -> float:
+        """Return the seconds since a visitor's page last asked about its class, at most the server's uptime."""
+        return self._clock() - self._visited.get(owner, self._started)
+
+    def visit(self, owner: str) -> None:
+        """Note that a visitor's page asked about its class."""
+        if owner in self._class_of:
+            self._visited[owner] = self._clock()
+
+    def _of(self, owner: str | None) -> Class | None:
+        found = self._classes.get(self._class_of.get(owner or "", ""))
+        return None if found is None or self._has_expired(found) else found
+
+    # ---- the teacher
+
+    def open(self, owner: str, network: str) -> Class:
+        """Open a class, and return it; the teacher's open one if there is one.
+
+        Raises:
+            ClassError: the server or the network has as many as allowed, or the visitor is a student.
+        """
+        with self._lock:
+            self.expire()
+            if (taught := self.taught_by(owner)) is not None:
+                return taught
+            if self.attended_by(owner) is not None:
+                raise ClassError("you are a student of a class; leave it before you open one")
+            if len(self._classes) >= self._limits.max_classes:
+                raise ClassError(f"{len(self._classes)} classes are open, which is the limit; try again later")
+            pool = _pool(network)
+            of_network = sum(each.pool == pool for each in self._classes.values())
+            if network and of_network >= CLASSES_PER_NETWORK:
+                raise ClassError(f"{of_network} classes of your network are open, which is the limit; end one of them")
+            codes = {each.code for each in self._classes.values()}
+            code = next(code for code in iter(_new_code, "") if code not in codes)
+            new = Class(id=secrets.token_hex(8), code=code, teacher=owner, pool=pool, opened=self._clock())
+            self._store(new)
+            self.visit(owner)
+            return new
+
+    def end(self, owner: str) -> None:
+        """End the class that a visitor teaches, and delete all of it but the runs; ClassError if they teach none."""
+        with self._lock:
+            self._delete(self._taught(owner))
+
+    def send(self, owner: str, parameters: dict[str, str]) -> None:
+        """Send parameters of the page's address to all students, in place of what was sent before.
+
+        Raises:
+            ClassError: the visitor teaches no class, or the parameters are not valid.
+        """
+        with self._lock:
+            taught = self._taught(owner)
+            number = 1 if taught.handout is None else taught.handout.number + 1
+            try:
+                handout = Handout(number=number, parameters=parameters)
+            except ValidationError as error:
+                detail = error.errors()[0]
+                raise ClassError(f"link: {'.'.join(map(str, detail['loc'][1:]))[:100]}: {detail['msg']}") from error
+            self._store(taught.model_copy(update={"handout": handout}))
+
+    def remove(self, owner: str, number: int) -> None:
+        """Remove a student from the class that a visitor teaches."""
+        with self._lock:
+            taught = self._taught(owner)
+            self._without(taught, self._numbered(taught, number))
+
+    def answer_help(self, owner: str, number: int) -> None:
+        """Note that a student of the class that a visitor teaches was helped."""
+        with self._lock:
+            taught = self._taught(owner)
+            self._replace(taught, self._numbered(taught, number), help_since=None)
+
+    # ---- the students
+
+    def join(self, owner: str, network: str, code: str, nickname: str) -> Class:
+        """Make a visitor a student of the class with a code, and return it. A student who joins again gets a new name.
+
+        Raises:
+            InputError: the nickname is not valid.
+            ClassError: no class has this code, too many wrong ones were tried, the class is full, somebody else in it
+                has the nickname, or the visitor teaches a class.
+        """
+        with self._lock:
+            self.expire()
+            found = self._with_code(code, network)
+            nickname = validate_name("nickname", nickname, max_length=MAX_NICKNAME)
+            if self.taught_by(owner) is not None:
+                raise ClassError("you teach a class; end it before you join one")
+            if any(folded(each.nickname) == folded(nickname) and each.owner != owner for each in found.students):
+                raise ClassError(f"nickname={nickname!r} is taken in this class; choose another one")
+            if (student := found.student(owner)) is not None:
+                return self._replace(found, student, nickname=nickname)
+            if len(found.students) >= self._limits.max_students:
+                raise ClassError(f"the class has {len(found.students)} students, which is the limit")
+            with suppress(ClassError):
+                self.leave(owner)
+            student = Student(number=found.next_number, owner=owner, nickname=nickname)
+            joined = {"students": (*found.students, student), "next_number": student.number + 1}
+            self._store(found := found.model_copy(update=joined))
+            self.visit(owner)
+            return found
+
+    def leave(self, owner: str) -> None:
+        """Leave the class, whose teacher no longer sees the student's runs; ClassError if the visitor is in none."""
+        with self._lock:
+            self._without(*self._attended(owner))
+
+    def ask_for_help(self, owner: str, wanted: bool) -> None:
+        """Ask the teacher for help, or no longer; ClassError if the visitor is in no class."""
+        with self._lock:
+            attended, student = self._attended(owner)
+            since = (student.help_since or self._clock()) if wanted else None
+            self._replace(attended, student, help_since=since)
+
+    def add_run(self, owner: str | None, run: str) -> None:
+        """Note that a visitor started or resumed a run, which their teacher may then view; nothing if in no class."""
+        with self._lock:
+            attended = self.attended_by(owner)
+            student = attended.student(owner) if attended is not None and owner is not None else None
+            if attended is None or student is None:
+                return
+            runs = (*(each for each in student.runs if each != run), run)[-MAX_STUDENT_RUNS:]
+            try:
+                self._replace(attended, student, runs=runs)
+            except ClassError as error:  # the run trains; only the teacher does not see it
+                _log.warning("not noted in its class: %s", error, extra={"run": run})
+
+    def expire(self) -> None:
+        """Delete the classes that nobody has visited for ``class_hours``, and those older than ``MAX_HOURS``."""
+        with self._lock:
+            for each in list(self._classes.values()):
+                if self._has_expired(each):
+                    self._delete(each)
+
+    # ---- changes; all require the lock
+
+    def _has_expired(self, found: Class) -> bool:
+        visits = [self._visited.get(owner, 0.0) for owner in (found.teacher, *(each.owner for each in found.students))]
+        last = max(self._started, found.opened, *visits)
+        return self._clock() - last > 3600 * self._limits.class_hours or self._clock() - found.opened > 3600 * MAX_HOURS
+
+    def _with_code(self, code: str, network: str) -> Class:
+        if self._wrong_codes.refuses(network):
+            minutes = round(WRONG_CODE_SECONDS / 60)
+            raise ClassError(f"too many wrong codes from your network; try again in {minutes} minutes")
+        plain = re.sub(r"[\s-]", "", code).upper()
+        for each in self._classes.values():
+            if each.code == plain:
+                return each
+        if _CODE.fullmatch(plain):
+            self._wrong_codes.count(network)
+        raise ClassError(f"no open class has the code {code[:20]!r}; it has {CODE_LENGTH} letters and digits")
+
+    def _taught(self, owner: str) -> Class:
+        if (taught := self.taught_by(owner)) is None:
+            raise ClassError("you teach no open class")
+        return taught
+
+    def _attended(self, owner: str) -> tuple[Class, Student]:
+        attended = self.attended_by(owner)
+        student = attended.student(owner) if attended is not None else None
+        if attended is None or student is None:
+            raise ClassError("you are in no open class")
+        return attended, student
+
+    def _numbered(self, taught: Class, number: int) -> Student:
+        for each in taught.students:
+            if each.number == number:
+                return each
+        raise ClassError(f"student={number}: there is no such student in your class")
+
+    def _replace(self, found: Class, student: Student, **changes: object) -> Class:
+        new = student.model_copy(update=changes)
+        students = tuple(new if each.number == student.number else each for each in found.students)
+        self._store(found := found.model_copy(update={"students": students}))
+        return found
+
+    def _without(self, found: Class, student: Student) -> None:
+        students = tuple(each for each in found.students if each.number != student.number)
+        self._store(found.model_copy(update={"students": students}))
+
+    def _store(self, changed: Class) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._file(changed), changed.model_dump_json().encode())
+        except OSError as error:
+            raise ClassError(f"the class cannot be saved: {explain_error(error)}") from error
+        self._classes[changed.id] = changed
+        self._index()
+
+    def _delete(self, ended: Class) -> None:
+        try:
+            self._file(ended).unlink(missing_ok=True)
+        except OSError as error:
+            raise ClassError(f"the class cannot be deleted: {explain_error(error)}") from error
+        del self._classes[ended.id]
+        self._index()
+        _log.info("class ended", extra={"students": len(ended.students)})
+
+    def _file(self, of: Class) -> Path:
+        return self._folder / f"{of.id}.json"
+
+    def _read(self, file: Path) -> None:
+        """Read a stored class; one that is damaged, or contradicts another, is left alone."""
+        try:
+            read = Class.model_validate_json(file.read_bytes())
+        except (OSError, ValidationError, LabError) as error:
+            _log.warning("class not read: %s: %s", file.name, type(error).__name__)
+            return
+        owners = [read.teacher, *(each.owner for each in read.students)]
+        numbers = [each.number for each in read.students]
+        is_consistent = (
+            file.stem == read.id
+            and len(set(owners)) == len(owners)
+            and len(set(numbers)) == len(numbers)
+            and max(numbers, default=0) < read.next_number
+            and not any(read.code == each.code for each in self._classes.values())
+            and not any(owner in self._class_of for owner in owners)
+        )
+        if not is_consistent:
+            _log.warning("class not read: %s contradicts itself or another class", file.name)
+            return
+        self._classes[read.id] = read
+        self._index()
+
+    def _index(self) -> None:
+        classes = list(self._classes.values())
+        self._class_of = {owner.owner: each.id for each in classes for owner in each.students}
+        self._class_of |= {each.teacher: each.id for each in classes}
+        self._teacher_of = {run: each.teacher for each in classes for one in each.students for run in one.runs}
+        self._visited = {owner: at for owner, at in list(self._visited.items()) if owner in self._class_of}
+
+
+def _new_code() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
+
+
+def _pool(network: str) -> str:
+    return f"class-{hashlib.sha256(network.encode()).hexdigest()[:16]}"

@@ -1,0 +1,206 @@
+"""What a visitor may do with classes, as a teacher or as a student: a teacher reads the runs of their class only."""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from core.runs import RunError, RunQuality
+from core.server.classes import Class, ClassError, Handout, Student
+from core.server.registry import Runs
+
+AWAY_SECONDS = 90.0  # since the student's page last asked: browsers let a hidden page ask once a minute
+RESULT_COLUMNS = ("nickname", "run", "preset", "task", "status", "step", "steps", "exact match", "best step", "seconds")
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What a student's page shows.
+
+    Attributes:
+        handout: what the teacher sent last.
+    """
+
+    class_id: str
+    nickname: str
+    asks_for_help: bool
+    handout: Handout | None
+
+
+@dataclass(frozen=True)
+class BoardRun:
+    """The name and title of a student's run."""
+
+    name: str
+    title: str
+
+
+@dataclass(frozen=True)
+class BoardRow:
+    """One student on the teacher's board, with their latest run.
+
+    Attributes:
+        runs: all runs of the class, the latest first.
+        seconds_to_start: see ``RunProgress``.
+        help_seconds: how long ago the student asked for help; None if they did not.
+        is_away: whether the student's page is closed.
+    """
+
+    number: int
+    nickname: str
+    runs: tuple[BoardRun, ...]
+    task: str = ""
+    status: str = ""
+    message: str = ""
+    step: int = 0
+    steps: int = 0
+    exact_match: float | None = None
+    quality: RunQuality | None = None
+    queue_position: int | None = None
+    seconds_to_start: float | None = None
+    help_seconds: float | None = None
+    is_away: bool = False
+
+    @property
+    def needs_help(self) -> bool:
+        """Whether the teacher should look at this student first."""
+        return self.help_seconds is not None or self.status == "failed"
+
+
+class Classroom:
+    """The classes of a server, for one visitor.
+
+    Args:
+        owner: id of the visitor.
+        network: where their request comes from; "" if unknown.
+    """
+
+    def __init__(self, runs: Runs, owner: str, network: str) -> None:
+        self._runs, self._classes, self._owner, self._network = runs, runs.classes, owner, network
+
+    # ---- the teacher
+
+    @property
+    def taught(self) -> Class | None:
+        """The class that the visitor teaches."""
+        return self._classes.taught_by(self._owner)
+
+    def open(self) -> Class:
+        """See ``Classes.open``."""
+        return self._classes.open(self._owner, self._network)
+
+    def end(self) -> None:
+        """See ``Classes.end``."""
+        self._classes.end(self._owner)
+
+    def send(self, parameters: dict[str, str]) -> None:
+        """See ``Classes.send``.
+
+        Raises:
+            ClassError: the students may not view a run that the parameters name.
+        """
+        for name in (parameters.get("run", ""), *parameters.get("compare", "").split(",")):
+            if name and not self._is_for_all(name):
+                raise ClassError(
+                    f"run={name[:60]!r} is not shared; choose “Share by link” in the menu of runs before you send it"
+                )
+        self._classes.send(self._owner, parameters)
+
+    def remove(self, number: int) -> None:
+        """See ``Classes.remove``."""
+        self._classes.remove(self._owner, number)
+
+    def answer_help(self, number: int) -> None:
+        """See ``Classes.answer_help``."""
+        self._classes.answer_help(self._owner, number)
+
+    def board(self) -> list[BoardRow]:
+        """Return a row for each student, first those who need help; ClassError if the visitor teaches no class."""
+        self._classes.visit(self._owner)
+        rows = [self._row(each) for each in self._students()]
+        return sorted(rows, key=lambda row: (not row.needs_help, row.number))
+
+    def results(self) -> list[list[Any]]:
+        """Return a table with a row for each run of each student, columns as in ``RESULT_COLUMNS``."""
+        table: list[list[Any]] = []
+        for student in self._students():
+            before = len(table)
+            for run in self._readable_runs(student):
+                info, preset = self._runs.info(run.name), self._runs.preset(run.name)
+                about = [student.nickname, run.title, preset.name, preset.task.summary, info.status]
+                figures = [info.step, preset.training.steps, info.exact_match, info.best_step, round(info.seconds, 1)]
+                table.append(about + figures)
+            if len(table) == before:
+                table.append([student.nickname, *[None] * (len(RESULT_COLUMNS) - 1)])
+        return table
+
+    def _students(self) -> tuple[Student, ...]:
+        if (taught := self.taught) is None:
+            raise ClassError("you teach no open class")
+        return taught.students
+
+    def _readable_runs(self, student: Student) -> list[BoardRun]:
+        """Return a student's runs that are still there, the latest first."""
+        found = []
+        for name in reversed(student.runs):
+            if not self._classes.may_read(self._owner, name):
+                continue
+            try:
+                self._runs.progress(name)
+                found.append(BoardRun(name, self._runs.title(name)))
+            except RunError:  # it was deleted
+                continue
+        return found
+
+    def _row(self, student: Student) -> BoardRow:
+        runs = self._readable_runs(student)
+        row = BoardRow(
+            number=student.number,
+            nickname=student.nickname,
+            runs=tuple(runs),
+            help_seconds=None if student.help_since is None else max(0.0, time.time() - student.help_since),
+            is_away=self._classes.seconds_away(student.owner) > AWAY_SECONDS,
+        )
+        if not runs:
+            return row
+        progress = self._runs.progress(runs[0].name)
+        return replace(
+            row,
+            task=self._runs.preset(runs[0].name).task.summary,
+            status=progress.info.status,
+            message=progress.info.message,
+            step=progress.info.step,
+            steps=progress.steps,
+            exact_match=progress.info.exact_match,
+            quality=progress.info.quality,
+            queue_position=progress.queue_position,
+            seconds_to_start=progress.seconds_to_start,
+        )
+
+    def _is_for_all(self, name: str) -> bool:
+        try:
+            return self._runs.info(name).shipped or self._runs.ownership(name).shared
+        except RunError:
+            return False
+
+    # ---- the students
+
+    def join(self, code: str, nickname: str) -> None:
+        """See ``Classes.join``."""
+        self._classes.join(self._owner, self._network, code, nickname)
+
+    def leave(self) -> None:
+        """See ``Classes.leave``."""
+        self._classes.leave(self._owner)
+
+    def ask_for_help(self, wanted: bool) -> None:
+        """See ``Classes.ask_for_help``."""
+        self._classes.ask_for_help(self._owner, wanted)
+
+    def seat(self) -> Seat | None:
+        """Return what the visitor sees as a student; None if they are in no class."""
+        self._classes.visit(self._owner)
+        attended = self._classes.attended_by(self._owner)
+        student = attended.student(self._owner) if attended is not None else None
+        if attended is None or student is None:
+            return None
+        return Seat(attended.id, student.nickname, student.help_since is not None, attended.handout)

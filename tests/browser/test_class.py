@@ -1,0 +1,123 @@
+"""A class with a teacher and a student, each in a browser of their own, on a public server."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from core.config import load_preset
+from core.runs import DEFAULT_ROOT
+from core.server import Runs
+from core.server.limits import PUBLIC
+from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
+from tests.serving import SHIPPED
+
+NICKNAME = "=1+1<img src=x onerror=x()>"
+QUICK = {"training.steps": 60, "training.evaluate_every": 30, "training.validation_sequences": 16}
+
+
+@pytest.fixture
+def public(tmp_path: Path) -> Iterator[tuple[Runs, str]]:
+    """A public server; its runs and address."""
+    from ui.serving.launch import serve
+    from ui.serving.visitors import Presence
+
+    shutil.copytree(DEFAULT_ROOT / SHIPPED, tmp_path / SHIPPED)
+    runs = Runs(tmp_path, limits=PUBLIC)
+    page, address = serve(runs, Presence())
+    yield runs, address
+    runs.close()
+    page.close(verbose=False)
+
+
+@pytest.fixture
+def people(tab: tuple[Page, list[str]]) -> Iterator[tuple[Page, Page, list[str]]]:
+    """The pages of a teacher and of a student with a phone, and the errors of their scripts."""
+    browser, errors = tab[0].context.browser, []
+    assert browser is not None
+    contexts = [new_context(browser, viewport=each, accept_downloads=True) for each in (DESKTOP, PHONE)]
+    teacher, student = (each.new_page() for each in contexts)
+    for page in (teacher, student):
+        page.on("pageerror", lambda error: errors.append(str(error)))
+    yield teacher, student, errors
+    for each in contexts:
+        each.close()
+
+
+def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: tuple[Page, Page, list[str]]):
+    runs, address = public
+    teacher, student, errors = people
+    board = teacher.locator("dialog.lab-class_board")
+
+    # The teacher opens a class
+    scripts: list[str] = []
+    teacher.on("request", lambda request: scripts.append(request.url))
+    teacher.goto(address)
+    expect(teacher.locator("#run-bar .title")).to_have_text(SHIPPED)
+    assert not any("class_board" in each for each in scripts)  # loaded when it is needed
+    teacher.locator("#run-bar .class").click()
+    board.locator(".open").click()
+    expect(board.locator(".qr")).to_be_visible()
+    assert board.locator(".qr").evaluate("(picture) => picture.naturalWidth > 100")
+    link = board.locator(".address").inner_text()
+
+    # A student joins by the link; what looks like markup is text
+    student.goto(link)
+    entrance = student.locator("dialog.lab-class_board")
+    entrance.locator(".nickname-input").fill(NICKNAME)
+    entrance.locator(".join button").click()
+    line = student.locator(".seat")
+    expect(line).to_contain_text(NICKNAME)
+    assert "class=" not in student.url
+    row = board.locator("tbody tr")
+    expect(row).to_contain_text(NICKNAME)
+    expect(row).to_contain_text("no run yet")
+
+    # The student asks for help, the teacher answers
+    line.locator(".help").click()
+    expect(row.locator(".sign.help")).to_contain_text("needs help")
+    row.locator(".helped").click()
+    expect(row.locator(".sign.help")).to_have_count(0)
+
+    # The teacher sends a preset; the student opens it and trains
+    board.locator(".preset").select_option("digits-reversal")
+    board.locator(".send-preset").click()
+    board.locator(".link").fill("https://example.org/?tab=train")
+    board.locator(".send-link").click()
+    expect(board.locator(".sent")).to_contain_text("not an address of this page")
+    expect(line.locator(".handout")).to_contain_text("digits-reversal")
+    expect(line.locator(".help")).to_have_text("I need help")
+    line.locator(".open-handout").click()
+    expect(student.locator("#preset-picker input[value=digits-reversal]")).to_be_checked()
+    expect(line).to_have_text(f"Class · {NICKNAME}I need help")
+    assert student.evaluate(NOTHING_SIDEWAYS)
+    (owner,) = [each.owner for each in runs.classes.taught_by(_teacher(runs)).students]
+    run = runs.start(load_preset("tiny").with_changes(QUICK), owner=owner)
+    runs.classes.add_run(owner, run)
+
+    # The board shows the run, and opens it
+    expect(row).to_contain_text("finished")
+    expect(row.locator(".number").first).to_contain_text("60 / 60")
+    with teacher.expect_download() as download:
+        board.locator(".results").click()
+    text = Path(download.value.path()).read_text("utf-8-sig")
+    assert text.splitlines()[1].startswith(f"'{NICKNAME},{run.replace('-', ' ')},tiny,")
+    row.locator(".open-run").click()
+    expect(teacher.locator("#run-bar .title")).to_have_text(run.replace("-", " "))
+
+    # The class ends
+    teacher.locator("#run-bar .class").click()
+    board.locator(".end").click()
+    expect(board.locator(".end")).to_contain_text("Really end?")
+    board.locator(".end").click()
+    expect(board.locator(".open")).to_be_visible()
+    expect(line).to_be_hidden()
+    assert runs.classes.attended_by(owner) is None
+    assert errors == []
+
+
+def _teacher(runs: Runs) -> str:
+    (file,) = (runs.root / ".classes").glob("*.json")
+    return file.read_text().split('"teacher":"')[1][:64]

@@ -1,0 +1,83 @@
+"""Connections that send no request, or only a part of one, do not keep others out, nor fill the log."""
+
+import logging
+import socket
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from core.server import Runs
+from core.server.limits import PUBLIC
+from tests.support.run_helpers import wait_for
+from ui.serving import connections
+from ui.serving.launch import serve
+from ui.serving.logs import OncePerMinute
+from ui.serving.visitors import Presence
+
+MOST = 20
+
+
+@pytest.fixture
+def address(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """A public server that holds 20 connections."""
+    monkeypatch.setattr("ui.serving.launch.max_connections", lambda: MOST)
+    runs = Runs(tmp_path / "checkpoints", limits=PUBLIC)
+    page, address = serve(runs, Presence())
+    yield "127.0.0.1", int(address.rstrip("/").rpartition(":")[2])
+    runs.close()
+    page.close(verbose=False)
+
+
+def opened(address: tuple[str, int], content: bytes) -> socket.socket:
+    connection = socket.create_connection(address)
+    connection.sendall(content)
+    connection.settimeout(0.001)
+    return connection
+
+
+def is_closed(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1000) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_half_open_connections_do_not_keep_requests_out(address, monkeypatch: pytest.MonkeyPatch, row):
+    held = [opened(address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(5 * MOST)]
+    statuses = [httpx.get(f"http://127.0.0.1:{address[1]}/health", timeout=60).status_code for _ in range(30)]
+    assert statuses == [200] * 30
+    wait_for(lambda: sum(map(is_closed, held)) >= 4 * MOST)
+    for each in held:
+        each.close()
+    row("connections", f"{5 * MOST} without a request, of {MOST} held", "30 requests of others", "all answered")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ",
+        b"POST /gradio_api/upload HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n"
+        b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n",
+    ],
+    ids=["nothing", "a part of the headers", "a part of a body"],
+)
+def test_a_connection_without_a_whole_request_is_closed(address, content: bytes, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "SILENT_SECONDS", 0.3)
+    connection = opened(address, content)
+    wait_for(lambda: is_closed(connection))
+    connection.close()
+
+
+def test_a_message_of_the_event_loop_is_logged_once_a_minute():
+    once = OncePerMinute()
+    record = logging.LogRecord("asyncio", logging.ERROR, "", 0, "socket.accept() out of system resource", (), None)
+    assert [once.filter(record) for _ in range(3)] == [True, False, False]
+    other = logging.LogRecord("asyncio", logging.ERROR, "", 0, "another", (), None)
+    assert once.filter(other)
+    record.created += 61
+    assert once.filter(record)

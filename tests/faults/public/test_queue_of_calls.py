@@ -1,0 +1,103 @@
+"""A visitor who sends more calls than are answered is refused; the others are not."""
+
+import json
+import secrets
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from tests.faults.public.conftest import Public
+from tests.faults.public.session import Session
+from tests.serving import SHIPPED
+from tests.support.run_helpers import wait_for
+from ui.serving.call_limits import EVENTS_PER_NETWORK, EVENTS_PER_VISITOR, THREADS_PER_VISITOR
+from ui.serving.visitors import COOKIE
+
+DECODE = (SHIPPED, "4829", {}, "", "", "", "zero")
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture
+def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Let no report end before the event is set."""
+    end = threading.Event()
+
+    def report(*_, **__):
+        end.wait(120)
+        raise MemoryError
+
+    monkeypatch.setattr("ui.api.write_report", report)
+    yield end
+    end.set()
+
+
+def post_report(session: Session, **headers: str) -> int:
+    """Ask for a report without waiting for it; return the status of the answer."""
+    body = json.dumps({"data": [SHIPPED]})
+    answer = session.http.post("/gradio_api/call/report", content=body, headers=JSON | headers)
+    assert answer.status_code == 200 or "calls are waiting or running" in answer.json()["detail"]
+    return answer.status_code
+
+
+def waiting(public: Public) -> int:
+    return len(public.page._queue.event_ids_to_events)
+
+
+def test_a_visitor_who_fills_the_queue_is_refused_and_others_are_answered(public: Public, visit, reports, row):
+    attacker, other = visit(), visit()
+    statuses = [post_report(attacker) for _ in range(64)]
+    assert statuses.count(200) == EVENTS_PER_VISITOR
+    assert statuses.count(429) == 64 - EVENTS_PER_VISITOR
+    answers = [other.call("decode", *DECODE) for _ in range(48)]
+    assert [answer["data"][0]["output"] for answer in answers] == [list("9284")] * 48
+    reports.set()
+    wait_for(lambda: not waiting(public))
+    assert post_report(attacker) == 200
+    wait_for(lambda: not waiting(public))
+    row("queue", "64 reports of one visitor at a time", "48 decodes of another", "all answered; 48 reports refused")
+
+
+def test_invented_cookies_of_one_network_get_half_of_the_queue_and_one_turn(public: Public, visit, reports, row):
+    session = visit()
+
+    def invented(address: str) -> int:
+        session.http.cookies.set(COOKIE, secrets.token_urlsafe(32), domain="127.0.0.1")
+        return post_report(session, **{"x-forwarded-for": address})
+
+    statuses = [invented("203.0.113.7") for _ in range(EVENTS_PER_NETWORK + 20)]
+    assert statuses.count(200) == EVENTS_PER_NETWORK
+    assert invented("203.0.113.8") == 200
+    lane = public.page._queue.event_queue_per_concurrency_id["cpu"].queue
+    networks = [event.request.client.host for event in lane]
+    assert networks.index("203.0.113.8") <= 1  # behind one of the first network, not behind all
+    reports.set()
+    wait_for(lambda: not waiting(public), seconds=60)
+    row("queue", "reports of invented cookies", "148 of one network", "half of the queue; another network is next")
+
+
+def test_a_visitor_occupies_only_some_of_the_threads(public: Public, visit, monkeypatch):
+    attacker, other = visit(), visit()
+    bar = next(component for component, name in attacker.server_functions() if name == "actions")
+    end, answers = threading.Event(), []
+    genuine = public.runs.info
+
+    def info(name: str):
+        if name == "held":
+            end.wait(120)
+        return genuine(name)
+
+    monkeypatch.setattr(public.runs, "info", info)
+
+    def call() -> None:
+        answers.append(attacker.call_component(bar, "actions", {"run": "held"}).status_code)
+
+    threads = [threading.Thread(target=call) for _ in range(THREADS_PER_VISITOR + 8)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: answers.count(429) == 8)
+    assert other.call("decode", *DECODE)["event"] == "complete"
+    end.set()
+    for thread in threads:
+        thread.join()
+    assert answers.count(200) == THREADS_PER_VISITOR

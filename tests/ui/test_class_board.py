@@ -1,0 +1,107 @@
+"""What the class's script calls: what a teacher can send, the link's code, and results that no spreadsheet runs."""
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from core.generation import Beam
+from core.server.access import Visitor, VisitorRuns
+from core.server.limits import PUBLIC
+from core.server.ownership import owner_of
+from tests.support.run_helpers import wait_for, wait_for_status
+from tests.ui.server_functions import call
+from ui.components.class_board import PARAMETERS, csv_cell
+from ui.components.run_bar import run_bar
+
+TEACHER, STUDENT = (Visitor(owner_of(name)) for name in ("teacher", "student"))
+ADDRESS = "https://someone-attention-lab.hf.space/"
+
+
+class People:
+    """The server functions of the bar, called by one visitor after another."""
+
+    def __init__(self, make_runs: Callable[..., Any]) -> None:
+        self.all = make_runs(**PUBLIC.model_dump())
+        self.asks = TEACHER
+        self.runs = VisitorRuns(self.all, lambda: self.asks)
+        self.bar = run_bar(self.runs)
+
+    def by(self, visitor: Visitor, name: str, **argument: Any) -> dict[str, Any]:
+        self.asks = visitor
+        return call(self.bar, f"class_{name}", argument)
+
+
+@pytest.fixture
+def people(make_runs: Callable[..., Any]) -> People:
+    """A teacher with an open class, and a student in it."""
+    people = People(make_runs)
+    assert people.by(TEACHER, "open") == {"role": "teacher"}
+    code = people.by(TEACHER, "code", address=ADDRESS)["code"]
+    assert people.by(STUDENT, "join", code=code, nickname="@SUM(A1)")["nickname"] == "@SUM(A1)"
+    return people
+
+
+def test_the_code_is_part_of_a_link_to_this_page(people: People):
+    about = people.by(TEACHER, "code", address=ADDRESS)
+    assert about["link"] == f"{ADDRESS}?class={about['code']}"
+    assert about["picture"].startswith("data:image/svg+xml")
+    assert "<script" not in about["picture"]
+    for bad in ("javascript:alert(1)", f"{ADDRESS}?x=1", f'{ADDRESS}"><script>', "//example.org", "https://a b/"):
+        assert "is not the address of a page" in people.by(TEACHER, "code", address=bad)["error"]
+    assert "code" not in people.by(STUDENT, "code", address=ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "rule"),
+    [
+        ({"__theme": "dark"}, "is not a parameter of this page's address"),
+        ({"class": "ABCD2345"}, "is not a parameter of this page's address"),
+        ({"onload": "x"}, "is not a parameter of this page's address"),
+        ({"preset": "../../etc/passwd"}, "is not one of the presets"),
+        ({"run": "somebodys-run"}, "is not shared"),
+        ({"input": "x" * 2_001}, "the maximum is 2,000"),
+        ({"input": "a\x00"}, "U+0000"),
+        ({}, "at least 1"),
+    ],
+)
+def test_only_parameters_of_this_page_are_sent(people: People, parameters: dict[str, str], rule: str):
+    assert rule in people.by(TEACHER, "send", parameters=parameters)["error"]
+    assert people.by(STUDENT, "role")["handout"] is None
+
+
+def test_students_get_what_was_sent_as_it_was_sent(people: People):
+    sent = {"tab": "decode", "input": "<b>4 8</b>", "strategy": "beam", "beam_size": "4"}
+    assert people.by(TEACHER, "send", parameters=sent) == {"sent": True}
+    assert people.by(STUDENT, "role")["handout"]["parameters"] == sent
+    assert people.by(STUDENT, "send", parameters=sent)["error"] == "you teach no open class"
+    assert Beam.model_fields.keys() - {"kind"} <= PARAMETERS
+
+
+def test_results_have_a_line_for_each_run_and_no_formula(people: People, tiny):
+    people.asks = STUDENT
+    name = people.runs.start(tiny.with_changes({"training.steps": 20, "training.evaluate_every": 20}))
+    wait_for_status(people.all, name, "finished")
+    wait_for(lambda: not people.all.active())
+    people.runs.rename(name, "=cmd|' /C calc'!A1")
+    head, line = csv.reader(io.StringIO(people.by(TEACHER, "results")["csv"]))
+    row = dict(zip(head, line, strict=True))
+    assert (row["nickname"], row["run"]) == ("'@SUM(A1)", "'=cmd|' /C calc'!A1")
+    assert (row["status"], row["step"], row["steps"]) == ("finished", "20", "20")
+    people.asks = STUDENT
+    people.runs.delete(name)
+    assert people.by(TEACHER, "results")["csv"].splitlines()[1].strip(",") == "'@SUM(A1)"
+    assert people.by(STUDENT, "results")["error"] == "you teach no open class"
+
+
+@pytest.mark.parametrize("text", ["=1", "+1", "-1", "@a", "  =1", "\t=1"])
+def test_a_cell_that_begins_like_a_formula_is_text(text: str):
+    assert csv_cell(text) == f"'{text}"
+    assert [csv_cell(each) for each in ("a=1", -1, None, "")] == ["a=1", -1, None, ""]
+
+
+def test_a_single_user_is_told_how_to_have_a_class(make_runs: Callable[..., Any]):
+    answer = call(run_bar(VisitorRuns(make_runs())), "class_open", {})
+    assert "start it with: python app.py --public" in answer["error"]

@@ -1,0 +1,194 @@
+"""A class: the student's line under the bar, and the teacher's board. Its script is loaded when it is first opened."""
+
+import csv
+import io
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import segno
+from pydantic import Field
+
+from core.config import preset_names
+from core.generation import Beam, Greedy, Sample
+from core.server.access import VisitorRuns
+from core.server.classes import MAX_PARAMETERS, MAX_VALUE
+from core.server.classroom import RESULT_COLUMNS, BoardRow
+from core.storage.errors import InputError
+from ui.components.component import Request, ServerFunction, validated
+
+MAX_ADDRESS = 200  # characters of the page's address
+# Parameters of the page's address that a teacher can send; not its theme, nor a class
+_OPENED = {"tab", "preset", "run", "input", "compare", "lesson", "ablate", "ablate_with", "pattern"}
+_SELECTED = {"view", "block", "layer", "head", "row", "column", "part", "by", "fixed_input", "step"}
+_STRATEGY = {field for kind in (Greedy, Beam, Sample) for field in kind.model_fields} - {"kind"}
+PARAMETERS = _OPENED | _SELECTED | _STRATEGY | {"strategy", "prefix"}
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]+(?:/[A-Za-z0-9._~%/-]*)?")
+_FORMULA = re.compile(r"\s*[=+\-@\t\r]")
+
+
+class CodeRequest(Request):
+    """A request for the code of the visitor's class, as a link to this address of the page."""
+
+    address: str = Field(max_length=MAX_ADDRESS)
+
+
+class JoinRequest(Request):
+    """A request to join a class."""
+
+    code: str = Field(max_length=40)
+    nickname: str = Field(max_length=200)
+
+
+class HelpRequest(Request):
+    """A request for help, or to take it back."""
+
+    wanted: bool
+
+
+class StudentRequest(Request):
+    """A request about one student of the visitor's class."""
+
+    number: int = Field(ge=1)
+
+
+class SendRequest(Request):
+    """A request to send parameters of the page's address to all students."""
+
+    parameters: dict[str, str] = Field(max_length=MAX_PARAMETERS)
+
+
+def class_functions(runs: VisitorRuns) -> Mapping[str, ServerFunction]:
+    """Return the server functions of the script, which the bar adds to its own."""
+    return {
+        "class_role": validated(Request, lambda _: role(runs)),
+        "class_open": validated(Request, lambda _: open_class(runs)),
+        "class_code": validated(CodeRequest, partial(code, runs)),
+        "class_end": validated(Request, lambda _: end(runs)),
+        "class_board": validated(Request, lambda _: board(runs)),
+        "class_send": validated(SendRequest, partial(send, runs)),
+        "class_helped": validated(StudentRequest, partial(helped, runs)),
+        "class_remove": validated(StudentRequest, partial(remove, runs)),
+        "class_results": validated(Request, lambda _: results(runs)),
+        "class_join": validated(JoinRequest, partial(join, runs)),
+        "class_leave": validated(Request, lambda _: leave(runs)),
+        "class_help": validated(HelpRequest, partial(ask_for_help, runs)),
+    }
+
+
+def role(runs: VisitorRuns) -> dict[str, Any]:
+    """Return whether the visitor teaches a class or attends one, and what a student's page shows of it."""
+    classroom = runs.classroom()
+    seat = classroom.seat()
+    if seat is not None:
+        handout = seat.handout and seat.handout.model_dump() | {"key": f"{seat.class_id} {seat.handout.number}"}
+        return {"role": "student", "nickname": seat.nickname, "help": seat.asks_for_help, "handout": handout}
+    return {"role": "none" if classroom.taught is None else "teacher"}
+
+
+# ---- the teacher
+
+
+def open_class(runs: VisitorRuns) -> dict[str, Any]:
+    """Open a class."""
+    runs.classroom().open()
+    return role(runs)
+
+
+def code(runs: VisitorRuns, request: CodeRequest) -> dict[str, Any]:
+    """Return the code of the visitor's class, its link, its QR code as the address of a picture, and the presets.
+
+    Raises:
+        InputError: the address is not that of a page.
+    """
+    if not _ADDRESS.fullmatch(request.address):
+        raise InputError(f"address={request.address[:60]!r} is not the address of a page")
+    taught = runs.classroom().taught
+    if taught is None:
+        return role(runs)
+    link = f"{request.address}?class={taught.code}"
+    picture = segno.make(link, error="m", micro=False).svg_data_uri(scale=4, border=2, light="white")
+    return {"code": taught.code, "link": link, "picture": picture, "presets": preset_names()}
+
+
+def end(runs: VisitorRuns) -> dict[str, Any]:
+    """End the class."""
+    runs.classroom().end()
+    return role(runs)
+
+
+def board(runs: VisitorRuns) -> dict[str, Any]:
+    """Return the board."""
+    return {"rows": [_row(each) for each in runs.classroom().board()], "max": runs.limits.max_students}
+
+
+def _row(row: BoardRow) -> dict[str, Any]:
+    quality = row.quality and row.quality.model_dump()
+    return asdict(row) | {"quality": quality, "needs_help": row.needs_help}
+
+
+def send(runs: VisitorRuns, request: SendRequest) -> dict[str, Any]:
+    """Send parameters of the page's address to all students.
+
+    Raises:
+        InputError: a parameter is not one of the page's address, or names no preset.
+    """
+    if unknown := sorted(request.parameters.keys() - PARAMETERS):
+        raise InputError(f"link: {unknown[0][:30]!r} is not a parameter of this page's address")
+    preset = request.parameters.get("preset")
+    if preset is not None and preset not in preset_names():
+        raise InputError(f"preset={preset[:60]!r} is not one of the presets")
+    for name, value in request.parameters.items():
+        if len(value) > MAX_VALUE:
+            raise InputError(f"link: {name} has {len(value):,} characters; the maximum is {MAX_VALUE:,}")
+    runs.classroom().send(request.parameters)
+    return {"sent": True}
+
+
+def helped(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
+    """Note that a student was helped; return the board."""
+    runs.classroom().answer_help(request.number)
+    return board(runs)
+
+
+def remove(runs: VisitorRuns, request: StudentRequest) -> dict[str, Any]:
+    """Remove a student; return the board."""
+    runs.classroom().remove(request.number)
+    return board(runs)
+
+
+def results(runs: VisitorRuns) -> dict[str, Any]:
+    """Return the results of all students as CSV."""
+    written = io.StringIO()
+    writer = csv.writer(written)
+    writer.writerow(RESULT_COLUMNS)
+    writer.writerows([[csv_cell(each) for each in row] for row in runs.classroom().results()])
+    return {"csv": written.getvalue()}
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a cell; text that a spreadsheet would run as a formula starts with an apostrophe instead."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+# ---- the students
+
+
+def join(runs: VisitorRuns, request: JoinRequest) -> dict[str, Any]:
+    """Join a class."""
+    runs.classroom().join(request.code, request.nickname)
+    return role(runs)
+
+
+def leave(runs: VisitorRuns) -> dict[str, Any]:
+    """Leave the class."""
+    runs.classroom().leave()
+    return role(runs)
+
+
+def ask_for_help(runs: VisitorRuns, request: HelpRequest) -> dict[str, Any]:
+    """Ask the teacher for help, or no longer."""
+    runs.classroom().ask_for_help(request.wanted)
+    return role(runs)

@@ -1,0 +1,199 @@
+// The teacher's side of a class: code, link and QR code, what to send to all, and the board of everyone's runs.
+
+import { linkToTab, pageAddress, parametersOfLink } from "../../web/address.js";
+import { make, setText } from "../../web/dom.js";
+import { download, fileName } from "../../web/files.js";
+import { formatResult, formatSeconds } from "../../web/format.js";
+
+const POLL_MS = { open: 1500, closed: 5000 };
+const COLUMNS = ["Student", "Run", "Progress", "Exact match", "State", ""];
+
+/** { lead, showIn }: the teacher's side. `poll` calls the server like `call`, but explains no error. `button` opens the dialog, and says how many students need help. */
+export function makeBoard({ call, poll, dialog, button, show, openRun }) {
+  let leads = false; // whether the visitor teaches a class
+  let timer = 0;
+  let rows = [];
+  let drawn = "";
+  let parts = null; // elements of the dialog
+
+  let isPressed = false; // a button that is replaced between press and release gets no click
+  let asking = ""; // what was pressed once; a page in a frame may not ask with confirm()
+
+  /** Whether something that deletes was pressed a second time. */
+  function sure(what) {
+    const isSure = asking === what;
+    asking = isSure ? "" : what;
+    return isSure;
+  }
+
+  // ---- the rows ----
+
+  function stateText(row) {
+    if (!row.status) return "no run yet";
+    if (row.status === "queued" && row.queue_position) {
+      return "place " + row.queue_position + " in the queue" + (row.seconds_to_start == null ? "" : ", starts in about " + formatSeconds(row.seconds_to_start));
+    }
+    return row.status === "failed" && row.message ? "failed: " + row.message : row.status;
+  }
+
+  function signs(row) {
+    const help = row.help_seconds == null ? null : make("span", { class: "sign help" }, "needs help, " + formatSeconds(row.help_seconds));
+    const failed = row.status === "failed" ? make("span", { class: "sign help" }, "✗ run failed") : null;
+    const away = row.is_away ? make("span", { class: "sign away" }, "away") : null;
+    return [help, failed, away];
+  }
+
+  function runButton(run, label) {
+    return make("button", { type: "button", class: "open-run", "data-does": "run " + run.name, onclick: () => openRun(run.name), "aria-label": "Open " + run.title }, label);
+  }
+
+  function makeRow(row) {
+    const [run, ...earlier] = row.runs;
+    const progress = make("progress", { max: Math.max(1, row.steps), value: row.step, "aria-label": "training steps done" });
+    const asks = row.help_seconds != null;
+    const key = "remove " + row.number;
+    const remove = () => (sure(key) ? act("remove", row.number) : redraw());
+    return make("tr", { class: row.needs_help ? "needs-help" : false, "data-student": row.number },
+      make("th", { scope: "row" }, make("bdi", { class: "nickname", title: row.nickname }, row.nickname), ...signs(row)),
+      make("td", {}, run ? runButton(run, run.title) : "–",
+        earlier.length ? make("details", {}, make("summary", {}, earlier.length + " earlier"), ...earlier.map((each) => runButton(each, each.title))) : null),
+      make("td", { class: "number" }, run ? progress : null, run ? row.step.toLocaleString("en") + " / " + row.steps.toLocaleString("en") : ""),
+      make("td", { class: "number" }, formatResult(row) || "–"),
+      make("td", {}, stateText(row)),
+      make("td", { class: "does" },
+        asks ? make("button", { type: "button", class: "helped", "data-does": "helped " + row.number, onclick: () => act("helped", row.number) }, "Helped") : null,
+        make("button", { type: "button", class: "remove", "data-does": key, onclick: remove,
+          "aria-label": (asking === key ? "Really remove " : "Remove ") + row.nickname }, asking === key ? "Really remove?" : "Remove")));
+  }
+
+  function showRows(answer) {
+    rows = answer.rows;
+    const waiting = rows.filter((row) => row.needs_help).length;
+    setText(button, waiting ? "Class (" + waiting + ")" : "Class");
+    button.title = waiting ? waiting + " need help" : "";
+    if (!parts) return;
+    const finished = rows.filter((row) => row.status === "finished").length;
+    setText(parts.count, rows.length + " of at most " + answer.max + " students · " + finished + " finished" + (waiting ? " · " + waiting + " need help" : ""));
+    parts.none.hidden = rows.length > 0;
+    parts.table.hidden = rows.length === 0;
+    if (!isPressed && drawn !== JSON.stringify(rows)) redraw();
+  }
+
+  function redraw() {
+    drawn = JSON.stringify(rows);
+    const focused = document.activeElement?.dataset?.does;
+    const open = new Set([...parts.rows.querySelectorAll("details[open]")].map((each) => each.closest("tr").dataset.student));
+    parts.rows.replaceChildren(...rows.map(makeRow));
+    for (const each of parts.rows.querySelectorAll("details")) each.open = open.has(each.closest("tr").dataset.student);
+    if (focused) parts.rows.querySelector('[data-does="' + CSS.escape(focused) + '"]')?.focus();
+  }
+
+  async function act(name, number) {
+    const answer = await call(name, { number });
+    if (answer?.rows) showRows(answer);
+  }
+
+  async function refresh() {
+    clearTimeout(timer);
+    if (!leads) return;
+    const answer = await poll("board");
+    if (answer?.rows) showRows(answer);
+    else if (answer?.error) show(await poll("role")); // the class has ended
+    if (leads) timer = setTimeout(refresh, dialog.open ? POLL_MS.open : POLL_MS.closed);
+  }
+
+  // ---- sending ----
+
+  async function send(parameters, what) {
+    setText(parts.sent, "");
+    if (parameters && (await call("send", { parameters }))) setText(parts.sent, "Sent: " + what);
+  }
+
+  function sendLink(event) {
+    event.preventDefault();
+    const parameters = parametersOfLink(parts.link.value);
+    if (!parameters) return void setText(parts.sent, "This is not an address of this page with something to open.");
+    return send(parameters, "the link.");
+  }
+
+  function makeSending(presets) {
+    const preset = make("select", { class: "preset", "aria-label": "Preset" }, ...presets.map((name) => make("option", { value: name }, name)));
+    const link = make("input", { class: "link", type: "text", maxlength: "4000", placeholder: "Link to a page of this lab", "aria-label": "Link to a page of this lab", required: true });
+    const sent = make("p", { class: "sent faint", role: "status" });
+    return { link, sent, element: make("div", { class: "sending" }, make("h3", {}, "Send to all students"),
+      make("div", { class: "tools" },
+        make("span", { class: "tools" }, preset, make("button", { type: "button", class: "send-preset", onclick: () => send({ tab: "train", preset: preset.value }, "the preset " + preset.value + ".") }, "Send preset")),
+        make("button", { type: "button", class: "send-this", onclick: () => send(parametersOfLink(linkToTab()), "what you have open.") }, "Send what I have open"),
+        make("form", { class: "tools", onsubmit: sendLink }, link, make("button", { type: "submit", class: "send-link" }, "Send link"))),
+      sent) };
+  }
+
+  // ---- the end ----
+
+  async function downloadResults() {
+    const answer = await call("results");
+    if (answer?.csv != null) download(new Blob(["\ufeff", answer.csv], { type: "text/csv;charset=utf-8" }), fileName("class-results", "csv"));
+  }
+
+  const END = "End the class";
+
+  async function endClass() {
+    if (!sure("end")) return void setText(parts.end, "Really end? Code, nicknames and board are deleted");
+    const answer = await call("end");
+    if (answer) show(answer);
+  }
+
+  // ---- the dialog ----
+
+  async function showIn(body) {
+    if (parts?.table.isConnected) return void refresh();
+    const about = await call("code", { address: pageAddress() });
+    if (!about?.code) return;
+    const sending = makeSending(about.presets);
+    const copied = make("span", { class: "faint", role: "status" });
+    const copy = async () => {
+      try {
+        await navigator.clipboard.writeText(about.link);
+        setText(copied, "Copied.");
+      } catch {
+        setText(copied, "Select the link and copy it.");
+      }
+    };
+    const head = make("tr", {}, ...COLUMNS.map((name) => make("th", { scope: "col" }, name)));
+    parts = { link: sending.link, sent: sending.sent, rows: make("tbody"), count: make("p", { class: "count muted", role: "status" }),
+      none: make("p", { class: "empty" }, "Nobody has joined yet. Show the code or the QR code to your students.") };
+    parts.table = make("table", { hidden: true }, make("thead", {}, head), parts.rows);
+    parts.end = make("button", { type: "button", class: "end", onclick: endClass }, END);
+    drawn = "";
+    body.replaceChildren(
+      make("div", { class: "invitation" },
+        make("img", { class: "qr", src: about.picture, alt: "QR code of the link to the class", width: "148", height: "148" }),
+        make("div", {}, make("p", { class: "code", "aria-label": "Code" }, about.code.slice(0, 4) + " " + about.code.slice(4)),
+          make("p", { class: "address" }, about.link),
+          make("div", { class: "tools" }, make("button", { type: "button", class: "copy", onclick: copy }, "Copy link"), copied,
+            make("button", { type: "button", class: "results", onclick: downloadResults }, "Download results (CSV)"),
+            parts.end))),
+      sending.element, parts.count, parts.none, make("div", { class: "rows" }, parts.table));
+    refresh();
+  }
+
+  dialog.addEventListener("close", () => {
+    asking = "";
+    if (parts) setText(parts.end, END);
+  });
+  dialog.addEventListener("pointerdown", () => (isPressed = true));
+  for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => setTimeout(() => (isPressed = false)));
+
+  /** Begin or end asking for the board. */
+  function lead(now) {
+    if (now === leads) return;
+    leads = now;
+    if (leads) return void refresh();
+    clearTimeout(timer);
+    setText(button, "Class");
+    button.title = "";
+    parts = null;
+  }
+
+  return { lead, showIn };
+}

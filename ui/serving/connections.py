@@ -1,0 +1,112 @@
+"""Limits on connections, so that those which send no request leave room for those that do."""
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import Any
+
+with suppress(ImportError):  # not on Windows
+    import resource
+
+import uvicorn
+
+from ui.serving.client_address import network_of
+
+MAX_FILES = 65_536  # open files that the process allows itself, where the system does
+RESERVED_FILES = 200  # for runs, threads and uploads
+HEADER_SECONDS = 15.0  # to send a request's headers
+SILENT_SECONDS = 60.0  # between two parts of a request's body
+WATCH_SECONDS = 5.0
+
+
+def raise_file_limit() -> None:
+    """Allow this process as many open files as the system lets it have, at most ``MAX_FILES``."""
+    if "resource" not in globals():
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def max_connections() -> int:
+    """Return how many connections are held at a time: what is left of the open files that this process may have."""
+    if "resource" not in globals():
+        return MAX_FILES
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = MAX_FILES if soft == resource.RLIM_INFINITY else min(soft, MAX_FILES)
+    return max(allowed // 2, allowed - RESERVED_FILES)
+
+
+class LimitedConnection:
+    """Mixin of one of uvicorn's protocols: one connection, with limits; see ``limit_connections``."""
+
+    most: int
+
+    # Set by uvicorn
+    client: tuple[str, int] | None
+    connections: set[Any]
+    cycle: Any
+    flow: Any
+    loop: asyncio.AbstractEventLoop
+    transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Hold a new connection, if there is room or another one can go."""
+        super().connection_made(transport)  # type: ignore[misc]
+        self.heard_at = time.monotonic()
+        self.alarm: asyncio.TimerHandle | None = None
+        self.network = network_of({"client": self.client})
+        others = [each for each in self.connections if each is not self and isinstance(each, LimitedConnection)]
+        if self.network and sum(each.network == self.network for each in others) >= self.most // 2:
+            self.drop()
+            return
+        if len(others) >= self.most:
+            waiting = [each for each in others if not each.has_request()]
+            min(waiting, key=lambda each: each.heard_at, default=self).drop()
+        self.watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the watch."""
+        super().connection_lost(exc)  # type: ignore[misc]
+        if self.alarm is not None:
+            self.alarm.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        """Note when a request's headers are complete, or a part of its body arrives."""
+        super().data_received(data)  # type: ignore[misc]
+        if self.has_request():
+            self.heard_at = time.monotonic()
+
+    def on_response_complete(self) -> None:
+        """Note when an answer is complete: from then on there is time for the next request."""
+        self.heard_at = time.monotonic()
+        super().on_response_complete()  # type: ignore[misc]
+
+    def has_request(self) -> bool:
+        """Whether the headers of a request have arrived that is not answered yet."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def watch(self) -> None:
+        """Close the connection once its client has been silent for too long, and look again in a moment."""
+        is_answered_next = self.has_request() and (not self.cycle.more_body or self.flow.read_paused)
+        limit = SILENT_SECONDS if self.has_request() else HEADER_SECONDS
+        if not is_answered_next and time.monotonic() - self.heard_at > limit:
+            self.drop()
+            return
+        self.alarm = self.loop.call_later(min(HEADER_SECONDS, WATCH_SECONDS), self.watch)
+
+    def drop(self) -> None:
+        """Close the connection without an answer."""
+        self.transport.abort()
+        self.connections.discard(self)
+
+
+def limit_connections(server: uvicorn.Server, *, most: int) -> None:
+    """Limit the connections of a server that has started; those that are open already are not affected.
+
+    Of each address, except this machine's, at most half are held. If there are too many, the one that has waited
+    longest without a request is closed; one that sends no headers, or only a part of a body, is closed after a while.
+    """
+    base = server.config.http_protocol_class
+    server.config.http_protocol_class = type("LimitedProtocol", (LimitedConnection, base), {"most": most})

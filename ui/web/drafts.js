@@ -1,0 +1,51 @@
+// What is typed and not used yet, through a reload: Gradio reloads the page after an outage. The input is kept in the
+// address; pasted pairs, and the preset form as YAML (see ui/forms/preset_form.py), in the storage of this tab.
+
+import { patchAddressSoon } from "./address.js";
+
+const PREFIX = "attention-lab-draft-";
+const PASTED = PREFIX + "pasted";
+
+/** Keep what is typed from now on, and type again what was kept. */
+export function keepDrafts() {
+  document.addEventListener("input", ({ target }) => {
+    if (target.closest?.("#input")) patchAddressSoon({ input: target.value });
+    if (target.matches?.("#own-pasted textarea")) keep(target.value);
+  }, true);
+  const pasted = stored();
+  if (pasted) whenThere("#own-pasted textarea", (area) => typeAgain(area, pasted));
+}
+
+/** Forget what was kept, because a run was started with it. */
+export function dropDrafts() {
+  for (const name of Object.keys(sessionStorage)) if (name.startsWith(PREFIX)) sessionStorage.removeItem(name);
+}
+
+function keep(text) {
+  try {
+    sessionStorage.setItem(PASTED, text);
+  } catch {
+    sessionStorage.removeItem(PASTED); // more than a browser stores
+  }
+}
+
+const stored = () => sessionStorage.getItem(PASTED);
+
+function typeAgain(area, text) {
+  if (area.value) return;
+  area.value = text;
+  area.dispatchEvent(new Event("input", { bubbles: true })); // Gradio reads it
+  document.body.dataset.side = "own"; // the form that it is in
+}
+
+function whenThere(selector, found) {
+  const look = () => {
+    const element = document.querySelector(selector);
+    if (!element) return;
+    observer.disconnect();
+    found(element);
+  };
+  const observer = new MutationObserver(look);
+  observer.observe(document.body, { childList: true, subtree: true });
+  look();
+}
