@@ -53,6 +53,8 @@ def tab() -> Iterator[tuple[Page, list[str]]]:
 def empty_page(tab: tuple[Page, list[str]], runs: Runs) -> Iterator[Page]:
     """A tab for the test to open; a console error or sideways scrolling fails the test."""
     page, errors = tab
+    if page.url.startswith("http"):
+        page.evaluate("sessionStorage.clear()")  # drafts of the last test's form
     page.goto("about:blank")  # cancels the requests of the last test's page
     errors.clear()
     page.set_viewport_size(DESKTOP)

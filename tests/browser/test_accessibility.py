@@ -154,7 +154,10 @@ def check(page: Page, what: str) -> None:
         assert violations(page) == [], f"{what}, {look}"
 
 
-@pytest.mark.parametrize("name", SHOWN)
+AT_NIGHT = ("Decode", "Report", "Compare", "Sweep", "Learn")  # a quarter of a minute each
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in AT_NIGHT)) for name in SHOWN])
 def test_no_tab_has_a_serious_violation_or_a_picture_without_text(page: Page, seeds: list[str], name: str):
     page.add_style_tag(content=NO_TRANSITIONS)
     open_tab(page, name)
@@ -162,6 +165,7 @@ def test_no_tab_has_a_serious_violation_or_a_picture_without_text(page: Page, se
     check(page, name)
 
 
+@pytest.mark.slow
 def test_the_own_pairs_and_the_menu_of_runs_have_no_serious_violation(page: Page, seeds: list[str]):
     page.add_style_tag(content=NO_TRANSITIONS)
     show_own_pairs(page)

@@ -46,6 +46,7 @@ def people(tab: tuple[Page, list[str]]) -> Iterator[tuple[Page, Page, list[str]]
         each.close()
 
 
+@pytest.mark.slow
 def test_a_class_from_its_code_to_its_results(public: tuple[Runs, str], people: tuple[Page, Page, list[str]]):
     runs, address = public
     teacher, student, errors = people

@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]
 NAMES = [lesson.name for lesson in attention_lessons()]
+FIRST_BY_DAY = [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
 FORGET = "localStorage.removeItem('attention-lab-lessons')"
 
 
@@ -96,7 +97,7 @@ def test_the_lesson_that_was_open_last_opens_again_and_the_address_names_it(
 
 
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FIRST_BY_DAY)
 def test_every_lesson_is_drawn_and_accepts_its_right_answers(page: Page, learn: Callable, name: str):
     learn(name)
     lesson = load_attention_lesson(name)
@@ -241,7 +242,8 @@ def test_a_link_to_a_cell_shows_how_it_came_about_after_a_reload_too_and_progres
 
 
 # All lessons are made of the same figures and questions: one in every run of the tests, the others in the nightly one.
-@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_no_lesson_has_a_serious_violation_or_a_picture_without_text(page: Page, learn: Callable, name: str):
     learn(name)
     page.add_style_tag(content=NO_TRANSITIONS)

@@ -19,6 +19,7 @@ from tests.runs.sweeps.conftest import ThreadProcess
 from tests.support.made_up_sweep import made_up_sweep
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
 ]

@@ -110,6 +110,7 @@ def test_every_notebook_is_listed_with_the_docs():
 # --- in a few seconds each --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_looking_inside_runs_with_few_steps(clone):
     found = execute(
         LOOK,
@@ -205,6 +206,7 @@ def check_figures(found: dict[str, Any], seeds: int, steps: int) -> None:
     assert found["width"][0] == 5.5 / 2
 
 
+@pytest.mark.slow
 def test_the_figures_are_vector_graphics_with_their_numbers(clone):
     check_figures(execute(FIGURES, clone, CHECK_FILES, {"seeds": [0, 1], "changes": FEW_STEPS}), 2, 10)
 
