@@ -14,6 +14,7 @@ from ctranslate2.specs.common_spec import LayerNormSpec, LinearSpec
 from ctranslate2.specs.transformer_spec import FeedForwardSpec
 from torch import nn
 
+from core.config.sections import RELATIVE_POSITIONS
 from core.models.attention import MultiHeadAttention
 from core.models.layers import FeedForward
 from core.models.transformer import Transformer
@@ -29,8 +30,10 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
         ValueError: the model has relative positions, or windowed or linear attention, which CTranslate2 lacks.
     """
     config = model.config
-    if config.positions in ("alibi", "vo-rope") or config.attention != "full":
+    if config.positions in RELATIVE_POSITIONS or config.attention != "full":
         raise ValueError(f"CTranslate2 has no {config.positions} positions with {config.attention} attention")
+    if config.norm_block != "layer-norm":
+        raise ValueError(f"norm_block={config.norm_block!r} is not converted to CTranslate2")
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,

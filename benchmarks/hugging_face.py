@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import torch
 from transformers import MarianConfig, MarianMTModel, PegasusConfig, PegasusForConditionalGeneration
 
+from core.config.sections import RELATIVE_POSITIONS
 from core.models.embeddings import Embedding
 from core.models.transformer import Transformer
 from core.runs.hugging_face import their_name
@@ -28,15 +29,17 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
     """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: the model has relative positions, or windowed or linear attention, which neither Marian nor Pegasus
-            has.
+        ValueError: the model has relative positions, windowed or linear attention, or another norm than a layer norm,
+            which neither Marian nor Pegasus has.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
     config = model.config
-    if config.positions in ("alibi", "vo-rope"):
+    if config.positions in RELATIVE_POSITIONS:
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.positions} positions")
     if config.attention != "full":
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.attention} attention")
+    if config.norm_block != "layer-norm":
+        raise ValueError(f"Hugging Face's Marian and Pegasus have no norm_block={config.norm_block!r}")
     shape: dict[str, Any] = {
         "vocab_size": len(source_embedding(model).tokens.weight),
         "d_model": config.d_model,

@@ -12,7 +12,7 @@ Activation = Literal["relu", "gelu", "silu"]
 Attention = Literal["full", "window", "linear"]
 Cell = Literal["gru", "lstm", "rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
-Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi", "vo-rope"]
+Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi", "rope", "vo-rope"]
 """Positional encoding of the attention models.
 
 - ``sinusoidal``: fixed sines and cosines, added to the embeddings (Vaswani et al. 2017, section 3.5).
@@ -20,17 +20,20 @@ Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi
 - ``learned``: a trained embedding per position, added to the token embeddings.
 - ``none``: no positional encoding.
 - ``alibi``: a linear penalty on distance, added to the attention scores (Press et al. 2022).
+- ``rope``: queries and keys are rotated by their positions, so scores depend on relative positions only (Su et al.
+  2021).
 - ``vo-rope``: values are rotated by their own position, and the head's output is rotated back by the query's position,
   so what a head reads depends on relative positions only. Queries and keys stay unrotated. This is VO-RoPE (Su 2025,
   "the second type of rotary position embedding", https://kexue.fm/archives/10862); compare RoVE (García-Castellanos
   et al. 2026).
 """
+RELATIVE_POSITIONS = ("alibi", "rope", "vo-rope")  # known to self-attention, and not added to the embeddings
 
 BlockKind = Literal["attention", "feed_forward", "norm"]
 BLOCKS: dict[BlockKind, dict[str, Callable[..., Any] | None]] = {
     "attention": {"multi-head": None},
     "feed_forward": {"mlp": None},
-    "norm": {"layer-norm": None},
+    "norm": {"layer-norm": None, "rms-norm": None},
 }
 """What each kind of block may be: its names, and what builds it from ``(config, generator)``; None is built in."""
 
@@ -60,7 +63,7 @@ class BlocksConfig(Section):
     ] = "post"
     positions: Annotated[
         Positions,
-        Field(description="positional encoding; the last two are relative and extrapolate to longer inputs"),
+        Field(description="positional encoding; alibi, rope and vo-rope are relative, known to self-attention alone"),
     ] = "sinusoidal"
     activation: Annotated[Activation, Field(description="activation function of the feed-forward network")] = "relu"
     tie_embeddings: Annotated[
@@ -86,7 +89,9 @@ class BlocksConfig(Section):
         str, Field(description="class of the feed-forward networks: mlp, or one that a plugin registers"), FIXED
     ] = "mlp"
     norm_block: Annotated[
-        str, Field(description="class of the layers' norms: layer-norm, or one that a plugin registers"), FIXED
+        str,
+        Field(description="class of the layers' norms: layer-norm, rms-norm, or one that a plugin registers"),
+        FIXED,
     ] = "layer-norm"
 
     @model_validator(mode="after")
@@ -95,10 +100,10 @@ class BlocksConfig(Section):
             raise ValueError(f"model.d_model={self.d_model} must be divisible by model.num_heads={self.num_heads}")
         if self.positions.startswith("sinusoidal") and self.d_model % 2:
             raise ValueError(f"model.d_model={self.d_model} must be even: positions are pairs of sine and cosine")
-        if self.positions == "vo-rope" and self.d_k % 2:
+        if self.positions in ("rope", "vo-rope") and self.d_k % 2:
             raise ValueError(
                 f"model.d_model={self.d_model} / model.num_heads={self.num_heads} must be even with "
-                "model.positions='vo-rope', which rotates pairs of dimensions"
+                f"model.positions={self.positions!r}, which rotates pairs of dimensions"
             )
         return self
 
@@ -182,16 +187,16 @@ class TransformerConfig(BlocksConfig):
             raise ValueError(
                 f"model.attention='linear' needs model.attention_block='multi-head', not {self.attention_block!r}"
             )
-        if self.attention == "linear" and self.positions == "alibi":
+        if self.attention == "linear" and self.positions in ("alibi", "rope"):
             raise ValueError(
-                "model.attention='linear' has no scores that model.positions='alibi' could add its penalty to; "
-                "choose other positions"
+                f"model.attention='linear' has no scores that model.positions={self.positions!r} could change by "
+                "distance; choose other positions"
             )
         return self
 
     @model_validator(mode="after")
     def _check_source_bos(self) -> "TransformerConfig":
-        if not self.source_bos and (self.attention == "linear" or self.positions in ("alibi", "vo-rope")):
+        if not self.source_bos and (self.attention == "linear" or self.positions in RELATIVE_POSITIONS):
             raise ValueError(
                 f"model.source_bos=False needs model.attention='full' or 'window' and positions that are added to the "
                 f"embeddings, not model.attention={self.attention!r} with model.positions={self.positions!r}"

@@ -76,7 +76,7 @@ class CellArithmetic:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
             (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015).
-        query, key: (K,), as the products use them: of linear attention φ(q) and φ(k).
+        query, key: (K,), as the products use them: of linear attention φ(q) and φ(k), of RoPE rotated.
         products: (K,), by dimension: q·k, or v·tanh(q + k).
         divisor: what the sum of the products is divided by: √K, or 1.
         bias: (Tk,) added to the scores, by ALiBi; None without one.
@@ -343,7 +343,9 @@ def _shares(scores: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
 
 def _rotation_at(model: Seq2Seq, row: int, shape: torch.Size) -> Rotation | None:
     """Return the rotation of a query of self-attention by its position; None without VO-RoPE."""
-    inv_freq = next((each.inv_freq for each in model.modules() if isinstance(each, RelativeEncoding)), None)
+    inv_freq = next(
+        (each.inv_freq for each in model.modules() if isinstance(each, RelativeEncoding) and each.rotates_values), None
+    )
     if inv_freq is None:
         return None
     past = shape[-1] - shape[-2]  # a decoder-only model's queries come after its source

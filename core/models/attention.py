@@ -12,7 +12,7 @@ from torch import nn
 from core.models import kernels
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
-from core.models.positions import NO_POSITIONS, RelativePositions, Rotation
+from core.models.positions import NO_POSITIONS, RelativePositions
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
 
@@ -58,10 +58,12 @@ class MultiHeadAttention(nn.Module):
         self.hook_attn_scores, self.hook_bias, self.hook_pattern = (HookPoint() for _ in range(3))
         self.hook_z, self.hook_out = HookPoint(), HookPoint()
 
-    def keys_values(self, x: torch.Tensor, rotation: Rotation | None = None) -> KeysValues:
-        """Project states (B, Tk, D) to keys and (rotated) values, each (B, H, Tk, K)."""
+    def keys_values(self, x: torch.Tensor, positions: RelativePositions = NO_POSITIONS) -> KeysValues:
+        """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K), rotated if the positions say so."""
         key, value = self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
-        return self.hook_k(key), self.hook_v(value if rotation is None else rotation.apply(value))
+        key = key if positions.rope is None else positions.rope.apply(key)
+        value = value if positions.vo_rope is None else positions.vo_rope.apply(value)
+        return self.hook_k(key), self.hook_v(value)
 
     def forward(
         self,
@@ -80,10 +82,11 @@ class MultiHeadAttention(nn.Module):
         Returns:
             (B, Tq, D) float.
         """
-        query = self.hook_q(self._split_heads(self.w_q(x)))  # (B, H, Tq, K)
+        query = self._split_heads(self.w_q(x))  # (B, H, Tq, K)
+        query = self.hook_q(query if positions.rope is None else positions.rope.apply(query))
         mask = mask if mask is None else self.hook_mask(mask)
         z = self.attend(query, keys_values, mask, positions.bias)
-        z = self.hook_z(z if positions.rotation is None else positions.rotation.invert(z))
+        z = self.hook_z(z if positions.vo_rope is None else positions.vo_rope.invert(z))
         return self.hook_out(self.w_o(z.transpose(1, 2).flatten(2)))  # (B, Tq, D)
 
     def attend(

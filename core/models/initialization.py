@@ -37,6 +37,8 @@ def initialize(
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
+        elif isinstance(module, nn.RMSNorm) and module.weight is not None:
+            nn.init.ones_(module.weight)
     for module in model.modules():
         if isinstance(module, MultiHeadAttention | FeedForward):
             last = module.w_o if isinstance(module, MultiHeadAttention) else module.narrow

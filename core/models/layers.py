@@ -54,9 +54,11 @@ def build_feed_forward(config: BlocksConfig, generator: torch.Generator | None) 
 
 
 def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Module:
-    """Return a new norm: the preset's block, else layer normalization."""
+    """Return a new norm: the preset's block, RMSNorm (Zhang and Sennrich 2019), or layer normalization."""
     block = config.build_block("norm", generator)
-    return nn.LayerNorm(config.d_model) if block is None else block  # an empty nn.Sequential is false
+    if block is not None:  # an empty nn.Sequential is false
+        return block
+    return nn.RMSNorm(config.d_model, eps=1e-6) if config.norm_block == "rms-norm" else nn.LayerNorm(config.d_model)
 
 
 class Layer(nn.Module):
@@ -100,7 +102,7 @@ class EncoderLayer(Layer):
         """
         x = self.hook_resid_pre(x)
         y = self.sublayer_input(x, self.norm_attention)
-        keys_values = self.self_attention.keys_values(y, positions.rotation)
+        keys_values = self.self_attention.keys_values(y, positions)
         attended = self.self_attention(y, keys_values, mask, positions)
         x = self.hook_resid_mid(self.residual(x, attended, self.norm_attention))
         y = self.sublayer_input(x, self.norm_feed_forward)
@@ -149,7 +151,7 @@ class DecoderLayer(Layer):
         """Return the states (B, T, D) of the next T target tokens after the layer, and the cache extended by them."""
         x = self.hook_resid_pre(x)
         y = self.sublayer_input(x, self.norm_self)
-        cache = cache.extended(self.self_attention.keys_values(y, context.positions.rotation))
+        cache = cache.extended(self.self_attention.keys_values(y, context.positions))
         attended = self.self_attention(y, cache.target, context.tgt_mask, context.positions)
         x = self.hook_resid_mid(self.residual(x, attended, self.norm_self))
         if self.cross_attention is not None and cache.source is not None:

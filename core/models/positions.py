@@ -1,4 +1,4 @@
-"""Positional encodings: sines added to the embeddings, biases on attention scores, or rotations of the values."""
+"""Positional encodings: sines added to the embeddings, biases on attention scores, or rotations of head vectors."""
 
 import math
 from dataclasses import dataclass
@@ -41,22 +41,22 @@ def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) 
     return -slopes[:, None, None] * distance
 
 
-def rotary_inv_freq(head_dim: int) -> torch.Tensor:
-    """Return the angle per position of each pair of dimensions, (K / 2,) float32 in radians, from 1 to nearly 1 / 10.
+ROPE_BASE = 10_000.0  # Su et al. 2021, section 3.2.2
+VO_ROPE_BASE = 10.0  # a turn takes 6 to 63 positions; with lower frequencies, short inputs would meet few of its angles
 
-    A full turn takes 6 to 63 positions. With the lower frequencies of RoPE, most angles of a turn would only be met in
-    inputs longer than those trained on.
-    """
-    return 10.0 ** (-torch.arange(head_dim // 2) / (head_dim // 2))
+
+def rotary_inv_freq(head_dim: int, base: float) -> torch.Tensor:
+    """Return the angle per position of each pair of dimensions, (K / 2,) float32 in radians: base^(-2i / K)."""
+    return base ** (-torch.arange(head_dim // 2) / (head_dim // 2))
 
 
 @dataclass(frozen=True)
 class Rotation:
     """Rotations of head vectors by angles proportional to their positions, one frequency a pair of dimensions.
 
-    VO-RoPE (Su 2025): values are rotated by their own position, and the weighted sum is rotated back by the query's,
-    so a head's output depends on the distance of each token it attends to and on neither position. RoPE (Su et al.
-    2021) rotates queries and keys instead, and GTA (Miyato et al. 2024) rotates all of them.
+    RoPE (Su et al. 2021, eq. 34): queries and keys are rotated, so a score depends on the distance of the two tokens
+    and on neither position. VO-RoPE (Su 2025): values are rotated by their own position, and the weighted sum is
+    rotated back by the query's, so the same holds for what a head reads. GTA (Miyato et al. 2024) does both.
 
     Attributes:
         cosine, sine: (B or 1, 1, T, K / 2) float.
@@ -91,11 +91,13 @@ class RelativePositions:
 
     Attributes:
         bias: added to the scores, broadcastable to (B, H, Tq, Tk) float; None unless positions are "alibi".
-        rotation: of the values and back at the queries; None unless positions are "vo-rope".
+        rope: rotation of queries and keys; None unless positions are "rope".
+        vo_rope: rotation of the values, and back at the queries; None unless positions are "vo-rope".
     """
 
     bias: torch.Tensor | None = None
-    rotation: Rotation | None = None
+    rope: Rotation | None = None
+    vo_rope: Rotation | None = None
 
 
 NO_POSITIONS = RelativePositions()
@@ -110,7 +112,9 @@ class RelativeEncoding(nn.Module):
     def __init__(self, config: BlocksConfig) -> None:
         super().__init__()
         slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else None
-        inv_freq = rotary_inv_freq(config.d_k) if config.positions == "vo-rope" else None
+        base = {"rope": ROPE_BASE, "vo-rope": VO_ROPE_BASE}.get(config.positions)
+        inv_freq = None if base is None else rotary_inv_freq(config.d_k, base)
+        self.rotates_values = config.positions == "vo-rope"
         self.register_buffer("slopes", slopes, persistent=False)
         self.register_buffer("inv_freq", inv_freq, persistent=False)
 
@@ -119,5 +123,6 @@ class RelativeEncoding(nn.Module):
         if self.slopes is not None:
             return RelativePositions(bias=alibi_bias(self.slopes, queries, keys))
         if self.inv_freq is not None:
-            return RelativePositions(rotation=Rotation.at(queries, self.inv_freq))
+            rotation = Rotation.at(queries, self.inv_freq)
+            return RelativePositions(vo_rope=rotation) if self.rotates_values else RelativePositions(rope=rotation)
         return NO_POSITIONS

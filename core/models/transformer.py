@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from core.config.sections import TransformerConfig
+from core.config.sections import RELATIVE_POSITIONS, TransformerConfig
 from core.models.embeddings import Embedding, Output, build_embeddings
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build_norm
@@ -91,7 +91,7 @@ class Transformer(Seq2Seq):
 
     def _relative_positions(self, start: int, end: int, stride: torch.Tensor | None) -> RelativePositions:
         """Return those of queries from ``start`` to ``end`` and keys from 0 to ``end``, ``stride`` apart."""
-        if self.config.positions not in ("alibi", "vo-rope"):
+        if self.config.positions not in RELATIVE_POSITIONS:
             return NO_POSITIONS
         ids = torch.arange(end, device=self.device)[None]
         ids = ids if stride is None else ids * stride

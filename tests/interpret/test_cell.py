@@ -22,7 +22,7 @@ from tests.support.scripted_models import make_model
 
 SIZES = {"max_seq_len": 12, "d_model": 16, "num_heads": 2, "d_ff": 24}
 LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 2}
-POSITIONS = ("sinusoidal", "learned", "none", "alibi", "vo-rope")
+POSITIONS = ("sinusoidal", "learned", "none", "alibi", "rope", "vo-rope")
 MODELS = {
     **{
         f"{norm}-norm {positions}": (Transformer, SIZES | LAYERS | {"norm": norm, "positions": positions})

@@ -259,6 +259,7 @@ def test_initial_loss_is_near_ln_vocab_and_gradients_reach_every_parameter(tiny)
             "model.attention_window=3 must be 0 with model.attention='linear'; only 'window'",
         ),
         ({"attention": "linear", "positions": "alibi"}, "model.attention='linear' has no scores that model.positions="),
+        ({"attention": "linear", "positions": "rope"}, "model.attention='linear' has no scores that model.positions="),
         ({"attention": "sparse"}, "model.attention='sparse' should be 'full', 'window' or 'linear'"),
         ({"family": "decoder-only", "attention": "linear"}, "model.attention is not a known key"),
     ],

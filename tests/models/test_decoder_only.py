@@ -15,7 +15,7 @@ STEPS = 8
 STRATEGIES = (GREEDY, Beam(beam_size=3), Sample(temperature=1.5, seed=3))
 
 
-@pytest.fixture(params=["sinusoidal", "alibi", "vo-rope"])
+@pytest.fixture(params=["sinusoidal", "alibi", "rope", "vo-rope"])
 def model(request) -> DecoderOnly:
     """A random model whose outputs depend on the source and differ in length."""
     return decoder_only(positions=request.param)

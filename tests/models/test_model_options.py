@@ -36,6 +36,7 @@ OPTIONS = [
     {"positions": "none"},
     {"positions": "alibi"},
     {"positions": "vo-rope"},
+    {"positions": "rope", "norm": "pre", "norm_block": "rms-norm"},
     {"activation": "gelu"},
     {"tie_embeddings": "output"},
     {"tie_embeddings": "all"},
@@ -146,7 +147,7 @@ def test_without_positions_the_source_is_a_set(kind):
     src = torch.tensor([[BOS_ID, 5, 6, 7, 2]])
     swapped = torch.tensor([[BOS_ID, 7, 6, 5, 2]])
     tgt = sequences([4], 4)
-    for positions in ("sinusoidal", "learned", "alibi", "vo-rope"):
+    for positions in ("sinusoidal", "learned", "alibi", "rope", "vo-rope"):
         model = build(kind, {"positions": positions})
         assert not torch.allclose(model(src, tgt), model(swapped, tgt), atol=1e-3), positions
     model = build(Transformer, {"positions": "none"})

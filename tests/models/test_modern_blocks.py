@@ -154,7 +154,7 @@ def test_its_heads_are_recorded_ablated_and_explained(modern, tmp_path):
 def test_direct_logit_attribution_says_that_it_cannot_split_its_norms(modern):
     model, task = build(modern)
     prediction = prediction_at(model, task, ["4", "8", "2", "9"], step=0)
-    with pytest.raises(InputError, match="can split layer norms only, not a RMSNorm"):
+    with pytest.raises(InputError, match="can split the built-in norms only, not a RMSNorm"):
         direct_logit_attribution(model, prediction)
     assert math.isfinite(logit_lens(model, task, prediction).rows[-1].probability)
 

@@ -225,7 +225,7 @@ def test_beams_that_hold_everything_are_the_same(seed, vocab_size, max_steps, co
     assert_same(ours, [[each for each in found if each[1] > -1e8] for found in theirs])
 
 
-@pytest.mark.parametrize("positions", ["alibi", "vo-rope"])
+@pytest.mark.parametrize("positions", ["alibi", "rope", "vo-rope"])
 def test_relative_positions_are_refused(positions):
     with pytest.raises(ValueError, match=f"have no {positions} positions"):
         to_hugging_face(make_model(Transformer, positions=positions))

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from core.models.attention import MultiHeadAttention
-from core.models.positions import RelativePositions, Rotation, rotary_inv_freq
+from core.models.positions import NO_POSITIONS, VO_ROPE_BASE, RelativePositions, Rotation, rotary_inv_freq
 from core.models.transformer import Transformer
 from core.runs.training_state import load_state
 from core.teaching.bugs import new_state
@@ -39,15 +39,21 @@ def sequences(count: int = 3, width: int = 6) -> torch.Tensor:
 
 
 def attended(attention: MultiHeadAttention, x: torch.Tensor, position_ids: torch.Tensor | None) -> torch.Tensor:
-    rotation = None if position_ids is None else Rotation.at(position_ids[None], rotary_inv_freq(8))
-    return attention(x, attention.keys_values(x, rotation), None, RelativePositions(rotation=rotation))
+    positions = NO_POSITIONS
+    if position_ids is not None:
+        positions = RelativePositions(vo_rope=Rotation.at(position_ids[None], rotary_inv_freq(8, VO_ROPE_BASE)))
+    return attention(x, attention.keys_values(x, positions), None, positions)
 
 
 # --- rotation ---------------------------------------------------------------------------------------------------
 
 
 def test_a_rotation_is_a_complex_product_and_can_be_inverted():
-    x, position_ids, inv_freq = torch.randn(2, 3, 5, 8), torch.tensor([[0.0, 1.0, 2.0, 7.5, 40.0]]), rotary_inv_freq(8)
+    x, position_ids, inv_freq = (
+        torch.randn(2, 3, 5, 8),
+        torch.tensor([[0.0, 1.0, 2.0, 7.5, 40.0]]),
+        rotary_inv_freq(8, 10.0),
+    )
     rotation = Rotation.at(position_ids, inv_freq)
     turned = rotation.apply(x)
     for position in range(5):
@@ -60,7 +66,7 @@ def test_a_rotation_is_a_complex_product_and_can_be_inverted():
 
 
 def test_frequencies_go_from_1_to_nearly_a_tenth():
-    inv_freq = rotary_inv_freq(16)
+    inv_freq = rotary_inv_freq(16, VO_ROPE_BASE)
     assert inv_freq.shape == (8,)
     assert (inv_freq[0], inv_freq[-1].item()) == (1.0, pytest.approx(10 ** (-7 / 8)))
 

@@ -15,7 +15,7 @@ from tests.support.scripted_models import make_model
 
 SIZES = {"d_model": 16, "num_heads": 2, "d_ff": 24, "max_seq_len": 12}
 DEPTH = {"num_encoder_layers": 2, "num_decoder_layers": 2}
-POSITIONS = ("sinusoidal", "learned", "none", "alibi", "vo-rope")
+POSITIONS = ("sinusoidal", "learned", "none", "alibi", "rope", "vo-rope")
 TRANSFORMERS = {
     f"{norm}, {positions}": {"norm": norm, "positions": positions}
     for norm in ("post", "pre")
@@ -28,6 +28,8 @@ TRANSFORMERS |= {
     "pre, all tied": {"norm": "pre", "tie_embeddings": "all"},
     "as in BART": {"positions": "learned", "embedding_norm": True, "scale_embeddings": False},
     "as nn.Transformer": {"final_norm": "always"},
+    "RMSNorm": {"norm": "pre", "norm_block": "rms-norm"},
+    "post, RMSNorm": {"norm_block": "rms-norm"},
     "as in Marian": {"positions": "sinusoidal-halves", "source_bos": False, "activation": "silu"},
 }
 BLOCK_OPTIONS = [f"{norm}, {positions}" for norm in ("post", "pre") for positions in POSITIONS]

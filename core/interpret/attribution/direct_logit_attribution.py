@@ -26,6 +26,7 @@ LIMITS = (
     "norms frozen; it cannot show what a part does through later layers or at other positions, and so gives an encoder "
     "that only a decoder reads no share of its own."
 )
+Norm = nn.LayerNorm | nn.RMSNorm
 PartKind = Literal["embedding", "position", "head", "attention bias", "feed-forward", "norm bias", "output bias", "set"]
 _REPLACED = 1e-3  # relative difference above which a hook has replaced the residual stream; rounding stays below
 
@@ -88,7 +89,7 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
         model: in evaluation mode, of any family but the recurrent one.
 
     Raises:
-        InputError: the model is recurrent, so it has no residual stream; or its norms are not layer norms.
+        InputError: the model is recurrent, so it has no residual stream; or it has a norm of a plugin.
     """
     stack = residual_stack(model, method="direct logit attribution")
     _check_norms(stack)
@@ -98,11 +99,11 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
     stream.add("token embedding", "embedding", None, stream.at(stack.embedding.hook_embed))
     if stack.embedding.positions is not None:
         stream.add("position embedding", "position", None, stream.at(stack.embedding.hook_pos_embed))
-    if isinstance(stack.embedding.norm, nn.LayerNorm):
+    if isinstance(stack.embedding.norm, Norm):
         stream.normalize(stack.embedding.norm, "embedding norm bias", None)
     for number, layer in enumerate(stack.layers, start=1):
         _add_layer(stream, layer, number)
-    if isinstance(stack.norm, nn.LayerNorm):
+    if isinstance(stack.norm, Norm):
         stream.normalize(stack.norm, "final norm bias", None)
     weight = stack.output.weight if stack.output.weight is not None else stack.embedding.output_weight()
     parts = stream.contributions(prediction.score(weight.double().T))
@@ -113,8 +114,8 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
 def _check_norms(stack: ResidualStack) -> None:
     norms = [stack.norm, *(norm for layer in stack.layers for name, norm in layer.named_children() if "norm" in name)]
     for norm in norms:
-        if not isinstance(norm, nn.LayerNorm | nn.Identity):
-            raise InputError(f"direct logit attribution can split layer norms only, not a {type(norm).__name__}")
+        if not isinstance(norm, Norm | nn.Identity):
+            raise InputError(f"direct logit attribution can split the built-in norms only, not a {type(norm).__name__}")
 
 
 class _Stream:
@@ -144,12 +145,14 @@ class _Stream:
         """Return the stream itself, (D,)."""
         return torch.stack([part for *_, part in self.parts]).sum(dim=0)
 
-    def normalize(self, norm: nn.LayerNorm, name: str, layer: int | None) -> None:
-        """Pass a norm, which is linear once its divisor is frozen, and adds its bias."""
-        total = self.total()
-        scale = norm.weight.double() / (total.var(correction=0) + norm.eps).sqrt()
-        self.parts = [(*names, (part - part.mean()) * scale) for *names, part in self.parts]  # type: ignore[misc] # names
-        self.add(name, "norm bias", layer, norm.bias.double())
+    def normalize(self, norm: Norm, name: str, layer: int | None) -> None:
+        """Pass a norm, which is linear once its divisor is frozen; a layer norm adds its bias."""
+        if isinstance(norm, nn.LayerNorm):
+            self.parts = [(*names, part - part.mean()) for *names, part in self.parts]  # type: ignore[misc] # names
+        scale = norm.weight.double() / (self.total().square().mean() + (norm.eps or 0.0)).sqrt()
+        self.parts = [(*names, part * scale) for *names, part in self.parts]  # type: ignore[misc] # names
+        if isinstance(norm, nn.LayerNorm):
+            self.add(name, "norm bias", layer, norm.bias.double())
         self.num_frozen += 1
 
     def contributions(self, direction: torch.Tensor) -> tuple[Contribution, ...]:
@@ -196,9 +199,9 @@ def _add_layer(stream: _Stream, layer: EncoderLayer | DecoderLayer, number: int)
             named = Head(block, number, head)
             stream.add(str(named), "head", number, part, named)
         stream.add(f"{block}.{number} bias", "attention bias", number, out - by_head.sum(dim=0))
-        if isinstance(norm, nn.LayerNorm) and not layer.is_pre_norm:
+        if isinstance(norm, Norm) and not layer.is_pre_norm:
             stream.normalize(norm, f"{block}.{number} norm bias", number)
     stream.skip(stream.at(layer.hook_skip, len(sublayers)), number)
     stream.add(f"feed-forward {number}", "feed-forward", number, stream.at(layer.feed_forward.hook_out))
-    if isinstance(layer.norm_feed_forward, nn.LayerNorm) and not layer.is_pre_norm:
+    if isinstance(layer.norm_feed_forward, Norm) and not layer.is_pre_norm:
         stream.normalize(layer.norm_feed_forward, f"feed-forward {number} norm bias", number)
