@@ -79,7 +79,11 @@ export function mount({ element, trigger, props, server, watch }) {
 
   async function poll() {
     if (props.value?.off) return POLL_MS.idle * 100;
-    const listed = await callServer(server, "sweeps", {});
+    const asked = isEditing ? null : sweep;
+    const [listed, progress] = await Promise.all([
+      callServer(server, "sweeps", {}),
+      asked === null ? null : callServer(server, "progress", { sweep: asked, version: results.version() }),
+    ]);
     if (!listed?.sweeps) return POLL_MS.failed;
     names = listed.sweeps;
     if (isFirst) {
@@ -91,9 +95,7 @@ export function mount({ element, trigger, props, server, watch }) {
     }
     showParts();
     if (sweep === null || isEditing) return POLL_MS.idle;
-    const asked = sweep;
-    const progress = await callServer(server, "progress", { sweep, version: results.version() });
-    if (asked !== sweep) return 0;
+    if (asked !== sweep) return 0; // opened meanwhile
     if (!progress || progress.error && !progress.counts) {
       say(progress?.error ?? "Connection lost, retrying.");
       return POLL_MS.idle;
