@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from core.server.access import Visitor
 from ui.serving.visitors import visitor_of
 
-MAX_WAITING = 256  # calls in the queue, of all visitors; a class that opens the page together has a few each
+MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open together have four each
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")

@@ -73,7 +73,12 @@ def test_invented_cookies_of_one_network_get_half_of_the_queue_and_one_turn(publ
     assert networks.index("203.0.113.8") <= 1  # behind one of the first network, not behind all
     reports.set()
     wait_for(lambda: not waiting(public), seconds=60)
-    row("queue", "reports of invented cookies", "148 of one network", "half of the queue; another network is next")
+    row(
+        "queue",
+        "reports of invented cookies",
+        f"{EVENTS_PER_NETWORK + 20} of one network",
+        "half of the queue; another network is next",
+    )
 
 
 def test_a_visitor_occupies_only_some_of_the_threads(public: Public, visit, monkeypatch):
