@@ -307,7 +307,9 @@ class VisitorRuns:
         """
         owner = self._owner()
         if owner is None:
-            raise RunError("a class needs a server that tells visitors apart; start it with: python app.py --public")
+            raise RunError(
+                "A class needs the public mode, which tells visitors apart: python app.py --host 0.0.0.0 --public"
+            )
         return Classroom(self._runs, owner, self._network())
 
     def stop(self, name: str) -> None:

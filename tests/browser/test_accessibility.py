@@ -122,6 +122,7 @@ def show_lesson(page: Page) -> None:
 
 def show_sweep(page: Page) -> None:
     """Show the form of a sweep with a problem; test_sweep.py shows what a sweep has found."""
+    expect(page.locator("#sweep .which option")).to_have_text(["new sweep"])
     expect(page.locator("#sweep .base")).to_contain_text("All runs share the settings of")
     page.locator("#sweep .fields").get_by_label("Seeds").fill("x")
     expect(page.locator("#sweep .plan")).to_contain_text("seeds='x' is not a number")

@@ -11,9 +11,13 @@ from core.config import load_preset
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
-from tests.browser.chromium import DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
+from tests.browser.chromium import CHROMIUM, DESKTOP, NOTHING_SIDEWAYS, PHONE, new_context
 from tests.serving import SHIPPED
 
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium"),
+]
 NICKNAME = "=1+1<img src=x onerror=x()>"
 QUICK = {"training.steps": 60, "training.evaluate_every": 30, "training.validation_sequences": 16}
 
@@ -44,6 +48,13 @@ def people(tab: tuple[Page, list[str]]) -> Iterator[tuple[Page, Page, list[str]]
     yield teacher, student, errors
     for each in contexts:
         each.close()
+
+
+def test_without_visitors_the_dialog_says_what_a_class_needs(page: Page):
+    page.locator("#run-bar .class").click()
+    dialog = page.locator("dialog.lab-class_board")
+    expect(dialog.get_by_role("alert")).to_contain_text("python app.py --host 0.0.0.0 --public")
+    expect(dialog.get_by_role("button")).to_have_text(["✕"])
 
 
 @pytest.mark.slow

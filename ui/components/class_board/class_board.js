@@ -176,7 +176,8 @@ function makeView(element, server, pick) {
     if (joining && isLink && role?.role && role.role !== "none") patchAddress({ class: null });
     if (joining && (!isLink || (role?.role ?? "none") !== "none")) return;
     if (!dialog.open) dialog.showModal();
-    if (answer || !joining) showBody();
+    if (answer) showBody();
+    else body.replaceChildren(); // no class is possible here; the problem says why
   }
 
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());

@@ -47,7 +47,7 @@ export function mount({ element, trigger, props, server, watch }) {
     part("open-file").hidden = sweep !== null && !isEditing;
     const listed = ["", ...names];
     const which = part("which");
-    if ([...which.options].map(({ value }) => value).join() !== listed.join()) {
+    if (JSON.stringify([...which.options].map(({ value }) => value)) !== JSON.stringify(listed)) {
       which.replaceChildren(...listed.map((name) => make("option", { value: name }, name || "new sweep")));
     }
     which.value = isEditing ? "" : sweep ?? "";
