@@ -72,7 +72,11 @@ def test_the_numbers_multiply_out(viewer):
 
 
 def test_the_model_map_opens_attention_and_every_other_part(viewer, reload):
-    page = viewer.page
+    page, maps = viewer.page, viewer.locator(".maps")
+    left = maps.bounding_box()["x"]
+    viewer.locator(".model").evaluate("(model) => (model.hidden = true)")  # as before its parts are known
+    assert maps.bounding_box()["x"] == left
+    viewer.locator(".model").evaluate("(model) => (model.hidden = false)")
     feed_forward = viewer.get_by_role("button", name="Feed-forward, encoder layer 2")
     feed_forward.click()
     expect(viewer.locator(".story-title")).to_have_text("Feed-forward, encoder layer 2")
