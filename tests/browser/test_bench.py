@@ -155,6 +155,7 @@ def test_attention_has_the_colors_of_the_theme(page: Page):
     page.get_by_role("button", name="Switch between light and dark").click()
 
 
+@pytest.mark.slow
 def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], page: Page, runs: Runs):
     last = {name: column[-1] for name, column in runs.history(translations[0]).evaluations().items()}
     open_tab(page, "Train")

@@ -51,6 +51,7 @@ def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, re
     expect(picker.get_by_role("checkbox", name=re.compile("pair-seed-0"))).to_be_checked()
 
 
+@pytest.mark.slow
 def test_translations_are_compared_by_bleu(translations: list[str], page: Page):
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")

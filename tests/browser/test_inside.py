@@ -138,6 +138,7 @@ def test_a_head_among_the_parts_opens_in_the_maps(viewer):
     expect(viewer.locator(".title")).to_have_text("Decoder self-attention, layer 2 of 2, head 4")
 
 
+@pytest.mark.slow
 def test_a_cell_of_the_training_replay_is_compared_between_training_steps(empty_page, address, reload):
     page = empty_page
     page.set_viewport_size(LAPTOP)

@@ -101,6 +101,7 @@ def test_a_running_playback_goes_on_whatever_is_pressed(viewer: Locator):
     expect_ended(viewer, marked=[])
 
 
+@pytest.mark.slow
 def test_a_running_playback_waits_while_another_tab_is_open(empty_page: Page, viewer: Locator):
     viewer.evaluate(START_AND_LEAVE)
     expect(viewer).to_be_hidden()
@@ -111,6 +112,7 @@ def test_a_running_playback_waits_while_another_tab_is_open(empty_page: Page, vi
     expect(viewer.locator(".verdict")).to_have_text("✓ correct")
 
 
+@pytest.mark.slow
 def test_a_row_stop_another_mode_and_a_new_decode_end_a_playback(empty_page: Page, viewer: Locator):
     pause_at_two(viewer)
     viewer.locator(".tile").nth(3).click()

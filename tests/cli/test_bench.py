@@ -173,6 +173,7 @@ def test_step_compares_updates_and_counts_flops(monkeypatch, capsys):
     assert min(result.values()) > 0
 
 
+@pytest.mark.slow
 def test_memory_is_read_at_even_distances(monkeypatch, capsys):
     set_constants(monkeypatch, memory, STEPS=40, READINGS=2, EVALUATE_EVERY=10, BATCHES=(1,), LENGTHS=(64,))
     set_constants(monkeypatch, training_memory, UPDATES=6, FIRST_READING=3)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -81,6 +81,7 @@ def follow(cell: CellArithmetic) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 2**16), length=st.integers(1, 6), choice=st.data())
 def test_a_cell_multiplies_out_to_the_recorded_weight(name, seed, length, choice):
     model, src = build(name, seed), source(length, seed)

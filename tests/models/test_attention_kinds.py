@@ -286,6 +286,10 @@ def test_the_doctor_finds_nothing_wrong(tiny, changes):
     assert {name: lights[name] for name in attention} == dict.fromkeys(attention, "green")
 
 
+AT_NIGHT = [pytest.param(name, marks=pytest.mark.slow) for name in KINDS if name not in ("window, alibi", "linear")]
+
+
+@pytest.mark.parametrize("model", ["window, alibi", "linear", *AT_NIGHT], indirect=True)
 def test_an_exported_graph_gives_the_same_logits(model):
     graph = exported_program(model, max_seq_len=LONGEST).module()
     for source, target in ((5, 7), (12, 3), (2, 2), (16, 16)):
