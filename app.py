@@ -27,9 +27,7 @@ from core.training.devices import DEVICES, device_named
 from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
 from ui.serving.connections import raise_file_limit
 from ui.serving.host_check import host_rules
-from ui.serving.launch import serve
 from ui.serving.logs import log_to_stderr
-from ui.serving.visitors import Presence
 
 SWITCH_INTERVAL = 0.001  # seconds, a fifth of Python's default: an answer waits for busy threads several times
 _log = logging.getLogger("app")
@@ -52,6 +50,9 @@ def main() -> None:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
     except LabError as error:
         parser.error(str(error))
+    from ui.serving.launch import serve  # Gradio takes seconds to import: the options are checked before
+    from ui.serving.visitors import Presence
+
     delete_leftovers(options.checkpoints)
     add_shipped_runs(options.checkpoints)
     runs, presence = Runs(options.checkpoints, limits=limits, device=device), Presence() if options.public else None
