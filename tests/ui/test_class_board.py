@@ -104,4 +104,4 @@ def test_a_cell_that_begins_like_a_formula_is_text(text: str):
 
 def test_a_single_user_is_told_how_to_have_a_class(make_runs: Callable[..., Any]):
     answer = call(run_bar(VisitorRuns(make_runs())), "class_open", {})
-    assert "start it with: python app.py --public" in answer["error"]
+    assert "python app.py --host 0.0.0.0 --public" in answer["error"]
