@@ -27,7 +27,8 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
     """Convert a model to CTranslate2's, in float32 and on one thread; tokens are named by ``_names``.
 
     Raises:
-        ValueError: the model has relative positions, or windowed or linear attention, which CTranslate2 lacks.
+        ValueError: the model has relative positions, or windowed or linear attention, which CTranslate2 lacks; or
+            another norm than a layer norm.
     """
     config = model.config
     if config.positions in RELATIVE_POSITIONS or config.attention != "full":

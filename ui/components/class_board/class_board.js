@@ -176,7 +176,7 @@ function makeView(element, server, pick) {
     if (joining && isLink && role?.role && role.role !== "none") patchAddress({ class: null });
     if (joining && (!isLink || (role?.role ?? "none") !== "none")) return;
     if (!dialog.open) dialog.showModal();
-    if (answer) showBody();
+    if (answer || role) showBody(); // a role that is known outlasts a lost connection
     else body.replaceChildren(); // no class is possible here; the problem says why
   }
 
