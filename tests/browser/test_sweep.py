@@ -180,7 +180,7 @@ def test_a_sweep_has_no_serious_violation(page: Page, runs: Runs):
 @pytest.mark.slow
 def test_the_tab_opens_quickly_with_a_thousand_trials(page: Page, runs: Runs, address: str):
     made_up_sweep(runs.root, load_preset("tiny"), trials=1_000)
-    open_large_sweep(page)  # the first time, the server imports what it needs
+    open_large_sweep(page)  # the first time, the server reads all runs and imports SciPy
     page.goto(address)
     page.wait_for_timeout(6_000)  # a page that opens measures the training times of the listed presets
     seconds = open_large_sweep(page)
