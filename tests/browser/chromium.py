@@ -54,12 +54,12 @@ def choose_preset(page: Page, name: str, *, timeout: float | None = None) -> Non
     radio.locator("xpath=..").scroll_into_view_if_needed(timeout=timeout)
     radio.evaluate("(radio) => radio.click()")  # the foot of the settings may cover it
     expect(page.locator("#summary")).to_contain_text(f"{_PARAMETERS[name]} parameters", timeout=timeout)
-    expect(page.locator("#section-training button.label-wrap")).to_contain_text(_STEPS[name], timeout=timeout)
+    expect(page.locator("#section-training summary")).to_contain_text(_STEPS[name], timeout=timeout)
 
 
 def open_settings(page: Page, section: str) -> None:
     """Open a section of the settings: Task, Model or Training."""
-    page.locator(f"#section-{section.lower()} button.label-wrap").click()
+    page.locator(f"#section-{section.lower()} summary").click()
 
 
 def choose_run(page: Page, title: str) -> None:

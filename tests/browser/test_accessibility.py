@@ -19,7 +19,8 @@ CHECK = """async () => (await axe.run(document, {resultTypes: ["violations"], pr
   .flatMap((violation) => violation.nodes.map((node) => `${violation.id}: ${node.target} ${node.failureSummary}`))"""
 UNFOLD = """() => {
   document.querySelectorAll("button.label-wrap:not(.open)").forEach((button) => button.click());
-  document.querySelectorAll("#doctor details, #own-preview details").forEach((details) => (details.open = true));
+  const folds = ":is(#setting-fields, #doctor, #own-preview) details";
+  document.querySelectorAll(folds).forEach((fold) => (fold.open = true));
 }"""
 
 

@@ -16,6 +16,7 @@ from tests.browser.chromium import (
     TWO_FRAMES,
     choose_preset,
     choose_run,
+    open_settings,
     open_tab,
 )
 from tests.serving import SHIPPED

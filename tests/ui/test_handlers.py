@@ -1,5 +1,6 @@
 """Handlers of the page: opening, decoding, and the preset form."""
 
+import json
 import math
 import threading
 from functools import partial
@@ -8,7 +9,7 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from core.config import SECTIONS, ConfigError, load_preset
+from core.config import ConfigError, load_preset
 from core.interpret.inspection import inspect
 from core.runs.estimate import TrainingTime
 from core.server import Runs
@@ -25,7 +26,7 @@ from ui.components.head_thumbnails import layer_value
 from ui.forms import preset_form
 from ui.forms.preset_form import Draft
 from ui.forms.preset_list import first_preset
-from ui.forms.setting_controls import all_settings, value_in
+from ui.forms.setting_controls import settings_of, value_in
 from ui.run_info import list_runs
 from ui.serving.errors import show_errors
 from ui.tabs import decode, train
@@ -37,22 +38,17 @@ def decoded(runs: Runs):
     return decode.decode(runs, SHIPPED, "4 8 2 9")[0]
 
 
-def form_of(name: str, **changes):
-    """The settings, and what a form that opened with a preset holds: draft, edition, values, some of them changed."""
+def form_of(name: str, **changes) -> tuple[Draft, dict]:
+    """What a form holds that opened with a preset: the draft, and the fields, some of them changed."""
     preset = load_preset(name)
-    settings = all_settings()
-    values = [changes.get(each.field, value_in(preset, each)) if each.applies_to(preset) else None for each in settings]
-    return settings, [Draft(preset, preset, edition=3), 3, *values]
+    values = {each.key: changes.get(each.field, value_in(preset, each)) for each in settings_of(preset)}
+    return Draft(preset, preset, edition=3), {"edition": 3, "values": values}
 
 
-def checked(settings, filled) -> tuple[dict, dict[str, str]]:
-    """The summary of a form, and the hint under each control by the key of its setting."""
-    nowhere = VisitorRuns(Runs(Path("nowhere")))
-    summary, _, *updates = preset_form.check(nowhere, settings, *filled)
-    hints = updates[len(SECTIONS) :]  # after the labels of the sections
-    base = filled[0].base  # settings of other families have the same keys, and are hidden
-    shown = [(setting, hint) for setting, hint in zip(settings, hints, strict=True) if setting.applies_to(base)]
-    return summary, {setting.key: hint["info"] for setting, hint in shown}
+def checked(filled) -> tuple[dict, dict[str, dict]]:
+    """The summary of a form, and its fields by key."""
+    summary, _, fields = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *filled)
+    return summary, {each["key"]: each for section in fields["sections"] for each in section["fields"]}
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
@@ -160,15 +156,39 @@ def test_a_picture_is_a_png_and_malformed_requests_return_an_error(runs: Runs):
 
 
 def test_the_form_describes_the_preset_it_was_opened_with():
-    settings, filled = form_of("tiny")
-    floats = [float(value) if type(value) is int else value for value in filled]  # as a number field gives them
-    assert preset_form.preset_in(settings, *floats) == load_preset("tiny")
+    draft, fields = form_of("tiny")
+    floats = {key: float(value) if type(value) is int else value for key, value in fields["values"].items()}
+    assert preset_form.preset_in(draft, fields | {"values": floats}) == load_preset("tiny")
+    assert preset_form.preset_in(draft, json.loads(json.dumps(fields))) == load_preset("tiny")
 
 
 def test_a_form_that_is_still_loading_is_refused():
-    settings, (draft, _, *values) = form_of("tiny")
+    draft, fields = form_of("tiny")
     with pytest.raises(ConfigError, match="still loading"):
-        preset_form.preset_in(settings, draft, 2, *values)
+        preset_form.preset_in(draft, fields | {"edition": 2})
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"model.family": "gru"}, "model.family is no setting of this preset"),
+        ({"training.__class__": 3}, "training.__class__ is no setting of this preset"),
+        ({"training.steps": [3]}, "is not a value of the form"),
+        ({"training.steps": True}, "training.steps"),
+        ({"training.steps": "3"}, "training.steps"),
+    ],
+)
+def test_fields_that_no_page_sends_are_refused(change: dict, part: str):
+    draft, fields = form_of("tiny")
+    with pytest.raises(ConfigError) as refused:
+        preset_form.preset_in(draft, fields | {"values": fields["values"] | change})
+    assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("fields", [None, 3, [], {}, {"edition": "3", "values": {}}, {"edition": 3, "values": None}])
+def test_a_form_without_values_is_refused(fields: object):
+    with pytest.raises(ConfigError):
+        preset_form.preset_in(form_of("tiny")[0], fields)
 
 
 @pytest.mark.parametrize(
@@ -184,25 +204,25 @@ def test_a_form_that_is_still_loading_is_refused():
     ],
 )
 def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Runs, changes: dict, part: str):
-    settings, filled = form_of("digits-reversal", **changes)
+    filled = form_of("digits-reversal", **changes)
     before = runs.names()
     for ask in (True, False):
-        _, _, problem, message, question, _ = preset_form.started(VisitorRuns(runs), settings, *filled, ask=ask)
+        _, _, problem, message, question, _ = preset_form.started(VisitorRuns(runs), *filled, ask=ask)
         assert problem["problem"]
         assert part in problem["text"]
         assert message == {"text": ""}  # said once
         assert question["visible"] is False
-    summary, hints = checked(settings, filled)
+    summary, fields = checked(filled)
     assert part in summary["text"]
-    assert any(hint.startswith("✗") for hint in hints.values())
+    assert any(field["invalid"] for field in fields.values())
     assert runs.names() == before
 
 
 def test_tying_embeddings_of_two_vocabularies_is_refused_at_its_control():
-    settings, filled = form_of("number-words-french", tie_embeddings="all")
-    summary, hints = checked(settings, filled)
+    filled = form_of("number-words-french", tie_embeddings="all")
+    summary, fields = checked(filled)
     assert summary["problem"]
-    assert [key for key, hint in hints.items() if hint.startswith("✗")] == ["model.tie_embeddings"]
+    assert [key for key, field in fields.items() if field["invalid"]] == ["model.tie_embeddings"]
 
 
 @pytest.mark.parametrize(
@@ -229,9 +249,9 @@ def test_a_training_time_that_is_not_known_in_time_leaves_the_summary_pending(tm
         return TrainingTime(9.6, 14.4)
 
     monkeypatch.setattr("core.server.estimates.estimate_training_time", estimate)
-    settings, filled = form_of("tiny")
+    filled = form_of("tiny")
     runs = Runs(tmp_path)
-    check_timed = partial(preset_form.check_timed, VisitorRuns(runs), settings)
+    check_timed = partial(preset_form.check_timed, VisitorRuns(runs))
     assert preset_form.described(VisitorRuns(runs), load_preset("tiny"), load_preset("tiny"))["pending"]
     assert check_timed(*filled) == gr.skip()
     measured.set()
@@ -242,26 +262,25 @@ def test_a_training_time_that_is_not_known_in_time_leaves_the_summary_pending(tm
 
 
 def test_the_form_lists_changed_settings():
-    settings, filled = form_of("tiny", steps=500)
-    summary, hints = checked(settings, filled)
+    filled = form_of("tiny", steps=500)
+    summary, fields = checked(filled)
     assert "training.steps 2000 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
-    assert hints["training.steps"].startswith("changed, preset value 2000")
-    assert not hints["training.seed"].startswith("changed")
+    assert fields["training.steps"]["hint"].startswith("changed, preset value 2000")
+    assert not fields["training.seed"]["hint"].startswith("changed")
 
 
 @pytest.mark.parametrize("changes", [{"steps": 500, "d_model": 16}, {"max_length": 7}])
 def test_each_section_says_what_is_set_in_it(changes: dict):
-    settings, filled = form_of("tiny", **changes)
-    _, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
-    preset = preset_form.preset_in(settings, *filled)
-    labels = [update["label"] for update in updates[: len(SECTIONS)]]
+    filled = form_of("tiny", **changes)
+    labels = [each["label"] for each in preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *filled)[2]["sections"]]
+    preset = preset_form.preset_in(*filled)
     assert labels == [
         f"Task: {preset.task.summary}",
         f"Model: {preset.model.summary}",
         f"Training: {preset.training.summary}",
     ]
-    assert labels != [update["label"] for update in preset_form.fold_labels(load_preset("tiny"))]
+    assert labels != [each["label"] for each in preset_form.opened_fields(filled[0])["sections"]]
 
 
 @pytest.fixture
@@ -272,8 +291,8 @@ def started(make_runs, monkeypatch: pytest.MonkeyPatch):
         mine = VisitorRuns(make_runs())
         time = "pending" if seconds is None else TrainingTime(seconds - 60, seconds)
         monkeypatch.setattr(VisitorRuns, "wait_for_training_time", lambda *_, seconds: time)
-        settings, filled = form_of("tiny", steps=2, warmup_steps=0)
-        return preset_form.started(mine, settings, *filled, ask=ask), mine
+        filled = form_of("tiny", steps=2, warmup_steps=0)
+        return preset_form.started(mine, *filled, ask=ask), mine
 
     return press
 
@@ -297,8 +316,8 @@ def test_training_of_more_than_ten_minutes_is_asked_for_first(started):
 
 
 def test_a_saved_preset_loads_again_under_a_new_name():
-    settings, filled = form_of("tiny", steps=500)
-    text = preset_form.as_yaml(settings, *filled)
+    filled = form_of("tiny", steps=500)
+    text = preset_form.as_yaml(*filled)
     draft = preset_form.loaded_draft(text.encode(), filled[0])
     assert draft.start.name == "tiny-changed"
     assert draft.start.training.steps == 500
@@ -309,7 +328,7 @@ def test_a_saved_preset_loads_again_under_a_new_name():
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"a: &x [*x]", b"[" * 100_000, b"task: {colour: red}", b"", None])
 def test_a_hostile_preset_file_is_refused_with_a_reason(data: bytes | None):
     with pytest.raises(ConfigError):
-        preset_form.loaded_draft(data, form_of("tiny")[1][0])
+        preset_form.loaded_draft(data, form_of("tiny")[0])
 
 
 def test_the_list_of_runs_skips_damaged_runs(runs: Runs):

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import gradio as gr
 import numpy as np
 import pytest
 
-from core.config import SECTIONS, Preset
+from core.config import Preset
 from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.support.run_helpers import wait_for_status
@@ -20,7 +19,6 @@ from ui.components.attention_viewer import attention_value, attention_viewer
 from ui.current_decode import CurrentDecode
 from ui.forms import preset_form
 from ui.forms.preset_form import Draft, form_base
-from ui.forms.setting_controls import all_settings, control, value_in
 from ui.run_info import settings_line
 from ui.tabs import train
 
@@ -72,33 +70,30 @@ def test_a_decode_shows_head_thumbnails(answered):
     assert len(answer["steps"]) == len(thumbnails["rows"])
 
 
-def filled_with(preset: Preset) -> tuple[list, list]:
-    """The settings, and what a form that opened with a preset holds."""
-    settings = all_settings()
-    values = [value_in(preset, each) if each.applies_to(preset) else None for each in settings]
-    return settings, [Draft(form_base(preset), preset, edition=1), 1, *values]
+def opened_with(preset: Preset) -> tuple[Draft, dict]:
+    """What a form holds that opened with a preset: the draft, and the fields."""
+    draft = Draft(form_base(preset), preset, edition=1)
+    return draft, preset_form.opened_fields(draft)
 
 
-def test_the_form_has_a_control_for_every_setting_of_the_family(tiny_gru):
-    settings, filled = filled_with(tiny_gru)
-    with gr.Blocks():
-        controls = {each.key: control(each) for each in settings if each.applies_to(tiny_gru)}
-    assert isinstance(controls["model.mask_padding"], gr.Checkbox)
-    assert isinstance(controls["training.optimizer"], gr.Radio)
-    assert isinstance(controls["training.teacher_forcing_ratio"], gr.Number)
-    assert "model.d_model" not in controls
-    assert preset_form.preset_in(settings, *filled) == tiny_gru
+def test_the_form_has_a_field_for_every_setting_of_the_family(tiny_gru):
+    draft, fields = opened_with(tiny_gru)
+    kinds = {each["key"]: each["kind"] for section in fields["sections"] for each in section["fields"]}
+    assert kinds["model.mask_padding"] == "check"
+    assert kinds["training.optimizer"] == "choice"
+    assert kinds["training.teacher_forcing_ratio"] == "number"
+    assert "model.d_model" not in kinds
+    assert preset_form.preset_in(draft, fields) == tiny_gru
 
 
 def test_a_form_of_another_family_than_the_shipped_preset_is_valid(lab, tiny_gru):
     draft = train.first_draft(lab, RUN)  # there is a preset "tiny", of a Transformer
     assert draft.base == draft.start == tiny_gru
-    settings, filled = filled_with(tiny_gru)
-    summary, _, *updates = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), settings, *filled)
+    summary, _, fields = preset_form.check(VisitorRuns(Runs(Path("nowhere"))), *opened_with(tiny_gru))
     assert "problem" not in summary
     assert "changed" not in summary["text"]
-    hints = updates[len(SECTIONS) :]
-    assert not any(hint["info"].startswith(("changed", "✗")) for hint in hints)
+    shown = [each for section in fields["sections"] for each in section["fields"]]
+    assert not any(each["invalid"] or each["hint"].startswith("changed") for each in shown)
 
 
 def test_the_settings_line_lists_a_changed_family(lab):

@@ -1,15 +1,15 @@
-"""The preset form: a control for every setting, validated while typing, saved and loaded as YAML."""
+"""The preset form: a field for every setting, validated while typing, saved and loaded as YAML."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
-from gradio.components import Component
 from gradio.events import Dependency
+from pydantic import ValidationError
 
 from core.config import SECTIONS, ConfigError, Preset, preset_to_yaml, read_preset
 from core.config.listing import describe_changes, shipped_preset, work
@@ -22,27 +22,15 @@ from core.tasks import build_task
 from core.training.memory import device_memory, training_memory
 from ui.components.notice import notice, problem
 from ui.components.preset_summary import OPENING, preset_summary
+from ui.components.setting_fields import WITH_KEPT, SubmittedFields, setting_fields
 from ui.events import CPU, LATEST, QUIET
 from ui.forms.preset_list import picker_value
-from ui.forms.setting_controls import (
-    Setting,
-    all_settings,
-    control,
-    hint_of,
-    hints_with_problems,
-    preset_from,
-    value_in,
-)
+from ui.forms.setting_controls import hint_of, preset_from, problem_of, settings_of, value_in
 from ui.serving.errors import show_errors
 
 ASK_ABOVE_SECONDS = 600
 WORK_TO_WAIT_FOR = 5e12  # several minutes on one core, see ``work``
 _DOWNLOAD = Path(__file__).with_name("download_preset.js").read_text(encoding="utf-8")
-
-# The changed form as YAML in the tab's storage, until a run is started: see ui/web/drafts.js
-_KEPT = "attention-lab-draft-preset"
-_KEEP = f"(text) => text ? sessionStorage.setItem('{_KEPT}', text) : sessionStorage.removeItem('{_KEPT}')"
-_RESTORE = f"(run, kept) => [run, sessionStorage.getItem('{_KEPT}') ?? '']"
 LONGEST_WAIT = 30.0  # seconds for the estimate of a long training that is to start; it may have to wait for others
 SUMMARY_WAIT = 2.0  # the same for the summary, whose script asks again while it is pending
 
@@ -72,51 +60,39 @@ class Draft:
 
 @dataclass(frozen=True)
 class Form:
-    """The form of one session: a control for every setting; those of other model families are hidden.
+    """The form of one session.
 
-    The draft is on the server, the controls are in the browser. Both hold ``edition``, so that a button pressed while
-    a new draft is on its way is detected.
+    The draft is on the server, the values are in the browser. Both hold the draft's edition, so that a button pressed
+    while a new draft is on its way is detected.
     """
 
     draft: gr.State
-    edition: gr.Number
-    settings: list[Setting]
-    controls: list[Component]
-    folds: list[gr.Accordion]
+    fields: gr.HTML
     summary: gr.HTML
     problem: gr.HTML
     train: gr.Button
     picker: gr.HTML
-    kept: gr.Textbox
     runs: VisitorRuns
 
     @property
     def inputs(self) -> list:
         """The inputs of a handler that reads the form: see ``preset_in``."""
-        return [self.draft, self.edition, *self.controls]
+        return [self.draft, self.fields]
 
     def open_first(self, listen: Callable[..., Dependency], function: Callable[..., Draft], run: gr.State) -> None:
         """Open the form of a new page with the draft that ``function`` returns for the run and a kept preset."""
-        self._open(partial(listen, js=_RESTORE), function, [run, self.kept])
+
+        def first(run: str | None, submitted: Any) -> Draft:
+            return function(run, _submitted(submitted).kept)
+
+        self.open_on(partial(listen, js=WITH_KEPT), first, [run, self.fields])
 
     def open_on(self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list) -> None:
         """Open the form with the draft that ``function`` returns after an event, or show why it failed.
 
         None leaves the form unchanged.
         """
-        self.keep_after(self._open(listen, function, inputs))
-
-    def keep_after(self, event: Dependency) -> None:
-        """Keep the form for a reload of the page."""
-        event.then(partial(kept_yaml, self.settings), self.inputs, self.kept, **LATEST, **QUIET).then(
-            None, self.kept, None, js=_KEEP, api_visibility="private"
-        )
-
-    def _open(
-        self, listen: Callable[..., Dependency], function: Callable[..., Draft | None], inputs: list
-    ) -> Dependency:
-        outputs = [self.problem, self.summary, self.train, self.picker]
-        outputs += [self.draft, self.edition, *self.folds, *self.controls]
+        outputs = [self.problem, self.summary, self.train, self.picker, self.draft, self.fields]
 
         def opened(*values: Any) -> list[Any]:
             draft: Draft | None = None
@@ -127,13 +103,12 @@ class Form:
                 summary = described(self.runs, draft.start, draft.base)
             except LabError as error:
                 shown = _not_opened(draft) if draft and draft.picked else [gr.skip()] * 3
-                return [problem(error), *shown, *[gr.skip()] * (len(outputs) - 4)]
+                return [problem(error), *shown, gr.skip(), gr.skip()]
             enabled = gr.update(interactive=True)
-            updates = [_opened_control(setting, draft) for setting in self.settings]
-            listed = picker_value(draft.base, draft.picked)
-            return [{"text": ""}, summary, enabled, listed, draft, draft.edition, *fold_labels(draft.start), *updates]
+            listed, kept = picker_value(draft.base, draft.picked), {"kept": _kept(draft, draft.start)}
+            return [{"text": ""}, summary, enabled, listed, draft, opened_fields(draft) | kept]
 
-        return listen(opened, inputs, outputs, **LATEST, **QUIET)
+        listen(opened, inputs, outputs, **LATEST, **QUIET)
 
 
 def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar: gr.HTML) -> Form:
@@ -146,20 +121,8 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
         run: receives the name of the started run.
         bar: the run bar, which shows the started run immediately.
     """
-    settings = all_settings()
-    controls: list[Component] = []
-    folds: list[gr.Accordion] = []
-    for section in SECTIONS:
-        with (
-            gr.Accordion(section.capitalize(), open=False, elem_id=f"section-{section}", elem_classes="fold") as fold,
-            gr.Row(elem_classes="grid"),
-        ):
-            controls += [
-                control(setting, visible=setting.applies_to(first))
-                for setting in settings
-                if setting.section == section
-            ]
-        folds.append(fold)
+    shown = Draft(first, first)
+    fields = setting_fields(opened_fields(shown))
     small: dict[str, Any] = {"size": "sm", "min_width": 60}
     with gr.Row(elem_classes="actions", elem_id="preset-tools"):
         reset = gr.Button("Reset", elem_id="reset", **small)
@@ -175,68 +138,92 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
                 no = gr.Button("Cancel", elem_id="train-cancel", **small)
         message = notice(elem_id="train-problem")
     yaml = gr.Textbox(visible="hidden", elem_id="saved-preset")
-    edition = gr.Number(visible="hidden", elem_id="edition")
-    kept = gr.Textbox(visible="hidden", elem_id="kept-preset")
-    form = Form(
-        gr.State(Draft(first, first)), edition, settings, controls, folds, summary, message, train, picker, kept, runs
-    )
+    form = Form(gr.State(shown), fields, summary, message, train, picker, runs)
 
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
-    changed = gr.on(
-        [each.input for each in controls],
-        partial(check, runs, settings),
-        form.inputs,
-        [summary, message, *folds, *controls],
-        **LATEST,
-        **QUIET,
-    )
-    form.keep_after(changed)
-    summary.due(partial(check_timed, runs, settings), form.inputs, summary, **LATEST, **QUIET, **CPU)
+    fields.input(partial(check, runs), form.inputs, [summary, message, fields], **LATEST, **QUIET)
+    summary.due(partial(check_timed, runs), form.inputs, summary, **LATEST, **QUIET, **CPU)
     picker.pick(None, picker, summary, js=OPENING, **QUIET)  # before the form answers
     started_outputs = [run, bar, summary, message, question, asked]
-    train.click(partial(started, runs, settings, ask=True), form.inputs, started_outputs, **QUIET)
-    yes.click(partial(started, runs, settings, ask=False), form.inputs, started_outputs, **QUIET)
+    train.click(partial(started, runs, ask=True), form.inputs, started_outputs, **QUIET)
+    yes.click(partial(started, runs, ask=False), form.inputs, started_outputs, **QUIET)
     no.click(lambda: gr.update(visible=False), None, question, **QUIET)
-    save.click(show_errors(partial(as_yaml, settings)), form.inputs, yaml, **QUIET).success(
+    save.click(show_errors(as_yaml), form.inputs, yaml, **QUIET).success(
         None, yaml, None, js=_DOWNLOAD, api_visibility="private"
     )
     return form
 
 
-def preset_in(settings: list[Setting], draft: Draft, edition: float | None, *values: Any) -> Preset:
+def preset_in(draft: Draft, submitted: Any) -> Preset:
     """Return the preset that a form describes.
+
+    Args:
+        submitted: the value of the fields, as a browser sent it.
 
     Raises:
         ConfigError: a value is invalid, or the form was being reopened while it was read.
     """
-    if edition != draft.edition:
+    fields = _submitted(submitted)
+    if fields.edition != draft.edition:
         raise ConfigError([("preset", "the form was still loading; try again")])
-    return preset_from(draft.base, settings, values)
+    return preset_from(draft.base, fields.values)
 
 
-def check(runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> list[Any]:
-    """Validate the form; return its summary, an empty error message, fold labels, and the hint under each control."""
-    problems: list[tuple[str, str]] = []
-    labels: list[Any] = [gr.skip()] * len(SECTIONS)
+def _submitted(value: Any) -> SubmittedFields:
     try:
-        preset = preset_in(settings, draft, edition, *values)
+        return SubmittedFields.model_validate(value)
+    except ValidationError as error:
+        field = ".".join(map(str, error.errors()[0]["loc"]))[:60]
+        raise ConfigError([(field or "preset", f"{field or 'preset'} is not a value of the form")]) from error
+
+
+def opened_fields(draft: Draft) -> dict[str, Any]:
+    """Return the value of the fields that opens them with a draft."""
+    values = {setting.key: value_in(draft.start, setting) for setting in settings_of(draft.start)}
+    return fields_value(draft, values, draft.start) | {"values": values}
+
+
+def fields_value(
+    draft: Draft, values: Mapping[str, Any], preset: Preset | None, problems: Sequence[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """Return the value of the fields with the label of each section, and the hint or the error of each field.
+
+    Args:
+        preset: what the values describe; None while they are invalid, which leaves the labels as they are.
+    """
+    sections: dict[str, dict[str, Any]] = {
+        name: {"name": name, "label": _label(preset, name) if preset else None, "fields": []} for name in SECTIONS
+    }
+    for setting in settings_of(draft.base):
+        invalid = problem_of(setting, problems)
+        hint = invalid or hint_of(setting, values.get(setting.key), value_in(draft.base, setting))
+        sections[setting.section]["fields"].append(setting.as_field() | {"hint": hint, "invalid": bool(invalid)})
+    return {"edition": draft.edition, "sections": list(sections.values())}
+
+
+def _label(preset: Preset, section: str) -> str:
+    """Return the label of a section, which says what is set in it."""
+    summaries = {"task": preset.task.summary, "model": preset.model.summary, "training": preset.training.summary}
+    return f"{section.capitalize()}: {summaries[section]}"
+
+
+def check(runs: VisitorRuns, draft: Draft, submitted: Any) -> list[Any]:
+    """Validate the form; return its summary, an empty error message, and the fields with their hints and errors."""
+    values = _submitted(submitted).values
+    try:
+        preset = preset_in(draft, submitted)
         runs.limits.check(preset, pairs=runs.pairs_of(preset))
-        summary, labels = described(runs, preset, draft.base), fold_labels(preset)
+        summary = described(runs, preset, draft.base)
     except ConfigError as error:
-        summary, problems = problem(error), error.problems
-    hints = hints_with_problems(draft.base, settings, values, problems)
-    return [summary, {"text": ""}, *labels, *(gr.update(info=hint, elem_classes=_classes(hint)) for hint in hints)]
+        return [problem(error), {"text": ""}, fields_value(draft, values, None, error.problems)]
+    return [summary, {"text": ""}, fields_value(draft, values, preset) | {"kept": _kept(draft, preset)}]
 
 
-def _classes(hint: str) -> list[str]:
-    return ["invalid"] if hint.startswith("✗") else []
-
-
-def check_timed(runs: VisitorRuns, settings: list[Setting], draft: Draft, edition: float, *values: Any) -> Any:
+def check_timed(runs: VisitorRuns, draft: Draft, submitted: Any) -> Any:
     """Return the form's summary with the estimated training time; no update while that is not known."""
     try:
-        preset = preset_in(settings, draft, edition, *values)
+        preset = preset_in(draft, submitted)
     except ConfigError:  # shown by ``check``, or the form is being opened
         return gr.skip()
     summary = timed(runs, preset, draft.base)
@@ -303,7 +290,7 @@ def _size(size: int) -> str:
     return f"{size / 1e6:,.0f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
 
 
-def started(runs: VisitorRuns, settings: list[Setting], *inputs: Any, ask: bool) -> list[Any]:
+def started(runs: VisitorRuns, draft: Draft, submitted: Any, *, ask: bool) -> list[Any]:
     """Start a run from the form, or ask first if it takes long.
 
     Returns:
@@ -312,7 +299,7 @@ def started(runs: VisitorRuns, settings: list[Setting], *inputs: Any, ask: bool)
     """
     unchanged, hidden = [gr.skip(), gr.skip()], gr.update(visible=False)
     try:
-        preset = preset_in(settings, *inputs)
+        preset = preset_in(draft, submitted)
         takes = _long_time(runs, preset) if ask else ""
         if takes:
             text = f"Training takes {takes} on this machine{_gpu(runs)}. It continues when you close the page."
@@ -337,25 +324,15 @@ def _long_time(runs: VisitorRuns, preset: Preset) -> str:
     return duration_range(time.low, time.high) if time.high > ASK_ABOVE_SECONDS else ""
 
 
-def fold_labels(preset: Preset) -> list[Any]:
-    """Return the updates of the labels of the sections, which say what is in them."""
-    summaries = {"task": preset.task.summary, "model": preset.model.summary, "training": preset.training.summary}
-    return [gr.update(label=f"{section.capitalize()}: {summaries[section]}") for section in SECTIONS]
-
-
-def as_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> str:
+def as_yaml(draft: Draft, submitted: Any) -> str:
     """Return the form as a preset file; a changed preset gets a name of its own."""
-    preset = preset_in(settings, draft, *inputs)
+    preset = preset_in(draft, submitted)
     name = preset.name if preset == draft.base else f"{preset.name[:40]}-changed"
     return preset_to_yaml(preset.model_copy(update={"name": name}))
 
 
-def kept_yaml(settings: list[Setting], draft: Draft, *inputs: Any) -> Any:
-    """Return the form as a preset file to keep, "" if it is as the page opened it; a skip while a value is invalid."""
-    try:
-        preset = preset_in(settings, draft, *inputs)
-    except ConfigError:
-        return gr.skip()
+def _kept(draft: Draft, preset: Preset) -> str:
+    """Return a preset file to keep for a reload of the page, "" if the form is as the page opened it."""
     return "" if draft.is_first and preset == draft.start else preset_to_yaml(preset)
 
 
@@ -369,13 +346,5 @@ def loaded_draft(data: bytes | None, draft: Draft) -> Draft:
 def form_base(start: Preset) -> Preset:
     """Return the preset that changes are reported against: the shipped preset, if it is of the same families."""
     base = shipped_preset(start)
-    same_families = all(setting.applies_to(base) for setting in all_settings() if setting.applies_to(start))
+    same_families = all(setting.applies_to(base) for setting in settings_of(start))
     return base if same_families else start
-
-
-def _opened_control(setting: Setting, draft: Draft) -> Any:
-    """Return the update of a control when the form opens with a draft."""
-    if not setting.applies_to(draft.start):
-        return gr.update(visible=False)
-    start = value_in(draft.start, setting)
-    return gr.update(visible=True, value=start, info=hint_of(setting, start, value_in(draft.base, setting)))

@@ -1,7 +1,7 @@
-"""Controls for the settings of presets and decoding strategies, generated from their pydantic models."""
+"""The settings of presets and decoding strategies as fields of a form, generated from their pydantic models."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -17,7 +17,7 @@ from core.config.sections import FIXED
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, shown as one control.
+    """One setting, shown as one field.
 
     Attributes:
         key: section and field, such as ``training.steps``.
@@ -41,6 +41,23 @@ class Setting:
         """The field's name, such as ``steps``."""
         return self.key.split(".")[1]
 
+    @property
+    def kind(self) -> Literal["number", "text", "choice", "check"]:
+        """The kind of field that shows it: choice for a Literal, check for a bool."""
+        if get_origin(self.annotation) is Literal:
+            return "choice"
+        return "check" if self.annotation is bool else "text" if self.annotation is str else "number"
+
+    def as_field(self) -> dict[str, Any]:
+        """Return what ``setting_fields`` shows of it, without its value and hint."""
+        options = list(get_args(self.annotation)) if self.kind == "choice" else []
+        return {"key": self.key, "id": self.elem_id, "name": self.field, "kind": self.kind, "options": options}
+
+    @property
+    def elem_id(self) -> str:
+        """The id of its element on the page."""
+        return f"set-{self.family or self.section}-{self.field}"
+
     def applies_to(self, preset: Preset) -> bool:
         """Return whether the preset has this setting; its section may be of another family."""
         return getattr(getattr(preset, self.section), "family", "") == self.family
@@ -60,13 +77,18 @@ def all_settings() -> list[Setting]:
     ]
 
 
+def settings_of(preset: Preset) -> list[Setting]:
+    """Return the settings that apply to a preset, section by section."""
+    return [setting for setting in all_settings() if setting.applies_to(preset)]
+
+
 def value_in(preset: Preset, setting: Setting) -> Any:
     """Return a preset's value of a setting that applies to it."""
     return getattr(getattr(preset, setting.section), setting.field)
 
 
 def control(setting: Setting, **options: Any) -> Component:
-    """Build the control of a setting: radio buttons for a Literal, a checkbox for a bool, a text or a number field.
+    """Build a Gradio component for a setting: radio buttons for a Literal, a checkbox for a bool, or a field.
 
     Args:
         options: further options of the component, such as ``value``.
@@ -75,46 +97,40 @@ def control(setting: Setting, **options: Any) -> Component:
         "label": setting.field,
         "info": setting.hint,
         "interactive": True,
-        "elem_id": f"set-{setting.family or setting.section}-{setting.field}",
+        "elem_id": setting.elem_id,
         **options,
     }
-    if get_origin(setting.annotation) is Literal:
+    if setting.kind == "choice":
         return gr.Radio(list(get_args(setting.annotation)), **common)
-    fields: dict[Any, type[Component]] = {bool: gr.Checkbox, str: gr.Textbox}  # only a plugin has texts
-    return fields.get(setting.annotation, gr.Number)(**common)
+    fields: dict[str, type[Component]] = {"check": gr.Checkbox, "text": gr.Textbox, "number": gr.Number}
+    return fields[setting.kind](**common)
 
 
-def preset_from(base: Preset, settings: list[Setting], values: Sequence[Any]) -> Preset:
-    """Return the preset that the controls describe.
+def preset_from(base: Preset, values: Mapping[str, Any]) -> Preset:
+    """Return a preset with the values of a form, by key.
 
     Raises:
         ConfigError: some values are missing or invalid; it names every such setting.
     """
-    filled = [(setting, value) for setting, value in zip(settings, values, strict=True) if setting.applies_to(base)]
-    empty = [(setting.key, f"{setting.key} is empty") for setting, value in filled if value is None]
-    if empty:
-        raise ConfigError(empty)
-    changes = {setting.key: typed(setting, value) for setting, value in filled}
-    return base.with_changes(changes)
-
-
-def hints_with_problems(base: Preset, settings: list[Setting], values: Sequence[Any], problems: list) -> list[str]:
-    """Return the text under each control: its error, or its hint with the preset's value if it was changed."""
-    lines = []
-    for setting, value in zip(settings, values, strict=True):
-        if not setting.applies_to(base):
-            lines.append(setting.hint)
-            continue
-        errors = [message for field, message in problems if field == setting.key or setting.key + "=" in message]
-        lines.append(
-            f"✗ {_without_section(setting, errors[0])}" if errors else hint_of(setting, value, value_in(base, setting))
+    settings = settings_of(base)
+    unknown = values.keys() - {setting.key for setting in settings}
+    empty = [(setting.key, f"{setting.key} is empty") for setting in settings if values.get(setting.key) is None]
+    if unknown or empty:
+        raise ConfigError(
+            [*((key[:60], f"{key[:60]} is no setting of this preset") for key in sorted(unknown)), *empty]
         )
-    return lines
+    return base.with_changes({setting.key: typed(setting, values[setting.key]) for setting in settings})
 
 
 def hint_of(setting: Setting, value: Any, default: Any) -> str:
-    """Return the text under a valid control: its hint, with the preset's value if it was changed."""
+    """Return the text under a valid field: its hint, with the preset's value if it was changed."""
     return setting.hint if value == default else f"changed, preset value {default}. {setting.hint}"
+
+
+def problem_of(setting: Setting, problems: Sequence[tuple[str, str]]) -> str:
+    """Return the first of the problems that is about a setting, or ""."""
+    about = (message for field, message in problems if field == setting.key or setting.key + "=" in message)
+    return _without_section(setting, next(about, ""))
 
 
 def hint_of_field(info: FieldInfo) -> str:
@@ -140,7 +156,7 @@ def typed(setting: Setting, value: Any) -> Any:
 
 
 def _without_section(setting: Setting, message: str) -> str:
-    """Remove the section from the names in a message, since the text under a control is narrow."""
+    """Remove the section from the names in a message, since the text under a field is narrow."""
     return re.sub(rf"\b{setting.section}\.(?=[a-z])", "", message)
 
 

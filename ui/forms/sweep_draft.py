@@ -12,7 +12,7 @@ from core.runs.sweeps.sweep import SEED, STEPS, Metric, Range, Sweep, Value, par
 from core.runs.sweeps.trials import value_text
 from core.storage import bounded_yaml
 from ui.components.component import Request
-from ui.forms.setting_controls import all_settings, value_in
+from ui.forms.setting_controls import settings_of, value_in
 
 MAX_YAML = 100_000  # characters of an opened file
 _WORDS: dict[str, Value] = {"true": True, "false": False, "null": None, "none": None}
@@ -82,7 +82,7 @@ def base_data(preset: str, base: Preset, changes: dict[str, Any]) -> dict[str, A
     """Return a base with what the form shows of it: title, changes, and the settings that can be an axis."""
     seed = changes.get(SEED, base.training.seed)
     current = base.with_changes(changes)
-    listed = [each for each in all_settings() if each.applies_to(current) and each.key != SEED]
+    listed = [each for each in settings_of(current) if each.key != SEED]
     return {
         "preset": preset,
         "document": base.model_dump_json(),
@@ -94,7 +94,7 @@ def base_data(preset: str, base: Preset, changes: dict[str, Any]) -> dict[str, A
             {
                 "key": each.key,
                 "value": value_in(current, each),
-                "options": list(get_args(each.annotation)) if each.annotation not in (int, float, bool, str) else [],
+                "options": each.as_field()["options"],
                 "hint": each.hint,
             }
             for each in listed

@@ -23,6 +23,7 @@ _FIRST = (
     "run_bar",
     "page_address",
     "preset_picker",
+    "setting_fields",
     "preset_summary",
     "notice",
     "bench",

@@ -1,0 +1,43 @@
+"""The fields of the preset form: every setting of the open preset, in sections that fold."""
+
+from typing import Any
+
+import gradio as gr
+from pydantic import BaseModel, ConfigDict
+
+from ui.components.component import component
+
+KEPT = "attention-lab-draft-preset"
+"""Where the browser keeps the changed form as YAML, in the tab's storage, until a run is started: see
+ui/web/drafts.js."""
+
+WITH_KEPT = f"(run, form) => [run, {{ ...form, kept: sessionStorage.getItem('{KEPT}') ?? '' }}]"
+"""Script that adds what was kept to the component's value, the second of two inputs."""
+
+
+class SubmittedFields(BaseModel):
+    """The component's value as a browser sends it.
+
+    Attributes:
+        edition: of the draft that the fields were opened with.
+        values: by key, such as ``training.steps``; None in an empty number field.
+        kept: the form as YAML before the page was reloaded, if ``WITH_KEPT`` has added it.
+    """
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    edition: int
+    values: dict[str, bool | int | float | str | None] = {}
+    kept: str = ""
+
+
+def setting_fields(value: dict[str, Any], *, elem_id: str = "setting-fields") -> gr.HTML:
+    """Build the component.
+
+    Value: ``{"edition": n, "sections": [{"name", "label", "fields": [{"key", "id", "name", "kind", "options", "hint",
+    "invalid"}]}]}``, where ``kind`` is number, text, choice or check. With ``"values": {key: value}`` it opens the
+    fields; without, it only changes labels and hints, unless the fields were opened with another edition meanwhile.
+    ``"kept": text`` is kept for a reload of the page, "" to forget it. The browser sends ``SubmittedFields``.
+    Event: ``.input(fn)``, after the visitor changed a value.
+    """
+    return component("setting_fields", elem_id=elem_id, value=value, events=["input"], kept=KEPT)

@@ -1,0 +1,115 @@
+// The fields of the preset form. The values are here, and are sent with every event that reads the form.
+// Event: 'input', after the visitor changed a value.
+
+import { make, partsOf, setText, uniqueName } from "../../web/dom.js";
+
+export function mount({ element, trigger, props, watch }) {
+  const part = partsOf(element);
+  const sections = new Map(); // { label, fields, key } by name; an opened section stays open
+  const fields = new Map(); // { read, write, hint } by key, of the open preset
+  let edition = null;
+
+  function submit() {
+    const values = Object.fromEntries([...fields].map(([key, { read }]) => [key, read()]));
+    props.value = { edition, values };
+  }
+
+  function changed() {
+    submit();
+    trigger("input", {});
+  }
+
+  function makeField({ key, id, name, kind, options }) {
+    const hint = make("span", { class: "hint", id: id + "-hint" });
+    const shared = { id: id + "-input", "aria-describedby": hint.id, oninput: changed };
+    const label = make("label", { class: "name", for: shared.id }, name);
+    const node = make("div", { class: "setting " + kind, id });
+    let field;
+    if (kind === "choice") {
+      const group = uniqueName(name);
+      const radios = options.map((value) => make("input", { type: "radio", name: group, value, onchange: changed }));
+      node.append(make("fieldset", { "aria-describedby": hint.id }, make("legend", { class: "name" }, name), hint,
+        make("div", { class: "choices" }, ...radios.map((radio) => make("label", {}, radio, radio.value)))));
+      field = {
+        read: () => options[radios.findIndex((radio) => radio.checked)] ?? null,
+        write: (value) => radios.forEach((radio, at) => (radio.checked = options[at] === value)),
+      };
+    } else if (kind === "check") {
+      const box = make("input", { type: "checkbox", ...shared });
+      node.append(make("div", { class: "line" }, box, label), hint);
+      field = { read: () => box.checked, write: (value) => (box.checked = value) };
+    } else {
+      const isNumber = kind === "number";
+      const box = make("input", { type: isNumber ? "number" : "text", step: isNumber ? "any" : null, autocomplete: "off", ...shared });
+      node.append(label, hint, box);
+      field = {
+        read: () => (isNumber ? (Number.isFinite(box.valueAsNumber) ? box.valueAsNumber : null) : box.value),
+        write: (value) => (box.value = value ?? ""),
+      };
+    }
+    fields.set(key, { ...field, node, hint });
+    return node;
+  }
+
+  function sectionOf(name) {
+    if (!sections.has(name)) {
+      const label = make("span");
+      const grid = make("div", { class: "grid" });
+      part("sections").append(make("details", { class: "fold", id: "section-" + name }, make("summary", {}, label), grid));
+      sections.set(name, { label, grid, key: "" });
+    }
+    return sections.get(name);
+  }
+
+  /** Make the fields of the open preset; those of the earlier one stay where they are the same. */
+  function makeFields(described) {
+    for (const { name, fields: listed } of described) {
+      const section = sectionOf(name);
+      const key = JSON.stringify(listed.map(({ key, kind, options }) => [key, kind, options]));
+      if (key === section.key) continue;
+      for (const known of [...fields.keys()]) if (known.startsWith(name + ".")) fields.delete(known);
+      section.grid.replaceChildren(...listed.map(makeField));
+      section.key = key;
+    }
+  }
+
+  function describe(described) {
+    for (const { name, label, fields: listed } of described) {
+      if (label) setText(sectionOf(name).label, label);
+      for (const { key, hint, invalid } of listed) {
+        const field = fields.get(key);
+        setText(field.hint, (invalid ? "✗ " : "") + hint);
+        field.node.classList.toggle("invalid", invalid);
+        for (const input of field.node.querySelectorAll("input")) input.setAttribute("aria-invalid", String(invalid));
+      }
+    }
+  }
+
+  function keep(text) {
+    try {
+      if (text) sessionStorage.setItem(props.kept, text);
+      else sessionStorage.removeItem(props.kept);
+    } catch {
+      sessionStorage.removeItem(props.kept); // more than a browser stores
+    }
+  }
+
+  /** Take a value from Python. What is typed meanwhile is newer than the answer to what was typed before. */
+  function applyValue() {
+    const { sections: described, values, kept, edition: opened } = props.value ?? {};
+    if (!described?.length) return; // it is from here
+    if (values) {
+      edition = opened;
+      makeFields(described);
+      for (const [key, value] of Object.entries(values)) fields.get(key).write(value);
+    }
+    if (opened === edition) {
+      describe(described);
+      if (kept !== undefined) keep(kept);
+    }
+    submit();
+  }
+
+  applyValue();
+  watch("value", applyValue);
+}
