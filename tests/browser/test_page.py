@@ -36,7 +36,7 @@ def start_training(page: Page) -> None:
     choose_preset(page, "tiny")
     open_settings(page, "Training")
     page.get_by_label("steps", exact=True).fill("400")
-    expect(page.locator("#summary")).to_contain_text("training.steps 2000 → 400")
+    expect(page.locator("#summary")).to_contain_text("training.steps 800 → 400")
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#run-bar .steps")).to_contain_text("/ 400")
     page.wait_for_function(f"({STEPS_SHOWN})() > 5")
@@ -88,7 +88,7 @@ def test_training_survives_a_reload_and_the_address_restores_the_view(
 
     reload()  # during training: everything is restored
     expect(page.locator(STOP)).to_be_visible()
-    expect(page.locator("#settings")).to_contain_text("preset tiny, training.steps 2000 → 400")
+    expect(page.locator("#settings")).to_contain_text("preset tiny, training.steps 800 → 400")
     visitor = new_context(page.context.browser)  # another browser shows the same run
     other = visitor.new_page()
     other.goto(address)
@@ -191,7 +191,7 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
     field.fill("7")
     expect(page.locator("#summary")).to_contain_text("training.warmup_steps=40 must not be above training.steps=7")
     field.fill("500")
-    expect(page.locator("#summary")).to_contain_text("training.steps 2000 → 500")
+    expect(page.locator("#summary")).to_contain_text("training.steps 800 → 500")
     expect(page.locator("#section-training")).to_contain_text("500 steps")  # what is set can be read when it is closed
     with page.expect_download() as download:
         page.get_by_role("button", name="Save", exact=True).click()

@@ -3,12 +3,24 @@
 import gzip
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import gradio
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from ui.serving.assets import STYLES, UI, asset_address, asset_route, assets, first_scripts, head, without_comments
+from ui.serving.assets import (
+    STYLES,
+    UI,
+    asset_address,
+    asset_route,
+    assets,
+    first_scripts,
+    gradio_scripts,
+    head,
+    without_comments,
+)
 
 MAX_BYTES = 200_000  # uncompressed; other tabs load theirs when they are opened
 SCRIPTS = [path for path in sorted(UI.rglob("*.js")) if "vendor" not in path.parts]
@@ -108,6 +120,17 @@ def test_the_head_loads_only_files_that_are_served(client: TestClient):
     assert len(addresses) > len(first_scripts())
     missing = [each for each in addresses if client.get("/" + each).status_code != 200]
     assert missing == []
+
+
+def test_the_head_loads_the_scripts_that_gradio_would_load_one_after_the_other():
+    folder = Path(gradio.__file__).parent / "templates/frontend"
+    scripts = gradio_scripts()
+    assert {name.partition("-")[0] for name in scripts} >= {"index", "Index", "core", "Blocks"}
+    assert all((folder / "assets" / name).is_file() for name in scripts)
+    assert f'src="./assets/{next(name for name in scripts if name.startswith("index-"))}"' in (
+        folder / "index.html"
+    ).read_text(encoding="utf-8")
+    assert all(f'<link rel="modulepreload" href="./assets/{name}">' in head() for name in scripts)
 
 
 def test_every_module_that_a_script_imports_is_served():

@@ -5,7 +5,7 @@
 import { emptyHistory, heldRows, mergeHistory, nearestIndex } from "./history.js";
 import { callServer, pollWhileVisible } from "./server.js";
 
-const POLL_MS = { active: 500, ended: 2000, failed: 1000 };
+const POLL_MS = { active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others in the queue
 const MAX_SNAPSHOTS = 300; // kept in the browser, each with the maps of one view
 const ACTIVE = ["queued", "training", "stopping"];
 
@@ -92,6 +92,7 @@ async function refresh() {
   feed.error = "";
   applyUpdate(update);
   changed();
+  if (update.queue_position > 1) return POLL_MS.waiting;
   return ACTIVE.includes(update.status) ? POLL_MS.active : POLL_MS.ended;
 }
 
