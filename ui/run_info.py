@@ -87,6 +87,8 @@ def progress_of(runs: VisitorRuns, name: str) -> dict[str, Any]:
         "steps_per_second": progress.steps_per_second,
         "seconds_left": progress.seconds_left,
         "best_step": progress.info.best_step,
+        "queue_position": progress.queue_position,
+        "seconds_to_start": progress.seconds_to_start,
     }
 
 

@@ -89,22 +89,19 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
 def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     """Return the state of a run, with the metrics and snapshots that the browser does not have yet."""
     progress = progress_since(runs, request.run, **request.held)
-    info = runs.info(request.run)
+    info, task = runs.info(request.run), runs.preset(request.run).task
     mine = runs.is_mine(request.run) and not info.shipped
     about = {
-        "task": runs.preset(request.run).task.summary,
+        "task": task.summary,
         "exact_match": info.exact_match,
         "quality": info.quality and info.quality.model_dump(),
-        "queue_position": runs.progress(request.run).queue_position,
         "shipped": info.shipped,
         "translator": shipped_translator(runs) if info.shipped else None,
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,
     }
-    if (seconds := runs.progress(request.run).seconds_to_start) is not None:
-        about["seconds_to_start"] = seconds
-    subwords = runs.preset(request.run).task.has_subwords
-    return progress | about | {"snapshots": _new_snapshots(runs.replay(request.run).snapshots(), request, subwords)}
+    snapshots = _new_snapshots(runs.replay(request.run).snapshots(), request, task.has_subwords)
+    return progress | about | {"snapshots": snapshots}
 
 
 def shipped_translator(runs: VisitorRuns) -> str | None:
