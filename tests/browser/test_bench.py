@@ -314,7 +314,7 @@ def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
 def test_training_of_more_than_ten_minutes_asks_first(page: Page, runs: Runs):
     open_tab(page, "Train")
     choose_preset(page, "tiny")
-    page.get_by_role("button", name=re.compile("^Training")).click()
+    open_settings(page, "Training")
     page.get_by_label("steps", exact=True).fill("1000000")
     expect(page.locator("#summary")).to_contain_text("training.steps 800 → 1000000")
     expect(page.locator("#summary")).to_contain_text(re.compile("min|h"))
