@@ -23,6 +23,7 @@ from core.runs.shipped import add_shipped_runs
 from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import InputError, LabError
+from core.storage.folder_check import check_folder
 from core.training.devices import DEVICES, device_named
 from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
 from ui.serving.connections import raise_file_limit
@@ -48,8 +49,11 @@ def main() -> None:
         hosts = host_rules(options.allowed_host, bound=options.host, public=options.public, environment=os.environ)
         if options.trusted_proxy or TRUSTED_PROXIES not in os.environ:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
+        lost = check_folder(options.checkpoints)
     except LabError as error:
         parser.error(str(error))
+    if lost:
+        _log.warning(lost)
     from ui.serving.launch import serve  # Gradio takes seconds to import: the options are checked before
     from ui.serving.visitors import Presence
 
