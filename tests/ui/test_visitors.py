@@ -2,12 +2,16 @@
 
 import time
 
+import anyio
+import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from core.storage.errors import InputError
 from ui.serving import visitors
 from ui.serving.client_address import network_of, trusted_proxies
-from ui.serving.visitors import Presence
+from ui.serving.visitors import Presence, VisitorCookies
 
 
 def visit(presence: Presence, owner: str, network: str = "") -> None:
@@ -90,3 +94,22 @@ def test_only_named_proxies_are_trusted():
     for wrong in ("proxy", "*", "10.0.0.1/8", ""):
         with pytest.raises(InputError, match="trusted_proxy="):
             trusted_proxies([wrong], {})
+
+
+@pytest.mark.parametrize(
+    ("sent_by", "proto", "policy"),
+    [
+        ("10.0.0.1", "https", "SameSite=None; Secure; Partitioned"),  # the proxy
+        ("10.0.0.1", "http", "SameSite=Lax"),
+        ("203.0.113.7", "https", "SameSite=Lax"),  # anybody
+    ],
+)
+def test_only_a_trusted_proxy_says_that_the_browser_uses_https(sent_by: str, proto: str, policy: str):
+    app = ProxyHeadersMiddleware(VisitorCookies(PlainTextResponse(""), Presence()), trusted_hosts="10.0.0.1")
+
+    async def cookie() -> str:
+        transport = httpx.ASGITransport(app, client=(sent_by, 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://lab") as http:
+            return (await http.get("/", headers={"x-forwarded-proto": proto})).headers["set-cookie"]
+
+    assert anyio.run(cookie).endswith(f"HttpOnly; {policy}")

@@ -156,7 +156,7 @@ class VisitorCookies:
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start" and set_cookie:
-                MutableHeaders(scope=message).append("set-cookie", _cookie(token, secure=_is_secure(scope, headers)))
+                MutableHeaders(scope=message).append("set-cookie", _cookie(token, secure=_is_secure(scope)))
             await send(message)
 
         if not visitor.returning or visitor.owner is None:
@@ -177,8 +177,9 @@ def _token(headers: Headers) -> str | None:
     return cookie.value if cookie and _TOKEN.fullmatch(cookie.value) else None
 
 
-def _is_secure(scope: Scope, headers: Headers) -> bool:
-    return headers.get("x-forwarded-proto", scope["scheme"]).split(",")[0].strip() == "https"
+def _is_secure(scope: Scope) -> bool:
+    """Whether the browser uses HTTPS. uvicorn believes ``X-Forwarded-Proto`` of a trusted proxy only."""
+    return bool(scope["scheme"] == "https")
 
 
 def _cookie(token: str, *, secure: bool) -> str:
