@@ -128,6 +128,22 @@ class RunFolder:
         fsync_folder(root)
         return folder
 
+    @classmethod
+    def adopt(cls, root: Path, draft: "RunFolder", name: str | Naming | None = None) -> "RunFolder":
+        """Move a run into a folder of runs on the same disk, atomically.
+
+        Args:
+            draft: the run, in another folder; no process uses it.
+            name: its name there, as for ``create``.
+
+        Raises:
+            RunError: a run of that name exists.
+            OSError: the folder cannot be written to.
+        """
+        folder = cls._first_free(root, draft.path, name, draft.preset())
+        fsync_folder(root)
+        return folder
+
     @property
     def best(self) -> Path:
         """Path of the best weights, which may not exist yet."""

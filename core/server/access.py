@@ -30,6 +30,7 @@ from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
+MAX_IMPORTS = 2  # files read at a time: each takes its size in memory several times
 MAX_SHARED = 10_000  # runs whose network is remembered
 SHARED_PARTS = 8  # of the disk, one of which the runs shared from one network may take
 ACTIVE_PER_STUDENT = 2  # runs of a student of a class that are training or queued
@@ -65,6 +66,7 @@ class VisitorRuns:
         self._runs, self._current_visitor = runs, current_visitor
         self.limits, self.inference_priority = runs.limits, runs.inference_priority
         self._start_lock, self._opened_lock = threading.Lock(), threading.Lock()
+        self._imports = threading.BoundedSemaphore(MAX_IMPORTS)
         self._uploads: deque[tuple[str | None, str, Path]] = deque(maxlen=MAX_UPLOADS)
         self._opened: OrderedDict[str | None, tuple[str, ...]] = OrderedDict()
         self._shared_from: OrderedDict[str, str] = OrderedDict()  # the network that each run was shared from
@@ -262,16 +264,17 @@ class VisitorRuns:
         Raises:
             CheckpointError: the file is not a run's, or it is damaged.
         """
-        with self._start_lock:
+        max_bytes = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
+        max_header_bytes = MAX_UPLOADED_HEADER_BYTES if self.has_visitors else MAX_HEADER_BYTES
+        with self._start_lock:  # before the file is read
             self._check_limits(adds_run=True)
-            max_bytes = min(MAX_IMPORT_BYTES, self.limits.max_upload_mb * MEGABYTE)
-            name = self._runs.import_file(
-                file,
-                max_bytes=max_bytes,
-                name=self._naming(),
-                owner=self._owner(),
-                max_header_bytes=MAX_UPLOADED_HEADER_BYTES if self.has_visitors else MAX_HEADER_BYTES,
-            )
+        with (
+            self._imports,
+            self._runs.draft_of_file(file, max_bytes=max_bytes, max_header_bytes=max_header_bytes) as draft,
+            self._start_lock,
+        ):
+            self._check_limits(adds_run=True)  # others may have arrived meanwhile
+            name = self._runs.adopt(draft, name=self._naming(), owner=self._owner())
             self._title_new(name, self._runs.preset(name).name)
             return name
 

@@ -8,10 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from core.config import Preset
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable
@@ -156,42 +157,44 @@ class Runs:
             raise RunError(f"the run cannot be started: {explain_error(error)}") from error
         return folder.name
 
-    def import_file(
-        self,
-        file: Path,
-        *,
-        max_bytes: int,
-        name: str | Naming | None = None,
-        owner: str | None = None,
-        max_header_bytes: int = MAX_HEADER_BYTES,
-    ) -> str:
-        """Import a run from an uploaded file, see ``core.runs.importing``, and return its name.
+    @contextmanager
+    def draft_of_file(
+        self, file: Path, *, max_bytes: int, max_header_bytes: int = MAX_HEADER_BYTES
+    ) -> Iterator[RunFolder]:
+        """Read an uploaded file, see ``core.runs.importing``, as a run that is not listed until ``adopt`` is called.
 
         Raises:
             CheckpointError: the file is not a run's, or it is damaged.
             ConfigError: its model is larger than the limits allow.
             RunError: the run cannot be written.
         """
+        drafts = self.root / f".import.{secrets.token_hex(4)}.new"  # see ``delete_leftovers``
+        sizes: dict[str, Any] = {"max_bytes": max_bytes, "max_header_bytes": max_header_bytes}
         try:
-            folder = import_run(
-                self.root,
-                file,
-                name=name,
-                max_bytes=max_bytes,
-                max_pairs=self.limits.max_pairs,
-                max_header_bytes=max_header_bytes,
-            )
             try:
-                self.limits.check_size(folder.preset(), pairs=folder.pairs)
-                if owner is not None:
-                    write_ownership(folder, Ownership(owner=owner))
-            except BaseException:
-                shutil.rmtree(folder.path, ignore_errors=True)
-                raise
+                draft = import_run(drafts, file, name="draft", max_pairs=self.limits.max_pairs, **sizes)
+            except OSError as error:
+                raise RunError(f"the run cannot be imported: {explain_error(error)}") from error
+            self.limits.check_size(draft.preset(), pairs=draft.pairs)
+            yield draft
+        finally:
+            shutil.rmtree(drafts, ignore_errors=True)
+
+    def adopt(self, draft: RunFolder, *, name: str | Naming | None = None, owner: str | None = None) -> str:
+        """List a run of ``draft_of_file`` from now on, and return its name; RunError if it cannot be written."""
+        try:
+            if owner is not None:
+                write_ownership(draft, Ownership(owner=owner))
+            folder = RunFolder.adopt(self.root, draft, name)
         except OSError as error:
             raise RunError(f"the run cannot be imported: {explain_error(error)}") from error
         self._listing_stamp = None
         return folder.name
+
+    def import_file(self, file: Path, *, max_bytes: int, owner: str | None = None) -> str:
+        """Import a run from an uploaded file and return its name; refused as ``draft_of_file`` and ``adopt``."""
+        with self.draft_of_file(file, max_bytes=max_bytes) as draft:
+            return self.adopt(draft, owner=owner)
 
     def import_model(
         self,

@@ -2,6 +2,7 @@
 
 import inspect
 import shutil
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from core.config import ConfigError
 from core.runs import RunError, RunFolder
 from core.runs.export import WEIGHTS, export_weights, write_zip
-from core.runs.importing import MAX_UPLOADED_HEADER_BYTES
+from core.runs.importing import MAX_UPLOADED_HEADER_BYTES, import_run
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
 from core.server.limits import PUBLIC
@@ -36,6 +37,8 @@ OF_THE_SERVER = {
     "size",
     "last_used",
     "note_opened",
+    "draft_of_file",
+    "adopt",
 }  # not for visitors
 OF_THE_MACHINE = {"device", "import_model", "sweeps"}  # the last two refuse visitors
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
@@ -148,6 +151,52 @@ def test_an_imported_run_belongs_to_the_visitor_and_respects_limits(lab: Lab, an
     with pytest.raises(CheckpointError, match="the limit is 0"):
         lab.by(BEN).import_file(file)
     assert set(lab.all.root.iterdir()) == before
+
+
+@pytest.fixture
+def both_reading(monkeypatch) -> None:
+    """Let no import end the reading of its file before another one reads."""
+    barrier = threading.Barrier(2, timeout=30)
+
+    def read(*arguments, **options):
+        barrier.wait()
+        return import_run(*arguments, **options)
+
+    monkeypatch.setattr("core.server.registry.import_run", read)
+
+
+def test_two_imports_at_a_time_get_two_names_and_keep_the_quota(lab: Lab, annas: str, tmp_path, both_reading):
+    file = tmp_path / "run.safetensors"
+    export_weights(lab.by(ANNA).folder(annas), file)
+    by_ben = lab.by(BEN)
+    with ThreadPoolExecutor(2) as pool:
+        names = set(pool.map(by_ben.import_file, [file] * 2))
+        assert sorted(by_ben.title(name) for name in names) == ["tiny 1", "tiny 2"]
+        lab.runs.limits = lab.all.limits.model_copy(update={"max_runs_per_visitor": 3})
+        third, fourth = (pool.submit(by_ben.import_file, file) for _ in range(2))
+    refused = [each for each in (third.exception(), fourth.exception()) if each is not None]
+    assert [str(each) for each in refused] == ["you have 3 runs, and the limit is 3; delete one"]
+    assert not list(lab.all.root.glob(".*"))
+
+
+def test_a_long_import_does_not_keep_others_from_starting_runs(lab: Lab, annas: str, tmp_path, tiny, monkeypatch):
+    file, is_reading, may_end = tmp_path / "run.safetensors", threading.Event(), threading.Event()
+    export_weights(lab.by(ANNA).folder(annas), file)
+
+    def read(*arguments, **options):
+        is_reading.set()
+        assert may_end.wait(60)
+        return import_run(*arguments, **options)
+
+    monkeypatch.setattr("core.server.registry.import_run", read)
+    with ThreadPoolExecutor(1) as pool:
+        imported = pool.submit(lab.runs.import_file, file)
+        assert is_reading.wait(30)
+        assert lab.runs.start(tiny) in lab.runs.names()
+        assert lab.runs.rename(annas, "Mine") == "Mine"
+        assert not imported.done()
+        may_end.set()
+        assert imported.result(timeout=60) in lab.runs.names()
 
 
 @pytest.mark.parametrize("name", ["run.safetensors", "run.zip"])
