@@ -29,13 +29,14 @@ class AppProcess:
     Args:
         folder: an empty folder.
         with_figure_count: whether to count matplotlib figures, which costs the process a little time.
+        max_files: how many files and connections the system lets the process have open; None as it is.
 
     Attributes:
         address: URL of the page.
         process: the process that serves it.
     """
 
-    def __init__(self, folder: Path, *, with_figure_count: bool) -> None:
+    def __init__(self, folder: Path, *, with_figure_count: bool = False, max_files: int | None = None) -> None:
         root = folder / "checkpoints"
         shutil.copytree(REPOSITORY / "checkpoints" / SHIPPED_RUN, root / SHIPPED_RUN)
         with socket.socket() as free:
@@ -46,6 +47,8 @@ class AppProcess:
         counting = ["-m", "benchmarks.page_load.figure_count", str(self._figure_count)]
         program = counting if with_figure_count else ["app.py"]
         command = [sys.executable, *program, "--public", "--port", str(self._port), "--checkpoints", str(root)]
+        if max_files is not None:
+            command = ["sh", "-c", f'ulimit -n {max_files} && exec "$@"', "sh", *command]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GRADIO_TEMP_DIR": str(folder / "uploads")}
         self._log = (folder / "log").open("w+")
         self.process = subprocess.Popen(
@@ -113,10 +116,10 @@ class AppProcess:
 
 
 @contextmanager
-def serve_app(*, with_figure_count: bool = False) -> Iterator[AppProcess]:
-    """Serve the page until the end of the block; the argument is that of ``AppProcess``."""
+def serve_app(*, with_figure_count: bool = False, max_files: int | None = None) -> Iterator[AppProcess]:
+    """Serve the page until the end of the block; the arguments are those of ``AppProcess``."""
     with tempfile.TemporaryDirectory(prefix="attention-lab-") as folder:
-        app = AppProcess(Path(folder), with_figure_count=with_figure_count)
+        app = AppProcess(Path(folder), with_figure_count=with_figure_count, max_files=max_files)
         try:
             app.wait_until_ready()
             yield app
@@ -135,12 +138,13 @@ class PageClient:
         self.cookie = secrets.token_urlsafe(32)
         self.http = httpx.Client(base_url=address, timeout=60, cookies={COOKIE: self.cookie})
         self._session = secrets.token_hex(6)
+        self._config: dict[str, Any] = {}
         self._component_ids: dict[str, int] = {}
 
     def open(self) -> None:
         """Load the HTML and the configuration of the page."""
         self.http.get("/").raise_for_status()
-        config = self.http.get("/config").raise_for_status().json()
+        self._config = config = self.http.get("/config").raise_for_status().json()
         self._component_ids = {
             f"{component['props'].get('elem_id')}.{name}": component["id"]
             for component in config["components"]
@@ -166,6 +170,19 @@ class PageClient:
         if "event: complete" not in lines:
             raise RuntimeError(f"{endpoint}: {last}")
         return json.loads(last)[0]
+
+    def event_of(self, elem_id: str, name: str) -> int:
+        """Return the index of an event of the component with this id, such as that of an upload through a button."""
+        component = next(each["id"] for each in self._config["components"] if each["props"].get("elem_id") == elem_id)
+        return next(each["id"] for each in self._config["dependencies"] if [component, name] in each["targets"])
+
+    def trigger(self, event: int, *data: Any) -> dict[str, Any]:
+        """Trigger one of the page's events by its index and return its output."""
+        body = {"data": data, "fn_index": event, "session_hash": self._session}
+        self.http.post("/gradio_api/queue/join", json=body).raise_for_status()
+        text = self.http.get("/gradio_api/queue/data", params={"session_hash": self._session}).text
+        lines = [json.loads(line.removeprefix("data: ")) for line in text.split("\n") if line.startswith("data: ")]
+        return next(each["output"] for each in lines if each.get("msg") == "process_completed")
 
     def close(self) -> None:
         """Close the connections."""

@@ -4,28 +4,37 @@ The app is served as on a public Space. A teacher opens a class, and students jo
 the router of a school. Each trains ``tiny``, and until all are finished decodes, looks at heads, ablates one and looks
 back at snapshots of the training, waiting 2 to 6 seconds before each; with their own run once it has weights, else with
 the shipped one. Meanwhile their pages poll the run and the class, and the teacher's page the board, as scripts do.
+
+With ``--attack``, ``benchmarks.page_load.attacker`` attacks the server all the while, which may then have no more than
+1,024 files open. The class may take twice the time of its targets, and still sees no error.
 """
 
 import argparse
 import json
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
-from benchmarks.page_load.app_process import SHIPPED_RUN, PageClient, serve_app
+from benchmarks.page_load.app_process import REPOSITORY, SHIPPED_RUN, PageClient, serve_app
 from benchmarks.page_load.load import ResponseTimes
 
 ADDRESS = "203.0.113.7"  # of the school, as its proxy names it
 POLL_SECONDS = {"active": 0.5, "ended": 2.0, "class": 3.0, "board": 1.5}  # as in ui/web/run_feed.js and class_board/
 THINKING_SECONDS = (2.0, 6.0)
 ARRIVAL_SECONDS = 30.0  # in which all students join and press Train
-MAX_BEHIND = 2.0  # seconds that the board may be behind a student's page
+# Targets in seconds: of the median answer and the 95th percentile, polls left out; until all runs are finished; and of
+# the board behind a student's page
+MAX_MEDIAN, MAX_P95, MAX_UNTIL_FINISHED, MAX_BEHIND = 0.3, 1.5, 300.0, 2.0
+UNDER_ATTACK = 2.0  # times the targets
+FILES_UNDER_ATTACK = 1_024  # that the server may have open, as on a machine that allows no more
 MAX_MINUTES = 30.0
 POLLS = ("feed", "class_role", "class_board")  # for which nobody waits
 ACTIVE = ("queued", "training", "stopping")
@@ -91,8 +100,12 @@ class Student(Person):
         self.run = started["run"]
         for poll in (self._poll_run, self._poll_class):
             threading.Thread(target=poll, args=(is_over,), daemon=True).start()
+        actions: list[Callable[[], None]] = []
         while not self._wait(is_over, self._random.uniform(*THINKING_SECONDS)):
-            self._random.choice((self._decode, self._look_at_heads, self._ablate, self._look_back))()
+            if not actions:  # each of them once, in an order of its own
+                actions = [self._decode, self._look_at_heads, self._ablate, self._look_back]
+                self._random.shuffle(actions)
+            actions.pop()()
 
     def _wait(self, is_over: threading.Event, seconds: float) -> bool:
         return is_over.wait(seconds)
@@ -173,10 +186,50 @@ class Teacher(Person):
                     self.finished_at.setdefault(row["nickname"], now)
 
 
-def lead_class(num_students: int, *, minutes: float, max_minutes: float = MAX_MINUTES) -> dict[str, Any]:
+class Attack:
+    """The attacker's process.
+
+    Attributes:
+        answers: how often each of its attacks got which answer; empty before the end.
+    """
+
+    def __init__(self, address: str) -> None:
+        command = [sys.executable, "-m", "benchmarks.page_load.attacker", address]
+        self._process = subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.answers: dict[str, dict[str, int]] = {}
+
+    def end(self) -> None:
+        """End the attack."""
+        output, _ = self._process.communicate(timeout=120)  # closes its standard input
+        self.answers = json.loads(output)
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+
+
+@contextmanager
+def _attack_on(address: str, *, wanted: bool) -> Iterator[Attack | None]:
+    attack = Attack(address) if wanted else None
+    try:
+        yield attack
+        if attack:
+            attack.end()
+    finally:
+        if attack:
+            attack.kill()
+
+
+def lead_class(
+    num_students: int, *, minutes: float, with_attack: bool = False, max_minutes: float = MAX_MINUTES
+) -> dict[str, Any]:
     """Hold a class until all runs are finished, at least for ``minutes``, and return the figures."""
     log, is_over = Log(), threading.Event()
-    with serve_app() as app:
+    max_files = FILES_UNDER_ATTACK if with_attack else None
+    with serve_app(max_files=max_files) as app, _attack_on(app.address, wanted=with_attack) as attack:
         teacher = Teacher(app.address, log)
         students = [Student(app.address, log, f"Student {at}", teacher.code, seed=at) for at in range(num_students)]
         started = time.perf_counter()
@@ -211,14 +264,25 @@ def lead_class(num_students: int, *, minutes: float, max_minutes: float = MAX_MI
         "board_behind": vars(ResponseTimes.of(behind)),
         "longest_between_boards": max(gaps, default=0.0),
         "megabytes": megabytes,
+        "attack": attack and attack.answers,
     }
 
 
 def missed_targets(figures: dict[str, Any]) -> list[str]:
-    """Return the names of the targets that were missed."""
+    """Return the targets that were missed; see ``UNDER_ATTACK``."""
+    times = 1.0 if figures["attack"] is None else UNDER_ATTACK
+    until = figures["seconds_until_all_finished"]
     missed = [f"{len(figures['errors'])} errors"] * bool(figures["errors"])
-    missed += ["not all runs finished"] * (figures["finished"] < figures["students"])
-    return missed + ["the board"] * (figures["board_behind"]["p95"] > MAX_BEHIND)
+    missed += ["not all runs finished"] * (until is None)
+    for name, seconds, target in (
+        ("median answer", figures["all"]["median"], MAX_MEDIAN),
+        ("95 % of the answers", figures["all"]["p95"], MAX_P95),
+        ("all runs finished", until or 0.0, MAX_UNTIL_FINISHED),
+        ("95 % of the board", figures["board_behind"]["p95"], MAX_BEHIND),
+    ):
+        if seconds > times * target:
+            missed.append(f"{name} in {times * target:g} s")
+    return missed
 
 
 def print_figures(figures: dict[str, Any]) -> None:
@@ -238,6 +302,10 @@ def print_figures(figures: dict[str, Any]) -> None:
     print(f"  errors: {len(figures['errors'])}; peak memory of the server {figures['megabytes']:.0f} MB")
     for error in figures["errors"][:5]:
         print(f"    {error}")
+    for name, answers in (figures["attack"] or {}).items():
+        print(
+            f"  attacker, {name}: {', '.join(f'{count:,} × {answer}' for answer, count in answers.items()) or 'none'}"
+        )
 
 
 def main() -> int:
@@ -245,10 +313,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--students", type=int, default=40)
     parser.add_argument("--minutes", type=float, default=3.0)
+    parser.add_argument("--attack", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores", flush=True)
-    figures = lead_class(options.students, minutes=options.minutes)
+    figures = lead_class(options.students, minutes=options.minutes, with_attack=options.attack)
     print_figures(figures)
     missed = missed_targets(figures)
     print("\n" + (f"missed: {', '.join(missed)}" if missed else "all targets reached"))

@@ -43,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     classroom = subjects.add_parser("class", help="a teacher and a class of students who train and look inside")
     classroom.add_argument("--students", type=int, default=40, metavar="N", help="number of students (default: 40)")
     classroom.add_argument("--minutes", type=float, default=3.0, metavar="N", help="least duration (default: 3)")
+    classroom.add_argument("--attack", action="store_true", help="while an attacker tries to stop the class")
     subjects.add_parser("decode", help="decoding speed, single and in bulk, compared with Hugging Face's generate")
     estimate = subjects.add_parser("estimate", help="estimated training times, compared with real trainings")
     estimate.add_argument(
@@ -101,6 +102,7 @@ def _bench_page(options: argparse.Namespace) -> int:
     command += ["--minutes", str(minutes)] * (minutes is not None)
     for name, count in people.items():
         command += [f"--{name}", str(count)]
+    command += ["--attack"] * getattr(options, "attack", False)
     command += ["--json"] * options.json
     sys.stdout.flush()
     return subprocess.run(command, cwd=REPOSITORY, check=False).returncode  # noqa: S603 - this repository's own program

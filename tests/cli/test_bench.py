@@ -22,7 +22,8 @@ from benchmarks import (
     translate,
 )
 from benchmarks.baseline import build_baseline
-from benchmarks.page_load import load, soak
+from benchmarks.page_load import classroom, load, soak
+from benchmarks.page_load.attacker import large_zip
 from core.__main__ import main
 from core.config import ConfigError, load_preset
 from core.config.sections import TransformerConfig
@@ -30,6 +31,8 @@ from core.generation import Beam, generate
 from core.generation.translation import decode_sources
 from core.models import count_parameters
 from core.models.transformer import Transformer
+from core.runs.importing import import_run
+from core.storage.errors import CheckpointError
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
@@ -351,3 +354,25 @@ def test_ctranslate2_with_our_weights_gives_our_tokens(changes):
         strategy = Beam(beam_size=size, length_penalty=0)
         theirs = ctranslate2_baseline.translate(translator, sources, beam_size=size, max_steps=16, batch_size=4)
         assert theirs == decode_sources(model, sources, strategy=strategy)
+
+
+def test_a_class_may_take_twice_as_long_under_attack_but_sees_no_error():
+    figures = {
+        "errors": [],
+        "seconds_until_all_finished": 400.0,
+        "all": {"median": 0.5, "p95": 2.0},
+        "board_behind": {"p95": 3.0},
+        "attack": None,
+    }
+    late = ["median answer in 0.3 s", "95 % of the answers in 1.5 s", "all runs finished in 300 s"]
+    assert classroom.missed_targets(figures) == [*late, "95 % of the board in 2 s"]
+    attacked = figures | {"attack": {}}
+    assert classroom.missed_targets(attacked) == []
+    unfinished = attacked | {"errors": ["decode: busy"], "seconds_until_all_finished": None}
+    assert classroom.missed_targets(unfinished) == ["1 errors", "not all runs finished"]
+
+
+def test_the_zip_of_the_attacker_is_one_that_an_import_must_refuse_unread(tmp_path):
+    (tmp_path / "run.zip").write_bytes(large_zip(10_000))
+    with pytest.raises(CheckpointError, match="a directory of 470,000 bytes; the maximum is"):
+        import_run(tmp_path / "runs", tmp_path / "run.zip")
