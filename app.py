@@ -24,6 +24,7 @@ from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import InputError, LabError
 from core.storage.folder_check import check_folder
+from core.storage.optional_imports import is_installed
 from core.training.devices import DEVICES, device_named
 from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
 from ui.serving.connections import raise_file_limit
@@ -49,6 +50,8 @@ def main() -> None:
         hosts = host_rules(options.allowed_host, bound=options.host, public=options.public, environment=os.environ)
         if options.trusted_proxy or TRUSTED_PROXIES not in os.environ:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
+        if options.mcp:
+            check_mcp_installed()
         lost = check_folder(options.checkpoints)
     except LabError as error:
         parser.error(str(error))
@@ -63,8 +66,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl+C
     page = None
     try:
-        page, address = serve(runs, presence, hosts=hosts, server_name=options.host, server_port=options.port)
+        network = {"server_name": options.host, "server_port": options.port}
+        page, address = serve(runs, presence, hosts=hosts, mcp=options.mcp, **network)
         print(f"Attention Lab: {address}", flush=True)
+        if options.mcp:
+            print(f"MCP: {address.rstrip('/')}/gradio_api/mcp/", flush=True)
         gc.freeze()  # modules and page stay alive: the garbage collector need not scan them
         while True:
             time.sleep(3600)
@@ -93,6 +99,15 @@ def load_plugins(files: list[str], *, public: bool) -> None:
         )
     for file in files:
         plugins.load(file)
+
+
+def check_mcp_installed() -> None:
+    """Raise InputError if the packages that ``--mcp`` needs are missing."""
+    if not is_installed("mcp"):
+        raise InputError(
+            "--mcp needs the packages of requirements-mcp.txt: pip install -r requirements-mcp.txt. They replace "
+            "pydantic by an older version, so use an environment of its own"
+        )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,6 +154,11 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="FILE",
         help="run a Python file that registers tasks, blocks, metrics or presets; not with --public; repeatable",
+    )
+    parser.add_argument(
+        "--mcp",
+        action="store_true",
+        help="offer the API as tools to language models, at /gradio_api/mcp/ (needs requirements-mcp.txt)",
     )
     parser.add_argument("--log-json", action="store_true", help="log one JSON object per line (implied by --public)")
     limits = parser.add_argument_group("limits", "whole numbers, or none for no limit; for the defaults see the docs")

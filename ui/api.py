@@ -53,25 +53,48 @@ class Api:
         return run_info.list_runs(self.runs)
 
     def train(self, preset: str, changes: dict[str, Any]) -> dict[str, Any]:
-        """Start a run from a preset's name, with changed settings such as {"training.steps": 500}."""
+        """Train a new run in the background and return its name; progress says how far it is.
+
+        Args:
+            preset: name of a preset, such as tiny or digits-reversal; an unknown name is answered with all names.
+            changes: settings that differ from the preset's, such as {"training.steps": 500}; {} for none.
+        """
         return {"run": self.runs.start(load_preset(preset).with_changes(changes or {}))}
 
     def stop(self, run: str) -> dict[str, Any]:
-        """Stop a run after its current step."""
+        """Stop a run after its current step; it is saved and can be resumed.
+
+        Args:
+            run: name of a run, the id in list_runs.
+        """
         self.runs.stop(run)
         return {"run": run}
 
     def resume(self, run: str) -> dict[str, Any]:
-        """Resume a stopped, failed or interrupted run."""
+        """Resume a stopped, failed or interrupted run.
+
+        Args:
+            run: name of a run, the id in list_runs.
+        """
         self.runs.resume(run)
         return {"run": run}
 
     def rename_run(self, run: str, title: str) -> dict[str, Any]:
-        """Give a run another title of 1 to 60 characters; an empty one restores the default."""
+        """Give a run another title, which the page shows instead of its name.
+
+        Args:
+            run: name of a run, the id in list_runs.
+            title: 1 to 60 characters; an empty one restores the default.
+        """
         return {"run": run, "title": self.runs.rename(run, title)}
 
     def progress(self, run: str, since_step: int = -1) -> dict[str, Any]:
-        """Return the state of a run, and its metrics after a step; a run of over 8,000 steps records a part of them."""
+        """Return the state of a run, and its metrics after a step; a run of over 8,000 steps records a part of them.
+
+        Args:
+            run: name of a run, the id in list_runs.
+            since_step: only metrics after this step are returned; -1 for all.
+        """
         return run_info.recorded_since(self.runs, run, since_step)
 
     def decode(
@@ -87,6 +110,8 @@ class Api:
         """Decode an input: output, expected output, correctness, the most probable tokens of each step, and n-best.
 
         Args:
+            run: name of a run, the id in list_runs.
+            input: what the model reads, such as 4829 for the reversal of digits.
             strategy: for example {"kind": "beam", "beam_size": 4} or {"kind": "sample", "temperature": 0.8, "seed": 1}.
             prefix: tokens that the output starts with.
             ablate: heads and layers to ablate, such as "cross.2.1, cross.1".
@@ -107,9 +132,16 @@ class Api:
         pattern: str = "",
         ablate_with: str = "zero",
     ) -> dict[str, Any]:
-        """Decode an input and return the attention maps of one layer: encoder, decoder or cross; layers from 1.
+        """Decode an input and return the attention maps of one layer. The maps of ablated heads are returned too.
 
-        Interventions are given as for decode. The maps of ablated heads are returned too.
+        Args:
+            run: name of a run, the id in list_runs.
+            input: what the model reads, such as 4829 for the reversal of digits.
+            block: which attention: that of the encoder, of the decoder, or cross, of the decoder to the encoder.
+            layer: number of the layer, from 1.
+            ablate: heads and layers to ablate, such as "cross.2.1, cross.1".
+            pattern: pattern interventions, such as "cross.2.1=anti-diagonal, cross.1.2=position 3".
+            ablate_with: "zero", or "mean" for the head's mean output.
         """
         spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
         with self.runs.inference_priority.inference():
@@ -120,12 +152,20 @@ class Api:
             return layer_value(current, block, layer)
 
     def report(self, run: str) -> dict[str, Any]:
-        """Measure a run on held-out inputs; return the report as Markdown, and its summary."""
+        """Measure a run on held-out inputs; return the report as Markdown, and its summary.
+
+        Args:
+            run: name of a run, the id in list_runs.
+        """
         written = write_report(self.runs, run, sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
     def compare(self, names: list[str]) -> dict[str, Any]:
-        """Compare runs of one task on the same held-out inputs: metrics, paired wins and losses, accuracy by length."""
+        """Compare runs of one task on the same held-out inputs: metrics, paired wins and losses, accuracy by length.
+
+        Args:
+            names: names of 2 to 10 runs, the ids in list_runs.
+        """
         *_, result = compare_events(self.runs, names)
         return as_data(cast(Comparison, result))  # the last event
 
@@ -133,6 +173,10 @@ class Api:
         """Measure exact match on held-out inputs with each head ablated, and with each layer ablated (head 0).
 
         The first call takes seconds or more; the result is saved with the run.
+
+        Args:
+            run: name of a run, the id in list_runs.
+            ablate_with: "zero", or "mean" for the head's mean output.
         """
         return measure_heads(self.runs, run, parse_ablation(ablate_with))
 

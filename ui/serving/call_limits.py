@@ -17,6 +17,7 @@ MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open 
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")
+_LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
 
 
 class FairQueue(Queue):
@@ -98,7 +99,7 @@ class ThreadLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it with status 429."""
-        if scope["type"] != "http" or not scope["path"].startswith(_IN_THREADS):
+        if scope["type"] != "http" or not scope["path"].startswith(_LIMITED):
             await self.app(scope, receive, send)
             return
         visitor = visitor_of(scope)

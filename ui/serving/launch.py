@@ -14,6 +14,7 @@ from ui.serving.call_limits import MAX_WAITING, FairQueue
 from ui.serving.connections import limit_connections, max_connections
 from ui.serving.downloads import download_route
 from ui.serving.host_check import HostRules, host_rules, is_own_computer
+from ui.serving.mcp_tools import closed_routes, use_visitors_requests
 from ui.serving.middleware import server_options
 from ui.serving.sessions import use_light_sessions
 from ui.serving.visitors import Presence, current_visitor
@@ -21,7 +22,12 @@ from ui.theme import LAUNCH
 
 
 def serve(
-    runs: Runs, presence: Presence | None = None, *, hosts: HostRules | None = None, **launch: Any
+    runs: Runs,
+    presence: Presence | None = None,
+    *,
+    hosts: HostRules | None = None,
+    mcp: bool = False,
+    **launch: Any,
 ) -> tuple[gr.Blocks, str]:
     """Serve the page in background threads.
 
@@ -29,6 +35,7 @@ def serve(
         runs: the runs on the page.
         presence: records which visitors are connected; None gives all visitors access to all runs.
         hosts: the names that the server answers under; None for the default of its mode.
+        mcp: whether to offer the endpoints as tools too, see ``ui.serving.mcp_tools``.
         launch: further options of ``gr.Blocks.launch``, such as ``server_port``.
 
     Returns:
@@ -41,9 +48,12 @@ def serve(
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=MAX_WAITING, status_update_rate=5.0)
     page._queue = FairQueue(page._queue)
-    server = server_options(runs, presence, rules, [download_route(visitor_runs), asset_route()])
-    _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", app_kwargs=server, **launch)
+    routes = [download_route(visitor_runs), asset_route(), *(closed_routes() if mcp else [])]
+    options = {"app_kwargs": server_options(runs, presence, rules, routes), "mcp_server": mcp} | launch
+    _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", **options)
     use_light_sessions(page)
+    if mcp:
+        use_visitors_requests(page)
     limit_connections(page.server, most=max_connections())
     if presence is not None:
         Cleanup(runs, presence.seconds_away).start()
