@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 with suppress(ImportError):  # not on Windows
@@ -17,6 +18,7 @@ RESERVED_FILES = 200  # for runs, threads and uploads
 HEADER_SECONDS = 15.0  # to send a request's headers
 SILENT_SECONDS = 60.0  # between two parts of a request's body
 WATCH_SECONDS = 5.0
+ACCEPTED_AT_ONCE = 16  # connections that are opened before the limits are applied to them
 
 
 def raise_file_limit() -> None:
@@ -110,3 +112,20 @@ def limit_connections(server: uvicorn.Server, *, most: int) -> None:
     """
     base = server.config.http_protocol_class
     server.config.http_protocol_class = type("LimitedProtocol", (LimitedConnection, base), {"most": most})
+    for each in server.servers:
+        _accept_few_at_once(each)
+
+
+def _accept_few_at_once(server: asyncio.Server) -> None:
+    """Let the event loop look at a few connections before it accepts the next ones.
+
+    asyncio accepts all that wait, for uvicorn up to 2,048, and each takes a file from the start: a burst would leave
+    none for saves, and close connections whose requests have just come.
+    """
+    if not isinstance(server.get_loop(), asyncio.SelectorEventLoop):  # on Windows, which accepts one after the other
+        return
+    loop: Any = server.get_loop()
+    inside: Any = server
+    for each in inside._sockets:
+        options = {"sslcontext": inside._ssl_context, "server": server, "backlog": ACCEPTED_AT_ONCE}
+        loop.call_soon_threadsafe(partial(loop._start_serving, inside._protocol_factory, each, **options))

@@ -1,9 +1,13 @@
 """Connections that send no request, or only a part of one, do not keep others out, nor fill the log."""
 
 import logging
+import os
 import socket
+import threading
+import time
 from collections.abc import Iterator
 
+import gradio as gr
 import httpx
 import pytest
 
@@ -19,14 +23,19 @@ MOST = 20
 
 
 @pytest.fixture
-def address(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+def page(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Iterator[gr.Blocks]:
     """A public server that holds 20 connections."""
     monkeypatch.setattr("ui.serving.launch.max_connections", lambda: MOST)
     runs = Runs(tmp_path / "checkpoints", limits=PUBLIC)
-    page, address = serve(runs, Presence())
-    yield "127.0.0.1", int(address.rstrip("/").rpartition(":")[2])
+    page, _ = serve(runs, Presence())
+    yield page
     runs.close()
     page.close(verbose=False)
+
+
+@pytest.fixture
+def address(page: gr.Blocks) -> tuple[str, int]:
+    return "127.0.0.1", page.server_port
 
 
 def opened(address: tuple[str, int], content: bytes) -> socket.socket:
@@ -53,6 +62,36 @@ def test_half_open_connections_do_not_keep_requests_out(address, monkeypatch: py
     for each in held:
         each.close()
     row("connections", f"{5 * MOST} without a request, of {MOST} held", "30 requests of others", "all answered")
+
+
+def num_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files, which needs Linux")
+def test_a_burst_of_connections_leaves_files_for_runs_and_time_for_requests(page: gr.Blocks, address, row):
+    burst, is_held = 300, threading.Event()
+    page.server.servers[0].get_loop().call_soon_threadsafe(is_held.wait, 60)  # all of them come while it is busy
+    held = [opened(address, b"GET / HTTP/1.1\r\nX: ") for _ in range(burst)]
+    asking = opened(address, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    held += [opened(address, b"GET / HTTP/1.1\r\nX: ") for _ in range(burst)]
+    before, most = num_files(), 0
+    is_held.set()
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+        most = max(most, num_files() - before)
+    asking.settimeout(60)
+    assert asking.recv(100).startswith(b"HTTP/1.1 200")
+    assert most < MOST + 8 * connections.ACCEPTED_AT_ONCE  # aborted ones are closed a few rounds of the loop later
+    wait_for(lambda: sum(map(is_closed, held)) >= 2 * burst - MOST, seconds=60)
+    for each in (*held, asking):
+        each.close()
+    row(
+        "connections",
+        f"{2 * burst} at the same moment, of {MOST} held",
+        f"{most} files",
+        "a request among them answered",
+    )
 
 
 @pytest.mark.parametrize(
