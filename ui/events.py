@@ -2,6 +2,13 @@
 
 from typing import Any
 
+import gradio as gr
+
+from core.storage.errors import InputError
+from core.text.validation import validate_text
+
+MAX_EVENT_TEXT = 10_000  # characters
+
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 """Not listed in the API, which has its own endpoints, and without Gradio's progress overlay, which would hide the
 previous result during every update."""
@@ -12,3 +19,22 @@ need no answer, and would delay the last one's."""
 
 CPU: dict[str, Any] = {"concurrency_id": "cpu", "concurrency_limit": 2}
 """For handlers that compute for a second or more: at most two of them run together."""
+
+
+def event_text(event: gr.EventData, name: str) -> str:
+    """Return a text that a script sent with an event; InputError if a client sent something else."""
+    return validate_text(name, _sent(event, name), max_length=MAX_EVENT_TEXT)
+
+
+def event_number(event: gr.EventData, name: str) -> int:
+    """Return a whole number that a script sent with an event; InputError if a client sent something else."""
+    value = _sent(event, name)
+    if type(value) is not int:
+        raise InputError(f"{name} must be a whole number, not {type(value).__name__}")
+    return value
+
+
+def _sent(event: gr.EventData, name: str) -> Any:
+    if not isinstance(event._data, dict) or name not in event._data:
+        raise InputError(f"{name} is missing: the page sends it with its event")
+    return event._data[name]

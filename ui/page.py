@@ -11,12 +11,14 @@ from core.generation import GREEDY
 from core.runs import ACTIVE
 from core.runs.names import readable_name
 from core.server.access import VisitorRuns
+from core.storage.errors import InputError
 from ui import api, interventions
+from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value
 from ui.components.page_address import address_value, page_address
 from ui.components.run_bar import run_bar
 from ui.current_decode import CurrentDecode
-from ui.events import LATEST, QUIET
+from ui.events import LATEST, QUIET, event_number, event_text
 from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.run_info import MAX_LISTED_RUNS, can_open
@@ -108,7 +110,7 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
             concurrency_limit=4,
             **QUIET,
         )
-        decode_tab.examples.click(lambda sample: sample[0], decode_tab.examples, ask.text, **QUIET).then(**decode_event)
+        decode_tab.examples.click(_example, decode_tab.examples, ask.text, **QUIET).then(**decode_event)
         for change in attention_tab.interventions_changed:
             change.then(**decode_event | {"fn": partial(_decode_part, runs)})  # its result is beside the pressed head
 
@@ -189,8 +191,14 @@ def _run_to_open(runs: VisitorRuns) -> str | None:
     return next(iter(active + sorted(shipped, key=lambda name: runs.info(name).parameters) + newest), None)
 
 
+def _example(sample: list[str] | None) -> str:
+    if not sample:
+        raise InputError("the example is missing: the page sends its number")
+    return sample[0]
+
+
 def _picked_run(event: gr.EventData) -> str:
-    return str(event.run)
+    return event_text(event, "run")
 
 
 def _select_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> list[Any]:
@@ -302,12 +310,12 @@ def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any)
 
 
 def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
-    return _open_attention(_last_layer_value(current_decode, row=int(event.step)))
+    return _open_attention(_last_layer_value(current_decode, row=event_number(event, "step")))
 
 
 def _pick_sentence(event: gr.EventData) -> list[Any]:
     """Open the tab Look inside, with a sentence of the input as the new input."""
-    return [gr.Tabs(selected="attention"), str(event.text)[:MAX_INPUT]]
+    return [gr.Tabs(selected="attention"), event_text(event, "text")[:MAX_INPUT]]
 
 
 def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> list[Any]:
@@ -319,11 +327,15 @@ def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> list[A
 
 
 def _inspect_head(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
-    return _open_attention(_last_layer_value(current_decode, head=int(event.head)))
+    return _open_attention(_last_layer_value(current_decode, head=event_number(event, "head")))
 
 
 def _inspect_block(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
-    return _open_attention(attention_value(current_decode, block=event.block, layer=int(event.layer)))
+    named, layer = event_text(event, "block"), event_number(event, "layer")
+    block = next((each for each in BLOCK_NAMES if each == named), None)
+    if block is None:
+        raise InputError(f"block={named[:20]!r} is not one of {', '.join(BLOCK_NAMES)}")
+    return _open_attention(attention_value(current_decode, block=block, layer=layer))
 
 
 def _open_attention(value: dict[str, Any]) -> list[Any]:
@@ -341,12 +353,12 @@ def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) ->
 
 def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> list[Any]:
     """Decode a wrong answer again, greedily and without interventions, and select its first wrong step."""
-    if event.run != run:
+    if event_text(event, "run") != run:
         raise gr.Error(
             "These wrong answers belong to a different run. In the Report tab, search for wrong answers again.",
             print_exception=False,
         )
-    text = str(event.text)[:MAX_INPUT]
+    text, step = event_text(event, "text")[:MAX_INPUT], event_number(event, "step")
     current_decode, results = decode.decode(runs, run, text)
     last = len(current_decode.inspection.steps) - 1 if current_decode else 0  # newer weights may answer in fewer steps
     values = _decode_values(
@@ -355,7 +367,7 @@ def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) ->
         results,
         NO_INTERVENTIONS,
         attention.decode_updates(current_decode, NO_INTERVENTIONS),
-        _last_layer_value(current_decode, row=min(int(event.step), last)),
+        _last_layer_value(current_decode, row=min(step, last)),
         _address(run, text, NO_INTERVENTIONS),
     )
     return [gr.Tabs(selected="attention"), text, "greedy", "", *strategy_form.controls_for(GREEDY), *values]

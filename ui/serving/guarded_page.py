@@ -1,5 +1,6 @@
 """A ``gr.Blocks`` whose events always answer: failures become messages, and the server keeps running."""
 
+import json
 import logging
 from typing import Any
 
@@ -31,10 +32,12 @@ class GuardedPage(gr.Blocks):
 
     async def preprocess_data(self, block_fn: BlockFunction, inputs: list[Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Convert the JSON values of a client, which may be malformed, to Python values."""
+        if _has_lone_surrogate(inputs):  # the answer could not be encoded, and the page would wait for it
+            raise gr.Error("A text has half of a character, an unpaired surrogate.", print_exception=False)
         try:
             return await super().preprocess_data(block_fn, inputs, *args, **kwargs)
-        except gr.Error:
-            raise
+        except gr.Error as error:  # of a component; it repeats the value, and Gradio would log it with a traceback
+            raise gr.Error(escaped(error.message), print_exception=False) from error
         except Exception as error:
             _log.info(
                 "invalid values refused", extra={"handler": block_fn.api_name or block_fn.name, "error": repr(error)}
@@ -47,6 +50,9 @@ class GuardedPage(gr.Blocks):
         request = getattr(kwargs.get("request"), "request", None)
         if request is not None and not SESSIONS.claim(kwargs.get("session_hash"), visitor_of(request.scope)):
             raise gr.Error(OTHERS_SESSION, print_exception=False)
+        event = self.fns.get(block_fn) if isinstance(block_fn, int) else block_fn
+        if event is not None and event.fn is None:
+            raise gr.Error("This event is handled in the browser.", print_exception=False)
         try:
             return await super().process_api(block_fn, *args, **kwargs)
         except gr.Error:
@@ -57,6 +63,14 @@ class GuardedPage(gr.Blocks):
             handler = block_fn if isinstance(block_fn, int) else block_fn.api_name or block_fn.name
             _log.exception("handler failed", extra={"handler": handler})
             raise gr.Error(escaped(message_for(error)), print_exception=False) from error
+
+
+def _has_lone_surrogate(values: Any) -> bool:
+    try:
+        json.dumps(values, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def message_for(error: Exception) -> str:

@@ -18,7 +18,7 @@ from ui.components.head_importance import Measurement, head_importance, saved_va
 from ui.components.notice import NO_RUN, notice, problem
 from ui.components.why_answer import why_answer, why_value
 from ui.current_decode import CurrentDecode
-from ui.events import CPU, LATEST, QUIET
+from ui.events import CPU, LATEST, QUIET, event_text
 from ui.interventions import InterventionSpec, heads_of_run
 
 AS_TRAINED = "as trained"
@@ -91,7 +91,7 @@ def build(
     cancel.click(lambda: [CANCELLED, *_state(measuring=False)], None, [message, *state], **QUIET)
 
     def toggle_cell(run: str | None, spec: InterventionSpec, event: gr.EventData) -> Any:
-        return toggle(runs, run, spec, str(event.name))
+        return toggle(runs, run, spec, event_text(event, "name"))
 
     comparisons = [decode_comparison, own_comparison]
     changed = [

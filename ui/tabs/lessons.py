@@ -10,7 +10,7 @@ from core.storage.errors import LabError
 from core.teaching.lessons import load_lesson
 from ui.components.lesson import lesson_view
 from ui.components.notice import notice, problem
-from ui.events import QUIET
+from ui.events import QUIET, event_text
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ def build(runs: VisitorRuns, run: gr.State) -> LessonsTab:
     tab = LessonsTab(lesson_view(runs), notice(elem_id="lesson-message"))
 
     def train(event: gr.EventData) -> list[Any]:  # Gradio passes an event only to a parameter of this type
-        return train_pair(runs, str(event.lesson))
+        return train_pair(runs, event_text(event, "lesson"))
 
     tab.view.train(train, None, [tab.message, run], **QUIET)
     return tab

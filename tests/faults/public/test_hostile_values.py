@@ -40,7 +40,13 @@ BAD = [
 ]
 HELD = {"since_step": -1, "since_evaluation": -1, "step_width": 0, "evaluation_width": 0}
 LESSON = {"lesson": "tokens", "input": "4829"}
+SHOWN = {"run": SHIPPED, "source": ["<BOS>", "4", "<EOS>"], "tokens": ["4", "<EOS>"], "ablate": [], "patterns": []}
+BASE = {"preset": "tiny", "document": "", "set": {"training.steps": 20}}
+AXIS = {"key": "training.learning_rate", "kind": "values", "values": "0.001, 0.002", "low": "", "high": "", "step": ""}
+DRAFT = {"name": "mine", "base": BASE, "axes": [AXIS], "seeds": "1", "metric": "validation_loss", "budget": "preset"}
+DRAFT |= {"amount": "", "search": "grid", "trials": "", "pruning": "none", "jobs": "1"}
 # Valid arguments of the components' functions, in which one field at a time is replaced; {"run": …} for the others.
+# Where two components have a function of a name, that of the second begins with its id.
 REQUESTS = {
     "list_runs": {},
     "lesson": {"name": "mask"},
@@ -72,6 +78,27 @@ REQUESTS = {
     "class_help": {"wanted": True},
     "class_leave": {},
     "class_end": {},
+    "still_open": {},
+    "health": {"run": SHIPPED, "since": -1},
+    "part": SHOWN | {"part": "encoder.1.mlp", "training_step": None},
+    "cell": SHOWN | {"block": "cross", "layer": 1, "head": 1, "row": 0, "column": 0, "training_step": None},
+    "why": SHOWN | {"method": "tokens", "step": 0, "foil": None, "position": None, "replacement": None},
+    "plan": {"draft": DRAFT},
+    "estimate": {"draft": DRAFT},
+    "start": {"draft": DRAFT, "sure": False},
+    "yaml": {"draft": DRAFT},
+    "open_file": {"text": "preset: tiny", "base": BASE},
+    "sweep.resume": {"sweep": "mine", "jobs": 1},
+    "sweep.stop": {"sweep": "mine"},
+    "stop_trial": {"sweep": "mine", "trial": "1"},
+    "edit": {"sweep": "mine"},
+    "sweeps": {},
+    "sweep.progress": {"sweep": "mine", "version": ""},
+    "rows": {"sweep": "mine", "start": 0},
+    "heat": {"sweep": "mine", "row": "training.learning_rate", "column": "training.seed"},
+    "curves": {"sweep": "mine", "trials": ["1"]},
+    "trial": {"sweep": "mine", "trial": "1"},
+    "table": {"sweep": "mine", "format": "csv"},
 }
 
 
@@ -128,10 +155,23 @@ def test_malformed_request_bodies_are_refused(visitor: Session, body: bytes):
         assert 400 <= answer.status_code < 500, (path, answer.text[:200])
 
 
+def request_for(visitor: Session, component: int, name: str) -> dict:
+    """Return a valid argument of a component's function."""
+    props = next(each["props"] for each in visitor.config["components"] if each["id"] == component)
+    return REQUESTS.get(f"{props['elem_id']}.{name}") or REQUESTS.get(name, {"run": SHIPPED})
+
+
+def test_each_function_of_a_component_has_a_request_here_that_is_valid(visitor: Session):
+    """Otherwise the other tests reach no further than the check of the first wrong field."""
+    for component, name in visitor.server_functions():
+        answer = visitor.call_component(component, name, request_for(visitor, component, name)).json()
+        assert "invalid request" not in str(answer.get("error", "")), name
+
+
 def test_component_functions_answer_bad_values_with_a_message(visitor: Session, row):
     calls = 0
     for component, name in visitor.server_functions():
-        request = REQUESTS.get(name, {"run": SHIPPED})
+        request = request_for(visitor, component, name)
         for bad in [bad for bad in BAD if bad != 10**400]:
             for argument in (bad, *(request | {field: bad} for field in request)):
                 answer = visitor.call_component(component, name, argument)
