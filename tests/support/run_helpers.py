@@ -11,7 +11,7 @@ from core.server import Runs
 LONG_TRAINING = {"training.steps": 5_000, "training.evaluate_every": 20}  # about 15 seconds unless stopped
 
 
-def wait_for(condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
     """Poll a condition until it holds; fail after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import gradio as gr
 import pytest
+from playwright.sync_api import expect
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -23,6 +24,8 @@ from tests.faults.public.session import Session
 from tests.serving import SHIPPED
 from ui.serving.launch import serve
 from ui.serving.visitors import Presence
+
+expect.set_options(timeout=60_000)  # milliseconds: these tests also run beside others
 
 # An idle process that only echoes: its response time is the machine's share of the server's.
 IDLE = """
@@ -39,6 +42,11 @@ QUIET_PING = 0.005  # seconds; how long 95 % of the pings of an idle process tak
 def slowdown(idle_ping: float) -> float:
     """How many times slower the machine is now than a quiet one, by a ping of the idle process in seconds."""
     return max(1.0, idle_ping / QUIET_PING)
+
+
+def load_per_core() -> float:
+    """How many processes want each core of this machine, averaged over the last minute; at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)

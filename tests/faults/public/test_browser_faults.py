@@ -66,7 +66,7 @@ def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, brows
     pattern = "because the server shut down; press Resume|No connection to the server, retrying"
     third.wait_for_function(MESSAGE_MATCHES, arg=pattern, timeout=SECONDS, polling=50)
     seconds = time.monotonic() - start_time
-    assert server.ended(20) == 0
+    assert server.ended(60) == 0
     saved = RunFolder(server.root, run)
     assert saved.info().status == "stopped"
     assert saved.info().step >= step

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from core.runs import RunFolder
 from core.storage.tensor_file import previous_path
 from tests.browser.chromium import CHROMIUM, FLAGS, new_context
-from tests.faults.public.conftest import Public, delete_folder
+from tests.faults.public.conftest import Public, delete_folder, load_per_core
 from tests.faults.public.session import Session
 from ui.serving.visitors import COOKIE
 
@@ -71,7 +71,7 @@ class Trained:
         self.wait(lambda: not self.runs.active())
 
     @staticmethod
-    def wait(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    def wait(condition: Callable[[], bool], seconds: float = 120.0) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "waited too long"
@@ -129,7 +129,7 @@ def test_a_failed_run_shows_the_cause_and_can_be_resumed(run, page, monkeypatch,
     page.get_by_role("button", name="Resume").click()
     run.wait_for_progress()
     row("F1", f"on the page: {fault}", "1 run", f"cause and remedy after {took:.1f} s; resumed")
-    assert took <= SECONDS
+    assert took <= SECONDS * load_per_core()
 
 
 def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
@@ -151,14 +151,14 @@ def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
     run.stop()
     assert run.folder.info().step == run.runs.info(run.name).step > 0
     row("F1", "on the page: the disk is full", "1 run", f"cause and remedy after {took:.1f} s; saved later")
-    assert took <= SECONDS
+    assert took <= SECONDS * load_per_core()
 
 
 def test_a_deleted_folder_is_reported(run, row):
     delete_folder(run.folder.path)
     took = run.seconds_until_message("could not be saved", "was deleted while it was in use. Train the run again")
     row("F1", "on the page: the run's folder is deleted", "1 run", f"cause and remedy after {took:.1f} s")
-    assert took <= SECONDS
+    assert took <= SECONDS * load_per_core()
 
 
 def test_a_deleted_preset_is_restored_and_reported(run, page, row):
@@ -174,7 +174,7 @@ def test_a_deleted_preset_is_restored_and_reported(run, page, row):
     page.get_by_role("button", name="Resume").click()
     run.wait_for_progress()
     row("F1", "on the page: preset.yaml is deleted", "twice", f"reported after {took:.1f} and {later:.1f} s; resumed")
-    assert max(took, later) <= SECONDS
+    assert max(took, later) <= SECONDS * load_per_core()
 
 
 def test_a_damaged_state_is_reported_and_the_previous_one_resumed(run, page, row):
@@ -188,4 +188,4 @@ def test_a_damaged_state_is_reported_and_the_previous_one_resumed(run, page, row
     took = run.seconds_until_message("last.safetensors is damaged", "the previous file is used instead")
     run.wait_for_progress()
     row("F1", "on the page: the newest state is damaged", "1 run", f"reported after {took:.1f} s; resumed")
-    assert took <= SECONDS
+    assert took <= SECONDS * load_per_core()

@@ -60,7 +60,7 @@ def test_path_traversal_leaks_no_file_and_reaches_no_server(public: Public, row)
     paths += [
         f"{route}{url}" for route in ("proxy=", "gradio_api/proxy=", "file=", "gradio_api/file=") for url in ELSEWHERE
     ]
-    with httpx.Client(base_url=public.address, timeout=20) as client:
+    with httpx.Client(base_url=public.address, timeout=60) as client:
         for path in paths:
             request = client.build_request("GET", "/")
             request.url = request.url.copy_with(raw_path=f"/{path}".encode())
@@ -112,7 +112,7 @@ def test_internal_routes_are_not_served(public: Public):
 def test_only_scripts_styles_and_pictures_are_served_with_the_page(public: Public, path: str):
     server = httpx.URL(public.address)
     for folder in (asset_address(""), "lab/0/"):
-        connection = HTTPConnection(server.host, server.port, timeout=20)  # which leaves the path as it is
+        connection = HTTPConnection(server.host, server.port, timeout=60)  # which leaves the path as it is
         connection.request("GET", f"/{folder}{path}")
         answer = connection.getresponse()
         text = answer.read().decode()

@@ -86,8 +86,8 @@ def test_an_interrupted_upload_counts_and_leaves_no_file(public: Public, visit: 
     part = b'--b\r\nContent-Disposition: form-data; name="files"; filename="a"\r\n\r\n' + bytes(MEGABYTE)
     for _ in range(3):
         with closing(announce(visitor, len(part) + 1000, part)):
-            wait_for(lambda: on_disk(public) > before + 0.98 * MEGABYTE, seconds=20)
-        wait_for(lambda: on_disk(public) == before, seconds=20)
+            wait_for(lambda: on_disk(public) > before + 0.98 * MEGABYTE)
+        wait_for(lambda: on_disk(public) == before)
     refused = visitor.upload(bytes(MEGABYTE))
     assert refused.status_code == 429
     assert "you have used 3,0" in refused.text
