@@ -16,23 +16,23 @@ RESUMABLE = ("stopped", "failed", "interrupted")
 def list_runs(runs: VisitorRuns) -> dict[str, Any]:
     """Return name, title, preset, task, status and figures of the runs, the latest first."""
     listed = []
-    for name in runs.readable_names(MAX_LISTED_RUNS):
-        progress, preset = runs.progress(name), runs.preset(name)
+    for row in runs.rows(MAX_LISTED_RUNS):
+        info, preset = row.progress.info, row.preset
         listed.append(
             {
-                "id": name,
-                "title": runs.title(name),
+                "id": row.name,
+                "title": row.title,
                 "preset": preset.name,
                 "task": preset.task.summary,
-                "created": progress.info.created.isoformat(),
-                "shared": runs.has_visitors and runs.is_shared(name),
-                "status": progress.info.status,
-                "shipped": progress.info.shipped,
-                "step": progress.info.step,
-                "steps": progress.steps,
-                "exact_match": progress.info.exact_match,
-                "quality": progress.info.quality and progress.info.quality.model_dump(),
-                "queue_position": progress.queue_position,
+                "created": info.created.isoformat(),
+                "shared": row.shared,
+                "status": info.status,
+                "shipped": info.shipped,
+                "step": info.step,
+                "steps": row.progress.steps,
+                "exact_match": info.exact_match,
+                "quality": info.quality and info.quality.model_dump(),
+                "queue_position": row.progress.queue_position,
             }
         )
     return {"runs": listed}

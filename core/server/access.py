@@ -4,7 +4,7 @@ import secrets
 import string
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -50,6 +50,17 @@ class Visitor:
     owner: str | None
     returning: bool = True
     network: str = ""
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run in a list. ``shared``: whether others may view it."""
+
+    name: str
+    title: str
+    shared: bool
+    preset: Preset
+    progress: RunProgress
 
 
 class VisitorRuns:
@@ -118,6 +129,20 @@ class VisitorRuns:
     def readable_names(self, most: int) -> list[str]:
         """See ``Runs.readable_names``; of ``names``."""
         return list(islice(filter(self._runs.is_readable, self.names()), most))
+
+    def rows(self, most: int) -> Iterator[RunRow]:
+        """Yield what a list shows of each of ``readable_names``, all of which the visitor may see."""
+        for name in self.names():
+            if most <= 0:
+                return
+            try:
+                preset, progress = self._runs.preset(name), self._runs.progress(name)
+            except RunError:
+                self._runs.is_readable(name)  # logs why it is not
+                continue
+            shared = self.has_visitors and self._runs.ownership(name).shared
+            yield RunRow(name, self._runs.title(name), shared, preset, progress)
+            most -= 1
 
     def title(self, name: str) -> str:
         """See ``Runs.title``."""

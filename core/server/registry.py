@@ -366,15 +366,16 @@ class Runs:
         return True
 
     def _list(self) -> tuple[RunListing, ...]:
-        on_disk = {each.name: each for each in self._index.listings()}
-        failed_or_live = self._pool.names()
-        for name in failed_or_live:  # the owner of one in training is known here, also if its folder was deleted
-            if name in on_disk:
-                on_disk[name] = replace(on_disk[name], ownership=self.ownership(name))
-        only_here = [RunListing(name, self.ownership(name), False) for name in failed_or_live if name not in on_disk]
-        every = [*only_here, *on_disk.values()]
+        every, failed_or_live = self._index.listings(), self._pool.names()
+        if failed_or_live:
+            on_disk = {each.name: each for each in every}
+            for name in failed_or_live:  # the owner of one in training is known here, also if its folder was deleted
+                if name in on_disk:
+                    on_disk[name] = replace(on_disk[name], ownership=self.ownership(name))
+            here = [RunListing(name, self.ownership(name), False) for name in failed_or_live if name not in on_disk]
+            every = (*here, *on_disk.values())
         newest = [each for each in every[:CHECKED_PRESETS] if self.is_readable(each.name)]
-        return tuple(sorted([*newest, *every[CHECKED_PRESETS:]], key=lambda each: each.shipped))
+        return (*newest, *every[CHECKED_PRESETS:])
 
     def folder(self, name: str) -> RunFolder:
         """Return a run's folder; RunError if there is no such run."""

@@ -3,6 +3,8 @@
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,32 +34,55 @@ class RunIndex:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._entries: dict[str, tuple[tuple[int, int], RunListing | None]] = {}
+        self._entries: dict[str, tuple[int, int, RunListing | None]] = {}  # time of modification, inode, listing
+        self._listings: tuple[RunListing, ...] = ()
 
-    def listings(self) -> list[RunListing]:
-        """Return the runs that have a valid ``run.json`` and a preset, newest first."""
-        settled_before = time.time() - _SETTLED_SECONDS
-        entries: dict[str, tuple[tuple[int, int], RunListing | None]] = {}
+    def listings(self) -> tuple[RunListing, ...]:
+        """Return the runs that have a valid ``run.json`` and a preset, newest first, shipped ones last."""
         try:
-            with os.scandir(self._root) as folders:
-                for each in folders:
-                    if not _NAME.fullmatch(each.name):
-                        continue
-                    try:
-                        status = each.stat()
-                    except OSError:  # deleted in the meantime, or a broken link
-                        continue
-                    stamp = status.st_mtime_ns, status.st_ino
-                    known = self._entries.get(each.name)
-                    if known is None or known[0] != stamp:
-                        is_settled = status.st_mtime < settled_before
-                        known = stamp if is_settled else (0, 0), _read(self._root, each.name)
-                    entries[each.name] = known
+            entries = self._current_entries()
         except FileNotFoundError:
-            pass
+            entries = {}
+        if entries != self._entries:
+            found = [listing for *_, listing in entries.values() if listing is not None]
+            self._listings = tuple(sorted(found, key=lambda each: (each.shipped, -each.created)))
         self._entries = entries
-        found = [listing for _, listing in entries.values() if listing is not None]
-        return sorted(found, key=lambda each: each.created, reverse=True)
+        return self._listings
+
+    def _current_entries(self) -> dict[str, tuple[int, int, RunListing | None]]:
+        settled_before = time.time() - _SETTLED_SECONDS
+        before, entries = self._entries, {}
+        with _scandir(self._root) as folders:
+            for each in folders:
+                name = each.name
+                known = before.get(name)
+                if known is None and not _NAME.fullmatch(name):
+                    continue
+                try:
+                    status = each.stat()
+                except OSError:  # deleted in the meantime, or a broken link
+                    continue
+                if known is None or known[0] != status.st_mtime_ns or known[1] != status.st_ino:
+                    is_settled = status.st_mtime < settled_before
+                    stamp = (status.st_mtime_ns, status.st_ino) if is_settled else (0, 0)
+                    known = *stamp, _read(self._root, name)
+                entries[name] = known
+        return entries
+
+
+@contextmanager
+def _scandir(folder: Path) -> Iterator[Iterator[os.DirEntry[str]]]:
+    """Open a folder; where the system can, so that the status of an entry is found without walking its whole path."""
+    if os.scandir not in os.supports_fd:
+        with os.scandir(folder) as entries:
+            yield entries
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with os.scandir(descriptor) as entries:
+            yield entries
+    finally:
+        os.close(descriptor)
 
 
 def _read(root: Path, name: str) -> RunListing | None:

@@ -24,7 +24,7 @@ LOOKING = ("info", "preset", "progress", "history", "replay", "weights_by_step",
 LOOKING += ("is_shared", "title")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
 ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "is_mine", "start", "import_file", "has_visitors"}
-ABOUT_THE_VISITOR |= {"names", "readable_names", "classroom"}
+ABOUT_THE_VISITOR |= {"names", "readable_names", "rows", "classroom"}
 OF_THE_SERVER = {
     "active",
     "queued",
