@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 # Gradio reads these when it is imported: no requests to its servers, and a bounded record of events.
@@ -62,7 +63,14 @@ def main() -> None:
 
     delete_leftovers(options.checkpoints)
     add_shipped_runs(options.checkpoints)
-    runs, presence = Runs(options.checkpoints, limits=limits, device=device), Presence() if options.public else None
+    runs = Runs(
+        options.checkpoints,
+        limits=limits,
+        device=device,
+        in_processes=options.train_in == "processes",
+        prepare_process=partial(load_plugins, options.plugin, public=options.public),
+    )
+    presence = Presence() if options.public else None
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # handled like Ctrl+C
     page = None
     try:
@@ -71,6 +79,7 @@ def main() -> None:
         print(f"Attention Lab: {address}", flush=True)
         if options.mcp:
             print(f"MCP: {address.rstrip('/')}/gradio_api/mcp/", flush=True)
+        runs.warm_up()
         gc.freeze()  # modules and page stay alive: the garbage collector need not scan them
         while True:
             time.sleep(3600)
@@ -147,6 +156,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--device", choices=DEVICES, default="auto", help="device to train on (default: auto, the fastest available)"
+    )
+    parser.add_argument(
+        "--train-in",
+        choices=("processes", "threads"),
+        default="processes",
+        help="where runs train: each in a process of its own, which may crash or run out of memory without ending the "
+        "page, or in threads of the page's process (default: processes, on systems other than Linux threads)",
     )
     parser.add_argument(
         "--plugin",

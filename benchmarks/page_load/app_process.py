@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,21 @@ class AppProcess:
         folder: an empty folder.
         with_figure_count: whether to count matplotlib figures, which costs the process a little time.
         max_files: how many files and connections the system lets the process have open; None as it is.
+        options: further options of ``app.py``.
 
     Attributes:
         address: URL of the page.
         process: the process that serves it.
     """
 
-    def __init__(self, folder: Path, *, with_figure_count: bool = False, max_files: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        with_figure_count: bool = False,
+        max_files: int | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
         root = folder / "checkpoints"
         shutil.copytree(REPOSITORY / "checkpoints" / SHIPPED_RUN, root / SHIPPED_RUN)
         with socket.socket() as free:
@@ -47,6 +55,7 @@ class AppProcess:
         counting = ["-m", "benchmarks.page_load.figure_count", str(self._figure_count)]
         program = counting if with_figure_count else ["app.py"]
         command = [sys.executable, *program, "--public", "--port", str(self._port), "--checkpoints", str(root)]
+        command += options
         if max_files is not None:
             command = ["sh", "-c", f'ulimit -n {max_files} && exec "$@"', "sh", *command]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GRADIO_TEMP_DIR": str(folder / "uploads")}
@@ -88,6 +97,10 @@ class AppProcess:
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1000 for line in lines if line.startswith(f"{field}:"))
 
+    def megabytes_of_all(self) -> float:
+        """Return the memory of the process and of those that it has started, in MB; what they share counts once."""
+        return sum(_proportional_megabytes(pid) for pid in _with_children(self.process.pid))
+
     def threads(self) -> int:
         """Return the number of threads of the process."""
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
@@ -115,11 +128,29 @@ class AppProcess:
             self._log.close()
 
 
+def _with_children(pid: int) -> list[int]:
+    """Return a process and all that it has started, also indirectly."""
+    children = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        children += [int(each) for each in task.read_text().split()]
+    return [pid, *(each for child in children for each in _with_children(child))]
+
+
+def _proportional_megabytes(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:  # it has ended
+        return 0.0
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("Pss:")), 0.0)
+
+
 @contextmanager
-def serve_app(*, with_figure_count: bool = False, max_files: int | None = None) -> Iterator[AppProcess]:
+def serve_app(
+    *, with_figure_count: bool = False, max_files: int | None = None, options: Sequence[str] = ()
+) -> Iterator[AppProcess]:
     """Serve the page until the end of the block; the arguments are those of ``AppProcess``."""
     with tempfile.TemporaryDirectory(prefix="attention-lab-") as folder:
-        app = AppProcess(Path(folder), with_figure_count=with_figure_count, max_files=max_files)
+        app = AppProcess(Path(folder), with_figure_count=with_figure_count, max_files=max_files, options=options)
         try:
             app.wait_until_ready()
             yield app

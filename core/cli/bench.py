@@ -13,7 +13,7 @@ from core.cli.arguments import add_json, add_preset
 from core.storage.errors import InputError
 
 # Programs of their own, because core must not import ui; by subject
-PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "load": "load", "soak": "soak"}
+PAGE_SUBJECTS = {"browser": "browser", "class": "classroom", "isolation": "isolation", "load": "load", "soak": "soak"}
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -52,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="names of presets (default: all that are estimated to take less than five minutes)",
     )
     subjects.add_parser("inside", help="time of what opens on the tab Look inside")
+    isolation = subjects.add_parser("isolation", help="trainings in processes compared with threads, under load")
+    isolation.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
+    isolation.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration of a visit (default: 1)")
+    isolation.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of both kinds (default: 3)")
     load = subjects.add_parser("load", help="the page with many visitors, while two runs train")
     load.add_argument("--visitors", type=int, default=50, metavar="N", help="number of visitors (default: 50)")
     load.add_argument("--minutes", type=float, default=1.0, metavar="N", help="duration (default: 1)")
@@ -92,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
 def _bench_page(options: argparse.Namespace) -> int:
     """Run a benchmark of the page, which starts the app and its visitors in other processes."""
     minutes = getattr(options, "minutes", None)
-    people = {name: getattr(options, name) for name in ("visitors", "students") if hasattr(options, name)}
+    people = {name: getattr(options, name) for name in ("visitors", "students", "rounds") if hasattr(options, name)}
     if minutes is not None and minutes <= 0:
         raise InputError(f"--minutes={minutes:g} must be above 0")
     for name, count in people.items():

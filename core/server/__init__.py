@@ -1,4 +1,4 @@
-"""Runs on a server: trained in worker threads, queued, watched, limited, and visible to those who may see them."""
+"""Runs on a server: trained in processes, queued, watched, limited, and visible to those who may see them."""
 
 from core.server.registry import RunProgress, Runs
 

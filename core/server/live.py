@@ -1,27 +1,42 @@
-"""A run that a worker thread trains, and its state as other threads may read it."""
+"""A run that a worker thread trains, or has a process train, and its state as other threads may read it."""
 
+import logging
 import threading
 import time
 from collections import deque
+from typing import Any
 
 import torch
 from filelock import FileLock
+from safetensors.torch import load
 
 from core.config import Preset
 from core.runs import RunError, RunFolder, Status
 from core.runs.provenance import PAGE
-from core.runs.recorder import mark_failed, run_quality, train_recorded
+from core.runs.recorder import mark_failed, train_recorded
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, resume_state
 from core.runs.weights_by_step import WeightsByStep
 from core.server.inference_priority import InferencePriority
 from core.server.queue import NO_POOL
+from core.server.training_failures import TrainingProcessError
+from core.server.training_messages import (
+    SECONDS_BETWEEN_COPIES,
+    Ended,
+    Failed,
+    Logged,
+    Message,
+    Started,
+    Update,
+    info_fields,
+)
+from core.server.training_process import TrainingProcess
 from core.training.history import History
 from core.training.loop import EvaluationEvent, Event, StepEvent
 from core.training.state import TrainingState
 
-SECONDS_BETWEEN_COPIES = 0.5
 RATE_WINDOW_SECONDS = 5.0
+SECONDS_BETWEEN_LOOKS = 0.1  # at whether a run that a process trains is to be stopped
 
 
 class LiveRun:
@@ -50,7 +65,7 @@ class LiveRun:
         self.history = History.load(folder.metrics)
         self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
         self.weights_by_step = WeightsByStep.load(folder.weights_by_step)
-        self._weights: tuple[int, dict[str, torch.Tensor]] | None = None
+        self._weights: tuple[int, dict[str, torch.Tensor] | bytes] | None = None
         self._copied_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
 
@@ -65,12 +80,18 @@ class LiveRun:
         Raises:
             RunError: there is no copy yet.
         """
-        if self._weights is None:
+        latest = self._weights
+        if latest is None:
             raise RunError(f"run={self.folder.name!r} has no weights yet; it is {self.info.status}")
-        return self._weights
+        step, weights = latest
+        if isinstance(weights, bytes):  # from another process, read when they are first needed
+            weights = load(weights)
+            if self._weights is latest:
+                self._weights = step, weights
+        return step, weights
 
     def train(self, threads: int, device: str, inference_priority: InferencePriority) -> None:
-        """Train to the end or until stopped.
+        """Train in this thread to the end or until stopped.
 
         Args:
             threads: torch threads for a new run; a resumed one keeps its own number, which bit-exactness requires.
@@ -99,6 +120,27 @@ class LiveRun:
             command=PAGE,
         )
 
+    def follow(self, process: TrainingProcess) -> None:
+        """Follow a process that trains the run, to its end or until stopped.
+
+        Raises:
+            TrainingProcessError: the process ended early, or the training raised an exception.
+        """
+        self.started_at = time.monotonic()
+        told = False
+        try:
+            while True:
+                message = process.receive(seconds=SECONDS_BETWEEN_LOOKS)
+                if self.stop.is_set() and not told:
+                    process.stop()
+                    told = True
+                if isinstance(message, Ended):
+                    self.info = message.info
+                    return
+                self._take(message)
+        finally:
+            process.close()
+
     def steps_per_second(self) -> float | None:
         """Return the step rate over the last seconds; None until there are two points in time to compare."""
         times = list(self._times)
@@ -110,22 +152,42 @@ class LiveRun:
         """Publish the state after an event."""
         now = time.monotonic()
         if isinstance(event, StepEvent):
-            self._times.append((now, event.step))
-            while now - self._times[0][0] > RATE_WINDOW_SECONDS and len(self._times) > 2:
-                self._times.popleft()
-        status: Status = "stopping" if self.stop.is_set() else "training"
-        self.info = self.info.model_copy(
-            update={
-                "status": status,
-                "message": state.notice,
-                "step": state.step,
-                "exact_match": state.last_evaluation.exact_match if state.last_evaluation else None,
-                "quality": run_quality(state.last_evaluation, state.task),
-                "best_step": state.best_step if state.best_step >= 0 else None,
-                "sequences_seen": state.sequences_seen,
-                "seconds": state.seconds,
-            }
-        )
+            self._note_step(event.step)
+        self._set_info(info_fields(state))
         if isinstance(event, EvaluationEvent) or now - self._copied_at > SECONDS_BETWEEN_COPIES:
             self._weights = state.step, clone_weights(state.model)
             self._copied_at = now
+
+    def _take(self, message: Message | None) -> None:
+        """Publish what a process has sent."""
+        if isinstance(message, Started):
+            self.history.rewind(message.step, evaluated_step=message.evaluated_step)
+            self.replay.rewind(message.evaluated_step)
+            self.weights_by_step.rewind(message.evaluated_step)
+        elif isinstance(message, Update):
+            for event in message.events:
+                self.history.add(event)
+            for step, weights in message.kept:  # before the snapshot, which says that they are there
+                self.weights_by_step.add(step, load(weights))
+            for snapshot in message.snapshots:
+                self.replay.add(snapshot)
+            self._weights = message.weights or self._weights
+            self._note_step(message.fields["step"])
+            self._set_info(message.fields)
+        elif isinstance(message, Logged):
+            logging.getLogger(message.record.name).handle(message.record)
+        elif isinstance(message, Failed):
+            error = TrainingProcessError(message.message)
+            error.add_note(message.trace)
+            raise error
+
+    def _note_step(self, step: int) -> None:
+        """Note when a step was completed."""
+        now = time.monotonic()
+        self._times.append((now, step))
+        while now - self._times[0][0] > RATE_WINDOW_SECONDS and len(self._times) > 2:
+            self._times.popleft()
+
+    def _set_info(self, fields: dict[str, Any]) -> None:
+        status: Status = "stopping" if self.stop.is_set() else "training"
+        self.info = self.info.model_copy(update={"status": status} | fields)

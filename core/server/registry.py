@@ -31,6 +31,7 @@ from core.server.ownership import Ownership, ownership_file, read_ownership, wri
 from core.server.queue import NO_POOL
 from core.server.run_index import RunIndex, RunListing
 from core.server.sweeps import Sweeps
+from core.server.training_process import IS_SUPPORTED, TrainingProcesses, nothing_to_prepare
 from core.server.waiting_times import WaitingTimes
 from core.server.workers import WorkerPool
 from core.storage.cache import FileCache
@@ -83,6 +84,10 @@ class Runs:
         limits: how many runs train at the same time (others are queued, see ``RunQueue``), and all other limits.
         threads: torch threads per run.
         device: the device that runs train on: "cpu", "cuda" or "mps". Inputs are decoded on the CPU.
+        in_processes: whether each run trains in a process of its own, which may crash or run out of memory alone; else,
+            and where that is not supported, in a thread of this process.
+        prepare_process: called first in each of these processes, for example to load plugins; a function of a module,
+            or a ``partial``.
 
     Attributes:
         inference_priority: hold it while computing with a run's model.
@@ -91,15 +96,28 @@ class Runs:
         classes: classes of visitors, see ``core.server.classes``.
     """
 
-    def __init__(self, root: Path, *, limits: Limits = LAPTOP, threads: int = 1, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        limits: Limits = LAPTOP,
+        threads: int = 1,
+        device: str = "cpu",
+        in_processes: bool = False,
+        prepare_process: Callable[[], None] = nothing_to_prepare,
+    ) -> None:
         self.root, self.limits, self.device = root, limits, device
         self._models, self.inference_priority = LoadedModels(), InferencePriority()
+        self._processes = (
+            TrainingProcesses(self.inference_priority, prepare_process) if in_processes and IS_SUPPORTED else None
+        )
         self._pool = WorkerPool(
             max_workers=limits.max_runs,
             max_per_owner=limits.max_training_per_visitor,
             threads=threads,
             device=device,
             inference_priority=self.inference_priority,
+            processes=self._processes,
             on_end=self._models.forget,
         )
         self.estimates = Estimates(
@@ -126,6 +144,11 @@ class Runs:
         self._listing_stamp: tuple | None = None
         self._listed_at = self._listing_seconds = 0.0
         self._index = RunIndex(root)
+
+    def warm_up(self) -> None:
+        """Prepare the start of processes that train, if runs train in such; it goes on after the call."""
+        if self._processes is not None:
+            self._processes.warm_up()
 
     def start(
         self,

@@ -1,6 +1,5 @@
-"""Worker threads that train runs: a few at the same time, the others queued."""
+"""Worker threads that train runs, or have processes train them: a few at the same time, the others queued."""
 
-import errno
 import logging
 import threading
 import time
@@ -12,7 +11,8 @@ from core.runs import RunError, RunFolder, Status
 from core.server.inference_priority import InferencePriority
 from core.server.live import LiveRun
 from core.server.queue import NO_POOL, RunQueue
-from core.storage.error_messages import explain_error
+from core.server.training_failures import explain_failure
+from core.server.training_process import TrainingProcesses
 
 MAX_FAILED_RUNS = 20
 _SHUTDOWN = "stopped and saved because the server shut down; press Resume to continue"
@@ -28,6 +28,7 @@ class WorkerPool:
         threads: torch threads per run.
         device: the device that runs train on.
         inference_priority: requests that training waits for between two updates.
+        processes: starts a process for each training; None trains in the worker threads.
         on_end: called with every run whose training has ended.
     """
 
@@ -39,10 +40,12 @@ class WorkerPool:
         threads: int,
         device: str,
         inference_priority: InferencePriority,
+        processes: TrainingProcesses | None,
         on_end: Callable[[LiveRun], None],
     ) -> None:
         self._max_workers, self._threads, self._device = max_workers, threads, device
-        self._inference_priority, self._on_end = inference_priority, on_end
+        self._inference_priority, self._processes, self._on_end = inference_priority, processes, on_end
+        self._is_closed = False
         self._live: dict[str, LiveRun] = {}
         self._failed: OrderedDict[str, LiveRun] = OrderedDict()
         self._queue = RunQueue(max_per_owner=max_per_owner)
@@ -94,7 +97,7 @@ class WorkerPool:
         _log.info("stop requested", extra={"run": name, "reason": reason})
 
     def close(self, *, seconds: float) -> None:
-        """Stop all runs and wait for them to be saved."""
+        """Stop all runs and wait for them to be saved; then end the processes that still train."""
         with self._lock:
             for name in list(self._live):
                 self.stop(name, reason=_SHUTDOWN)
@@ -102,6 +105,9 @@ class WorkerPool:
         deadline = time.monotonic() + seconds
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
+        if self._processes is not None:
+            self._is_closed = True
+            self._processes.kill()
 
     def active_run(self, name: str) -> LiveRun | None:
         """Return a run that is training or queued; None for any other."""
@@ -160,17 +166,26 @@ class WorkerPool:
     def _work(self, live: LiveRun) -> None:
         name, recorded = live.folder.name, False
         try:
-            live.train(self._threads, self._device, self._inference_priority)
+            self._train(live)
             recorded = live.info.status != "stopped" or not live.reason or _record_end(live, "stopped", live.reason)
             _log.info("ended", extra={"run": name, "status": live.info.status, "step": live.info.step})
         except Exception as error:  # noqa: BLE001 - any failure is reported to the owner; other runs continue
             _log.error("failed", extra={"run": name, "step": live.info.step}, exc_info=error)
-            recorded = _record_end(live, "failed", explain_error(_root_cause(error, live.folder)))
+            recorded = self._is_closed or _record_end(live, "failed", explain_failure(error, live.folder))
         finally:
             with self._lock:
                 del self._workers[name]
                 self._remove(live, recorded=recorded)
                 self._start_workers()
+
+    def _train(self, live: LiveRun) -> None:
+        if self._processes is None:
+            live.train(self._threads, self._device, self._inference_priority)
+        else:
+            folder = live.folder
+            live.follow(
+                self._processes.start(folder.path.parent, folder.name, threads=self._threads, device=self._device)
+            )
 
     def _remove(self, live: LiveRun, *, recorded: bool) -> None:
         """Remove a run whose training ended; if its folder could not record how, keep that in memory."""
@@ -181,16 +196,6 @@ class WorkerPool:
                 self._failed.popitem(last=False)
         self._on_end(live)
         live.lock.release()
-
-
-def _root_cause(error: Exception, folder: RunFolder) -> BaseException:
-    """Return the first error of a chain: a full disk, for example, makes recording the failure fail too."""
-    if not folder.exists():
-        return FileNotFoundError(errno.ENOENT, "the run's folder")
-    first: BaseException = error
-    while isinstance(first, OSError) and first.__context__ is not None:
-        first = first.__context__
-    return first
 
 
 def _record_end(live: LiveRun, status: Status, message: str = "") -> bool:

@@ -1,0 +1,240 @@
+"""A training that crashes, is killed or runs out of memory ends alone: page, other runs and its own saves are whole."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from core.config import Preset
+from core.generation import generate
+from core.runs import RunError, RunFolder
+from core.runs.recorder import train_recorded
+from core.runs.training_state import load_state
+from core.server import Runs
+from core.server import training_process as processes
+from core.server.inference_priority import MAX_TRAINING_WAIT
+from core.server.limits import Limits
+from core.tasks import fixed_pairs
+from core.teaching.bugs import new_state
+from core.training.history import History
+from tests.faults.fingerprints import fingerprint
+from tests.support import training_crashes
+from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
+
+pytestmark = pytest.mark.skipif(not processes.IS_SUPPORTED, reason="trainings have processes on Linux only")
+DIES = "the one that dies"
+SECONDS_TO_REPORT = 5.0
+
+
+@pytest.fixture(scope="module")
+def preset(tiny: Preset) -> Preset:
+    """Trains with dropout, evaluated each 20 steps."""
+    return tiny.with_changes({"model.dropout": 0.2, "training.steps": 60, "training.evaluate_every": 20})
+
+
+@pytest.fixture(scope="module")
+def expected(preset: Preset, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The fingerprint of a run of ``preset`` that trains alone, in this process."""
+    return trained_alone(tmp_path_factory.mktemp("alone"), preset)
+
+
+@pytest.fixture
+def isolated(root: Path) -> Iterator[Callable[..., Runs]]:
+    """Return a function that creates ``Runs`` whose runs train in processes; all are closed after the test."""
+    opened: list[Runs] = []
+
+    def create(prepare: Callable[[], None] = processes.nothing_to_prepare) -> Runs:
+        opened.append(Runs(root, limits=Limits(max_runs=3), in_processes=True, prepare_process=prepare))
+        return opened[-1]
+
+    yield create
+    for runs in opened:
+        runs.close()
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[processes.TrainingProcess]:
+    """The processes that were started, in this order."""
+    every: list[processes.TrainingProcess] = []
+    genuine = processes.TrainingProcesses.start
+
+    def start(*arguments, **options):
+        every.append(genuine(*arguments, **options))
+        return every[-1]
+
+    monkeypatch.setattr(processes.TrainingProcesses, "start", start)
+    return every
+
+
+def trained_alone(root: Path, preset: Preset) -> dict[str, str]:
+    """The fingerprint of the same training in this process."""
+    folder = RunFolder.create(root, preset, name="alone")
+    train_recorded(folder, new_state(preset), History())
+    return fingerprint(folder)
+
+
+def has_ended(runs: Runs, name: str) -> bool:
+    return all(live.folder.name != name for live in runs.active())
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process lives and has not ended yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_process_trains_what_a_thread_trains(isolated, root, preset, expected):
+    runs = isolated()
+    runs.start(preset, name="a")
+    (live,) = runs.active()
+    wait_for(lambda: runs.has_weights("a"))
+    loaded = runs.loaded("a")
+    assert generate(loaded.model, fixed_pairs(loaded.task, 2, split="test").src, max_steps=4) is not None
+    assert wait_for_status(runs, "a", "finished", "failed").message == ""
+    wait_for(lambda: has_ended(runs, "a"))
+    assert fingerprint(RunFolder(root, "a")) == expected
+    on_disk = runs.history("a")
+    assert live.history.points() == on_disk.points()
+    assert live.history.evaluations() == on_disk.evaluations()
+    assert live.replay.snapshots() == runs.replay("a").snapshots()
+    assert live.weights_by_step.steps == runs.weights_by_step("a").steps == (0, 40, 60)
+    assert all(
+        torch.equal(tensor, runs.weights_by_step("a").at(40)[name])
+        for name, tensor in live.weights_by_step.at(40).items()
+    )
+
+
+def test_a_run_that_is_stopped_and_resumed_in_processes_equals_one_that_never_stopped(isolated, root, preset):
+    longer = preset.with_changes({"training.steps": 120})
+    expected, runs = trained_alone(root, longer), isolated()
+    runs.start(longer, name="a")
+    for at_least in (10, 60):
+        wait_for(lambda at_least=at_least: runs.info("a").step >= at_least)
+        assert runs.progress("a").queue_position is None
+        asked = time.monotonic()
+        runs.stop("a")
+        assert runs.info("a").status in ("stopping", "stopped")
+        assert wait_for_status(runs, "a", "stopped", "finished").status == "stopped"
+        assert time.monotonic() - asked < SECONDS_TO_REPORT
+        wait_for(lambda: has_ended(runs, "a"))
+        runs.resume("a")
+    assert wait_for_status(runs, "a", "finished", "failed").step == 120
+    assert fingerprint(RunFolder(root, "a")) == expected
+
+
+def killed(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("crash", "message"),
+    [
+        (None, "the training process was killed (signal 9), probably because memory ran out"),
+        (training_crashes.segfault, "the training process crashed (signal 11, SIGSEGV)"),
+        (training_crashes.exit_early, "the training process ended early, with exit code 7"),
+        (training_crashes.run_out_of_memory, "out of memory"),
+    ],
+    ids=["killed", "segfault", "exit", "memory limit"],
+)
+def test_a_training_that_crashes_ends_alone_and_can_be_resumed(
+    isolated, started, root, preset, expected, crash, message
+):
+    doomed = preset.with_changes({"training.steps": 60 if crash else 5_000}).model_copy(update={"description": DIES})
+    runs = isolated(partial(crash, 20, DIES) if crash else processes.nothing_to_prepare)
+    runs.start(doomed, name="a")
+    wait_for(lambda: runs.info("a").step >= 20 or runs.info("a").status == "failed")
+    runs.start(preset, name="neighbour")
+    if crash is None:
+        killed(started[0].pid)
+    died = time.monotonic()
+    info = wait_for_status(runs, "a", "failed")
+    assert time.monotonic() - died < SECONDS_TO_REPORT
+    assert info.message.startswith(message)
+    assert "data saved before is kept" in info.message
+    assert "smaller training.batch_size" in info.message
+    assert wait_for_status(runs, "neighbour", "finished", "failed").status == "finished"
+    assert fingerprint(RunFolder(root, "neighbour")) == expected
+    wait_for(lambda: has_ended(runs, "a"))
+    if crash is not None:
+        assert load_state(RunFolder(root, "a").last, doomed).step == 20
+        again = isolated()
+        again.resume("a")
+        assert wait_for_status(again, "a", "finished", "failed").message == ""
+        resumed = fingerprint(RunFolder(root, "a"))
+        assert {part for part in expected if resumed[part] != expected[part]} <= {"facts", "best"}  # its description
+
+
+def test_a_process_leaves_when_the_server_is_gone(isolated, started, root, preset):
+    runs = isolated()
+    runs.start(preset.with_changes(LONG_TRAINING), name="a")
+    wait_for(lambda: runs.info("a").step >= 20)
+    (process,) = started
+    process._messages.close()  # as the end of the server's process does
+    wait_for(lambda: not is_running(process.pid), seconds=SECONDS_TO_REPORT)
+
+
+def test_closing_ends_processes_that_do_not_stop(isolated, started, root, preset):
+    runs = isolated(partial(training_crashes.hang, 20, DIES))
+    runs.start(preset.model_copy(update={"description": DIES}), name="a")
+    wait_for(lambda: runs.history("a").evaluations()["step"][-1:] == [20])  # after which it hangs
+    runs.close(seconds=0.5)
+    wait_for(lambda: not is_running(started[0].pid), seconds=SECONDS_TO_REPORT)
+    wait_for(lambda: has_ended(runs, "a"))
+    assert RunFolder(root, "a").info().status == "interrupted"
+
+
+def test_a_process_waits_for_inference(isolated, preset):
+    runs = isolated()
+    runs.start(preset.with_changes(LONG_TRAINING), name="a")
+    wait_for(lambda: runs.info("a").step >= 20)
+    with runs.inference_priority.inference():
+        time.sleep(0.3)  # the update in progress, and what was sent before
+        before, seconds = runs.info("a").step, 1.2
+        time.sleep(seconds)
+        assert runs.info("a").step - before <= seconds / MAX_TRAINING_WAIT + 1
+    wait_for(lambda: runs.info("a").step > before + 20)
+
+
+def log_and_fail() -> None:
+    logging.getLogger("core.test").warning("from %s", "another process")
+    raise RunError("this cannot be prepared")
+
+
+def test_what_a_process_logs_and_raises_reaches_the_page(isolated, preset, caplog):
+    caplog.set_level("WARNING")
+    runs = isolated(log_and_fail)
+    runs.start(preset, name="a")
+    assert wait_for_status(runs, "a", "failed").message == "this cannot be prepared"
+    wait_for(lambda: has_ended(runs, "a"))
+    assert ("core.test", logging.WARNING, "from another process") in caplog.record_tuples
+    assert "in log_and_fail" in caplog.text  # where it was raised
+
+
+@pytest.mark.slow
+def test_no_process_outlives_a_killed_server(root, preset):
+    RunFolder.create(root, preset.with_changes(LONG_TRAINING), name="a", status="stopped")
+    program = (
+        "import sys, time; from pathlib import Path; from core.server import Runs\n"
+        "runs = Runs(Path(sys.argv[1]), in_processes=True); runs.resume('a')\n"
+        "while runs.info('a').step < 20: time.sleep(0.01)\n"
+        "print('training', flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE) as server:
+        assert server.stdout.readline() == b"training\n"
+        server.kill()
+    folder = RunFolder(root, "a")
+    wait_for(lambda: folder.info().status == "interrupted", seconds=SECONDS_TO_REPORT)
+    size = folder.metrics.stat().st_size
+    time.sleep(1.0)
+    assert folder.metrics.stat().st_size == size
+    assert load_state(folder.last, folder.preset()).step >= 0
