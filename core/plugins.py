@@ -18,6 +18,7 @@ from torch import nn
 from core.config.preset import (
     ADDED_PRESETS,
     PLUGIN_FILES,
+    LoadedPlugin,
     Preset,
     family_of,
     load_preset_file,
@@ -46,7 +47,6 @@ _BASES: dict[BlockKind, type[nn.Module]] = {
 }
 _NEEDED = ("length_field", "num_distinct", "longest_source", "longest_answer", "summary")  # see TaskSection
 _owners: dict[tuple[str, str], str] = {}  # (what, name) → module that registered it
-_loaded: set[Path] = set()
 
 
 class PluginError(LabError):
@@ -175,7 +175,8 @@ def load(path: str | Path) -> None:
     """Run a file that registers something, as ``--plugin`` does; the second time it does nothing.
 
     The file can import others of its folder while it runs, not later in its functions: afterwards they are no longer
-    found, so that another plugin's of the same name are. If it fails, nothing of it stays registered.
+    found, so that another plugin's of the same name are. ``PLUGIN_FILES`` has the hashes of all of them. If it fails,
+    nothing of it stays registered.
 
     Raises:
         PluginError: the file cannot be read, is not Python, is named as another one that is loaded, or raises an
@@ -183,7 +184,7 @@ def load(path: str | Path) -> None:
     """
     path = Path(path)
     file = path.resolve()
-    if file in _loaded:
+    if file in _loaded_files():
         return
     if file.name in PLUGIN_FILES:  # runs name their plugins without folders
         raise PluginError(
@@ -193,7 +194,7 @@ def load(path: str | Path) -> None:
         content = file.read_bytes()
     except OSError as error:
         raise PluginError(f"plugin={str(path)!r} cannot be read: {error.strerror or error}") from error
-    name = f"plugin_{len(_loaded) + 1}_{file.stem}"
+    name = f"plugin_{len(PLUGIN_FILES) + 1}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise PluginError(f"plugin={str(path)!r} must be a Python file, whose name ends in .py")
@@ -203,15 +204,17 @@ def load(path: str | Path) -> None:
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
-        _loaded.add(file)
-        PLUGIN_FILES[file.name] = hashlib.sha256(content).hexdigest()
+        imports = _imported_from(file.parent, before={*modules, name})
+        sha256 = hashlib.sha256(content).hexdigest()
+        PLUGIN_FILES[file.name] = LoadedPlugin(path=str(file), sha256=sha256, imports=imports)
     except BaseException as error:
         restore(before)
         if not isinstance(error, Exception):  # Ctrl+C, or sys.exit
             raise
         raise PluginError(f"plugin={str(path)!r}, {_place(error, file)}: {_text(error)}") from error
     finally:
-        _drop_modules(file.parent, before=modules)
+        for each in _modules_of(file.parent, before=modules):
+            del sys.modules[each]
         if folder in sys.path:  # else the plugin took it out
             sys.path.remove(folder)
 
@@ -220,32 +223,39 @@ def snapshot() -> tuple[Any, ...]:
     """Return everything that is registered now, for ``restore``."""
     blocks = {kind: dict(named) for kind, named in BLOCKS.items()}
     sections = section_classes("task"), section_classes("model")
-    return sections, blocks, *map(dict, _registries()), set(_loaded)
+    return sections, blocks, *map(dict, _registries())
 
 
 def restore(state: tuple[Any, ...]) -> None:
     """Register what was registered at the time of a ``snapshot``, and nothing else."""
-    sections, blocks, *registries, files = state
+    sections, blocks, *registries = state
     set_section_classes("task", sections[0])
     set_section_classes("model", sections[1])
     for kind, named in blocks.items():
         _replace(BLOCKS[kind], named)
     for registry, content in zip(_registries(), registries, strict=True):
         _replace(registry, content)
-    _loaded.clear()
-    _loaded.update(files)
 
 
-def _drop_modules(folder: Path, *, before: set[str]) -> None:
-    """Drop modules imported since ``before`` that were found in a folder, but the plugins that are loaded.
+def _loaded_files() -> set[Path]:
+    return {Path(each.path) for each in PLUGIN_FILES.values()}
+
+
+def _imported_from(folder: Path, *, before: set[str]) -> dict[str, str]:
+    """Return the SHA-256 of the modules imported since ``before`` that were found in a folder, by name."""
+    specs = {name: getattr(sys.modules[name], "__spec__", None) for name in _modules_of(folder, before=before)}
+    files = {name: Path(spec.origin) for name, spec in sorted(specs.items()) if spec and spec.has_location}
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+
+
+def _modules_of(folder: Path, *, before: set[str]) -> list[str]:
+    """Return the modules imported since ``before`` that were found in a folder, but the plugins that are loaded.
 
     Not all below the folder: a virtual environment may be there.
     """
     since = sys.modules.keys() - before
     found = {name for name in since if "." not in name and _is_found_in(folder, sys.modules[name])}
-    for name in since:
-        if name.partition(".")[0] in found:
-            del sys.modules[name]
+    return [name for name in since if name.partition(".")[0] in found]
 
 
 def _is_found_in(folder: Path, module: ModuleType) -> bool:
@@ -253,7 +263,7 @@ def _is_found_in(folder: Path, module: ModuleType) -> bool:
     if spec is None:
         return False
     paths = [Path(each) for each in (spec.origin, *(spec.submodule_search_locations or ())) if each]
-    return any(path.parent == folder for path in paths) and _loaded.isdisjoint(paths)
+    return any(path.parent == folder for path in paths) and _loaded_files().isdisjoint(paths)
 
 
 def _registries() -> tuple[dict[Any, Any], ...]:

@@ -13,11 +13,14 @@ import app
 from core import lab, plugins
 from core.__main__ import main
 from core.config import ConfigError, load_preset, parse_preset, preset_names, preset_to_yaml, read_preset
-from core.config.preset import section_classes
+from core.config.preset import LoadedPlugin, section_classes
 from core.config.sections import BLOCKS
 from core.config.tasks import SequencesConfig
 from core.evaluation.metrics import METRICS
-from core.runs import RunFolder, check_resumable
+from core.runs import RunError, RunFolder, check_resumable
+from core.runs.info import recorded_plugin
+from core.runs.load import load_run
+from core.runs.model_card import model_card
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task, fixed_pairs
 from core.training.history import History
@@ -68,7 +71,7 @@ def forget() -> None:
     sections = [each for each in section_classes("task") if each.__module__.startswith("core.")]
     models = [each for each in section_classes("model") if each.__module__.startswith("core.")]
     built_in = {kind: {name: None for name, build in named.items() if build is None} for kind, named in BLOCKS.items()}
-    plugins.restore(((sections, models), built_in, {}, {}, {}, {}, {}, set()))
+    plugins.restore(((sections, models), built_in, {}, {}, {}, {}, {}))
 
 
 def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):
@@ -390,15 +393,21 @@ def test_an_abbreviated_option_is_refused_instead_of_ignored(capsys):
     assert not METRICS
 
 
-def train_and_change(tiny, root, file: Path) -> RunFolder:
-    """Train with a plugin, stop, and load it again in another version."""
-    plugins.load(write_plugin(file, "plugins.metric('mine')(lambda outputs, references: 0.0)"))
+def train_stopped(tiny, root, plugin: Path) -> RunFolder:
+    """Train with a plugin, and stop before the end."""
+    plugins.load(plugin)
     lab.train(tiny, root=root, name="mine")
     folder = RunFolder(root, "mine")
     folder.write_info(folder.info().model_copy(update={"status": "stopped", "step": 4}))
     assert folder.changed_plugins() == ""
     check_resumable(folder)
     forget()
+    return folder
+
+
+def train_and_change(tiny, root, file: Path) -> RunFolder:
+    """Train with a plugin, stop, and load it again in another version."""
+    folder = train_stopped(tiny, root, write_plugin(file, "plugins.metric('mine')(lambda outputs, references: 0.0)"))
     plugins.load(write_plugin(file, "plugins.metric('mine')(lambda outputs, references: 1.0)"))
     return folder
 
@@ -414,6 +423,41 @@ def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(c
     code, _, errors = core("resume", "--run", "mine")
     assert code == 2
     assert f"run='mine' cannot be resumed: {changed}; load the earlier file, or train a new run" in errors
+
+
+def sha256_of(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def test_a_file_that_a_plugin_imports_is_recorded_and_named_when_it_has_changed(tiny, root, tmp_path):
+    file = write_plugin(tmp_path / "mine.py", f"import json, captum\n{MEASURE.format('mine')}")
+    package, part = tmp_path / "helper_of_plugins/__init__.py", tmp_path / "helper_of_plugins/part.py"
+    write_plugin(package, "from helper_of_plugins.part import value")
+    write_plugin(part, "value = 0.0")
+    hashes = {"helper_of_plugins": sha256_of(package), "helper_of_plugins.part": sha256_of(part)}
+    folder = train_stopped(tiny, root, file)
+    (recorded,) = folder.info().provenance[0].plugins
+    assert {each.name: each.sha256 for each in recorded.imports} == hashes  # neither json nor captum
+    assert f"its module helper_of_plugins.part, SHA-256 {sha256_of(part)}" in model_card(
+        load_run(folder.path), folder.info(), title="mine"
+    )
+    new = sha256_of(write_plugin(part, "value = 10.0"))  # of another size: Python keeps what it has compiled
+    plugins.load(file)
+    assert METRICS["mine"]([], []) == 10
+    changed = "it was trained with another version of --plugin mine.py (its module helper_of_plugins.part: SHA-256 "
+    changed += f"{hashes['helper_of_plugins.part'][:12]}…, now {new[:12]}…)"
+    assert folder.changed_plugins() == changed
+    with pytest.raises(RunError, match="cannot be resumed: it was trained with another version"):
+        check_resumable(folder)
+
+
+def test_of_many_imported_files_the_last_ones_have_a_joint_hash():
+    loaded = LoadedPlugin(path="/a.py", sha256="a" * 64, imports={f"m{i:03}": f"{i:064}" for i in range(100)})
+    changed = loaded.model_copy(update={"imports": loaded.imports | {"m099": "f" * 64}})
+    one, other = (recorded_plugin("a.py", each).imports for each in (loaded, changed))
+    assert len(one) == len(other) == 32
+    assert one[:-1] == other[:-1]
+    assert one[-1] != other[-1]
 
 
 def test_a_plugin_whose_name_is_not_ascii_is_recognized(tiny, root, tmp_path):

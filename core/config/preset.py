@@ -224,8 +224,23 @@ class Preset(Section):
 ADDED_PRESETS: dict[str, Preset] = {}
 """Presets of plugins by name, beside those of ``PRESET_FOLDER``."""
 
-PLUGIN_FILES: dict[str, str] = {}
-"""SHA-256 of the files that ``core.plugins`` has loaded, by file name."""
+
+class LoadedPlugin(Section):
+    """A file that ``core.plugins`` has loaded.
+
+    Attributes:
+        path: of the file.
+        sha256: of its content.
+        imports: SHA-256 of the modules that it imported from its own folder, by name.
+    """
+
+    path: str
+    sha256: str
+    imports: Annotated[dict[str, str], Field(default_factory=dict)]
+
+
+PLUGIN_FILES: dict[str, LoadedPlugin] = {}
+"""The files that ``core.plugins`` has loaded, by file name, in this order."""
 
 
 def section_classes(section: str) -> tuple[type[Section], ...]:

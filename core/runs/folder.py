@@ -43,7 +43,7 @@ from pydantic import ValidationError
 from core.config import MAX_NAME_LENGTH, NAME_PATTERN, ConfigError, Preset, preset_to_yaml, read_preset, verified_pairs
 from core.config.preset import PLUGIN_FILES
 from core.config.tasks import SUBWORDS
-from core.runs.info import ACTIVE, PluginFile, RunInfo, Status, recorded_name
+from core.runs.info import ACTIVE, FileHash, PluginFile, RunInfo, Status, recorded_name, recorded_plugin
 from core.runs.names import (
     Naming,
     check_unique,
@@ -326,13 +326,14 @@ class RunFolder:
             _log.info("%s: note %r cannot be added to run.json: %s", self.path, note, error)
 
     def changed_plugins(self) -> str:
-        """Return which plugins are loaded in another version than the run was trained with, "" if there are none."""
-        changes = []
-        for each in self._plugins():
-            loaded = [sha256 for name, sha256 in PLUGIN_FILES.items() if recorded_name(name) == each.name]
-            if loaded and each.sha256 not in loaded:
-                changes.append(f"{each.name} (SHA-256 {each.sha256[:12]}…, now {loaded[0][:12]}…)")
-        return f"it was trained with another version of --plugin {', '.join(changes)}" if changes else ""
+        """Return which plugins are loaded in another version than the run was trained with, "" if there are none.
+
+        So are plugins that import another version of a module in their folder.
+        """
+        loaded = {plugin.name: plugin for plugin in map(recorded_plugin, PLUGIN_FILES, PLUGIN_FILES.values())}
+        texts = [_change(each, now) for each in self._plugins() if (now := loaded.get(each.name))]
+        changes = ", ".join(filter(None, texts))
+        return f"it was trained with another version of --plugin {changes}" if changes else ""
 
     def lock(self) -> FileLock:
         """Acquire the folder's lock, delete the temporary files of an earlier holder, and return the acquired lock.
@@ -426,6 +427,22 @@ class RunFolder:
                 return False
         except Timeout:
             return True
+
+
+def _change(plugin: PluginFile, now: PluginFile) -> str:
+    """Return the name of a plugin and in which files it differs now, "" if in none.
+
+    Modules that only one of the two imports do not count: another file of it then differs too.
+    """
+    imports = {each.name: each for each in now.imports}
+    pairs = [(each, imports[each.name]) for each in plugin.imports if each.name in imports]
+    modules = [f"its module {old.name}: {_hashes(old, new)}" for old, new in pairs if old.sha256 != new.sha256]
+    own = [_hashes(plugin, now)] if plugin.sha256 != now.sha256 else []
+    return f"{plugin.name} ({'; '.join(own + modules)})" if own or modules else ""
+
+
+def _hashes(old: FileHash, new: FileHash) -> str:
+    return f"SHA-256 {old.sha256[:12]}…, now {new.sha256[:12]}…"
 
 
 def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:

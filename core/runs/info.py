@@ -3,15 +3,19 @@
 Weight files have the quality and the provenance too.
 """
 
+import hashlib
 import re
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from core.config.preset import LoadedPlugin
+
 Status = Literal["queued", "training", "stopping", "stopped", "finished", "failed", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "training", "stopping")
 MAX_SESSIONS = 8  # that ``run.json`` and weight files keep: the first and the latest ones
+MAX_IMPORTS = 32  # modules of a plugin's folder that they name
 
 
 class RunQuality(BaseModel):
@@ -65,11 +69,11 @@ def recorded_name(text: str) -> str:
     return _NOT_IN_WORDS.sub(" ", text).lstrip(" ().,@+:_-")[:100].rstrip() or "unknown"
 
 
-class PluginFile(BaseModel):
-    """A file that registered something the run may need; see ``core.plugins``.
+class FileHash(BaseModel):
+    """Which version of a file was loaded.
 
     Attributes:
-        name: without its folder.
+        name: of a plugin without its folder; of what it imports, the module's.
         sha256: of its content.
     """
 
@@ -77,6 +81,26 @@ class PluginFile(BaseModel):
 
     name: _Words
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class PluginFile(FileHash):
+    """A file that registered something the run may need; see ``core.plugins``.
+
+    Attributes:
+        imports: the modules that it imported from its own folder; empty in older files.
+    """
+
+    imports: Annotated[tuple[FileHash, ...], Field(max_length=MAX_IMPORTS)] = ()
+
+
+def recorded_plugin(name: str, plugin: LoadedPlugin) -> PluginFile:
+    """Return a plugin as a run records it; of many modules that it imports, the last ones have one joint hash."""
+    imports = [FileHash(name=recorded_name(each), sha256=sha256) for each, sha256 in sorted(plugin.imports.items())]
+    if len(imports) > MAX_IMPORTS:
+        rest = "".join(each.sha256 for each in imports[MAX_IMPORTS - 1 :])
+        joint = FileHash(name="others", sha256=hashlib.sha256(rest.encode()).hexdigest())
+        imports = [*imports[: MAX_IMPORTS - 1], joint]
+    return PluginFile(name=recorded_name(name), sha256=plugin.sha256, imports=tuple(imports))
 
 
 class TrainingSession(BaseModel):

@@ -105,7 +105,9 @@ def _session(session: TrainingSession) -> str:
     start, end = (f"{each.astimezone(UTC):%Y-%m-%d %H:%M}" for each in (session.start, session.end))
     program = f"Attention Lab {session.version}" + (f", commit `{session.commit}`" if session.commit else "")
     software = f"Python {session.python}, PyTorch {session.torch}, NumPy {session.numpy}"
-    software += "".join(f"; plugin {each.name}, SHA-256 {each.sha256}" for each in session.plugins)
+    for plugin in session.plugins:
+        software += f"; plugin {plugin.name}, SHA-256 {plugin.sha256}"
+        software += "".join(f"; its module {each.name}, SHA-256 {each.sha256}" for each in plugin.imports)
     threads = f"{session.threads} thread{'s' * (session.threads != 1)}"
     processes = f"{session.processes} processes of {threads}" if session.processes > 1 else threads
     machine = f"CPU {session.cpu}, {session.system}, {processes}"

@@ -14,7 +14,7 @@ import torch
 
 from core import __version__
 from core.config.preset import PLUGIN_FILES
-from core.runs.info import MAX_SESSIONS, PluginFile, Provenance, TrainingSession, recorded_name
+from core.runs.info import MAX_SESSIONS, Provenance, TrainingSession, recorded_name, recorded_plugin
 
 COMMIT_VARIABLE = "ATTENTION_LAB_COMMIT"  # set where the program runs from a copy without its repository
 PAGE = "page"  # the command of trainings that were started on the page
@@ -50,9 +50,7 @@ def begin_session(*, command: str, step: int, device: str, processes: int) -> Tr
         gpu=recorded_name(torch.cuda.get_device_name()) if device == "cuda" else None,
         threads=torch.get_num_threads(),
         processes=processes,
-        plugins=tuple(
-            PluginFile(name=recorded_name(name), sha256=sha256) for name, sha256 in [*PLUGIN_FILES.items()][:16]
-        ),
+        plugins=tuple(recorded_plugin(name, plugin) for name, plugin in [*PLUGIN_FILES.items()][:16]),
     )
 
 
