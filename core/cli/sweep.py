@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from core.cli.arguments import add_json, add_log
 from core.cli.signals import stopped_by_signals
+from core.config.preset import PLUGIN_FILES
 from core.runs import DEFAULT_ROOT
 from core.runs.logs import check_logs
 from core.runs.sweeps import load_sweep
@@ -63,6 +64,8 @@ def run(options: argparse.Namespace) -> int:
     logs = check_logs(options.log)
     if options.ray is not None and "trackio" in logs:
         raise InputError("--log=trackio with --ray: Trackio writes where a run is trained, outside its folder")
+    if options.ray is not None and PLUGIN_FILES:
+        raise InputError(f"--ray with --plugin {next(iter(PLUGIN_FILES))}: the nodes do not have the file")
     jobs, part = _jobs(options, sweep), _part(options, sweep)
     if sweep.needs_optuna:
         require_optuna(sweep)

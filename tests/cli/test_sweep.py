@@ -4,6 +4,7 @@ import json
 import signal
 import sys
 from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.table import sweep_table
 from tests.runs.sweeps.conftest import ThreadProcess
 
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/modern_blocks.py"
 AXES = "axes:\n  model.d_model: [16, 32]\n  training.learning_rate: [0.003, 0.01]\n"
 SEARCH = "search: tpe\ntrials: 2\naxes:\n  training.learning_rate: {low: 0.001, high: 0.01, log: true}\n"
 
@@ -66,6 +68,23 @@ def test_a_sweep_prints_a_line_a_run_and_then_its_table(lab, file, root):
     assert lab("sweep-table", "s", "--format", "csv")[1].count("\n") == 5
     assert lab("sweep-table", "s", "--format", "latex")[1].startswith(r"\begin{tabular}")
     assert last_json(lab("sweep", file(), "--json")[1]) == counts | {"done": 0, "skipped": 8}
+
+
+def test_a_sweep_of_a_plugins_family_trains_in_processes_that_load_the_plugin(
+    root, tmp_path, capsys, own_plugins, monkeypatch
+):
+    monkeypatch.setattr("core.cli.sweep.usable_cores", lambda: 2)
+    steps = "{training.steps: 4, training.warmup_steps: 1, training.evaluate_every: 2, training.batch_size: 8}"
+    axes = "axes: {training.learning_rate: [0.003, 0.01]}"
+    (tmp_path / "s.yaml").write_text(f"preset: modern-reversal\nseeds: 1\nset: {steps}\n{axes}\n")
+    command = ["--checkpoints", str(root), "sweep", str(tmp_path / "s.yaml"), "--jobs", "2"]
+    assert main([*command, "--plugin", str(EXAMPLE)]) == 0, capsys.readouterr()
+    runs = [RunFolder(root, path.name) for path in root.glob("*-seed-0")]
+    assert [(run.info().status, run.info().provenance[0].plugins[0].name) for run in runs] == [
+        ("finished", "modern_blocks.py")
+    ] * 2
+    assert main([*command, "--ray", "auto"]) == 2
+    assert "--ray with --plugin modern_blocks.py: the nodes do not have the file" in capsys.readouterr().err
 
 
 def test_trials_are_drawn_along_an_axis(lab, file, tmp_path):

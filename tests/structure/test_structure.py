@@ -15,10 +15,10 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 # Top to bottom. A package imports only from lines below its own.
 LAYERS = (
     ("__main__",),
-    ("cli", "lab", "plugins"),
+    ("cli", "lab"),
     ("server", "reports"),
     ("runs",),
-    ("teaching",),
+    ("teaching", "plugins"),
     ("interpret", "training"),
     ("evaluation",),
     ("generation",),

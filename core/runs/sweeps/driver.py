@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from core.config.preset import PLUGIN_FILES
 from core.runs.sweeps.checks import memory_for_runs, memory_of
 from core.runs.sweeps.cluster import NODE_LOST, Cluster, ClusterRun
 from core.runs.sweeps.folder import SweepFile, SweepFolder, run_state
@@ -254,6 +255,7 @@ class Driver:
             command=f"sweep {self._sweep.name}",
             device="cuda" if self._sweep.resources.gpus else "cpu",
             logs=self._logs,
+            plugins=tuple(PLUGIN_FILES.values()),
         )
         task.attempts += 1
         process: RunProcess | ClusterRun

@@ -13,10 +13,12 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
+from core.config.preset import PLUGIN_FILES, LoadedPlugin
 from core.config.sections import Section
-from core.storage.errors import LabError
+from core.storage.errors import InputError, LabError
 
 
 class Request(Section):
@@ -32,6 +34,7 @@ class Request(Section):
         command: what started the training, for the run's provenance.
         device: what to train on, "cpu" or "cuda".
         logs: where else metrics are written.
+        plugins: the files that ``--plugin`` names, as the program that sends this has loaded them.
     """
 
     root: str
@@ -43,6 +46,7 @@ class Request(Section):
     command: str = ""
     device: str = "cpu"
     logs: tuple[str, ...] = ()
+    plugins: tuple[LoadedPlugin, ...] = ()
 
 
 STOPPED = "stopped by its sweep"
@@ -69,6 +73,7 @@ def main() -> int:
             reasons.append(PRUNED)
 
     try:
+        _load(request.plugins)
         info = train_run(
             RunFolder(Path(request.root), request.run),
             Preset.model_validate_json(request.preset),
@@ -86,6 +91,21 @@ def main() -> int:
     if info.status == "stopped" and reasons == [STOPPED]:
         return 143
     return 1 if info.status == "failed" else 0
+
+
+def _load(plugins: Sequence[LoadedPlugin]) -> None:
+    """Load the same plugins.
+
+    Raises:
+        LabError: one of them cannot be loaded any more, or is another version by now.
+    """
+    for plugin in plugins:
+        from core.plugins import load  # few sweeps need it
+
+        load(plugin.path)
+        name = Path(plugin.path).name
+        if PLUGIN_FILES[name] != plugin:
+            raise InputError(f"--plugin {name}, or a file that it imports, has changed since the sweep was started")
 
 
 def _read_lines(answers: "queue.SimpleQueue[str]", reasons: list[str]) -> None:

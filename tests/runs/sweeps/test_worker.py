@@ -9,6 +9,7 @@ import time
 
 import torch
 
+from core.config.preset import LoadedPlugin
 from core.runs import RunFolder
 from core.runs.sweeps import processes
 from core.runs.sweeps.processes import REPOSITORY, RunProcess, usable_cores
@@ -99,6 +100,18 @@ def test_invalid_input_is_said_on_standard_error(root, tiny, trained):
     process = RunProcess(request, messages)
     assert ended(messages) == []
     assert process.end() == (2, "run='done' exists already, with another preset")
+
+
+def test_a_plugin_that_has_changed_since_the_sweep_was_started_is_refused(root, tiny, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("")
+    earlier = LoadedPlugin(path=str(file), sha256="0" * 64)
+    messages: queue.SimpleQueue = queue.SimpleQueue()
+    process = RunProcess(request_for(root, tiny, plugins=(earlier,)), messages)
+    assert ended(messages) == []
+    changed = "--plugin mine.py, or a file that it imports, has changed since the sweep was started"
+    assert process.end() == (2, changed)
+    assert not RunFolder(root, "a").exists()
 
 
 def test_cores_are_those_of_the_container(monkeypatch, tmp_path):
