@@ -73,8 +73,19 @@ def test_exploding_gradients_are_found_with_part_and_step():
     steps = course(*FALLING)
     steps[1] = (10, health(9.0, gradient=25.0))
     (sentence,) = alarms(steps).values()
-    assert "At step 10 the gradients of encoder.1 had a norm of 25, above 10" in sentence
+    assert (
+        "At step 10 the gradients of encoder.1 had a norm of 25; it was above 10 at 1 of 6 recorded steps" in sentence
+    )
     assert "learning rate" in sentence
+
+
+def test_a_rare_spike_of_the_gradients_is_no_explosion():
+    steps = course(*FALLING, *[1.01] * 6)
+    steps[8] = (80, health(1.01, gradient=11.9))
+    assert alarms(steps) == {}
+    assert "and 11.9, above 10 at 1 of 12 recorded steps." in check_health(steps)[0].sentence
+    steps[9] = (90, health(1.01, gradient=11.9))
+    assert "it was above 10 at 2 of 12 recorded steps" in alarms(steps)["gradients while training"]
 
 
 @pytest.mark.parametrize(("update", "advice"), [(0.2, "Lower the learning rate"), (1e-7, "Raise the learning rate")])

@@ -13,6 +13,7 @@ from core.teaching.doctor.finding import Finding, not_checked
 Course = Sequence[tuple[int, Health]]  # step and health, oldest first
 
 VANISHING, EXPLODING = 1e-6, 10.0  # gradient norm of a part
+SPIKES = 0.1  # of the recorded steps: so many may be above that in a training that ends well, since norms are clipped
 LEARNED = 1.1  # perplexity: below it, small gradients only mean that there is little left to learn
 SMALL_UPDATE, LARGE_UPDATE = 1e-5, 3e-2  # median over the training; about 1e-3 is usual
 MIN_COURSE = 4  # recorded steps; fewer are too early to judge a course
@@ -26,7 +27,7 @@ def check_health(course: Course) -> list[Finding]:
 
 
 def check_recorded_gradients(course: Course) -> Finding:
-    """No part's gradients vanish while there is something to learn, and none explode."""
+    """No part's gradients vanish while there is something to learn, and none explode but for a rare spike."""
     name = "gradients while training"
     norms = [
         (norm, part, step, health.perplexity)
@@ -37,8 +38,10 @@ def check_recorded_gradients(course: Course) -> Finding:
     if not norms:
         return not_checked(name, "no update was recorded yet.")
     largest, part, step, _ = max(norms)
-    if largest > EXPLODING:
-        sentence = f"At step {step:,} the gradients of {part} had a norm of {largest:.3g}, above {EXPLODING:g}. "
+    recorded, spikes = ({each for norm, _, each, _ in norms if norm > least} for least in (-1, EXPLODING))
+    often = f"above {EXPLODING:g} at {len(spikes)} of {len(recorded)} recorded steps"
+    if len(spikes) > SPIKES * len(recorded):
+        sentence = f"At step {step:,} the gradients of {part} had a norm of {largest:.3g}; it was {often}. "
         return Finding(
             name, "amber", sentence + "Lower max_gradient_norm or the learning rate, or warm up longer.", largest
         )
@@ -49,9 +52,8 @@ def check_recorded_gradients(course: Course) -> Finding:
         return Finding(
             name, "amber", sentence + "Use pre-norm layers, fewer layers or another initialization.", smallest
         )
-    return Finding(
-        name, "green", f"The gradient norms of all parts stayed between {min(norms)[0]:.1e} and {largest:.3g}.", largest
-    )
+    sentence = f"The gradient norms of all parts stayed between {min(norms)[0]:.1e} and {largest:.3g}"
+    return Finding(name, "green", sentence + (f", {often}." if spikes else "."), largest)
 
 
 def check_recorded_updates(course: Course) -> Finding:
