@@ -1,12 +1,14 @@
 """The shipped presets: as a list to choose from, the quickest to train first, and what a preset changes of one."""
 
+import math
+
 from core.config.preset import SPECIAL_TOKENS, ConfigError, Preset, load_preset, preset_names
 from core.config.sections import DecoderOnlyConfig, EncoderOnlyConfig, GRUConfig, ModelConfig
 from core.storage.optional_imports import is_installed, needs_package
 
 # Calling PyTorch's functions takes time too, whatever the sizes; here in operations that take as long on one core.
 _PER_LAYER = 1e8  # for each layer of an update
-_MUON = 3  # times that overhead: each update orthogonalizes the layers' matrices
+_MUON = 2  # times that overhead: each update orthogonalizes the layers' matrices
 _PER_RECURRENT_STEP = 4e7  # for each token and layer of an update, which a recurrent model computes one after another
 _GATES = {"gru": 3, "lstm": 4, "rnn": 1}  # matrices of each kind in a recurrent layer
 
@@ -52,11 +54,17 @@ def work(preset: Preset) -> float:
         target += source  # it reads the source as the beginning of the target
     multiply_adds = encoder * source + decoder * target  # of a forward pass with one sequence
     evaluations = training.steps / training.evaluate_every + 1
-    overhead = _overhead(preset.model, source + target) * training.gradient_accumulation_steps
-    overhead *= _MUON if training.optimizer == "muon" else 1
+    parts = training.gradient_accumulation_steps * _micro_batches(preset)
+    overhead = _overhead(preset.model, source + target) * (parts + (_MUON if training.optimizer == "muon" else 0))
     update = 6 * multiply_adds * preset.sequences_per_step + overhead
     evaluation = 4 * multiply_adds * training.validation_sequences
     return training.steps * update + evaluations * evaluation
+
+
+def _micro_batches(preset: Preset) -> int:
+    """Return how many parts a batch is computed in."""
+    most = preset.training.micro_batch_tokens
+    return math.ceil(preset.sequences_per_batch / max(1, most // preset.longest_sequence)) if most else 1
 
 
 def _weights(model: ModelConfig) -> tuple[int, int]:

@@ -286,6 +286,15 @@ class TrainingConfig(Section):
             description="token budget of a batch, for sources and for targets, PAD included; 0: batch_size sequences",
         ),
     ] = 0
+    micro_batch_tokens: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="compute a batch in parts of at most so many tokens a side: less memory, the same gradient; "
+            "0: in one",
+        ),
+    ] = 0
     optimizer: Annotated[
         Literal["adam", "adamw", "adam-by-hand", "muon"],
         Field(description="Adam; AdamW; Adam written out in this project; Muon for the matrices of the layers"),

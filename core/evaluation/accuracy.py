@@ -17,7 +17,9 @@ from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import EOS_ID, PAD_ID
 
 CHUNK = 1_000  # sequences per forward pass at most: enough to use all cores
+DECODED = 500  # sequences that are decoded together at most: each keeps keys and values of all steps
 MAX_FLOATS = 25_000_000  # of the widest tensor of a forward pass, logits included: 100 MB
+MAX_SCORED_FLOATS = 5_000_000  # of that of a pass whose logits are all scored, which takes two more of that size
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,18 @@ def sequence_loss(logits: torch.Tensor, tgt_out: torch.Tensor, *, reduction: str
     return F.cross_entropy(logits.flatten(0, 1), tgt_out.flatten(), ignore_index=PAD_ID, reduction=reduction)
 
 
-def sequences_per_pass(model: Seq2Seq, length: int) -> int:
+def sequences_per_pass(model: Seq2Seq, length: int, *, most: int | None = None) -> int:
     """Return how many sequences to run through a model together, at least 1 and at most ``CHUNK``.
 
-    As many as keep the widest tensor, the logits or the inside of a feed-forward network, within ``MAX_FLOATS``.
+    As many as keep the widest tensor, the logits or the inside of a feed-forward network, within a number of floats.
 
     Args:
         length: tokens of the longest source or target.
+        most: that number; None is ``MAX_FLOATS``.
     """
     layers = [module.out_features for module in model.modules() if isinstance(module, torch.nn.Linear)]
     widest = max(model.vocab_sizes[1], *layers, 1)
-    return max(1, min(CHUNK, MAX_FLOATS // (length * widest)))
+    return max(1, min(CHUNK, (MAX_FLOATS if most is None else most) // (length * widest)))
 
 
 def is_exact(tokens: torch.Tensor, tgt_out: torch.Tensor) -> torch.Tensor:
@@ -125,7 +128,8 @@ def evaluate(
     tokenizer = task.bleu_tokenizer if task else None
     outputs: list[str] = []
     with evaluation_mode(model):
-        chunk_size = sequences_per_pass(model, max(pairs.src.shape[1], pairs.tgt_in.shape[1]))
+        length = max(pairs.src.shape[1], pairs.tgt_in.shape[1])
+        chunk_size = sequences_per_pass(model, length, most=MAX_SCORED_FLOATS)
         for start in range(0, len(pairs), chunk_size):
             chunk = pairs[start : start + chunk_size]
             logits = model(chunk.src, chunk.tgt_in)
@@ -137,12 +141,12 @@ def evaluate(
             correct += int(((logits.argmax(dim=-1) == chunk.tgt_out) & is_scored).sum())
             scored += int(is_scored.sum())
             tokens += int((chunk.tgt_out != PAD_ID).sum())
-            del logits  # before the decode needs memory
-            # An output that has not ended after the reference's last step is wrong whatever follows.
-            for batch, decoded in _decoded(model, chunk, strategy, max_steps=chunk.tgt_out.shape[1]):
-                exact += int(is_exact(decoded, with_eos(batch.tgt_out)).sum())
-                if task and (tokenizer or METRICS):
-                    outputs += [output_text(task, ids) for ids in decoded.tolist()]
+            del logits  # before the next ones need memory
+        # An output that has not ended after the reference's last step is wrong whatever follows.
+        for batch, decoded in _decoded(model, pairs, strategy, max_steps=pairs.tgt_out.shape[1]):
+            exact += int(is_exact(decoded, with_eos(batch.tgt_out)).sum())
+            if task and (tokenizer or METRICS):
+                outputs += [output_text(task, ids) for ids in decoded.tolist()]
     own_loss = free_running / tokens if free_running_loss else None
     evaluation = Evaluation(len(pairs), loss / tokens, correct / scored, exact / len(pairs), own_loss)
     if not (task and outputs):
@@ -179,7 +183,7 @@ def _decoded(
 ) -> Iterator[tuple[Batch, torch.Tensor]]:
     """Yield pairs with their outputs (B, T) int64; with several hypotheses per source, in smaller batches."""
     fitting = sequences_per_pass(model, max(pairs.src.shape[1], max_steps))
-    batch_size = max(1, fitting // strategy.sequences_per_source)
+    batch_size = max(1, min(DECODED, fitting) // strategy.sequences_per_source)
     for start in range(0, len(pairs), batch_size):
         batch = pairs[start : start + batch_size]
         yield batch, generate(model, batch.src, max_steps=max_steps, strategy=strategy).tokens

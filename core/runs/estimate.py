@@ -16,7 +16,7 @@ from statistics import fmean
 import torch
 
 from core.config import Preset
-from core.evaluation.accuracy import evaluation_mode, sequences_per_pass
+from core.evaluation.accuracy import DECODED, evaluation_mode, sequences_per_pass
 from core.generation import generate
 from core.interpret.snapshots import SnapshotTaker, count_snapshots
 from core.models import Seq2Seq, parameters_of
@@ -250,7 +250,7 @@ def _evaluation_cost(state: TrainingState, pairs: Batch, measured: int) -> _Eval
     An untrained model may end all its outputs at once. Here none ends before the last step, as in training, where a
     batch is decoded until its longest output ends.
     """
-    together = sequences_per_pass(state.model, state.preset.longest_sequence)
+    together = min(DECODED, sequences_per_pass(state.model, state.preset.longest_sequence))
     steps, measured = pairs.tgt_out.shape[1], min(measured, together, len(pairs))
 
     def seconds(sequences: int) -> float:

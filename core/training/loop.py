@@ -22,6 +22,10 @@ from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
 from core.training.state import TrainingState
 from core.training.update_norms import UpdateMeasurement
 
+_UPDATES_BETWEEN_TRIMS = (
+    4  # of batches in parts; after each update of whole batches it would take a quarter of the time
+)
+
 
 @dataclass(frozen=True)
 class StepEvent:
@@ -99,11 +103,13 @@ def train(state: TrainingState) -> Iterator[Event]:
     while True:
         if _is_evaluation_due(state):
             yield _evaluate(state, validation)
-            give_back_freed_memory()  # of the evaluation, snapshots included; after each update it would take a quarter
+            give_back_freed_memory()  # of the evaluation, snapshots included
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return
         event = _update(state, batches)
+        if config.micro_batch_tokens and state.step % _UPDATES_BETWEEN_TRIMS == 0:
+            give_back_freed_memory()
         yield event
         if isinstance(event, EndEvent):
             return
@@ -142,12 +148,12 @@ def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
     config = state.preset.training
     step = state.step + 1
     rng_before_data = state.generator.get_state()
-    micro_batches = [
-        batches.at(number, state.generator) for number in _micro_batch_numbers(step, config.gradient_accumulation_steps)
+    update_batches = [
+        batches.at(number, state.generator) for number in _batch_numbers(step, config.gradient_accumulation_steps)
     ]
     rng_before_forward = state.generator.get_state()
     try:
-        loss = _accumulate_gradients(state, micro_batches)
+        loss = _accumulate_gradients(state, update_batches)
     except LostWorkerError as error:
         state.generator.set_state(rng_before_data)  # a resumed run repeats this update
         return EndEvent(state.step, "lost", f"step {step}: {error}, so the update was not made; resume repeats it")
@@ -155,55 +161,69 @@ def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
     clip = clip_each_gradient if config.gradient_clipping == "per-parameter" else clip_gradients
     gradient_norm = clip(state.model.parameters(), config.max_gradient_norm)
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
-        return _diverged(state, micro_batches, rng_before_forward, loss, gradient_norm)
+        return _diverged(state, update_batches, rng_before_forward, loss, gradient_norm)
     learning_rate = learning_rate_at(step, config)
     set_learning_rate(state.optimizer, learning_rate)
     state.optimizer.step()
     state.update_norms = measurement.norms() if measurement else None
     seconds = time.perf_counter() - started
     state.step = step
-    state.sequences_seen += sum(len(batch) for batch in micro_batches)
+    state.sequences_seen += sum(len(batch) for batch in update_batches)
     state.loss_sum += loss
     state.last_loss, state.last_gradient_norm = loss, gradient_norm
     state.seconds += seconds
-    tokens_per_second = sum(_count_tokens(batch) for batch in micro_batches) / seconds
+    tokens_per_second = sum(_count_tokens(batch) for batch in update_batches) / seconds
     return StepEvent(step, loss, learning_rate, gradient_norm, tokens_per_second)
 
 
-def _micro_batch_numbers(step: int, gradient_accumulation_steps: int) -> range:
+def _batch_numbers(step: int, gradient_accumulation_steps: int) -> range:
     """Return the numbers, from 1, of the batches whose gradients an update accumulates."""
     return range((step - 1) * gradient_accumulation_steps + 1, step * gradient_accumulation_steps + 1)
 
 
-def _accumulate_gradients(state: TrainingState, micro_batches: list[Batch]) -> float:
+def _accumulate_gradients(state: TrainingState, update_batches: list[Batch]) -> float:
     """Leave the gradients of the next update in ``parameter.grad`` and return its loss, both over all processes."""
     state.optimizer.zero_grad(set_to_none=True)
     loss = 0.0
-    for weighted_loss in _weighted_losses(state, micro_batches):
+    for weighted_loss in _weighted_losses(state, update_batches):
         weighted_loss.backward()
         loss += weighted_loss.item()
     gradients = [parameter.grad for parameter in state.model.parameters() if parameter.grad is not None]
     return state.process_group.all_reduce(loss, gradients)
 
 
-def _weighted_losses(state: TrainingState, micro_batches: list[Batch]) -> Iterator[torch.Tensor]:
+def _weighted_losses(state: TrainingState, update_batches: list[Batch]) -> Iterator[torch.Tensor]:
     """Yield, for each batch, the loss of this rank's rows weighted by their share of the update's tokens.
 
     Summed over batches and ranks they are the mean loss over all tokens of the update.
     """
     config = state.preset.training
     teacher_forcing_ratio = teacher_forcing_ratio_at(state.step + 1, config)
-    tokens = sum(_count_tokens(batch) for batch in micro_batches)
+    tokens = sum(_count_tokens(batch) for batch in update_batches)
     with state.process_group.rank_specific_rng(state.generator, seed=config.seed, step=state.step):
-        for batch in micro_batches:
+        for batch in update_batches:
             rows = batch[state.process_group.rows]
-            weight = _count_tokens(rows) / tokens
-            if not len(rows):  # the last sequences of an epoch may be fewer than ranks, and all must call all_reduce
-                rows = batch[:1]
-            loss = state.loss_function(
-                state.model, rows, config, teacher_forcing_ratio=teacher_forcing_ratio, generator=state.generator
-            )
-            yield loss * weight
+            for part in _parts(rows, config.micro_batch_tokens):
+                weight = _count_tokens(part) / tokens
+                # The last sequences of an epoch may be fewer than ranks, and all must call all_reduce.
+                part = part if len(part) else batch[:1]
+                loss = state.loss_function(
+                    state.model, part, config, teacher_forcing_ratio=teacher_forcing_ratio, generator=state.generator
+                )
+                yield loss * weight
+
+
+def _parts(batch: Batch, tokens: int) -> list[Batch]:
+    """Divide a batch into parts of at most so many tokens a side, PAD included, and about as many rows; 0 is one part.
+
+    A part has a row at least.
+    """
+    length = max(batch.src.shape[1], batch.tgt_in.shape[1])
+    if not tokens or len(batch) * length <= tokens:
+        return [batch]
+    count = math.ceil(len(batch) / max(1, tokens // length))
+    size = math.ceil(len(batch) / count)
+    return [batch[first : first + size] for first in range(0, len(batch), size)]
 
 
 def _count_tokens(batch: Batch) -> int:
@@ -213,7 +233,7 @@ def _count_tokens(batch: Batch) -> int:
 
 def _diverged(
     state: TrainingState,
-    micro_batches: list[Batch],
+    update_batches: list[Batch],
     rng_before_forward: torch.Tensor,
     loss: float,
     gradient_norm: float,
@@ -225,7 +245,7 @@ def _diverged(
     """
     rng_after = state.generator.get_state()
     state.generator.set_state(rng_before_forward)
-    cause = first_non_finite(state.model, lambda: list(_weighted_losses(state, micro_batches)))
+    cause = first_non_finite(state.model, lambda: list(_weighted_losses(state, update_batches)))
     state.generator.set_state(rng_after)
     message = f"step {state.step + 1}: loss={loss}, gradient norm={gradient_norm}: not finite, so the update was not "
     message += f"made; {cause}"

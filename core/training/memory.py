@@ -11,7 +11,7 @@ from torch import nn
 
 from core.config import Preset
 from core.config.sections import TrainingConfig
-from core.evaluation.accuracy import evaluation_mode, sequence_loss, sequences_per_pass
+from core.evaluation.accuracy import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequence_loss, sequences_per_pass
 from core.models import Seq2Seq, outline_model
 from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.embeddings import Embedding
@@ -29,7 +29,7 @@ ADAM_COPIES, MUON_COPIES = 2, 1  # moments that the optimizers keep of a paramet
 OTHER = "residuals, norms, output and loss"
 # What a process grows by beside what PyTorch allocates, as `python -m core bench memory` measures it.
 KERNELS = 60_000_000  # bytes of libraries' code and of the kernels compiled for the shapes of batches
-KEPT_BLOCKS = 0.3  # of the bytes allocated: freed, but between others, so the C library keeps them for later
+KEPT_BLOCKS = 0.5  # of the bytes allocated: freed, but between others, so the C library keeps them for later
 _PARTS: dict[type[nn.Module], str] = {
     MultiHeadAttention: "attention",
     AdditiveAttention: "attention",
@@ -38,6 +38,7 @@ _PARTS: dict[type[nn.Module], str] = {
     Encoder: "recurrent layers",
     Decoder: "recurrent layers",
 }
+_TOKENS_PER_STEP = 8  # of an estimated decode: one at a time takes longer to count
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -91,7 +92,9 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
         pairs: the file of the task's own pairs, if it has any.
     """
     model = outline_model(preset.model, build_task(preset.task, pairs=pairs)).train()
-    ids = torch.full((batch_size, length), BOS_ID, device="meta")
+    most = preset.training.micro_batch_tokens
+    part_size = min(batch_size, math.ceil(most / length)) if most else batch_size
+    ids = torch.full((part_size, length), BOS_ID, device="meta")
     by_part = activations_by_part(model, ids, preset.training)
     parts = _parts_of(model)
     weights: dict[str, int] = {}
@@ -100,8 +103,8 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
         weights[part] = weights.get(part, 0) + parameter.numel() * BYTES
     total = sum(weights.values())
     activations = sum(by_part.values())
-    # The gradients of an update's first batch exist during its further ones; otherwise they replace the activations.
-    kept = total if preset.training.gradient_accumulation_steps > 1 else 0
+    # The gradients of an update's first part exist during its further ones; otherwise they replace the activations.
+    kept = total if preset.training.gradient_accumulation_steps > 1 or part_size < batch_size else 0
     update, evaluation = kept + _update_peak(model, ids, preset.training), total + _evaluation_peak(preset, model)
     temporary = max(0, max(update, evaluation) - total - activations)
     optimizer = _optimizer_bytes(preset, model)
@@ -186,15 +189,18 @@ def _update_peak(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> i
 
 
 def _evaluation_peak(preset: Preset, model: Seq2Seq) -> int:
-    """Return the bytes that an evaluation of the longest sequences allocates at most.
-
-    That is its forward pass: a decode takes less, as it has the logits of one step at a time.
-    """
-    count = min(preset.training.validation_sequences, sequences_per_pass(model, preset.longest_sequence))
-    ids = torch.full((count, preset.longest_sequence), BOS_ID, device="meta")
+    """Return the bytes that an evaluation of the longest sequences allocates at most: a scored pass, or a decode."""
+    length, sequences = preset.longest_sequence, preset.training.validation_sequences
+    scored = torch.full(
+        (min(sequences, sequences_per_pass(model, length, most=MAX_SCORED_FLOATS)), length), BOS_ID, device="meta"
+    )
+    together = min(sequences, DECODED, sequences_per_pass(model, length))
+    decoded = torch.full((together, length), BOS_ID, device="meta")
     with torch.no_grad(), evaluation_mode(model), AsOnCPU(), PeakMemory() as peak:
-        logits = model(ids, ids)
-        sequence_loss(logits, ids, reduction="sum")
+        sequence_loss(model(scored, scored), scored, reduction="sum")
+        memory, cache = model.encode(decoded), None
+        for tokens in decoded.split(_TOKENS_PER_STEP, dim=1):
+            cache = model.decode(tokens, memory, cache).cache
     return peak.highest
 
 

@@ -47,6 +47,7 @@ def test_an_installed_package_is_found_without_importing_it(monkeypatch):
         {"training.steps": 4_000},
         {"training.batch_size": 128},
         {"training.gradient_accumulation_steps": 2},
+        {"training.micro_batch_tokens": 64},
         {"training.evaluate_every": 1},
         {"training.validation_sequences": 5_000},
         {"task.max_length": 6},

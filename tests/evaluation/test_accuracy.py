@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from core.evaluation import accuracy
 from core.evaluation.accuracy import (
+    MAX_SCORED_FLOATS,
     Evaluation,
     evaluate,
     evaluation_mode,
@@ -157,7 +158,7 @@ def test_a_bound_on_memory_makes_smaller_passes_with_the_same_figures(build, pai
     whole = evaluate(model, pairs, free_running_loss=True)
     model.register_forward_pre_hook(lambda model, inputs: sizes.append(len(inputs[0])))
     widest = max(each.out_features for each in model.modules() if isinstance(each, torch.nn.Linear))
-    monkeypatch.setattr(accuracy, "MAX_FLOATS", 7 * max(pairs.src.shape[1], pairs.tgt_in.shape[1]) * widest)
+    monkeypatch.setattr(accuracy, "MAX_SCORED_FLOATS", 7 * max(pairs.src.shape[1], pairs.tgt_in.shape[1]) * widest)
     parts = evaluate(model, pairs, free_running_loss=True)
     assert sizes == [7] * 5 + [5]
     assert parts.loss == pytest.approx(whole.loss, abs=1e-5)
@@ -165,9 +166,10 @@ def test_a_bound_on_memory_makes_smaller_passes_with_the_same_figures(build, pai
     assert (parts.exact_match, parts.token_accuracy) == (whole.exact_match, whole.token_accuracy)
 
 
-def test_logits_of_a_large_vocabulary_stay_within_a_hundred_megabytes(scripted):
+def test_logits_of_a_large_vocabulary_stay_within_a_hundred_megabytes_and_scored_ones_within_twenty(scripted):
     small, large = (scripted(lambda src: src, vocab_size=size) for size in (13, 4_000))
-    assert sequences_per_pass(small, 80) == 1_000  # as many as ever
+    assert sequences_per_pass(small, 80) == sequences_per_pass(small, 80, most=MAX_SCORED_FLOATS) == 1_000
+    assert 1.5e7 < sequences_per_pass(large, 80, most=MAX_SCORED_FLOATS) * 80 * 4_000 * 4 <= 2e7
     assert 0.9e8 < sequences_per_pass(large, 80) * 80 * 4_000 * 4 <= 1e8
     assert sequences_per_pass(large, 10_000) == 1
 

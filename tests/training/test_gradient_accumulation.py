@@ -1,4 +1,4 @@
-"""Gradient accumulation over several batches equals one large batch, up to rounding in float64."""
+"""Gradient accumulation over several batches, or parts of one, equals one large batch, up to rounding in float64."""
 
 from itertools import islice
 
@@ -7,9 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from core.__main__ import main
-from core.tasks import Epochs
+from core.tasks import Batch, Epochs
 from core.teaching.bugs import new_state
-from core.training.loop import EvaluationEvent, StepEvent, train
+from core.training.loop import EvaluationEvent, StepEvent, _parts, train
+from core.training.loss import training_loss
 from core.training.state import TrainingState
 
 EPOCHS = {"training.training_sequences": 40, "training.max_gradient_norm": 1000.0}
@@ -38,6 +39,41 @@ def test_gradients_of_four_batches_equal_those_of_one_four_times_as_large(tiny, 
     for one, other in zip(one_batch.model.parameters(), accumulated.model.parameters(), strict=True):
         assert one.grad.abs().max() > 0 or one.ndim == 1
         assert_close(other.grad, one.grad, atol=1e-12, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("family", "smoothing"), [("transformer", 0.2), ("gru", 0.0)])
+@pytest.mark.parametrize("accumulation_steps", [1, 2])
+def test_gradients_of_a_batch_in_parts_equal_those_of_the_whole(
+    tiny, tiny_gru, monkeypatch, family, smoothing, accumulation_steps
+):
+    preset = {"transformer": tiny, "gru": tiny_gru}[family].with_changes(
+        EPOCHS | {"model.dropout": 0.0, "training.label_smoothing": smoothing}
+    )
+    whole, one_batch = make_one_update(preset, 10, accumulation_steps)
+    sizes, loss = [], training_loss
+
+    def counting(model, batch, *rest, **settings):
+        sizes.append(len(batch))
+        return loss(model, batch, *rest, **settings)
+
+    monkeypatch.setattr("core.training.state.training_loss", counting)
+    length = preset.longest_sequence
+    in_parts = preset.with_changes({"training.micro_batch_tokens": 4 * length + 1})
+    divided, accumulated = make_one_update(in_parts, 10, accumulation_steps)
+    assert sizes == [4, 4, 2] * accumulation_steps
+    assert divided.loss == pytest.approx(whole.loss, rel=1e-6)
+    for one, other in zip(one_batch.model.parameters(), accumulated.model.parameters(), strict=True):
+        assert one.grad.abs().max() > 0 or one.ndim == 1
+        assert_close(other.grad, one.grad, atol=1e-8, rtol=1e-6)  # without smoothing, the loss is in float32
+
+
+@pytest.mark.parametrize(("tokens", "sizes"), [(0, [10]), (70, [10]), (69, [5, 5]), (21, [3, 3, 3, 1]), (5, [1] * 10)])
+def test_parts_of_a_batch_have_at_most_so_many_tokens_and_all_its_rows(tokens, sizes):
+    batch = Batch(torch.arange(60).view(10, 6), torch.arange(80).view(10, 8))  # decoder input of 7 tokens
+    parts = _parts(batch, tokens)
+    assert [len(part) for part in parts] == sizes
+    assert torch.equal(torch.cat([part.src for part in parts]), batch.src)
+    assert torch.equal(torch.cat([part.tgt for part in parts]), batch.tgt)
 
 
 def test_the_batches_of_that_comparison_have_different_numbers_of_tokens(tiny, monkeypatch):
