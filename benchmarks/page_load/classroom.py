@@ -27,7 +27,13 @@ from benchmarks.page_load.app_process import REPOSITORY, SHIPPED_RUN, PageClient
 from benchmarks.page_load.load import ResponseTimes
 
 ADDRESS = "203.0.113.7"  # of the school, as its proxy names it
-POLL_SECONDS = {"active": 0.5, "ended": 2.0, "class": 3.0, "board": 1.5}  # as in ui/web/run_feed.js and class_board/
+POLL_SECONDS = {
+    "active": 0.5,
+    "waiting": 2.0,
+    "ended": 4.0,
+    "class": 3.0,
+    "board": 1.5,
+}  # as in ui/web/run_feed.js and class_board/
 THINKING_SECONDS = (2.0, 6.0)
 ARRIVAL_SECONDS = 30.0  # in which all students join and press Train
 # Targets in seconds: of the median answer and the 95th percentile, polls left out; until all runs are finished; and of
@@ -128,7 +134,9 @@ class Student(Person):
                         f"{kind}_width": answer[name]["width"],
                     }
             since |= {"since_snapshot": steps[-1], "known_snapshots": len(steps)} if steps else {}
-            if answer["status"] in ACTIVE:
+            if (answer["queue_position"] or 0) > 1:
+                seconds = POLL_SECONDS["waiting"]
+            elif answer["status"] in ACTIVE:
                 seconds = POLL_SECONDS["active"]
             elif answer["status"] == "finished" and self.finished_at is None:
                 self.finished_at = time.perf_counter()

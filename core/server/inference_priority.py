@@ -1,15 +1,11 @@
 """Inference before training: training waits between two updates while a visitor's request is being computed."""
 
-import ctypes
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from multiprocessing.sharedctypes import RawValue
 
 MAX_TRAINING_WAIT = 0.25  # seconds between two updates: training advances however many requests arrive
 MAX_INFERENCE_WAIT = 1.0  # seconds: after that, a request runs beside a slow one instead of waiting longer
-SECONDS_BETWEEN_LOOKS = 0.001  # of another process, whether requests are still being computed
 
 
 class InferencePriority:
@@ -18,14 +14,9 @@ class InferencePriority:
     Threads compete for the interpreter lock at each of the hundreds of small operations of a request, and lose more
     time to that than they compute: on two cores, two requests at the same time have half the throughput of one after
     the other, four a quarter. Training updates slow requests down in the same way, and can wait better than a person.
-
-    Attributes:
-        shared: the number of requests, in memory that processes started by this one can read; see
-            ``wait_in_other_process``.
     """
 
     def __init__(self) -> None:
-        self.shared: ctypes.c_int = RawValue(ctypes.c_int, 0)
         self._turn = threading.Lock()
         self._num_requests = 0
         self._changed = threading.Condition()
@@ -35,7 +26,6 @@ class InferencePriority:
         """Run the block as one request: wait for the request before it, for ``MAX_INFERENCE_WAIT`` at most."""
         with self._changed:
             self._num_requests += 1
-            self.shared.value = self._num_requests
         acquired = self._turn.acquire(timeout=MAX_INFERENCE_WAIT)
         try:
             yield
@@ -44,23 +34,9 @@ class InferencePriority:
                 self._turn.release()
             with self._changed:
                 self._num_requests -= 1
-                self.shared.value = self._num_requests
                 self._changed.notify_all()
 
     def wait_for_inference(self) -> None:
         """Block until there is no request, for ``MAX_TRAINING_WAIT`` at most. Called by training between updates."""
         with self._changed:
             self._changed.wait_for(lambda: not self._num_requests, timeout=MAX_TRAINING_WAIT)
-
-
-def wait_in_other_process(num_requests: ctypes.c_int) -> None:
-    """Do what ``InferencePriority.wait_for_inference`` does, in another process.
-
-    Without a lock, because a process that is killed while it holds one would block all others for ever.
-
-    Args:
-        num_requests: what ``InferencePriority.shared`` is in this process.
-    """
-    until = time.monotonic() + MAX_TRAINING_WAIT
-    while num_requests.value and time.monotonic() < until:
-        time.sleep(SECONDS_BETWEEN_LOOKS)

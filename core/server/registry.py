@@ -108,9 +108,7 @@ class Runs:
     ) -> None:
         self.root, self.limits, self.device = root, limits, device
         self._models, self.inference_priority = LoadedModels(), InferencePriority()
-        self._processes = (
-            TrainingProcesses(self.inference_priority, prepare_process) if in_processes and IS_SUPPORTED else None
-        )
+        self._processes = TrainingProcesses(prepare_process) if in_processes and IS_SUPPORTED else None
         self._pool = WorkerPool(
             max_workers=limits.max_runs,
             max_per_owner=limits.max_training_per_visitor,

@@ -5,7 +5,6 @@ saves when it is told to, and after SIGTERM. When the page's process is gone, so
 """
 
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -29,7 +28,6 @@ from core.runs.recorder import mark_failed, train_recorded
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights, resume_state
 from core.runs.weights_by_step import WeightsByStep
-from core.server.inference_priority import wait_in_other_process
 from core.server.training_failures import explain_failure
 from core.server.training_messages import (
     SECONDS_BETWEEN_COPIES,
@@ -48,6 +46,7 @@ from core.training.state import TrainingState
 
 STOP = "stop"  # what the page's process sends
 SECONDS_BETWEEN_UPDATES = 0.1  # a page looks twice a second
+NICENESS = 10  # the page answers first: a training gets what it leaves of the processors
 MAX_COPYING_SHARE = 0.05  # of the time that copies of large weights may take
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 _MORE_LIKELY = "500"  # of 1000: as if it used half of the memory more
@@ -62,7 +61,6 @@ class TrainingRequest:
         run: name of the run.
         threads: torch threads of a new run; see ``LiveRun.train``.
         device: "cpu" or "cuda".
-        num_requests: see ``InferencePriority.shared``.
         prepare: called first, for example to load plugins.
         log_level: records below are not sent.
     """
@@ -71,7 +69,6 @@ class TrainingRequest:
     run: str
     threads: int
     device: str
-    num_requests: ctypes.c_int
     prepare: Callable[[], None]
     log_level: int
 
@@ -81,6 +78,7 @@ def main(connection: Connection, request: TrainingRequest) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the page's process, which tells this one to stop
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    os.nice(NICENESS)
     with contextlib.suppress(OSError):  # where memory runs out, the system ends a training and not the page
         _OOM_SCORE.write_text(_MORE_LIKELY, encoding="ascii")
     channel = _Channel(connection)
@@ -108,10 +106,6 @@ def _train(folder: RunFolder, request: TrainingRequest, channel: "_Channel", sto
     history.rewind(state.step, evaluated_step=state.evaluated_step)
     publisher = _Publisher(channel, state, folder)
 
-    def on_event(event: Event) -> None:
-        publisher.take(event)
-        wait_in_other_process(request.num_requests)
-
     info = train_recorded(
         folder,
         state,
@@ -119,7 +113,7 @@ def _train(folder: RunFolder, request: TrainingRequest, channel: "_Channel", sto
         replay=publisher.replay,
         weights_by_step=publisher.weights_by_step,
         should_stop=stop.is_set,
-        on_event=on_event,
+        on_event=publisher.take,
         command=PAGE,
     )
     publisher.publish()

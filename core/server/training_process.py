@@ -16,7 +16,6 @@ from multiprocessing import connection, forkserver
 from pathlib import Path
 
 from core.server import training_child
-from core.server.inference_priority import InferencePriority
 from core.server.training_child import STOP, TrainingRequest
 from core.server.training_failures import NOT_STARTED, TrainingProcessError, explain_exit
 from core.server.training_messages import Message
@@ -84,12 +83,11 @@ class TrainingProcesses:
     """Starts the processes that train runs.
 
     Args:
-        inference_priority: requests that training waits for between two updates.
         prepare: called first in each process, for example to load plugins; a function of a module, or a ``partial``.
     """
 
-    def __init__(self, inference_priority: InferencePriority, prepare: Callable[[], None]) -> None:
-        self._inference_priority, self._prepare = inference_priority, prepare
+    def __init__(self, prepare: Callable[[], None]) -> None:
+        self._prepare = prepare
         self._context = multiprocessing.get_context("forkserver")
         self._lock = threading.Lock()
         self._started: weakref.WeakSet[TrainingProcess] = weakref.WeakSet()
@@ -111,7 +109,6 @@ class TrainingProcesses:
             run=run,
             threads=threads,
             device=device,
-            num_requests=self._inference_priority.shared,
             prepare=self._prepare,
             log_level=logging.getLogger().getEffectiveLevel(),
         )
