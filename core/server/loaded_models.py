@@ -13,7 +13,7 @@ from core.runs.weights_by_step import WeightsByStep
 from core.server.live import LiveRun
 from core.storage.cache import FileCache
 
-CACHED_MODELS = 16
+CACHED_MODELS = 64  # a class of fifty has as many runs open
 MAX_CACHED_BYTES = 1_000_000_000  # of weight files; a model that was imported may have 300 MB
 CACHED_EARLIER_MODELS = 8  # of at most 3 MB, see weights_by_step
 

@@ -41,8 +41,8 @@ from core.training.history import History
 
 CLASSES = ".classes"  # folder beside the runs; no run can have this name
 CACHED_FILES = 2_000
-CACHED_HISTORIES = 16
-CACHED_REPLAYS = 8
+CACHED_HISTORIES = CACHED_REPLAYS = 64  # a class of fifty has as many runs open
+MAX_CACHED_BYTES = 50_000_000  # of the files of either
 CACHED_WEIGHTS_BY_STEP = 4  # of at most 8 MB
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
@@ -133,8 +133,8 @@ class Runs:
         self._titles: FileCache[str] = FileCache(10 * CACHED_FILES)  # a new run's title differs from all
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
         self._sizes: FileCache[int] = FileCache(10 * CACHED_FILES)
-        self._histories: FileCache[History] = FileCache(CACHED_HISTORIES)
-        self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS)
+        self._histories: FileCache[History] = FileCache(CACHED_HISTORIES, max_bytes=MAX_CACHED_BYTES)
+        self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS, max_bytes=MAX_CACHED_BYTES)
         self._weights_by_step: FileCache[WeightsByStep] = FileCache(CACHED_WEIGHTS_BY_STEP)
         self._reported: set[str] = set()
         self._listing_lock = threading.RLock()
