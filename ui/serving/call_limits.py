@@ -1,5 +1,7 @@
 """Limits on the calls that one visitor, or one network, has waiting or running, so that the others are served."""
 
+import asyncio
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -16,6 +18,7 @@ from ui.serving.visitors import visitor_of
 MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open together have four each
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
+MAX_WAIT, SECONDS_BETWEEN_LOOKS = 8.0, 0.05  # for a thread of the network; a page gives up after ten seconds
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")
 _LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
 
@@ -91,11 +94,15 @@ def _visitor(event: Event) -> Visitor:
 
 
 class ThreadLimits:
-    """Middleware that refuses requests of a visitor or network that occupies too many of the server's threads."""
+    """Middleware for requests of a visitor or network that occupies too many of the server's threads.
+
+    A visitor's are refused. Those of a network wait for the others of it first: a class is behind one address.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._present: list[Visitor] = []  # used by the event loop only
+        self._present: list[Visitor] = []  # both are used by the event loop only
+        self._waiting: list[Visitor] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it with status 429."""
@@ -103,8 +110,7 @@ class ThreadLimits:
             await self.app(scope, receive, send)
             return
         visitor = visitor_of(scope)
-        limits = {"per_visitor": THREADS_PER_VISITOR, "per_network": THREADS_PER_NETWORK}
-        if reason := refusal(visitor, self._present, **limits):
+        if reason := await self._refusal(visitor):
             await JSONResponse({"detail": reason}, status_code=429)(scope, receive, send)
             return
         self._present.append(visitor)
@@ -112,3 +118,18 @@ class ThreadLimits:
             await self.app(scope, receive, send)
         finally:
             self._present.remove(visitor)
+
+    async def _refusal(self, visitor: Visitor) -> str:
+        """Wait until a visitor's network has a thread left, and return ""; or return why there is none."""
+        own = [*self._present, *self._waiting]
+        if reason := refusal(visitor, own, per_visitor=THREADS_PER_VISITOR, per_network=len(own) + 1):
+            return reason
+        limits = {"per_visitor": THREADS_PER_VISITOR, "per_network": THREADS_PER_NETWORK}
+        deadline = time.monotonic() + MAX_WAIT
+        self._waiting.append(visitor)
+        try:
+            while (reason := refusal(visitor, self._present, **limits)) and time.monotonic() < deadline:
+                await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
+            return reason
+        finally:
+            self._waiting.remove(visitor)
