@@ -141,7 +141,11 @@ def killed(pid: int) -> None:
     [
         (None, "the training process was killed (signal 9), probably because memory ran out"),
         (training_crashes.segfault, "the training process crashed (signal 11, SIGSEGV)"),
-        (training_crashes.exit_early, "the training process ended early, with exit code 7"),
+        pytest.param(
+            training_crashes.exit_early,
+            "the training process ended early, with exit code 7",
+            marks=pytest.mark.slow,  # as the crash, but for the message
+        ),
         (training_crashes.run_out_of_memory, "out of memory"),
     ],
     ids=["killed", "segfault", "exit", "memory limit"],
