@@ -29,6 +29,7 @@ OF_THE_SERVER = {
     "active",
     "queued",
     "counts",
+    "warm_up",
     "close",
     "listings",
     "ownership",
