@@ -18,7 +18,7 @@ TWO_FRAMES = "() => new Promise((drawn) => requestAnimationFrame(() => requestAn
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 STEPS_SHOWN = "() => parseInt(document.querySelector('#run-bar .steps')?.textContent.replace(/[^0-9/]/g, ''))"
 _PARAMETERS = {"tiny": "22,637", "digits-reversal": "169,933"}
-_STEPS = {"tiny": "800 steps", "digits-reversal": "1,000 steps"}  # other presets have as many parameters
+_STEPS = {"tiny": "400 steps", "digits-reversal": "1,000 steps"}  # other presets have as many parameters
 # The page offers its tour to a browser that has not seen it, which would cover what a test presses.
 _TOUR_IS_DONE = "try { localStorage.setItem('attention-lab-tour', 'done') } catch { /* about:blank has no storage */ }"
 

@@ -204,7 +204,7 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
     press_until(page, "Tab", focused(page, "#train"))
     page.keyboard.press("Enter")
-    expect(page.locator("#run-bar .steps")).to_contain_text("/ 800")
+    expect(page.locator("#run-bar .steps")).to_contain_text("/ 400")
     expect(page.locator("#run-bar .stop")).to_be_enabled()
     press_until(page, "Shift+Tab", focused(page, "#run-bar .stop"))
     page.keyboard.press("Space")

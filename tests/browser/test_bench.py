@@ -316,7 +316,7 @@ def test_training_of_more_than_ten_minutes_asks_first(page: Page, runs: Runs):
     choose_preset(page, "tiny")
     open_settings(page, "Training")
     page.get_by_label("steps", exact=True).fill("1000000")
-    expect(page.locator("#summary")).to_contain_text("training.steps 800 → 1000000")
+    expect(page.locator("#summary")).to_contain_text("training.steps 400 → 1000000")
     expect(page.locator("#summary")).to_contain_text(re.compile("min|h"))
     page.get_by_role("button", name="Train", exact=True).click()
     question = page.locator("#train-question")

@@ -32,13 +32,13 @@ STOP, STATUS = "#run-bar .stop:enabled", "#run-bar .status"
 
 
 def start_training(page: Page) -> None:
-    """Train the tiny preset for a fifth of its time, which is enough for it; see its first steps."""
+    """Train the tiny preset for longer than it needs; see its first steps."""
     choose_preset(page, "tiny")
     open_settings(page, "Training")
-    page.get_by_label("steps", exact=True).fill("400")
-    expect(page.locator("#summary")).to_contain_text("training.steps 800 → 400")
+    page.get_by_label("steps", exact=True).fill("600")
+    expect(page.locator("#summary")).to_contain_text("training.steps 400 → 600")
     page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator("#run-bar .steps")).to_contain_text("/ 400")
+    expect(page.locator("#run-bar .steps")).to_contain_text("/ 600")
     page.wait_for_function(f"({STEPS_SHOWN})() > 5")
 
 
@@ -64,7 +64,7 @@ def check_that_a_zoom_survives_new_points(page: Page) -> None:
     first = step_at_the_left(page)
     box = page.locator("#bench-view .loss-plot .u-over").bounding_box()
     done = page.evaluate(STEPS_SHOWN)
-    end = next(400 / half for half in (32, 16, 8, 4, 2, 1) if 400 / half >= max(10, 1.15 * done))  # of the axis
+    end = next(600 / half for half in (32, 16, 8, 4, 2, 1) if 600 / half >= max(10, 1.15 * done))  # of the axis
     page.mouse.move(box["x"] + box["width"] * 0.3 * done / end, box["y"] + box["height"] / 2)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.9 * done / end, box["y"] + box["height"] / 2, steps=5)
@@ -88,7 +88,7 @@ def test_training_survives_a_reload_and_the_address_restores_the_view(
 
     reload()  # during training: everything is restored
     expect(page.locator(STOP)).to_be_visible()
-    expect(page.locator("#settings")).to_contain_text("preset tiny, training.steps 800 → 400")
+    expect(page.locator("#settings")).to_contain_text("preset tiny, training.steps 400 → 600")
     visitor = new_context(page.context.browser)  # another browser shows the same run
     other = visitor.new_page()
     other.goto(address)
@@ -104,7 +104,7 @@ def test_training_survives_a_reload_and_the_address_restores_the_view(
     assert page.evaluate(STEPS_SHOWN) > stopped_at
     hurry()
     expect(page.locator(STATUS)).to_contain_text("finished, exact match", timeout=180_000)
-    expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 400")
+    expect(page.locator("#bench-view .answers-when")).to_have_text("weights of step 600")
     expect(page.get_by_role("button", name="Stop")).to_be_disabled()  # there is nothing left to stop
 
     open_tab(page, "Decode")
@@ -191,7 +191,7 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
     field.fill("7")
     expect(page.locator("#summary")).to_contain_text("training.warmup_steps=40 must not be above training.steps=7")
     field.fill("500")
-    expect(page.locator("#summary")).to_contain_text("training.steps 800 → 500")
+    expect(page.locator("#summary")).to_contain_text("training.steps 400 → 500")
     expect(page.locator("#section-training")).to_contain_text("500 steps")  # what is set can be read when it is closed
     with page.expect_download() as download:
         page.get_by_role("button", name="Save", exact=True).click()

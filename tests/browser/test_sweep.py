@@ -69,7 +69,7 @@ def form(page: Page) -> Page:
     """The Sweep tab with the form, whose base is ``tiny``."""
     choose_preset(page, "tiny")
     open_tab(page, "Sweep")
-    expect(page.locator("#sweep .base")).to_contain_text("All runs share the settings of tiny, 800 steps")
+    expect(page.locator("#sweep .base")).to_contain_text("All runs share the settings of tiny, 400 steps")
     expect(page.locator("#sweep .estimate")).to_contain_text("on this machine")
     return page
 

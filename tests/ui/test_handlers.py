@@ -264,9 +264,9 @@ def test_a_training_time_that_is_not_known_in_time_leaves_the_summary_pending(tm
 def test_the_form_lists_changed_settings():
     filled = form_of("tiny", steps=500)
     summary, fields = checked(filled)
-    assert "training.steps 800 → 500" in summary["text"]
+    assert "training.steps 400 → 500" in summary["text"]
     assert "22,637 parameters" in summary["text"]
-    assert fields["training.steps"]["hint"].startswith("changed, preset value 800")
+    assert fields["training.steps"]["hint"].startswith("changed, preset value 400")
     assert not fields["training.seed"]["hint"].startswith("changed")
 
 
