@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ from core.training.history import History
 from core.training.loop import EvaluationEvent, Event, StepEvent
 from core.training.state import TrainingState
 
+MADE_WAY = "Others wait, so this run goes on more slowly beside theirs."
 RATE_WINDOW_SECONDS = 5.0
 SECONDS_BETWEEN_LOOKS = 0.1  # at whether a run that a process trains is to be stopped
 
@@ -47,6 +49,7 @@ class LiveRun:
         pool: what it shares a quota and a turn in the queue with, see ``Class.pool``; "" outside of classes.
         reason: why it was stopped, if its owner did not ask for that.
         started_at: ``time.monotonic()`` when its worker began to train it; None while it is queued.
+        has_made_way: whether it goes on at the lowest priority because another run waited, see ``WorkerPool``.
         stop: event that asks the run to stop after the current step.
         info: status and metrics as of the last event.
         history: metrics by step, growing.
@@ -61,6 +64,7 @@ class LiveRun:
         self.stop = threading.Event()
         self.reason = ""
         self.started_at: float | None = None
+        self.has_made_way = False
         self.info = folder.info()
         self.history = History.load(folder.metrics)
         self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
@@ -73,6 +77,10 @@ class LiveRun:
     def has_weights(self) -> bool:
         """Whether there is a copy of the weights yet."""
         return self._weights is not None
+
+    def seconds_in_training(self) -> float:
+        """Return for how long its worker has trained it; 0 while it is queued."""
+        return 0.0 if self.started_at is None else time.monotonic() - self.started_at
 
     def latest_weights(self) -> tuple[int, dict[str, torch.Tensor]]:
         """Return the latest copy of the weights, which is never written to again, with its step.
@@ -120,8 +128,11 @@ class LiveRun:
             command=PAGE,
         )
 
-    def follow(self, process: TrainingProcess) -> None:
+    def follow(self, process: TrainingProcess, look_around: Callable[[], None] = lambda: None) -> None:
         """Follow a process that trains the run, to its end or until stopped.
+
+        Args:
+            look_around: called a few times a second.
 
         Raises:
             TrainingProcessError: the process ended early, or the training raised an exception.
@@ -134,6 +145,7 @@ class LiveRun:
                 if self.stop.is_set() and not told:
                     process.stop()
                     told = True
+                look_around()
                 if isinstance(message, Ended):
                     self.info = message.info
                     return
@@ -190,4 +202,6 @@ class LiveRun:
 
     def _set_info(self, fields: dict[str, Any]) -> None:
         status: Status = "stopping" if self.stop.is_set() else "training"
+        if self.has_made_way and not fields["message"]:
+            fields = fields | {"message": MADE_WAY}
         self.info = self.info.model_copy(update={"status": status} | fields)

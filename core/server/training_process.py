@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import connection, forkserver
 from pathlib import Path
 
@@ -24,6 +24,7 @@ IS_SUPPORTED = sys.platform == "linux"
 REPOSITORY = Path(__file__).resolve().parents[2]
 _WARM_UP = "core.server.training_warm_up"
 _PATH = "PYTHONPATH"
+LOWEST_PRIORITY = 19  # as the command ``nice`` counts
 _SECONDS_TO_EXIT = 2.0  # of a process that has closed its connection
 
 
@@ -58,6 +59,12 @@ class TrainingProcess:
             self._messages.send(STOP)
         except OSError:  # ``receive`` reports it
             return
+
+    def lower_priority(self) -> None:
+        """Let it train in the time that nothing else needs; nothing happens if it has ended."""
+        with suppress(OSError):
+            for thread in Path(f"/proc/{self.pid}/task").iterdir():  # Linux has a priority for each thread
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), LOWEST_PRIORITY)
 
     def kill(self) -> None:
         """End it at once, without saving; nothing happens if it has ended."""

@@ -12,9 +12,10 @@ from core.server.inference_priority import InferencePriority
 from core.server.live import LiveRun
 from core.server.queue import NO_POOL, RunQueue
 from core.server.training_failures import explain_failure
-from core.server.training_process import TrainingProcesses
+from core.server.training_process import TrainingProcess, TrainingProcesses
 
 MAX_FAILED_RUNS = 20
+SECONDS_IN_FRONT = 60.0  # that a run trains before it makes way for one of somebody else that waits
 _SHUTDOWN = "stopped and saved because the server shut down; press Resume to continue"
 _log = logging.getLogger(__name__)
 
@@ -22,8 +23,11 @@ _log = logging.getLogger(__name__)
 class WorkerPool:
     """The runs that this process trains or has queued, and failed runs whose folder could not record the failure.
 
+    A run that has trained for ``SECONDS_IN_FRONT`` while one of somebody else waits makes way, if it has a process: it
+    goes on at the lowest priority, and the other one starts. So a long run delays short ones for a minute at most.
+
     Args:
-        max_workers: number of runs that train at the same time.
+        max_workers: number of runs that train at the same time; as many again may have made way.
         max_per_owner: number of runs of one owner that train at the same time; None is no limit.
         threads: torch threads per run.
         device: the device that runs train on.
@@ -154,7 +158,7 @@ class WorkerPool:
 
     def _start_workers(self) -> None:
         """Start queued runs while workers are free. Requires the lock."""
-        while len(self._workers) < self._max_workers:
+        while len(self._workers) - self._made_way() < self._max_workers:
             name = self._queue.next(*self._training())
             if name is None:
                 return
@@ -162,6 +166,23 @@ class WorkerPool:
             thread = threading.Thread(target=self._work, args=(self._live[name],), name=f"train {name}", daemon=True)
             self._workers[name] = thread
             thread.start()
+
+    def _made_way(self) -> int:
+        """Return how many runs have made way. Requires the lock."""
+        return sum(self._live[name].has_made_way for name in self._workers)
+
+    def _make_way(self, live: LiveRun, process: TrainingProcess) -> None:
+        """Let a run that has trained for long make way, if somebody waits."""
+        if live.has_made_way or not live.seconds_in_training() > SECONDS_IN_FRONT:
+            return
+        with self._lock:
+            name = self._queue.next(*self._training())
+            if name is None or self._live[name].owner == live.owner or self._made_way() >= self._max_workers:
+                return
+            process.lower_priority()
+            live.has_made_way = True
+            self._start_workers()
+        _log.info("made way", extra={"run": live.folder.name, "for": name})
 
     def _work(self, live: LiveRun) -> None:
         name, recorded = live.folder.name, False
@@ -182,10 +203,9 @@ class WorkerPool:
         if self._processes is None:
             live.train(self._threads, self._device, self._inference_priority)
         else:
-            folder = live.folder
-            live.follow(
-                self._processes.start(folder.path.parent, folder.name, threads=self._threads, device=self._device)
-            )
+            root, name = live.folder.path.parent, live.folder.name
+            process = self._processes.start(root, name, threads=self._threads, device=self._device)
+            live.follow(process, lambda: self._make_way(live, process))
 
     def _remove(self, live: LiveRun, *, recorded: bool) -> None:
         """Remove a run whose training ended; if its folder could not record how, keep that in memory."""

@@ -18,10 +18,12 @@ from core.generation import generate
 from core.runs import RunError, RunFolder
 from core.runs.recorder import train_recorded
 from core.runs.training_state import load_state
-from core.server import Runs
+from core.server import Runs, workers
 from core.server import training_process as processes
 from core.server.limits import Limits
+from core.server.live import MADE_WAY
 from core.server.training_child import NICENESS
+from core.server.training_process import LOWEST_PRIORITY
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
@@ -51,8 +53,8 @@ def isolated(root: Path) -> Iterator[Callable[..., Runs]]:
     """Return a function that creates ``Runs`` whose runs train in processes; all are closed after the test."""
     opened: list[Runs] = []
 
-    def create(prepare: Callable[[], None] = processes.nothing_to_prepare) -> Runs:
-        opened.append(Runs(root, limits=Limits(max_runs=3), in_processes=True, prepare_process=prepare))
+    def create(prepare: Callable[[], None] = processes.nothing_to_prepare, *, max_runs: int = 3) -> Runs:
+        opened.append(Runs(root, limits=Limits(max_runs=max_runs), in_processes=True, prepare_process=prepare))
         return opened[-1]
 
     yield create
@@ -130,6 +132,28 @@ def test_a_run_that_is_stopped_and_resumed_in_processes_equals_one_that_never_st
         runs.resume("a")
     assert wait_for_status(runs, "a", "finished", "failed").step == 120
     assert fingerprint(RunFolder(root, "a")) == expected
+
+
+def test_a_long_run_makes_way_for_one_of_somebody_else(isolated, root, tiny, preset, started, monkeypatch):
+    monkeypatch.setattr(workers, "SECONDS_IN_FRONT", 0.3)
+    runs, long = isolated(max_runs=1), tiny.with_changes(LONG_TRAINING)
+    runs.start(long, name="long", owner="a")
+    wait_for(lambda: runs.info("long").step > 0)
+    runs.start(preset, name="own", owner="a")
+    time.sleep(0.6)
+    assert runs.info("own").status == "queued"  # nobody else waits
+    runs.start(long, name="other", owner="b")
+    wait_for(lambda: runs.info("other").step > 0)
+    assert [os.getpriority(os.PRIO_PROCESS, each.pid) for each in started] == [LOWEST_PRIORITY, NICENESS]
+    wait_for(lambda: runs.info("long").message == MADE_WAY)
+    step = runs.info("long").step
+    wait_for(lambda: runs.info("long").step > step)  # it goes on
+    runs.start(long, name="third", owner="c")
+    time.sleep(0.6)
+    assert runs.info("third").status == "queued"  # as many runs have made way as train in front
+    assert runs.info("other").message == ""
+    runs.stop("long")
+    wait_for(lambda: runs.info("third").step > 0)  # now "other" makes way
 
 
 def killed(pid: int) -> None:
