@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from ui.serving.client_address import network_of
 MAX_FILES = 65_536  # open files that the process allows itself, where the system does
 RESERVED_FILES = 200  # for runs, threads and uploads
 HEADER_SECONDS = 15.0  # to send a request's headers
-SILENT_SECONDS = 60.0  # between two parts of a request's body
+SILENT_SECONDS = 75.0  # between two parts of a request's body, or two requests; proxies wait for at most 60
 WATCH_SECONDS = 5.0
 ACCEPTED_AT_ONCE = 16  # connections that are opened before the limits are applied to them
 
@@ -44,6 +45,7 @@ class LimitedConnection:
     """Mixin of one of uvicorn's protocols: one connection, with limits; see ``limit_connections``."""
 
     most: int
+    held: Counter[str]  # connections of each network, of the whole server
 
     # Set by uvicorn
     client: tuple[str, int] | None
@@ -57,20 +59,24 @@ class LimitedConnection:
         """Hold a new connection, if there is room or another one can go."""
         super().connection_made(transport)  # type: ignore[misc]
         self.heard_at = time.monotonic()
+        self.has_served = False  # whether a request on it has been answered
         self.alarm: asyncio.TimerHandle | None = None
         self.network = network_of({"client": self.client})
-        others = [each for each in self.connections if each is not self and isinstance(each, LimitedConnection)]
-        if self.network and sum(each.network == self.network for each in others) >= self.most // 2:
+        self.is_held = True
+        self.held[self.network] += 1
+        if self.network and self.held[self.network] > self.most // 2:
             self.drop()
             return
-        if len(others) >= self.most:
+        if self.held.total() > self.most:
+            others = [each for each in self.connections if each is not self and isinstance(each, LimitedConnection)]
             waiting = [each for each in others if not each.has_request()]
-            min(waiting, key=lambda each: each.heard_at, default=self).drop()
+            min(waiting, key=lambda each: (each.has_served, each.heard_at), default=self).drop()
         self.watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the watch."""
         super().connection_lost(exc)  # type: ignore[misc]
+        self.let_go()
         if self.alarm is not None:
             self.alarm.cancel()
 
@@ -82,7 +88,7 @@ class LimitedConnection:
 
     def on_response_complete(self) -> None:
         """Note when an answer is complete: from then on there is time for the next request."""
-        self.heard_at = time.monotonic()
+        self.heard_at, self.has_served = time.monotonic(), True
         super().on_response_complete()  # type: ignore[misc]
 
     def has_request(self) -> bool:
@@ -92,7 +98,7 @@ class LimitedConnection:
     def watch(self) -> None:
         """Close the connection once its client has been silent for too long, and look again in a moment."""
         is_answered_next = self.has_request() and (not self.cycle.more_body or self.flow.read_paused)
-        limit = SILENT_SECONDS if self.has_request() else HEADER_SECONDS
+        limit = SILENT_SECONDS if self.has_request() or self.has_served else HEADER_SECONDS
         if not is_answered_next and time.monotonic() - self.heard_at > limit:
             self.drop()
             return
@@ -102,16 +108,30 @@ class LimitedConnection:
         """Close the connection without an answer."""
         self.transport.abort()
         self.connections.discard(self)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Count it no longer."""
+        if self.is_held:
+            self.is_held = False
+            self.held[self.network] -= 1
+            if not self.held[self.network]:
+                del self.held[self.network]
 
 
 def limit_connections(server: uvicorn.Server, *, most: int) -> None:
     """Limit the connections of a server that has started; those that are open already are not affected.
 
     Of each address, except this machine's, at most half are held. If there are too many, the one that has waited
-    longest without a request is closed; one that sends no headers, or only a part of a body, is closed after a while.
+    longest without a request is closed, first of those that never had one answered. One that sends no headers, or only
+    a part of a body, is closed after a while.
     """
+    # One that uvicorn closes after five seconds, as it does by default, may be about to send its next request.
+    server.config.timeout_keep_alive = round(SILENT_SECONDS)
     base = server.config.http_protocol_class
-    server.config.http_protocol_class = type("LimitedProtocol", (LimitedConnection, base), {"most": most})
+    server.config.http_protocol_class = type(
+        "LimitedProtocol", (LimitedConnection, base), {"most": most, "held": Counter()}
+    )
     for each in server.servers:
         _accept_few_at_once(each)
 

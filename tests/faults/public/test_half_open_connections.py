@@ -64,6 +64,19 @@ def test_half_open_connections_do_not_keep_requests_out(address, monkeypatch: py
     row("connections", f"{5 * MOST} without a request, of {MOST} held", "30 requests of others", "all answered")
 
 
+def test_half_open_connections_do_not_close_one_that_had_an_answer_and_waits_for_its_next_request(address):
+    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    used = opened(address, request)
+    used.settimeout(60)
+    assert used.recv(10_000).startswith(b"HTTP/1.1 200")
+    held = [opened(address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(3 * MOST)]
+    wait_for(lambda: sum(map(is_closed, held)) >= 2 * MOST)
+    used.sendall(request)
+    assert used.recv(10_000).startswith(b"HTTP/1.1 200")
+    for each in (*held, used):
+        each.close()
+
+
 def num_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
