@@ -18,7 +18,10 @@ LATEST: dict[str, Any] = {"trigger_mode": "always_last"}
 need no answer, and would delay the last one's."""
 
 CPU: dict[str, Any] = {"concurrency_id": "cpu", "concurrency_limit": 2}
-"""For handlers that compute for a second or more: at most two of them run together."""
+"""For handlers that compute for a second or more: at most two of them run together, see also ``FairQueue``."""
+
+CHECK: dict[str, Any] = {"concurrency_id": "check", "concurrency_limit": 2}
+"""For handlers that check what is typed, and estimate how long it trains: they do not wait behind the others."""
 
 
 def event_text(event: gr.EventData, name: str) -> str:

@@ -14,7 +14,7 @@ from core.storage.errors import InputError, LabError
 from core.tasks.ingest import Kinds, PairFiles, StagingArea
 from core.text.tokenizers import TOKEN_KINDS
 from ui.components.data_preview import data_preview, preview_value, with_time
-from ui.events import CPU, LATEST, QUIET
+from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 
 AUTOMATIC = "automatic"
@@ -64,16 +64,16 @@ def build(runs: VisitorRuns, form: Form) -> None:
         check = gr.Button("Check the data", variant="secondary", elem_id="own-look", min_width=160)
     preview, preset = data_preview(), gr.State(None)
     inputs = [pairs, targets, test, pasted, *kinds]
-    checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CPU)
+    checked = check.click(partial(check_pairs, runs, staging), inputs, [preview, preset], **QUIET, **CHECK)
     form.open_on(checked.then, draft_for, [preset, form.draft])
-    checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CPU)
+    checked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
     for changed, other in (kinds, kinds[::-1]):
         matched = changed.input(matching_kind, [changed, other], other, **QUIET)
         rechecked = matched.then(
-            partial(check_pairs_again, runs, staging), [preview, *inputs], [preview, preset], **QUIET, **CPU
+            partial(check_pairs_again, runs, staging), [preview, *inputs], [preview, preset], **QUIET, **CHECK
         )
         form.open_on(rechecked.then, draft_for, [preset, form.draft])
-        rechecked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CPU)
+        rechecked.then(partial(preview_with_time, runs), [preview, preset], preview, **LATEST, **QUIET, **CHECK)
     close.click(None, None, None, js="() => { document.body.dataset.side = ''; }", api_visibility="private")
 
 

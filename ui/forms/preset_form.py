@@ -23,7 +23,7 @@ from core.training.memory import device_memory, training_memory
 from ui.components.notice import notice, problem
 from ui.components.preset_summary import OPENING, preset_summary
 from ui.components.setting_fields import WITH_KEPT, SubmittedFields, setting_fields
-from ui.events import CPU, LATEST, QUIET
+from ui.events import CHECK, LATEST, QUIET
 from ui.forms.preset_list import picker_value
 from ui.forms.setting_controls import hint_of, preset_from, problem_of, settings_of, value_in
 from ui.serving.errors import show_errors
@@ -143,7 +143,7 @@ def build(first: Preset, picker: gr.HTML, runs: VisitorRuns, run: gr.State, bar:
     form.open_on(reset.click, lambda draft: draft.next(draft.base, base=draft.base), [form.draft])
     form.open_on(load.upload, loaded_draft, [load, form.draft])
     fields.input(partial(check, runs), form.inputs, [summary, message, fields], **LATEST, **QUIET)
-    summary.due(partial(check_timed, runs), form.inputs, summary, **LATEST, **QUIET, **CPU)
+    summary.due(partial(check_timed, runs), form.inputs, summary, **LATEST, **QUIET, **CHECK)
     picker.pick(None, picker, summary, js=OPENING, **QUIET)  # before the form answers
     started_outputs = [run, bar, summary, message, question, asked]
     train.click(partial(started, runs, ask=True), form.inputs, started_outputs, **QUIET)

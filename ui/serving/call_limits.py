@@ -13,11 +13,13 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.server.access import Visitor
-from ui.serving.visitors import visitor_of
+from ui.events import CPU
+from ui.serving.visitors import Presence, visitor_of
 
 MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open together have four each
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
+REST = 3.0  # times as long as a call that computes for long
 MAX_WAIT, SECONDS_BETWEEN_LOOKS = 8.0, 0.05  # for a thread of the network; a page gives up after ten seconds
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")
 _LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
@@ -26,11 +28,16 @@ _LIMITED = (*_IN_THREADS, "/gradio_api/mcp")  # those of MCP wait for calls
 class FairQueue(Queue):
     """Gradio's queue of calls, of which no visitor and no network can fill more than a part.
 
-    The next call to start is one of the network, and within it of the visitor, that has the fewest ahead of it.
+    The next call to start is one of the network, and within it of the visitor, that has the fewest ahead of it. Of
+    calls that compute for long, a network has one at a time, and then none for ``REST`` times as long as it took,
+    while another network uses the page: else one that asks for report after report would take a core for good.
+
+    Args:
+        replaced: the queue, whose options are kept; no call has entered it yet.
+        presence: knows which networks use the page; None on a computer with a single user.
     """
 
-    def __init__(self, replaced: Queue) -> None:
-        """Copy the options of a queue that no call has entered yet."""
+    def __init__(self, replaced: Queue, presence: Presence | None = None) -> None:
         super().__init__(
             live_updates=replaced.live_updates,
             concurrency_count=replaced.max_thread_count,
@@ -39,7 +46,11 @@ class FairQueue(Queue):
             blocks=replaced.blocks,
             default_concurrency_limit=replaced.default_concurrency_limit,
         )
+        self.ANALYTICS_MAX_EVENTS = 1  # of 10,000 calls that Gradio remembers, for what it computes of them
+        self._presence = presence
         self._entering: list[Visitor] = []
+        self._computing: Counter[str] = Counter()  # long calls that run, by network
+        self._rested_at: dict[str, float] = {}  # when each network may have the next one
 
     async def push(
         self, body: PredictBodyInternal, request: Request, username: str | None
@@ -57,6 +68,43 @@ class FairQueue(Queue):
         for each in self.event_queue_per_concurrency_id.values():
             each.queue[:] = in_fair_order(each.queue)
         return pushed
+
+    def get_events(self) -> tuple[list[Event], bool, str] | None:
+        """Take the next call from the queue; None if none may start."""
+        long = self.event_queue_per_concurrency_id.get(CPU["concurrency_id"])
+        if long is None or not long.queue:
+            return super().get_events()
+        order, now = list(long.queue), time.monotonic()
+        long.queue[:] = [event for event in order if not self._rests(_visitor(event).network, now)]
+        taken = super().get_events()
+        long.queue[:] = [event for event in order if taken is None or event not in taken[0]]
+        if taken is not None and taken[2] == CPU["concurrency_id"]:
+            self._computing[_visitor(taken[0][0]).network] += 1  # ``process_events`` starts later
+        return taken
+
+    async def process_events(self, events: list[Event], *arguments: Any, **options: Any) -> None:
+        """Answer calls, and note how long a network computes."""
+        if events[0].concurrency_id != CPU["concurrency_id"]:
+            await super().process_events(events, *arguments, **options)
+            return
+        network, started = _visitor(events[0]).network, time.monotonic()
+        try:
+            await super().process_events(events, *arguments, **options)
+        finally:
+            self._computing[network] -= 1
+            now = time.monotonic()
+            self._rested_at = {each: until for each, until in self._rested_at.items() if until > now}
+            self._rested_at[network] = now + REST * (now - started)
+
+    def compute_analytics_summary(self, records: Any) -> dict[str, Any]:
+        """Compute nothing: pandas would take milliseconds after every call, and nobody looks at it."""
+        return self.cached_event_analytics_summary
+
+    def _rests(self, network: str, now: float) -> bool:
+        """Whether a long call of a network has to wait for the other networks' sake."""
+        if not network or self._presence is None or not self._presence.is_elsewhere(network):
+            return False
+        return self._computing[network] > 0 or now < self._rested_at.get(network, 0.0)
 
 
 def refusal(visitor: Visitor, present: Iterable[Visitor], *, per_visitor: int, per_network: int) -> str:

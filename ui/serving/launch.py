@@ -47,7 +47,7 @@ def serve(
     page = build_page(visitor_runs, reads_paths=is_private)
     # A slow status rate: reporting the queue position to 50 waiting clients at every event takes half the CPU.
     page.queue(default_concurrency_limit=8, max_size=MAX_WAITING, status_update_rate=5.0)
-    page._queue = FairQueue(page._queue)
+    page._queue = FairQueue(page._queue, presence)
     routes = [download_route(visitor_runs), asset_route(), *(closed_routes() if mcp else [])]
     options = {"app_kwargs": server_options(runs, presence, rules, routes), "mcp_server": mcp} | launch
     _, address, _ = page.launch(**LAUNCH, max_file_size=f"{runs.limits.max_upload_mb}mb", **options)

@@ -1,5 +1,6 @@
 """Middleware that identifies visitors by cookie, protects their sessions, and tracks who is connected."""
 
+import math
 import re
 import secrets
 import threading
@@ -23,6 +24,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # the format of ``secrets.token_urlsa
 _COOKIE_SECONDS = 400 * 24 * 3600  # the maximum that browsers allow
 _SCOPE = "attention_lab.visitor"
 MAX_VISITORS = 10_000
+SECONDS_OF_USE = 10.0  # after a request, for which its network counts as using the page
 NOBODY = Visitor(owner=None, returning=False)
 OTHERS_SESSION = "This session belongs to another visitor. Reload the page."
 
@@ -81,6 +83,8 @@ class Presence:
         self._first_seen: dict[str, float] = {}
         self._last_seen: dict[str, float] = {}
         self._network: dict[str, str] = {}
+        # The last request, and the last one from another network than that: (network, time)
+        self._latest, self._latest_elsewhere = ("", -math.inf), ("", -math.inf)
         self._lock = threading.Lock()
         self._known_since = time.monotonic()  # who is unknown may have been here before
 
@@ -92,6 +96,9 @@ class Presence:
             self._connections[owner] += 1
             self._network[owner] = network
             self._last_seen[owner] = time.monotonic()
+            if network != self._latest[0]:
+                self._latest_elsewhere = self._latest
+            self._latest = network, self._last_seen[owner]
             self._first_seen.setdefault(owner, self._last_seen[owner])
 
     def disconnected(self, owner: str) -> None:
@@ -109,6 +116,12 @@ class Presence:
                 return 0.0
             last_seen = self._last_seen.get(owner or "", self._known_since)
             return time.monotonic() - last_seen
+
+    def is_elsewhere(self, network: str) -> bool:
+        """Whether a request has come from another network within ``SECONDS_OF_USE``."""
+        with self._lock:
+            at = self._latest[1] if self._latest[0] != network else self._latest_elsewhere[1]
+        return time.monotonic() - at < SECONDS_OF_USE
 
     def _forget_briefest(self) -> None:
         """Forget half of the visitors, which bounds the memory: first those of the networks with the most.
