@@ -37,7 +37,7 @@ CHROMIUM_FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-REPEATS, RATE_PAIRS = 5, 6
+REPEATS, RATE_PAIRS, RATE_STEPS = 5, 6, 500
 SETTLE_MS = 6000  # in which an opened page measures the training times of the listed presets
 LONG_STEPS, LONG_EVALUATE_EVERY = 1_000_000, 20
 TARGETS = {
@@ -93,7 +93,7 @@ def measure(browser: Browser, runs: Runs, address: str) -> Iterator[tuple[str, f
 def served(root: Path) -> Iterator[tuple[Runs, str]]:
     """Serve the page over the shipped run alone."""
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
-    runs = Runs(root)
+    runs = Runs(root, in_processes=True)  # as in app.py
     page, address = serve(runs)
     try:
         yield runs, address
@@ -182,7 +182,7 @@ def rate_with_page(browser: Browser, runs: Runs, address: str) -> float:
 
     The median of pairs, of which every second one begins with the page.
     """
-    preset = load_preset("digits-reversal")
+    preset = load_preset("digits-reversal").with_changes({"training.steps": RATE_STEPS})
     last = runs.start(preset)  # warms up; a page that opens with it has its settings in the form
     finish(runs, last)
     ratios = []

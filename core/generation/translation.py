@@ -14,7 +14,7 @@ from core.text.sentences import split_sentences
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, until_eos
 
 WINDOW = 2_000  # texts that are read, sorted by length and decoded before any of their outputs is returned
-TOKENS_PER_BATCH = 4_000  # source tokens of a batch, PAD and every hypothesis of a beam search counted
+TOKENS_PER_BATCH = 8_000  # source tokens of a batch, PAD and every hypothesis of a beam search counted
 SCORES_PER_STEP = 1_000_000  # logits of a decoding step, 4 MB
 
 
