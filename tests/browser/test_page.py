@@ -189,7 +189,7 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
     open_settings(page, "Training")
     field = page.get_by_label("steps", exact=True)
     field.fill("7")
-    expect(page.locator("#summary")).to_contain_text("training.warmup_steps=40 must not be above training.steps=7")
+    expect(page.locator("#summary")).to_contain_text("training.warmup_steps=20 must not be above training.steps=7")
     field.fill("500")
     expect(page.locator("#summary")).to_contain_text("training.steps 400 → 500")
     expect(page.locator("#section-training")).to_contain_text("500 steps")  # what is set can be read when it is closed

@@ -57,7 +57,7 @@ def test_runs_are_grouped_by_task_and_by_settings_except_the_seed(shelf: Runs):
     assert [(run["id"], run["seed"]) for run in seeds["runs"]] == [("rev-seed-0", 0), ("rev-seed-1", 1), ("empty", 7)]
     assert [run["ready"] for run in seeds["runs"]] == [True, True, False]
     assert "preset tiny" in groups["fast"]["about"]
-    assert "training.learning_rate 0.005 → 0.02" in groups["fast"]["about"]
+    assert "training.learning_rate 0.008 → 0.02" in groups["fast"]["about"]
     assert "seed" not in groups["fast"]["about"]
 
 
