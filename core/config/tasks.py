@@ -165,7 +165,18 @@ class AdditionConfig(TaskSection):
     length_field: ClassVar[str] = "max_digits"
 
     family: Literal["addition"] = "addition"
-    max_digits: Annotated[int, Field(ge=2, le=9, description="digits of the longest number to add")] = 3
+    max_digits: Annotated[int, Field(ge=2, le=12, description="digits of the longest number to add")] = 3
+    operands: Annotated[
+        Literal["by-length", "by-value", "mixed"],
+        Field(description="operands uniform by number of digits, or by value (nearly all long); or half of each"),
+    ] = "by-length"
+    digit_order: Annotated[
+        Literal["plain", "reversed-sum", "reversed"],
+        Field(description="as people write; or least significant digit first: of the sum, or of all numbers"),
+    ] = "plain"
+    zero_padding: Annotated[
+        bool, Field(description="write operands with zeros to max_digits digits, and sums to one more")
+    ] = False
 
     @property
     def num_distinct(self) -> int:
@@ -185,7 +196,8 @@ class AdditionConfig(TaskSection):
     @property
     def summary(self) -> str:
         """Short description."""
-        return f"add two numbers of up to {self.max_digits} digits"
+        order = {"plain": "", "reversed-sum": ", sum reversed", "reversed": ", all reversed"}[self.digit_order]
+        return f"add two numbers of up to {self.max_digits} digits{order}"
 
 
 class PatternsConfig(TaskSection):

@@ -80,7 +80,7 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
     if isinstance(config, AdditionConfig):
         from core.tasks.addition import Addition
 
-        return Addition(max_digits=config.max_digits)
+        return Addition(config)
     if isinstance(config, PatternsConfig):
         from core.tasks.patterns import Patterns
 
