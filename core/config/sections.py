@@ -65,6 +65,15 @@ class BlocksConfig(Section):
         Positions,
         Field(description="positional encoding; alibi, rope and vo-rope are relative, known to self-attention alone"),
     ] = "sinusoidal"
+    position_period: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=512,
+            description="rope: positions repeat after so many tokens, so digits of like significance share one; "
+            "0: never",
+        ),
+    ] = 0
     activation: Annotated[Activation, Field(description="activation function of the feed-forward network")] = "relu"
     tie_embeddings: Annotated[
         TieEmbeddings,
@@ -105,6 +114,17 @@ class BlocksConfig(Section):
                 f"model.d_model={self.d_model} / model.num_heads={self.num_heads} must be even with "
                 f"model.positions={self.positions!r}, which rotates pairs of dimensions"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_position_period(self) -> "BlocksConfig":
+        if self.position_period and self.positions != "rope":
+            raise ValueError(
+                f"model.position_period={self.position_period} must be 0 with model.positions={self.positions!r}; "
+                "only 'rope' can repeat"
+            )
+        if self.position_period == 1:
+            raise ValueError("model.position_period=1 must be 0 or at least 2: else all positions are the same")
         return self
 
     @model_validator(mode="after")
@@ -217,6 +237,10 @@ class DecoderOnlyConfig(BlocksConfig):
 
     family: Literal["decoder-only"] = "decoder-only"
     num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
+    source_eos: Annotated[
+        bool,
+        Field(description="the target follows the EOS of its source; if not, it takes the EOS's position, unattended"),
+    ] = True
 
     @property
     def summary(self) -> str:

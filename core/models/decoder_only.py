@@ -10,14 +10,15 @@ from core.models.layers import DecoderContext, DecoderLayer, build_norm
 from core.models.positions import RelativeEncoding
 from core.models.seq2seq import DecoderOutput, KeyValueCache, LayerCache, Memory, Seq2Seq
 from core.models.transformer import causal_mask
-from core.text.vocab import PAD_ID
+from core.text.vocab import EOS_ID, PAD_ID
 
 
 class DecoderOnly(Seq2Seq):
     """Decoder layers over the source and, after it, the target; each token attends to those before it and itself.
 
     A batch pads sources on the right, so PAD is between a source and its target: nothing attends to it, and the
-    target's positions continue where its source ends.
+    target's positions continue where its source ends. Without ``config.source_eos``, the source's EOS is treated like
+    PAD, so that only the target's BOS is between the two.
 
     Args:
         config: sizes and options; see ``core.config.sections.DecoderOnlyConfig``.
@@ -39,6 +40,7 @@ class DecoderOnly(Seq2Seq):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.config = config
         self.max_seq_len, self.vocab_sizes = config.max_seq_len, (src_vocab_size, tgt_vocab_size)
         self.src_embedding, self.tgt_embedding = build_embeddings(
             config, (src_vocab_size, tgt_vocab_size), 2 * config.max_seq_len, generator
@@ -55,6 +57,8 @@ class DecoderOnly(Seq2Seq):
         """Read a source (B, S) int64 as the beginning of the text; see ``Seq2Seq.encode``."""
         self.check_src(src)
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
+        if not self.config.source_eos:
+            mask = mask & (src != EOS_ID)[:, None, None, :]
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         ids = torch.arange(src.shape[1], device=src.device)[None]
         causal = causal_mask(src.shape[1], device=src.device)

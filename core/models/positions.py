@@ -28,14 +28,9 @@ def alibi_slopes(num_heads: int) -> torch.Tensor:
 
 
 def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-    """Return ALiBi's bias on attention scores: minus slope times distance, alike in both directions.
+    """Return ALiBi's bias on attention scores, (B, H, Tq, Tk) float: minus slope times distance, in both directions.
 
-    Args:
-        slopes: (H,) float.
-        queries, keys: (B, Tq) and (B, Tk) position ids.
-
-    Returns:
-        (B, H, Tq, Tk) float.
+    ``slopes`` are (H,) float, ``queries`` and ``keys`` (B, Tq) and (B, Tk) position ids.
     """
     distance = (queries[:, None, :, None] - keys[:, None, None, :]).abs()
     return -slopes[:, None, None] * distance
@@ -45,9 +40,13 @@ ROPE_BASE = 10_000.0  # Su et al. 2021, section 3.2.2
 VO_ROPE_BASE = 10.0  # a turn takes 6 to 63 positions; with lower frequencies, short inputs would meet few of its angles
 
 
-def rotary_inv_freq(head_dim: int, base: float) -> torch.Tensor:
-    """Return the angle per position of each pair of dimensions, (K / 2,) float32 in radians: base^(-2i / K)."""
-    return base ** (-torch.arange(head_dim // 2) / (head_dim // 2))
+def rotary_inv_freq(head_dim: int, base: float, period: int = 0) -> torch.Tensor:
+    """Return the angle per position of each pair of dimensions, (K / 2,) float32 in radians: base^(-2i / K).
+
+    With a ``period``, positions repeat after it: each pair makes whole turns in it, 2π(i + 1) / period.
+    """
+    pair = torch.arange(head_dim // 2)
+    return 2 * math.pi / period * (pair + 1) if period else base ** (-pair / (head_dim // 2))
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,7 @@ class RelativeEncoding(nn.Module):
         super().__init__()
         slopes = alibi_slopes(config.num_heads) if config.positions == "alibi" else None
         base = {"rope": ROPE_BASE, "vo-rope": VO_ROPE_BASE}.get(config.positions)
-        inv_freq = None if base is None else rotary_inv_freq(config.d_k, base)
+        inv_freq = None if base is None else rotary_inv_freq(config.d_k, base, config.position_period)
         self.rotates_values = config.positions == "vo-rope"
         self.register_buffer("slopes", slopes, persistent=False)
         self.register_buffer("inv_freq", inv_freq, persistent=False)

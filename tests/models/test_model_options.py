@@ -12,11 +12,12 @@ from core.models import build_model, count_parameters, forward_with_attention, p
 from core.models.attention_maps import AttentionRecorder
 from core.models.decoder_only import DecoderOnly
 from core.models.encoder_only import EncoderOnly
+from core.models.hooks import hooks
 from core.models.positions import alibi_bias, alibi_slopes
 from core.models.transformer import Transformer
 from core.tasks import build_task
 from core.teaching.bugs import new_state
-from core.text.vocab import BOS_ID, PAD_ID
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from core.training.loop import train
 from tests.support.scripted_models import make_model
 
@@ -37,6 +38,7 @@ OPTIONS = [
     {"positions": "alibi"},
     {"positions": "vo-rope"},
     {"positions": "rope", "norm": "pre", "norm_block": "rms-norm"},
+    {"positions": "rope", "position_period": 5},
     {"activation": "gelu"},
     {"tie_embeddings": "output"},
     {"tie_embeddings": "all"},
@@ -225,6 +227,11 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             {"model.position_stretch": 2.0},
             "model.position_stretch=2.0 must be 1 with model.positions='sinusoidal'; only",
         ),
+        (
+            {"model.positions": "alibi", "model.position_period": 11},
+            "model.position_period=11 must be 0 with model.positions='alibi'; only 'rope' can",
+        ),
+        ({"model.position_period": 1}, "model.position_period=1 must be 0 or at least 2"),
         ({"model.d_model": 15, "model.num_heads": 3}, "model.d_model=15 must be even: positions are pairs"),
         ({"model.family": "decoder-only", "model.num_layers": 25}, "model.num_layers=25 should be less than or equal"),
         (
@@ -253,6 +260,32 @@ def test_invalid_options_are_refused(tiny, changes, message):
 def test_d_model_may_be_odd_without_sinusoidal_positions(tiny):
     odd = tiny.with_changes({"model.d_model": 15, "model.num_heads": 3, "model.positions": "alibi"})
     assert new_state(odd).model(sequences([4], 4), sequences([4], 4))[0].isfinite().all()
+
+
+def test_tokens_a_period_apart_have_the_same_position():
+    model = build(DecoderOnly, {"positions": "rope", "position_period": 5})
+    first, *_ = recorded_keys(model, sequences([11], 11).index_fill_(1, torch.tensor([1, 6, 8]), 7))
+    assert_close(first[:, :, 6], first[:, :, 1], **CLOSE)
+    assert not torch.allclose(first[:, :, 8], first[:, :, 1], atol=1e-2)
+
+
+def test_without_the_sources_eos_the_target_takes_its_position():
+    model = build(DecoderOnly, {"positions": "rope", "source_eos": False})
+    ended = torch.nn.functional.pad(sequences([6, 4], 6), (0, 2), value=PAD_ID)
+    src = ended.index_put((torch.arange(2), torch.tensor([6, 4])), torch.tensor(EOS_ID))
+    tgt = sequences([5, 5], 5)
+    expected = build(DecoderOnly, {"positions": "rope"})
+    expected.load_state_dict(model.state_dict())
+    assert_close(model(src, tgt), expected(ended, tgt), **CLOSE)  # as if the source had none
+    assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
+
+
+def recorded_keys(model: DecoderOnly, src: torch.Tensor) -> list[torch.Tensor]:
+    """The keys (B, H, S, K) of each layer."""
+    keys: list[torch.Tensor] = []
+    with hooks({layer.self_attention.hook_k.name: keys.append for layer in model.layers}):
+        model.encode(src)
+    return keys
 
 
 # --- presets ----------------------------------------------------------------------------------------------------
