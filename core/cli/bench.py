@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from core.cli.arguments import add_json, add_preset
+from core.cli.arguments import add_json, add_preset, add_run
 from core.storage.errors import InputError
 
 # Programs of their own, because core must not import ui; by subject
@@ -26,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         title="subjects",
         help="what to measure",
         parser_class=argparse.ArgumentParser,
+    )
+    adder = subjects.add_parser("adder", help="AdderBoard's protocol: sums of ten digits, and the parameters they take")
+    add_run(adder)
+    adder.add_argument(
+        "--submission", type=Path, metavar="FILE.py", help="also write what AdderBoard's verify.py reads, and weights"
     )
     agreement = subjects.add_parser(
         "agreement", help="patching, ablation and attribution: whether they agree on what a reversed digit depends on"

@@ -231,7 +231,7 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             {"model.positions": "alibi", "model.position_period": 11},
             "model.position_period=11 must be 0 with model.positions='alibi'; only 'rope' can",
         ),
-        ({"model.position_period": 1}, "model.position_period=1 must be 0 or at least 2"),
+        ({"model.positions": "rope", "model.position_period": 1}, "model.position_period=1 must be 0 or at least 2"),
         ({"model.d_model": 15, "model.num_heads": 3}, "model.d_model=15 must be even: positions are pairs"),
         ({"model.family": "decoder-only", "model.num_layers": 25}, "model.num_layers=25 should be less than or equal"),
         (
