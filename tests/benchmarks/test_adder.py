@@ -76,7 +76,8 @@ def test_the_count_is_that_of_an_independent_one_on_the_same_answers(run, monkey
     assert "not qualified: fewer than 99% are right" in shown
 
 
-def test_the_submission_adds_as_the_run_does(run, tmp_path, capsys):
+def test_the_submission_adds_as_the_run_does(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(adder, "RANDOM_PAIRS", 100)
     file = tmp_path / "submission.py"
     command = ["--checkpoints", str(run.path.parent), "bench", "adder", "--run", "sums", "--submission", str(file)]
     assert main([*command, "--json"]) == 0
