@@ -11,7 +11,15 @@ from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime, estimate_training_time
 from core.storage.errors import InputError
-from core.tasks.ingest import FORMATS, IngestResult, Kinds, PairFiles, prepare_preset, summary_lines
+from core.tasks.ingest import (
+    FORMATS,
+    IngestResult,
+    Kinds,
+    PairFiles,
+    UnknownFormatError,
+    prepare_preset,
+    summary_lines,
+)
 from core.text.tokenizers import TOKEN_KINDS
 
 AUTOMATIC = "auto"
@@ -28,7 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--targets", type=Path, metavar="FILE", help="targets, one per line, for the sources in FILE")
     parser.add_argument("--test", type=Path, metavar="FILE", help="test pairs, which are never trained on")
-    parser.add_argument("--format", choices=FORMATS, help="format of the files (default: by suffix)")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="format of the files (default: by suffix, or by their lines); answers: a source and its correct answers, "
+        "with tabs between them; dictionary: as the CMU Pronouncing Dictionary, WORD and WORD(2)",
+    )
     parser.add_argument(
         "--tokens",
         default=AUTOMATIC,
@@ -53,10 +66,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name)
         out.write_text(preset_to_yaml(preset), encoding="utf-8")
+    except UnknownFormatError as error:
+        raise InputError(f"{error}; --format names it: {', '.join(FORMATS)}") from error
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
     time = estimate_training_time(preset, pairs=pairs_beside(out))
     print("\n".join(summary_lines(result)))
+    if {"unknown split", "not two columns"} & result.skipped.keys():
+        print("\nrows with more than one answer are read with --format answers")
     print(f"\ntraining time on this machine: {duration_range(time.low, time.high) if time else 'too long to estimate'}")
     print(f"\nwritten: {out}, the preset, and {pairs_beside(out).name}, the pairs; keep them in the same folder")
     print(f"to train it: python -m core train --preset {out}")
@@ -86,6 +103,7 @@ def _as_json(result: IngestResult, out: Path, time: TrainingTime | None) -> dict
         "sources": result.sources,
         "test_pairs": result.held_out.get("test"),
         "validation_pairs": result.held_out.get("validation"),
+        "source_case": result.source_case,
         "duplicates": result.duplicates,
         "overlaps": result.overlaps,
         "sources_with_several_targets": result.several,

@@ -466,6 +466,11 @@ class OwnPairsConfig(SubwordsConfig):
         Literal["character", "word", "symbol", "subword"],
         Field(description="tokens of an answer; subwords on both sides or on none"),
     ] = "character"
+    source_case: Annotated[
+        Literal["as-is", "lower", "upper"],
+        Field(description="case of all sources in the data, into which what the user types is converted"),
+        FIXED,
+    ] = "as-is"
     longest_source: Annotated[
         int, Field(ge=1, le=510, description="maximum source tokens; longer pairs are dropped")
     ] = 62

@@ -13,6 +13,7 @@ from core.config import ConfigError, verified_pairs
 from core.config.tasks import SUBWORDS, OwnPairsConfig
 from core.tasks.pairs import SPLITS, PairTable, PairTask, RaggedRows, as_tensor, source_key, split_by_source
 from core.tasks.subword_pairs import encode_pairs, tokenizers_of, vocabularies_of
+from core.text.case import in_case
 from core.text.subwords import SubwordTokenizers
 from core.text.tokenizers import PlainTokenizer, Tokenizer, detokenize, plain_kind, tokenize
 from core.text.vocab import UNK_ID, Vocab
@@ -55,12 +56,16 @@ class OwnPairs(PairTask):
         if {config.source_tokens, config.answer_tokens} <= _TEXT_KINDS:
             self.bleu_tokenizer = "13a"
         self.pairs_file, self.subwords = pairs, contents.subwords
-        self._table = contents.table
+        self._table, self._case = contents.table, config.source_case
 
     @property
     def table(self) -> PairTable:
         """The pairs, in the order of the file."""
         return self._table
+
+    def tokenize(self, text: str) -> list[str]:
+        """Split typed text into tokens, in the case of the data's sources if they have one; see ``Task.tokenize``."""
+        return super().tokenize(in_case(text, self._case))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from core.config import NAME_PATTERN, preset_names
 from core.storage.errors import InputError
 from core.tasks.ingest import Row, histogram, ingest_pairs, preset_name_for, read_pairs, summary_lines
-from core.tasks.ingest.reading import MAX_LINE_BYTES, read_lines
+from core.tasks.ingest.lines import MAX_LINE_BYTES, read_lines
 
 GOOD = [(f"s{number}", f"t{number % 3}") for number in range(12)]
 CHARACTERS = ("character", "character")

@@ -19,11 +19,13 @@ from ui.forms.preset_form import LONGEST_WAIT, Draft, Form
 
 AUTOMATIC = "automatic"
 MAX_PASTED = 200_000  # characters
-_SUFFIXES = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson"]
+_SUFFIXES = [".tsv", ".txt", ".csv", ".jsonl", ".ndjson", ".dict"]
 _INSTRUCTIONS = (
     "One pair per line: *source*, a tab, *target* (.tsv, .txt), two columns (.csv), or an object with `source` and "
-    "`target` (.jsonl); or two files with one line per pair each. Text is UTF-8. A source may have several targets. "
-    "A tenth of the sources is held out for testing and a tenth for validation; no source is in two splits. "
+    "`target` (.jsonl), or entries of a pronouncing dictionary (.dict); or two files with one line per pair each. "
+    "Text is UTF-8. A source may have several targets. "
+    "A tenth of the sources is held out for testing and a tenth for validation (a fiftieth of more than 30,000); no "
+    "source is in two splits. "
     "A third column (or `split`) with `test` or `validation` marks the pairs to hold out instead. "
     "The pairs are saved only with the runs that you train on them."
 )

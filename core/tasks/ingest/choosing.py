@@ -122,6 +122,7 @@ def _config(result: IngestResult, kind: PlainKind) -> OwnPairsConfig:
         num_sources=result.sources,
         source_tokens=kind,
         answer_tokens=kind,
+        source_case=result.source_case,
         longest_source=MAX_TOKENS,
         longest_answer=MAX_TOKENS,
     )

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core.storage.errors import InputError
-from core.tasks.ingest.reading import Problem, Row, read_lines
+from core.tasks.ingest.lines import Problem, Row, read_lines
 from core.tasks.pairs import source_key
+from core.text.case import CaseCheck, TextCase
 from core.text.subwords import WORD_START
 from core.text.tokenizers import TokenKind, plain_kind, tokenize
 from core.text.vocab import BOS, EOS, PAD, UNK
@@ -58,6 +59,8 @@ class IngestResult:
         held_out: number of those marked as held out, or from a test file, by split.
         duplicates: rows dropped because the same pair occurred before.
         several: sources with more than one target.
+        source_case: case of all training sources; "as-is" if they are in both.
+        other_case: whether held-out sources have letters in another case than all training sources.
         overlaps: pairs dropped because their source is in another split that is marked.
         skipped: number of invalid rows by kind of problem; ``problems`` lists the first of them.
         too_long: pairs in the file with more than ``MAX_TOKENS`` subwords on a side, which the task leaves out.
@@ -77,6 +80,8 @@ class IngestResult:
     held_out: Counter[str] = field(default_factory=Counter)
     duplicates: int = 0
     several: int = 0
+    source_case: TextCase = "as-is"
+    other_case: bool = False
     overlaps: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     problems: list[SkippedRow] = field(default_factory=list)
@@ -137,6 +142,9 @@ def ingest_pairs(
             if max_pairs is not None and result.pairs > max_pairs:
                 raise InputError(f"the data has more than {max_pairs:,} pairs, the limit here")
     result.sources, result.several, result.sha256 = len(seen.sources), len(seen.several), writer.hash.hexdigest()
+    result.source_case = seen.training_case.case
+    held_out = seen.held_out_case
+    result.other_case = {"lower": held_out.has_upper, "upper": held_out.has_lower, "as-is": False}[result.source_case]
     _check_enough_sources(result, result.sources - len(seen.held_out), min_sources)
     return result
 
@@ -175,6 +183,7 @@ class _Seen:
         self.several: set[int] = set()
         self.held_out: dict[int, str] = {}
         """Split of each source that is held out."""
+        self.training_case, self.held_out_case = CaseCheck(), CaseCheck()
 
 
 def _valid_pairs(
@@ -200,6 +209,7 @@ def _valid_pairs(
                 seen.several.add(key)
             seen.pairs.add(pair)
             seen.sources.add(key)
+            (seen.held_out_case if row.split else seen.training_case).add(source)
             if row.split:
                 seen.held_out[key] = row.split
             _count(result, source, target, tokens)

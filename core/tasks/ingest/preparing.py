@@ -16,10 +16,14 @@ from core.config import SPECIAL_TOKENS, Preset, parse_preset, preset_names
 from core.config.tasks import OwnPairsConfig
 from core.storage.errors import InputError, LabError
 from core.tasks.ingest.choosing import choose_tokens, subword_sizes, unknown_shares
+from core.tasks.ingest.formats import FileFormat
+from core.tasks.ingest.lines import Row
 from core.tasks.ingest.pairs import MAX_TOKENS, IngestResult, Kinds, SubwordSizes, ingest_pairs
-from core.tasks.ingest.reading import FileFormat, Row, read_pairs
+from core.tasks.ingest.reading import read_pairs
 from core.tasks.own_pairs import OwnPairs
 from core.tasks.pairs import RaggedRows
+from core.text.case import TextCase, in_case
+from core.text.validation import quote
 from core.text.vocab import Vocab
 
 MAX_PRESET_NAME = 40  # characters of a preset's name that are taken from a file's name
@@ -71,30 +75,41 @@ def prepare_preset(
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
         draft, choice = Path(folder) / "pairs", ""
         result = _ingest(files, draft, kinds or ("word", "word"), max_pairs)
+        case: TextCase = "as-is"
+        if result.other_case:
+            case = result.source_case
+            result = _ingest(files, draft, result.kinds, max_pairs, case)
         if kinds is None:
             kinds, choice = choose_tokens(draft, result)
             if kinds != result.kinds:
-                result = _ingest(files, draft, kinds, max_pairs)
+                result = _ingest(files, draft, kinds, max_pairs, case)
             result.choice = choice
+        result.other_case = case != "as-is"
         if kinds[0] == "subword":
             result.subwords = subword_sizes(draft)
         draft.replace(out)
     try:
         _measure_tokens(result, out)
+        return result, preset_for(result, name=name or preset_name_for(files.pairs))
     except LabError:
         out.unlink()
         raise
-    return result, preset_for(result, name=name or preset_name_for(files.pairs))
 
 
-def _ingest(files: PairFiles, out: Path, kinds: Kinds, max_pairs: int | None) -> IngestResult:
+def _ingest(files: PairFiles, out: Path, kinds: Kinds, max_pairs: int | None, case: TextCase = "as-is") -> IngestResult:
+    """Import the files, their sources converted to a case."""
+
+    def read(path: Path, targets: Path | None = None) -> Iterator[Row]:
+        name = f"{quote(path.name)}, " if files.test else ""
+        for row in read_pairs(path, file_format=files.file_format, targets=targets):
+            yield replace(row, source=in_case(row.source, case), file=name)
+
     def rows() -> Iterator[Row]:
-        return read_pairs(files.pairs, file_format=files.file_format, targets=files.targets)
+        return read(files.pairs, files.targets)
 
     def held_out() -> Iterator[Row]:
         if files.test:
-            for row in read_pairs(files.test, file_format=files.file_format):
-                yield replace(row, split=row.split or "test", file="test file, ")
+            yield from (replace(row, split=row.split or "test") for row in read(files.test))
         yield from (row for row in rows() if row.split)
 
     training = (row for row in rows() if not row.split)
@@ -138,9 +153,12 @@ def _task_for(result: IngestResult) -> OwnPairsConfig:
         "num_sources": result.sources,
         "source_tokens": result.kinds[0],
         "answer_tokens": result.kinds[1],
+        "source_case": result.source_case,
         "longest_source": longest[0],
         "longest_answer": longest[1],
     }
+    if result.sources > _LARGE:
+        document["validation_percent"] = 2  # hundreds of sources, which measure the loss well enough
     if result.subwords:
         document |= {"vocabulary_size": result.subwords.vocabulary_size, "joint_vocabulary": result.subwords.joint}
     return OwnPairsConfig.model_validate(document)

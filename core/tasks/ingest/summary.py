@@ -18,6 +18,9 @@ def summary_facts(result: IngestResult) -> list[tuple[str, str]]:
         facts.append((f"{split} pairs", f"{count:,}, marked as held out"))
     if result.several:
         facts.append(("sources with several targets", f"{result.several:,}; each target counts as correct"))
+    if result.source_case != "as-is":
+        converted = ", into which held-out sources were converted" if result.other_case else ""
+        facts.append(("case of the sources", f"{result.source_case}{converted}; what is typed is converted too"))
     facts.append(("duplicate pairs", f"{result.duplicates:,} rows, skipped" if result.duplicates else "none"))
     if result.held_out:
         overlaps = f"{result.overlaps:,} pairs, left out" if result.overlaps else "none"
