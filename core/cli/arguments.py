@@ -67,10 +67,14 @@ def preset_from(options: argparse.Namespace) -> Preset:
     Raises:
         ConfigError: there is no such preset, or it is not valid with these changes.
     """
-    name: str = options.preset
-    preset = load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
+    preset = named_preset(options.preset)
     changes = changes_from(options)
     return preset.with_changes(changes if options.seed is None else changes | {"training.seed": options.seed})
+
+
+def named_preset(name: str) -> Preset:
+    """Load a preset by its name or the path of its file; ConfigError if there is none or it is not valid."""
+    return load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
 
 
 def check_preset(arguments: Sequence[str]) -> None:

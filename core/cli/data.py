@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from core.cli.arguments import add_json
+from core.cli.arguments import add_json, named_preset
 from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
 from core.runs.estimate import TrainingTime, estimate_training_time
@@ -49,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='tokens of both sides, or of source and target: "character", "word", "symbol" (split at spaces) or '
         f'"subword" (on both sides); "{AUTOMATIC}" (default) chooses them by the pairs and says why',
     )
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help="a preset, or the path of a YAML file, whose model and training to use (default: chosen by the number of "
+        "pairs)",
+    )
     parser.add_argument("--name", help="name of the preset (default: named after FILE)")
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="file of the preset (default: named after FILE)")
     add_json(parser)
@@ -62,9 +68,10 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--out={str(out)[:200]} must end with .yaml")
     if out.exists():
         raise InputError(f"--out={str(out)[:200]} exists already")
+    like = named_preset(options.preset) if options.preset else None
     files = PairFiles(options.file, options.targets, options.test, options.format)
     try:
-        result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name)
+        result, preset = prepare_preset(files, pairs_beside(out), kinds=kinds, name=options.name, like=like)
         out.write_text(preset_to_yaml(preset), encoding="utf-8")
     except UnknownFormatError as error:
         raise InputError(f"{error}; --format names it: {', '.join(FORMATS)}") from error

@@ -1,14 +1,20 @@
-"""Files with several answers: on one line, on several lines, and as a dictionary; words in any case."""
+"""Files with several answers: on one line, on several lines, and as a dictionary; words in any case; another preset."""
 
 from pathlib import Path
 
 import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
 
+from benchmarks.count_errors import count_errors
 from core.__main__ import main
+from core.config import ConfigError, load_preset, load_preset_file, pairs_beside
+from core.evaluation.error_rates import measure_error_rates
 from core.storage.errors import InputError
-from core.tasks import build_task
+from core.tasks import build_task, fixed_pairs
 from core.tasks.ingest import PairFiles, format_of, prepare_preset, read_pairs, summary_facts
 from core.tasks.pairs import SPLITS
+from core.text.vocab import EOS_ID
 
 WORDS = {
     "A": ["AH", "EY"],
@@ -145,7 +151,7 @@ def test_the_command_names_the_option_where_no_format_is_shown(tmp_path, capsys)
     assert main(["data", str(path), "--out", str(tmp_path / "out.yaml")]) == 2
     assert "--format names it: tsv, csv, jsonl, answers, dictionary" in capsys.readouterr().err
     path = file(tmp_path / "words.tsv", answer_lines(WORDS))
-    assert main(["data", str(path), "--out", str(tmp_path / "out.yaml")]) == 0
+    assert main(["data", str(path), "--preset", "tiny", "--out", str(tmp_path / "out.yaml")]) == 0
     assert "rows with more than one answer are read with --format answers" in capsys.readouterr().out
 
 
@@ -180,6 +186,35 @@ def test_every_answer_of_a_training_word_is_trained_on(tmp_path, split):
         trained.setdefault("".join(source), []).append(" ".join(answer))
     assert trained == {word: WORDS[word] for word in trained}
     assert any(len(answers) > 1 for answers in trained.values())
+
+
+def test_error_rates_agree_with_an_independent_count_of_the_same_answers(tmp_path, split, scripted):
+    """Correct by the first, second or third reference, one edit from one of several, too short, too long, empty."""
+    pairs = tmp_path / "out.pairs.tsv"
+    _, preset = prepare_preset(split, pairs, kinds=("character", "symbol"), name="small")
+    task = build_task(preset.task, pairs=pairs)
+    ids = {word: tuple(task.src_vocab.encode(list(word))) for word in TEST}
+    for answers in (
+        ["S OW", "B EY", "T AH B AE", "V AA Z", "N OW T S"],
+        ["S", "B EY", "T AH B", "V AA S", "N OW T S S OW"],
+        ["", "EY B", "T AH AE", "Z", "N OW T"],
+    ):
+        outputs = {
+            ids[word]: torch.tensor([*task.tgt_vocab.encode(answer.split()), EOS_ID])
+            for word, answer in zip(TEST, answers, strict=True)
+        }
+        model = scripted(
+            lambda src, outputs=outputs: pad_sequence(
+                [outputs[tuple(row[1:-1])] for row in src.tolist()], batch_first=True
+            ),
+            max_seq_len=10,
+            vocab_size=len(task.tgt_vocab),
+        )
+        rates = measure_error_rates(model, task, fixed_pairs(task, 100, split="test"))
+        words, wrong, edits, phones = count_errors(answer_lines(TEST).splitlines(), answers)
+        assert (rates.sources, rates.sequence_rate, rates.token_rate) == pytest.approx(
+            (words, wrong / words, edits / phones)
+        )
 
 
 # --- case -------------------------------------------------------------------------------------------------------------
@@ -219,3 +254,24 @@ def test_case_is_kept_unless_all_training_sources_have_the_same(tmp_path, source
     assert preset.task.source_case == case
     task = build_task(preset.task, pairs=tmp_path / "out.pairs.tsv")
     assert task.references(task.tokenize(f"{sources[0]}3")) == [["x"]]
+
+
+# --- the model and training of another preset --------------------------------------------------------------------
+
+
+def test_a_preset_lends_its_model_and_training(tmp_path, split):
+    out, lender = tmp_path / "small.yaml", load_preset("tiny")
+    command = ["data", str(split.pairs), "--test", str(split.test), "--tokens", "character,symbol", "--out", str(out)]
+    assert main([*command, "--preset", "tiny"]) == 0
+    preset = load_preset_file(out)
+    assert (preset.model, preset.training) == (lender.model, lender.training)
+    assert len(build_task(preset.task, pairs=pairs_beside(out)).table) == len(LISTED) + 8
+    long = file(tmp_path / "long.tsv", pair_lines(WORDS | {"LONG" * 12: ["L"]}))
+    _, preset = prepare_preset(PairFiles(long), tmp_path / "p", kinds=("character", "symbol"), like=lender)
+    assert preset.model.max_seq_len == 50
+
+
+def test_a_preset_whose_model_cannot_learn_the_pairs_is_refused_and_leaves_no_file(tmp_path, split):
+    with pytest.raises(ConfigError, match=r"model\.tie_embeddings"):
+        prepare_preset(split, tmp_path / "p", kinds=("character", "symbol"), like=load_preset("translate-en-de"))
+    assert not (tmp_path / "p").exists()

@@ -55,6 +55,7 @@ def prepare_preset(
     *,
     kinds: Kinds | None = None,
     name: str | None = None,
+    like: Preset | None = None,
     max_pairs: int | None = None,
 ) -> tuple[IngestResult, Preset]:
     """Import pairs and make a preset for them.
@@ -63,10 +64,11 @@ def prepare_preset(
         out: the pairs file to write, for ``build_task(…, pairs=out)``.
         kinds: tokens of source and target; None chooses them by the pairs.
         name: of the preset; None names it after the file with ``preset_name_for``.
+        like: the preset whose model and training it gets; None chooses both by the number of pairs.
 
     Raises:
         InputError: the files hold no usable pairs, or too few or too many, or only one side's tokens are subwords.
-        ConfigError: the pairs cannot be split.
+        ConfigError: the pairs cannot be split, or the model of ``like`` cannot learn them.
         SubwordError: no subwords can be learned from the pairs.
     """
     if kinds is not None and (kinds[0] == "subword") != (kinds[1] == "subword"):
@@ -90,7 +92,7 @@ def prepare_preset(
         draft.replace(out)
     try:
         _measure_tokens(result, out)
-        return result, preset_for(result, name=name or preset_name_for(files.pairs))
+        return result, preset_for(result, name=name or preset_name_for(files.pairs), like=like)
     except LabError:
         out.unlink()
         raise
@@ -175,17 +177,30 @@ def preset_name_for(file: Path) -> str:
     return f"{name}-pairs" if name in preset_names() else name
 
 
-def preset_for(result: IngestResult, *, name: str) -> Preset:
-    """Return a preset for imported pairs, with a model and a number of steps that fit their number."""
+def preset_for(result: IngestResult, *, name: str, like: Preset | None = None) -> Preset:
+    """Return a preset for imported pairs, with a model and training that fit their number or are those of a preset.
+
+    Args:
+        like: that preset; its model reads longer sequences if the pairs have some.
+
+    Raises:
+        ConfigError: the model of ``like`` cannot learn these pairs.
+    """
     task = _task_for(result)
-    model, training = _for_sentences(result, result.subwords) if result.subwords else _for_sequences(result)
-    model["max_seq_len"] = min(512, max(task.longest_source, task.longest_answer) + SPECIAL_TOKENS)
+    positions = min(512, max(task.longest_source, task.longest_answer) + SPECIAL_TOKENS)
+    if like is not None:
+        model, training = like.model.model_dump(), like.training.model_dump()
+        model["max_seq_len"] = max(positions, like.model.max_seq_len)
+    else:
+        model, training = _for_sentences(result, result.subwords) if result.subwords else _for_sequences(result)
+        model = {"family": "transformer", "norm": "pre", "num_heads": 4, "max_seq_len": positions} | model
+        training = {"group_by_length": True, "learning_rate": 0.002} | training
     document = {
         "name": name,
         "description": f"Own data: {result.pairs:,} pairs with {result.sources:,} different sources.",
         "task": task.model_dump(exclude_defaults=True) | {"family": task.family},
-        "model": {"family": "transformer", "norm": "pre", "num_heads": 4} | model,
-        "training": {"group_by_length": True, "learning_rate": 0.002} | training,
+        "model": model,
+        "training": training,
     }
     return parse_preset(document)
 
