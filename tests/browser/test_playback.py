@@ -29,6 +29,18 @@ START_AND_LEAVE = """(viewer) => {
     document.querySelector("#tabs [role=tab][data-tab-id=decode]").click();
 }"""
 
+PAUSE_AT_TWO = """(viewer) => new Promise((done) => {
+    const button = viewer.querySelector(".playback-button");
+    const observer = new MutationObserver(() => {
+        if (viewer.querySelectorAll(".tile.not-revealed").length !== 3) return;
+        observer.disconnect();
+        button.click();
+        done();
+    });
+    observer.observe(viewer, { subtree: true, childList: true, attributes: true });
+    button.click();
+})"""
+
 
 @pytest.fixture
 def viewer(empty_page: Page, address: str) -> Locator:
@@ -40,10 +52,9 @@ def viewer(empty_page: Page, address: str) -> Locator:
 
 
 def pause_at_two(viewer: Locator) -> None:
-    """Start a playback and pause it when two of the five tokens are revealed."""
-    viewer.get_by_role("button", name="Step by step").click()
-    expect(viewer.locator(".tile.not-revealed")).to_have_count(3)
-    viewer.get_by_role("button", name="Pause").click()
+    """Start a playback and pause it when two of the five tokens are revealed, at once, before the next one is."""
+    expect(viewer.get_by_role("button", name="Step by step")).to_be_visible()
+    viewer.evaluate(PAUSE_AT_TWO)
 
 
 def expect_paused_at_two(viewer: Locator) -> None:
