@@ -16,6 +16,7 @@ from tests.faults.hostile import misnamed_files, pt_files, safetensors_files
 from tests.faults.public.conftest import slowdown
 from tests.faults.public.session import Session
 from tests.faults.public.test_uploads import opened
+from tests.support.run_helpers import wait_for
 
 SECONDS = 10.0
 # The largest draws of data: 16 batches grouped by length, and sentences generated in advance.
@@ -75,6 +76,8 @@ def test_heavy_data_beam_search_and_export_do_not_block_others(app: AppProcess, 
     for page in pages:
         page.open()
     runs = [page.call_endpoint("train", *each) for page, each in zip(pages, HEAVY.items(), strict=False)]
+    started = list(zip(pages, runs, strict=False))
+    wait_for(lambda: all(page.call_component("run-bar.feed", run)["status"] != "queued" for page, run in started))
     side = 128
     labels, chance = [str(number) for number in range(side)], random.Random(0)
     weights = [[chance.random() for _ in labels] for _ in labels]
@@ -91,7 +94,7 @@ def test_heavy_data_beam_search_and_export_do_not_block_others(app: AppProcess, 
         pages[1].call_endpoint("attention", SHIPPED_RUN, "4 8 2 9 1 0 3 5 7 6", "encoder", 2, "", "", "zero")
 
     times, idle = ping_during(app, ping_idle, search, export, look)
-    for page, run in zip(pages, runs, strict=False):
+    for page, run in started:
         assert page.call_component("run-bar.feed", run)["status"] in ("training", "finished")
         page.call_endpoint("stop", run["run"])
     row(

@@ -182,7 +182,7 @@ def test_cross_site_requests_are_refused(reach: Reach):
 
 
 def test_files_that_caches_may_keep_carry_no_cookie(public: Public):
-    files = re.findall(r'"(?:\./)?(assets/[^"]*)"', httpx.get(public.address).text)
+    files = re.findall(r'"(?:\./)?(assets/[^"\\]*)', httpx.get(public.address).text)
     assert files
     for file in [*files, asset_address("web/page.js"), asset_address("lab.css"), "theme.css", "static/img/logo.svg"]:
         answer = httpx.get(public.address + file)
