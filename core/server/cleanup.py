@@ -67,8 +67,7 @@ class Cleanup:
         limits = self._limits
         if limits.idle_minutes is not None and self._seconds_away(live.owner) > 60 * limits.idle_minutes:
             return f"stopped after {limits.idle_minutes} minutes without a visit; press Resume to continue"
-        seconds = 0.0 if live.started_at is None else time.monotonic() - live.started_at
-        if limits.max_minutes is not None and seconds > 60 * limits.max_minutes:
+        if limits.max_minutes is not None and live.seconds_in_training() > 60 * limits.max_minutes:
             return f"stopped after {limits.max_minutes} minutes, the limit for training without a break"
         return ""
 
