@@ -14,11 +14,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from core.server.access import Visitor
 from ui.events import CPU
+from ui.serving.sessions import LightSessions
 from ui.serving.visitors import Presence, visitor_of
 
 MAX_WAITING = 512  # calls in the queue, of all visitors; forty pages that open together have four each
 EVENTS_PER_VISITOR, EVENTS_PER_NETWORK = 16, MAX_WAITING // 2
 THREADS_PER_VISITOR, THREADS_PER_NETWORK = 12, 32  # of the 40 that Gradio and Starlette answer requests in
+MAX_PENDING_SESSIONS = 4_000  # twice as many as those whose answers Gradio keeps
 REST = 3.0  # times as long as a call that computes for long
 MAX_WAIT, SECONDS_BETWEEN_LOOKS = 8.0, 0.05  # for a thread of the network; a page gives up after ten seconds
 _IN_THREADS = ("/gradio_api/component_server", "/gradio_api/run/", "/gradio_api/api/", "/download/")
@@ -67,6 +69,7 @@ class FairQueue(Queue):
             self._entering.remove(visitor)
         for each in self.event_queue_per_concurrency_id.values():
             each.queue[:] = in_fair_order(each.queue)
+        self._forget_undeliverable()
         return pushed
 
     def get_events(self) -> tuple[list[Event], bool, str] | None:
@@ -84,21 +87,39 @@ class FairQueue(Queue):
 
     async def process_events(self, events: list[Event], *arguments: Any, **options: Any) -> None:
         """Answer calls, and note how long a network computes."""
-        if events[0].concurrency_id != CPU["concurrency_id"]:
-            await super().process_events(events, *arguments, **options)
-            return
-        network, started = _visitor(events[0]).network, time.monotonic()
+        started = time.monotonic()
         try:
             await super().process_events(events, *arguments, **options)
         finally:
-            self._computing[network] -= 1
-            now = time.monotonic()
-            self._rested_at = {each: until for each, until in self._rested_at.items() if until > now}
-            self._rested_at[network] = now + REST * (now - started)
+            if events[0].concurrency_id == CPU["concurrency_id"]:
+                self._note_end(_visitor(events[0]).network, started)
+            for event in events:
+                self._forget_session(event)
 
     def compute_analytics_summary(self, records: Any) -> dict[str, Any]:
         """Compute nothing: pandas would take milliseconds after every call, and nobody looks at it."""
         return self.cached_event_analytics_summary
+
+    def _note_end(self, network: str, started: float) -> None:
+        """Let a network that computed since ``started`` rest."""
+        self._computing[network] -= 1
+        self._computing += Counter()  # drops those that compute nothing
+        now = time.monotonic()
+        self._rested_at = {each: until for each, until in self._rested_at.items() if until > now}
+        self._rested_at[network] = now + REST * (now - started)
+
+    def _forget_session(self, event: Event) -> None:
+        """Drop the session of a call that named none: no later call can use it, and Gradio would keep thousands."""
+        sessions = self.blocks.state_holder
+        if event.session_hash == event._id and isinstance(sessions, LightSessions):
+            sessions.forget(event.session_hash)
+
+    def _forget_undeliverable(self) -> None:
+        """Drop the ids of calls whose answers Gradio dropped; it would keep a set for each session for good."""
+        ids, answers = self.pending_event_ids_session, self.pending_messages_per_session
+        if len(ids) > MAX_PENDING_SESSIONS:
+            for session in [session for session in ids if session not in answers]:
+                del ids[session]
 
     def _rests(self, network: str, now: float) -> bool:
         """Whether a long call of a network has to wait for the other networks' sake."""

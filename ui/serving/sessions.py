@@ -32,6 +32,12 @@ class LightSessions(StateHolder):
             self.session_data[session_id] = LightSession(self.blocks)
         return super().__getitem__(session_id)
 
+    def forget(self, session_id: str) -> None:
+        """Drop a session, if there is one."""
+        with self.lock:
+            self.session_data.pop(session_id, None)
+            self.time_last_used.pop(session_id, None)
+
     def delete_all_expired_state(self) -> None:
         """Drop the sessions of closed pages; Gradio calls this every second."""
         now = datetime.now()
