@@ -145,6 +145,7 @@ def test_the_slider_moves_answers_heads_and_figures_together(page: Page):
     assert page.evaluate(IN_VIEW)["answers"] == last["answers"]
 
 
+@pytest.mark.slow
 def test_attention_has_the_colors_of_the_theme(page: Page):
     maps = page.locator("#bench-view .map canvas")
     expect(maps).to_have_count(8)
@@ -189,6 +190,7 @@ def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], pag
     expect(bench.locator(".accuracy-title")).to_have_text("Accuracy")
 
 
+@pytest.mark.slow
 def test_any_block_layer_and_input_can_be_watched_and_a_head_opens(page: Page):
     open_tab(page, "Train")
     maps = page.locator("#bench-view .map")
@@ -213,6 +215,7 @@ def test_a_link_to_a_run_that_is_not_there_says_so(empty_page: Page, address: st
     expect(empty_page.locator("#bench-view .answer")).to_have_count(4)
 
 
+@pytest.mark.slow
 def test_a_tab_pressed_while_the_page_loads_stays_open(empty_page: Page, address: str):
     empty_page.goto(address, wait_until="commit")
     tab = empty_page.get_by_role("tab", name="Compare")
@@ -272,6 +275,7 @@ def test_runs_are_found_by_search_and_renamed_in_place(page: Page, runs: Runs, r
     expect(page.locator("#run-bar .run .title")).to_have_text("My first run")
 
 
+@pytest.mark.slow
 def test_train_pressed_while_a_preset_opens_trains_that_preset(page: Page, runs: Runs):
     open_tab(page, "Train")
     choose_preset(page, "digits-reversal")
@@ -284,6 +288,7 @@ def test_train_pressed_while_a_preset_opens_trains_that_preset(page: Page, runs:
     expect(page.locator("#train-problem .notice")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_link_opens_without_the_tour(tab: tuple[Page, list[str]], address: str):
     context = tab[0].context.browser.new_context(viewport=LAPTOP)
     visitor = context.new_page()
@@ -293,6 +298,7 @@ def test_a_link_opens_without_the_tour(tab: tuple[Page, list[str]], address: str
     context.close()
 
 
+@pytest.mark.slow
 def test_on_a_phone_the_menu_of_runs_covers_train(page: Page):
     page.set_viewport_size(PHONE)
     page.locator("#run-bar .run").click()

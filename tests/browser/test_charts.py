@@ -34,6 +34,7 @@ def figures(page: Page) -> Locator:
     return figures
 
 
+@pytest.mark.slow
 def test_a_lesson_pressed_again_stays_as_it_is(page: Page, figures: Locator):
     first = figures.first.element_handle()
     page.get_by_role("button", name="targets not shifted").click()
@@ -61,6 +62,7 @@ def test_pointing_at_a_chart_reads_the_values_of_all_charts_of_its_group(page: P
     expect(figures.first.locator(".readout")).to_have_text("")
 
 
+@pytest.mark.slow
 def test_dragging_zooms_the_group_and_a_double_click_shows_all_again(page: Page, figures: Locator):
     plots, resets = figures.locator(".chart-plot"), figures.get_by_role("button", name="reset zoom")
     whole = [canvas.evaluate(DRAWN) for canvas in figures.locator("canvas").all()]
@@ -105,6 +107,7 @@ def test_keys_move_the_crosshair_zoom_and_are_read_out(page: Page, figures: Loca
     expect(readout).to_have_text("")
 
 
+@pytest.mark.slow
 def test_lines_take_the_colors_of_the_theme(page: Page, figures: Locator):
     has_color = """(canvas, [red, green, blue]) => {
         const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -123,6 +126,7 @@ def test_lines_take_the_colors_of_the_theme(page: Page, figures: Locator):
     assert not canvas.evaluate(has_color, light)
 
 
+@pytest.mark.slow
 def test_a_log_scale_can_be_switched_off(page: Page, figures: Locator):
     canvas = figures.first.locator("canvas")
     logarithmic = canvas.evaluate(DRAWN)

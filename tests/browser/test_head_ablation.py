@@ -43,6 +43,7 @@ def test_the_answer_without_a_head_is_in_view_beside_the_pressed_head(page: Page
     assert comparison["x"] >= grid["x"] + grid["width"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 def test_a_head_is_ablated_measured_shared_and_restored(page: Page, reload: Callable, monkeypatch: pytest.MonkeyPatch):
     open_tab(page, "Look inside")

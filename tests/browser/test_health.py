@@ -18,6 +18,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 def test_figures_are_fetched_when_the_fold_opens_and_drawn_and_saved(page: Page, seeds: list[str], runs: Runs):
     asked: list[str] = []
 
@@ -58,6 +59,7 @@ def test_the_shipped_run_shows_its_health_and_its_uniform_heads(page: Page):
     expect(page.locator("#bench-view .map .mark-word")).to_have_text(["uniform"] * 8)
 
 
+@pytest.mark.slow
 def test_a_run_recorded_without_health_says_so(page: Page, runs: Runs):
     shutil.copytree(runs.root / SHIPPED, runs.root / "without-health")
     remove_health(runs.root / "without-health" / "replay.safetensors")
@@ -68,6 +70,7 @@ def test_a_run_recorded_without_health_says_so(page: Page, runs: Runs):
     shutil.rmtree(runs.root / "without-health")  # the next page would open with it
 
 
+@pytest.mark.slow
 def test_a_marked_head_has_its_word_under_the_map_and_in_its_name(page: Page, seeds: list[str], runs: Runs):
     choose_run(page, seeds[0])
     page.get_by_label("Attention block").select_option("encoder self-attention")

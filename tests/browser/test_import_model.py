@@ -47,6 +47,7 @@ def test_a_folder_is_imported_and_becomes_the_run_of_every_tab(page: Page, tmp_p
     expect(page.locator("#train-problem")).to_contain_text("nothing here to train it on")
 
 
+@pytest.mark.slow
 def test_the_mapping_of_a_state_dict_is_corrected_on_the_page(page: Page, tmp_path: Path):
     torch.save(StateDictModel().state_dict(), tmp_path / "my_model.pt")
     type_path(page, tmp_path / "my_model.pt")
@@ -83,6 +84,7 @@ def test_what_is_wrong_with_a_path_is_said_beside_it(page: Page, tmp_path: Path)
     expect(page.locator("#run-bar .run .title")).to_have_text(title)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [DESKTOP, PHONE], indirect=True, ids=["desktop", "phone"])
 def test_the_heads_of_six_layers_of_sixteen_fit_on_the_page(page: Page, runs: Runs, tmp_path: Path):
     size = {"encoder_layers": 6, "decoder_layers": 6, "d_model": 64}

@@ -38,6 +38,7 @@ def test_an_input_that_the_next_run_cannot_read_becomes_an_example_and_a_long_on
     expect(page.locator("#viewer canvas.map")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_an_open_answer_follows_the_training_without_touching_what_is_being_typed(
     empty_page: Page, address: str, runs: Runs, hurry: Callable
 ):

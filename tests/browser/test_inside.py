@@ -71,6 +71,7 @@ def test_the_numbers_multiply_out(viewer):
     expect(viewer.locator(".story-steps canvas.strip").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_model_map_opens_attention_and_every_other_part(viewer, reload):
     page, maps = viewer.page, viewer.locator(".maps")
     left = maps.bounding_box()["x"]
@@ -95,6 +96,7 @@ def test_the_model_map_opens_attention_and_every_other_part(viewer, reload):
     expect(viewer.locator(".story-steps h4 b").last).to_have_text("Next")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("viewer", [PHONE], indirect=True)
 def test_on_a_phone_a_pressed_cell_brings_its_story_into_view(viewer):
     press_cell(viewer, 2, 2)
@@ -104,6 +106,7 @@ def test_on_a_phone_a_pressed_cell_brings_its_story_into_view(viewer):
     assert viewer.page.evaluate(NOTHING_SIDEWAYS)
 
 
+@pytest.mark.slow
 def test_without_the_head_the_answer_changes_as_ablation_says(viewer):
     page = viewer.page
     page.locator("#heads button[title='cross.2.3']").click()
@@ -132,6 +135,7 @@ def test_why_this_answer_is_explained_four_ways(viewer):
     assert page.evaluate(NOTHING_SIDEWAYS)
 
 
+@pytest.mark.slow
 def test_a_head_among_the_parts_opens_in_the_maps(viewer):
     head = viewer.page.locator("#why .contributions button", has_text="decoder.2.4")
     head.click()

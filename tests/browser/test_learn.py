@@ -82,6 +82,7 @@ def test_answers_and_progress_survive_a_reload(page: Page, learn: Callable, relo
     expect(question(page, "id-of-zero").locator("input")).to_have_value("")
 
 
+@pytest.mark.slow
 def test_the_lesson_that_was_open_last_opens_again_and_the_address_names_it(
     page: Page, learn: Callable, reload: Callable, address: str
 ):
@@ -139,6 +140,7 @@ def test_the_map_is_that_of_a_decode_and_follows_input_and_head(page: Page, lear
         expect(figure.get_by_role("link")).to_have_attribute("href", re.compile(f"cross&layer=2&head={head}&{cell}$"))
 
 
+@pytest.mark.slow
 def test_the_scores_of_a_row_are_divided_or_not(page: Page, learn: Callable, runs: Runs):
     learn("queries")
     loaded = runs.loaded(SHIPPED)
@@ -151,6 +153,7 @@ def test_the_scores_of_a_row_are_divided_or_not(page: Page, learn: Callable, run
     expect(figure.locator(".readout")).to_contain_text(f"{100 * products:.0f} % on 2 (column 4)")
 
 
+@pytest.mark.slow
 def test_an_input_that_cannot_be_read_is_refused_beside_it(page: Page, learn: Callable):
     learn("positions")
     page.get_by_label("Input of the figures").fill("4 x")
@@ -165,6 +168,7 @@ def test_an_input_that_cannot_be_read_is_refused_beside_it(page: Page, learn: Ca
     expect(page.get_by_label("Input of the figures")).to_have_attribute("aria-invalid", "false")
 
 
+@pytest.mark.slow
 def test_a_head_is_taken_out_and_the_training_is_replayed(page: Page, learn: Callable, runs: Runs):
     learn("heads")
     figure = page.locator("#lesson .figure").nth(1)
@@ -180,6 +184,7 @@ def test_a_head_is_taken_out_and_the_training_is_replayed(page: Page, learn: Cal
     expect(replay.locator(".readout")).to_contain_text("answered with 9 2 8 4 ✓")
 
 
+@pytest.mark.slow
 def test_masks_are_removed_and_steps_are_read_along(page: Page, learn: Callable, runs: Runs):
     learn("masks")
     causal, padding = page.locator("#lesson .figure").all()
@@ -200,6 +205,7 @@ def test_masks_are_removed_and_steps_are_read_along(page: Page, learn: Callable,
     expect(figure.get_by_label("step of the answer")).to_have_value("4")
 
 
+@pytest.mark.slow
 def test_a_link_of_a_lesson_opens_the_head_on_its_tab(page: Page, learn: Callable, reload: Callable, address: str):
     learn("tokens")
     reload(address + page.get_by_role("link", name="The encoder's heads in Look inside").get_attribute("href"))
@@ -208,6 +214,7 @@ def test_a_link_of_a_lesson_opens_the_head_on_its_tab(page: Page, learn: Callabl
     expect(page.locator("#attention-of")).to_contain_text("4 8 4 9 →")
 
 
+@pytest.mark.slow
 def test_a_link_to_a_cell_shows_how_it_came_about_after_a_reload_too_and_progress_is_kept(
     page: Page, tab: tuple[Page, list[str]], learn: Callable, reload: Callable
 ):

@@ -20,6 +20,7 @@ IS_DRAWN = """canvas => canvas.width > 0
     && canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean)"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 def test_every_lesson_asks_for_a_prediction_and_then_shows_both_runs(page: Page):
     open_tab(page, "Learn")
@@ -83,6 +84,7 @@ def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs:
     assert runs.preset("targets-not-shifted-right").bug is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [PHONE], indirect=True)
 def test_the_shipped_run_has_no_bug_and_its_diagram_opens_its_heads(page: Page):
     open_tab(page, "Report")

@@ -154,6 +154,7 @@ def test_an_answer_is_found_by_every_strategy_and_bad_input_explained(page: Page
     assert page.evaluate("window.P === undefined")
 
 
+@pytest.mark.slow
 def test_a_report_is_written_shown_and_downloaded(page: Page, reload: Callable):
     open_tab(page, "Report")
     button = page.get_by_role("button", name="Write report")
@@ -208,6 +209,7 @@ def test_invalid_settings_are_explained_and_valid_ones_saved_and_loaded_again(pa
     expect(page.locator("#train-problem")).to_contain_text("task.color is not a known key")
 
 
+@pytest.mark.slow
 def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     name, text = "noted", "stopped and saved because the server shut down; press Resume to continue"
     folder = RunFolder.create(runs.root, load_preset("tiny"), name=name, status="stopped")

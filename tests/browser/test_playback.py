@@ -104,6 +104,7 @@ def test_a_paused_playback_survives_everything_pressed_meanwhile(empty_page: Pag
     expect(viewer.locator("table").get_by_role("row")).to_have_count(6)
 
 
+@pytest.mark.slow
 def test_a_running_playback_goes_on_whatever_is_pressed(viewer: Locator):
     assert viewer.evaluate(START_AND_PRESS) == [4, 1]  # in one go, so that no second step is due
     expect(viewer.get_by_role("button", name="Pause")).to_be_visible()

@@ -83,12 +83,14 @@ def test_sentences_are_text_on_the_bench_and_on_decode(empty_page: Page, link: s
     assert "▁" not in page.locator("body").inner_text()
 
 
+@pytest.mark.slow
 def test_other_tasks_have_no_choice_of_words(page: Page):
     open_tab(page, "Look inside")
     expect(page.locator("#viewer canvas.map")).to_be_visible()
     expect(page.locator("#viewer .units")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_map_of_a_sentence_fits_a_phone(empty_page: Page, link: str):
     empty_page.set_viewport_size(PHONE)
     empty_page.goto(link + "&tab=attention&by=words")
@@ -111,6 +113,7 @@ def lab_with_translator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
     runs.close()
 
 
+@pytest.mark.slow
 def test_the_first_look_offers_a_translation_and_shows_where_each_word_came_from(
     tab: tuple[Page, list[str]], lab_with_translator: str
 ):

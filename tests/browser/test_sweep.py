@@ -167,6 +167,7 @@ def test_nonsense_is_refused_at_its_field_and_a_sweep_is_trained_reloaded_stoppe
     expect(sweep.locator(".message")).to_contain_text("no.yaml: a sweep must be a mapping")
 
 
+@pytest.mark.slow
 def test_a_sweep_has_no_serious_violation(page: Page, runs: Runs):
     page.add_style_tag(content=NO_TRANSITIONS)
     made_up_sweep(runs.root, load_preset("tiny"), trials=25, name="made-up")

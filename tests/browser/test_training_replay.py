@@ -84,6 +84,7 @@ def test_a_replay_follows_training_scrubs_and_is_shared_by_link(
     expect(viewer.locator("#attention-of")).to_contain_text("without decoder.1.2")
 
 
+@pytest.mark.slow
 def test_decode_ends_a_replay_and_shows_the_new_answer(page: Page):
     open_tab(page, "Train")
     page.get_by_role("button", name="cross attention, layer 2, head 1", exact=False).click()
@@ -93,6 +94,7 @@ def test_decode_ends_a_replay_and_shows_the_new_answer(page: Page):
     expect(page.locator("#viewer .heading")).to_contain_text("1 2 3 4 5 6 → 6 5 4 3 2 1 · decoded by")
 
 
+@pytest.mark.slow
 def test_maps_can_be_previewed_and_downloaded(empty_page: Page, address: str):
     page = empty_page
     page.goto(f"{address}?run={SHIPPED}&input=4+8+2+9&tab=attention")
