@@ -4,8 +4,10 @@ A row is a tuple that starts with its step; rows are in step order, one a step. 
 a wider group, gives what thinning all rows gives, because widths are powers of two and groups start at their multiples.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -45,13 +47,14 @@ def thin(rows: Sequence[Row], width: int, extremes: Sequence[Extreme], *, keep_f
     """
     if holds_all(width, extremes):
         return list(rows)
+    pickers = [_picker(rows, *extreme) for extreme in extremes]
     kept: list[Row] = []
     start = 0
     while start < len(rows):
         next_group = (step_of(rows[start]) // width + 1) * width
         end = bisect_left(rows, next_group, lo=start, hi=min(len(rows), start + width), key=step_of)
         group = rows[start:end]
-        taken = [group[-1], *(_extreme(group, *extreme) for extreme in extremes)]
+        taken = [group[-1], *(pick(group) for pick in pickers)]
         if keep_first and start == 0:
             taken.append(group[0])
         kept += sorted({step_of(row): row for row in taken}.values(), key=step_of)
@@ -59,6 +62,11 @@ def thin(rows: Sequence[Row], width: int, extremes: Sequence[Extreme], *, keep_f
     return kept
 
 
-def _extreme(rows: Sequence[Row], pick: Callable[..., Row], column: int) -> Row:
-    numbers = [row for row in rows if row[column] == row[column]]  # NaN differs from itself
-    return pick(numbers or rows, key=itemgetter(column))
+def _picker(rows: Sequence[Row], pick: Callable[..., Row], column: int) -> Callable[[Sequence[Row]], Row]:
+    """Return what picks the extreme row of a group of ``rows``."""
+    value = itemgetter(column)
+    if not math.isnan(
+        sum(map(value, rows))
+    ):  # once for all groups, because looking for NaN in each takes as long again
+        return partial(pick, key=value)
+    return lambda group: pick([row for row in group if not math.isnan(value(row))] or group, key=value)
