@@ -18,7 +18,7 @@ from core.config import Preset
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
-from core.runs.names import TITLE_FILE, Naming
+from core.runs.names import Naming
 from core.runs.replay import Replay
 from core.runs.weights_by_step import WeightsByStep
 from core.server.classes import Classes
@@ -27,23 +27,19 @@ from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
 from core.server.loaded_models import LoadedModels, LoadedRun
-from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
+from core.server.ownership import Ownership, ownership_file, write_ownership
 from core.server.queue import NO_POOL
+from core.server.run_files import RunFiles
 from core.server.run_index import RunIndex, RunListing
 from core.server.sweeps import Sweeps
 from core.server.training_process import IS_SUPPORTED, TrainingProcesses, nothing_to_prepare
 from core.server.waiting_times import WaitingTimes
 from core.server.workers import WorkerPool
-from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
 from core.storage.tensor_file import MAX_HEADER_BYTES
 from core.training.history import History
 
 CLASSES = ".classes"  # folder beside the runs; no run can have this name
-CACHED_FILES = 2_000
-CACHED_HISTORIES = CACHED_REPLAYS = 64  # a class of fifty has as many runs open
-MAX_CACHED_BYTES = 50_000_000  # of the files of either
-CACHED_WEIGHTS_BY_STEP = 4  # of at most 8 MB
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
 LISTING_CACHE_SECONDS = 1.0
 SECONDS_BETWEEN_OPENINGS = 3600.0  # of a shared run that are recorded
@@ -127,15 +123,8 @@ class Runs:
         self.sweeps = Sweeps(root, busy_cores=lambda: self._pool.counts()["training"])
         self._waiting_times = WaitingTimes(self._pool, self.estimates, max_workers=limits.max_runs)
         self.classes = Classes(root / CLASSES, limits)
-        self._presets: FileCache[Preset] = FileCache(CACHED_FILES)
-        self._infos: FileCache[RunInfo] = FileCache(CACHED_FILES)
-        self._ownerships: FileCache[Ownership] = FileCache(CACHED_FILES)
-        self._titles: FileCache[str] = FileCache(10 * CACHED_FILES)  # a new run's title differs from all
+        self._files = RunFiles()
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
-        self._sizes: FileCache[int] = FileCache(10 * CACHED_FILES)
-        self._histories: FileCache[History] = FileCache(CACHED_HISTORIES, max_bytes=MAX_CACHED_BYTES)
-        self._replays: FileCache[Replay] = FileCache(CACHED_REPLAYS, max_bytes=MAX_CACHED_BYTES)
-        self._weights_by_step: FileCache[WeightsByStep] = FileCache(CACHED_WEIGHTS_BY_STEP)
         self._reported: set[str] = set()
         self._listing_lock = threading.RLock()
         self._cached_listings: tuple[RunListing, ...] = ()
@@ -320,7 +309,7 @@ class Runs:
         folder = RunFolder(self.root, name)
         if self._pool.find(name) is not None:  # files of a run in training grow in place
             return folder.size()
-        return self._sizes.get(folder.path, folder.size)
+        return self._files.size(folder)
 
     def note_opened(self, name: str) -> None:
         """Record that a shared run was opened, at most once an hour: the date of its ``access.json``."""
@@ -406,21 +395,17 @@ class Runs:
     def ownership(self, name: str) -> Ownership:
         """Return a run's ownership; RunError if the name is not a valid run name."""
         folder, live = RunFolder(self.root, name), self._pool.find(name)
-        stored = self._ownerships.get(ownership_file(folder), lambda: read_ownership(folder))
+        stored = self._files.ownership(folder)
         return stored if live is None else stored.model_copy(update={"owner": live.owner})  # its folder may be gone
 
     def title(self, name: str) -> str:
         """Return a run's title; RunError if the name is not a valid run name."""
-        folder = RunFolder(self.root, name)
-        return self._titles.get(folder.path / TITLE_FILE, folder.title)
+        return self._files.title(RunFolder(self.root, name))
 
     def preset(self, name: str) -> Preset:
         """Return the preset a run was started with; RunError if there is no such run."""
         live = self._pool.find(name)
-        if live is not None:
-            return live.preset
-        folder = RunFolder(self.root, name)
-        return self._presets.get(folder.path / "preset.yaml", folder.ensure_preset)
+        return self._files.preset(RunFolder(self.root, name)) if live is None else live.preset
 
     def info(self, name: str) -> RunInfo:
         """Return a run's status and metrics; RunError if there is no such run."""
@@ -428,9 +413,7 @@ class Runs:
         if live is not None:
             stopping = live.stop.is_set() and live.info.status in ACTIVE
             return live.info.model_copy(update={"status": "stopping"}) if stopping else live.info
-        folder = RunFolder(self.root, name)
-        info = self._infos.get(folder.path / "run.json", folder.written_info)
-        return folder.with_verified_status(info)
+        return self._files.info(RunFolder(self.root, name))
 
     def progress(self, name: str) -> RunProgress:
         """Return a run's progress; RunError if there is no such run."""
@@ -460,24 +443,21 @@ class Runs:
         if live is not None:
             return live.history
         self.info(name)  # is there such a run?
-        path = RunFolder(self.root, name).metrics
-        return self._histories.get(path, lambda: History.load(path))
+        return self._files.history(RunFolder(self.root, name))
 
     def replay(self, name: str) -> Replay:
         """Return a run's attention snapshots; RunError if there is no such run."""
         live = self._pool.find(name)
         if live is not None:
             return live.replay
-        folder, every = RunFolder(self.root, name), self.preset(name).training.evaluate_every
-        return self._replays.get(folder.replay, lambda: Replay.load(folder.replay, every))
+        return self._files.replay(RunFolder(self.root, name))
 
     def weights_by_step(self, name: str) -> WeightsByStep:
         """Return a run's weights at a few training steps; RunError if there is no such run."""
         live = self._pool.find(name)
         if live is not None:
             return live.weights_by_step
-        path = self.folder(name).weights_by_step
-        return self._weights_by_step.get(path, lambda: WeightsByStep.load(path))
+        return self._files.weights_by_step(self.folder(name))
 
     def loaded(self, name: str, training_step: int | None = None) -> LoadedRun:
         """Return a run's model: the latest weights while it trains, else the best.
