@@ -14,7 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from core.config import Preset
+from core.config import ConfigError, Preset
+from core.config.listing import listed_presets, missing_package
 from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
@@ -131,11 +132,24 @@ class Runs:
         self._listing_stamp: tuple | None = None
         self._listed_at = self._listing_seconds = 0.0
         self._index = RunIndex(root)
+        self._closing = threading.Event()
 
     def warm_up(self) -> None:
-        """Prepare the start of processes that train, if runs train in such; it goes on after the call."""
+        """Prepare what the first visitors would wait for; it goes on after the call.
+
+        These are processes that train, if runs train in such, and the sizes of shipped presets, if those are limited.
+        """
         if self._processes is not None:
             self._processes.warm_up()
+        # No daemon: PyTorch aborts a process that ends while such a thread computes.
+        threading.Thread(target=self._check_shipped_presets, name="check shipped presets").start()
+
+    def _check_shipped_presets(self) -> None:
+        for preset in listed_presets():
+            if missing_package(preset) is None and not self._closing.is_set():
+                self.inference_priority.wait_for_inference()
+                with suppress(ConfigError):  # shown where it is chosen
+                    self.limits.check_size(preset)
 
     def start(
         self,
@@ -489,6 +503,7 @@ class Runs:
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait until they are saved; call it when the process ends."""
         deadline = time.monotonic() + seconds
+        self._closing.set()
         self.sweeps.stop()
         self._pool.close(seconds=seconds)
         self.sweeps.close(seconds=max(0.0, deadline - time.monotonic()))

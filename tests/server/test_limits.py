@@ -1,11 +1,15 @@
 """Limits: strict in public, loose on a laptop, set by flags and variables."""
 
+from types import SimpleNamespace
+
 import pytest
 from pydantic import ValidationError
 
 from core.config import ConfigError, load_preset, preset_names
+from core.server import Runs, limits
 from core.server.limits import LAPTOP, PUBLIC, Limits, limits_from
 from core.storage.errors import InputError
+from tests.support.run_helpers import wait_for
 
 
 def test_public_limits_are_complete_and_never_looser():
@@ -53,6 +57,20 @@ def test_estimated_memory_is_limited():
     preset = load_preset("digits-reversal").with_changes({"training.batch_size": 512})
     with pytest.raises(ConfigError, match=r"batch_size=512 takes about \d+ MB of memory .* at most 10 MB"):
         PUBLIC.model_copy(update={"max_memory_mb": 10}).check(preset)
+
+
+def test_a_public_server_knows_what_shipped_presets_take_before_a_visitor_trains_one(tmp_path, monkeypatch):
+    measured = []
+
+    def training_memory(preset, pairs):
+        measured.append(preset.name)
+        return SimpleNamespace(total=0)
+
+    monkeypatch.setattr(limits, "training_memory", training_memory)
+    runs = Runs(tmp_path, limits=PUBLIC)
+    runs.warm_up()
+    wait_for(lambda: {"tiny", "digits-reversal", "number-words-german"} <= set(measured))
+    runs.close()
 
 
 def test_the_memory_of_a_token_budget_is_limited():
