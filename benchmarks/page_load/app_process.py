@@ -1,4 +1,4 @@
-"""The app in a process of its own, served as on a public Space, and a client that requests what an open page does."""
+"""The app in a process of its own, and a client that requests what an open page does."""
 
 import http.client
 import json
@@ -24,10 +24,11 @@ SECONDS_TO_START = 120.0
 
 
 class AppProcess:
-    """``app.py --public`` with a checkpoint folder of its own that holds the shipped run.
+    """``app.py`` with a checkpoint folder of its own that holds the shipped run.
 
     Args:
         folder: an empty folder.
+        public: whether to serve it as on a public Space, with ``--public``.
         with_figure_count: whether to count matplotlib figures, which costs the process a little time.
         max_files: how many files and connections the system lets the process have open; None as it is.
         options: further options of ``app.py``.
@@ -41,6 +42,7 @@ class AppProcess:
         self,
         folder: Path,
         *,
+        public: bool = True,
         with_figure_count: bool = False,
         max_files: int | None = None,
         options: Sequence[str] = (),
@@ -54,8 +56,8 @@ class AppProcess:
         self._figure_count = folder / "figure_count"
         counting = ["-m", "benchmarks.page_load.figure_count", str(self._figure_count)]
         program = counting if with_figure_count else ["app.py"]
-        command = [sys.executable, *program, "--public", "--port", str(self._port), "--checkpoints", str(root)]
-        command += options
+        command = [sys.executable, *program, "--port", str(self._port), "--checkpoints", str(root)]
+        command += [*(["--public"] if public else []), *options]
         if max_files is not None:
             command = ["sh", "-c", f'ulimit -n {max_files} && exec "$@"', "sh", *command]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GRADIO_TEMP_DIR": str(folder / "uploads")}
@@ -145,12 +147,10 @@ def _proportional_megabytes(pid: int) -> float:
 
 
 @contextmanager
-def serve_app(
-    *, with_figure_count: bool = False, max_files: int | None = None, options: Sequence[str] = ()
-) -> Iterator[AppProcess]:
-    """Serve the page until the end of the block; the arguments are those of ``AppProcess``."""
+def serve_app(**arguments: Any) -> Iterator[AppProcess]:
+    """Serve the page until the end of the block; the arguments are those of ``AppProcess``, without its folder."""
     with tempfile.TemporaryDirectory(prefix="attention-lab-") as folder:
-        app = AppProcess(Path(folder), with_figure_count=with_figure_count, max_files=max_files, options=options)
+        app = AppProcess(Path(folder), **arguments)
         try:
             app.wait_until_ready()
             yield app

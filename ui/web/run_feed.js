@@ -5,7 +5,8 @@
 import { emptyHistory, heldRows, mergeHistory, nearestIndex } from "./history.js";
 import { callServer, pollWhileVisible } from "./server.js";
 
-const POLL_MS = { active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others in the queue
+const POLL_MS = { starting: 100, active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others
+const MAX_STARTING_MS = 3000; // that a run's first snapshots are polled for often, so that it is seen to move at once
 const MAX_SNAPSHOTS = 300; // kept in the browser, each with the maps of one view
 const ACTIVE = ["queued", "training", "stopping"];
 
@@ -24,7 +25,7 @@ let refreshNow = () => {};
 
 function nothingKnown(run) {
   return {
-    run, latest: null, error: "", metrics: emptyHistory(),
+    run, latest: null, error: "", metrics: emptyHistory(), since: performance.now(),
     steps: [], // training steps of the saved snapshots
     masses: new Map(), // step → attention mass by layer and head
     snapshots: new Map(), // key → snapshot with the maps of one view
@@ -93,7 +94,8 @@ async function refresh() {
   applyUpdate(update);
   changed();
   if (update.queue_position > 1) return POLL_MS.waiting;
-  return ACTIVE.includes(update.status) ? POLL_MS.active : POLL_MS.ended;
+  if (!ACTIVE.includes(update.status)) return POLL_MS.ended;
+  return feed.steps.length < 2 && performance.now() - feed.since < MAX_STARTING_MS ? POLL_MS.starting : POLL_MS.active;
 }
 
 function applyUpdate({ points, evaluations, snapshots, ...rest }) {
