@@ -1,5 +1,6 @@
 """Connections that send no request, or only a part of one, do not keep others out, nor fill the log."""
 
+import http.client
 import logging
 import os
 import socket
@@ -65,14 +66,15 @@ def test_half_open_connections_do_not_keep_requests_out(address, monkeypatch: py
 
 
 def test_half_open_connections_do_not_close_one_that_had_an_answer_and_waits_for_its_next_request(address):
-    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    used = opened(address, request)
-    used.settimeout(60)
-    assert used.recv(10_000).startswith(b"HTTP/1.1 200")
+    used = http.client.HTTPConnection(*address, timeout=60)
+    used.request("GET", "/health")
+    assert used.getresponse().read()
+    waiting = used.sock
     held = [opened(address, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ") for _ in range(3 * MOST)]
     wait_for(lambda: sum(map(is_closed, held)) >= 2 * MOST)
-    used.sendall(request)
-    assert used.recv(10_000).startswith(b"HTTP/1.1 200")
+    used.request("GET", "/health")
+    assert used.getresponse().status == 200
+    assert used.sock is waiting
     for each in (*held, used):
         each.close()
 
