@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from core.cli.arguments import add_json, named_preset
 from core.config import pairs_beside, preset_to_yaml
 from core.reports.formatting import duration_range
@@ -77,7 +79,8 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"{error}; --format names it: {', '.join(FORMATS)}") from error
     except OSError as error:
         raise InputError(f"--out={str(out)[:200]} cannot be written: {error.strerror or error}") from error
-    time = estimate_training_time(preset, pairs=pairs_beside(out))
+    threads = torch.get_num_threads()  # as ``train`` uses
+    time = estimate_training_time(preset, pairs=pairs_beside(out), threads=threads)
     print("\n".join(summary_lines(result)))
     if {"unknown split", "not two columns"} & result.skipped.keys():
         print("\nrows with more than one answer are read with --format answers")

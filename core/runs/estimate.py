@@ -1,8 +1,9 @@
 """Estimate how long training a preset takes on this machine, from a few measured updates, an evaluation and a snapshot.
 
-On the CPU, the parts are timed with the clock of the measuring thread, which stands still while other threads and
-programs run: the estimate is that of a quiet machine, even if this one is not. ``TrainingTime.beside`` adds what other
-trainings cost. On another device, where the thread mostly waits, they are timed with the clock on the wall.
+With one thread on the CPU, the parts are timed with the clock of that thread, which stands still while other threads
+and programs run: the estimate is that of a quiet machine, even if this one is not. ``TrainingTime.beside`` adds what
+other trainings cost. With several threads, and on another device, where the thread mostly waits, they are timed with
+the clock on the wall.
 """
 
 import time
@@ -87,9 +88,10 @@ def estimate_training_time(
     *,
     pairs: Path | None = None,
     device: str = "cpu",
+    threads: int = 1,
     wait_for_others: Callable[[], None] = lambda: None,
 ) -> TrainingTime | None:
-    """Estimate the time to train a preset from the first update to the last, with one torch thread.
+    """Estimate the time to train a preset from the first update to the last.
 
     Trains a copy of the preset for a moment, and evaluates it once. It takes about a second, at most three for a large
     model, beside the time to read the task's data. Large batches and validation sets are measured in part.
@@ -97,8 +99,9 @@ def estimate_training_time(
     Args:
         pairs: the file of the task's own pairs, if it has any.
         device: the device to train on: "cpu", "cuda" or "mps".
-        wait_for_others: called before each part and each update; it may wait as long as it likes, as the clock of a
-            waiting thread stands still.
+        threads: torch threads to train with.
+        wait_for_others: called before each part and, with one thread on the CPU, before each update; it may wait as
+            long as it likes, as the clock of a waiting thread stands still.
 
     Returns:
         None if even an update with one sequence takes too long to measure, or if its loss is not finite.
@@ -112,7 +115,7 @@ def estimate_training_time(
     if not batch_size:
         return None
     wait_for_others()
-    with _one_thread():
+    with _torch_threads(threads):
         state = new_state(_trial(preset, batch_size), device=device, pairs=pairs)
         update = _seconds_per_update(state, sequences=preset.sequences_per_step, wait_for_others=wait_for_others)
         if update is None:
@@ -183,7 +186,7 @@ def _steps(state: TrainingState, wait_for_others: Callable[[], None]) -> Iterato
     for event in train(state):
         if isinstance(event, StepEvent):
             yield event
-            if _device(state) == "cpu":
+            if _stands_still(_device(state)):
                 wait_for_others()
 
 
@@ -202,10 +205,16 @@ def _device(state: TrainingState) -> str:
 
 def _now(device: str) -> float:
     """Return the time in seconds, once the device has done its work; see above for the clock."""
-    if device == "cpu":
+    if _stands_still(device):
         return time.thread_time()
-    torch.accelerator.synchronize()
+    if device != "cpu":
+        torch.accelerator.synchronize()
     return time.perf_counter()
+
+
+def _stands_still(device: str) -> bool:
+    """Whether the clock stands still while others run, and the measuring thread waits."""
+    return device == "cpu" and torch.get_num_threads() == 1
 
 
 def _seconds_per_optimizer_step(state: TrainingState) -> float:
@@ -280,11 +289,11 @@ def _seconds_per_snapshot(state: TrainingState, taker: SnapshotTaker) -> float:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one torch thread inside the block."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _torch_threads(number: int) -> Iterator[None]:
+    """Use so many torch threads inside the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)

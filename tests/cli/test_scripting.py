@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from core.__main__ import command_parser, main
 from core.cli import COMMANDS, EXAMPLES
@@ -213,6 +214,19 @@ def test_a_summary_of_pairs_is_printed_in_any_encoding(tmp_path, monkeypatch):
     monkeypatch.setattr("core.cli.data.estimate_training_time", lambda *_, **__: None)
     assert main(["data", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "own.yaml")]) == 0
     assert "\\u2192" in written.getvalue().decode("cp1252")
+
+
+def test_the_time_to_train_on_pairs_is_measured_with_the_threads_that_train_uses(tmp_path, monkeypatch):
+    (tmp_path / "pairs.tsv").write_text("".join(f"{n}\t{n % 7}\n" for n in range(100, 160)), encoding="utf-8")
+    measured = []
+    monkeypatch.setattr("core.cli.data.estimate_training_time", lambda *_, threads, **__: measured.append(threads))
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        assert main(["data", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "own.yaml")]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    assert measured == [3]
 
 
 def test_a_translation_is_utf_8_whatever_the_encoding(trained, monkeypatch):

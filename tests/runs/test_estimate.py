@@ -63,6 +63,21 @@ def test_others_may_go_first_between_updates_without_changing_the_estimate(tiny)
     assert slow.midpoint < 2 * quick.midpoint  # an update takes 2 ms
 
 
+def test_a_training_is_measured_with_as_many_threads_as_it_has(tiny):
+    before, used = torch.get_num_threads(), []
+    estimate_training_time(tiny, threads=before + 1, wait_for_others=lambda: used.append(torch.get_num_threads()))
+    assert used == [before, before + 1]  # not between updates: that time would count
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("threads", "clock"), [(1, "of the thread"), (2, "on the wall")])
+def test_several_threads_are_measured_with_the_clock_on_the_wall(monkeypatch, threads, clock):
+    monkeypatch.setattr(time, "thread_time", lambda: "of the thread")
+    monkeypatch.setattr(time, "perf_counter", lambda: "on the wall")
+    with estimate._torch_threads(threads):
+        assert estimate._now("cpu") == clock
+
+
 # --- what is counted --------------------------------------------------------------------------------------------
 
 
