@@ -81,9 +81,14 @@ def test_an_option_of_another_strategy_is_refused(translated):
     assert "--temperature" in errors
 
 
+def heed_interrupts() -> None:
+    """Restore SIGINT, which shells ignore for background jobs."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(trained, **pipes) -> subprocess.Popen:
     command = [sys.executable, "-m", "core", "--checkpoints", str(trained), "translate", "--run", "done"]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, **pipes)
+    return subprocess.Popen(command, stderr=subprocess.PIPE, preexec_fn=heed_interrupts, **pipes)
 
 
 def test_a_closed_output_ends_it_quietly(trained):
