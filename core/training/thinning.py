@@ -65,8 +65,7 @@ def thin(rows: Sequence[Row], width: int, extremes: Sequence[Extreme], *, keep_f
 def _picker(rows: Sequence[Row], pick: Callable[..., Row], column: int) -> Callable[[Sequence[Row]], Row]:
     """Return what picks the extreme row of a group of ``rows``."""
     value = itemgetter(column)
-    if not math.isnan(
-        sum(map(value, rows))
-    ):  # once for all groups, because looking for NaN in each takes as long again
+    # Looked for once for all groups: in each it takes as long again as the extreme.
+    if not math.isnan(sum(map(value, rows))):
         return partial(pick, key=value)
     return lambda group: pick([row for row in group if not math.isnan(value(row))] or group, key=value)
