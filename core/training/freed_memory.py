@@ -1,20 +1,41 @@
-"""Give freed memory back to the system; the C library keeps it, in pieces that the next batch may not fit into."""
+"""Give freed memory back to the system; the C library keeps it, in pieces that the next batch may not fit into.
+
+Nothing happens without GNU's C library.
+"""
 
 import ctypes
 import sys
-from collections.abc import Callable
 from functools import cache
+from typing import Any
+
+_M_MMAP_THRESHOLD = -3  # of malloc.h
+_LARGE_BLOCK = 2**22  # bytes; smaller ones are too many to ask the system for each
 
 
 def give_back_freed_memory() -> None:
-    """Return freed blocks to the system, also those between used ones. Nothing happens without GNU's C library."""
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
+    """Return freed blocks to the system, also those between used ones."""
+    c_library = _gnu_c_library()
+    if c_library is not None:
+        c_library.malloc_trim(0)
+
+
+def give_back_large_blocks() -> None:
+    """From now on, let this process return each freed block of 4 MB or more to the system immediately.
+
+    By default the C library raises that limit to the largest block that was freed, at most 32 MB. Tensors of batches of
+    many lengths then leave gaps that no other fits into. The system clears what it hands out, so a lower limit costs
+    time: ``translate-en-de`` takes 693 MB and 1.04 s of processor time an update by default, 634 MB and 1.18 s with
+    4 MB, 616 MB and 1.41 s with 1 MB.
+    """
+    c_library = _gnu_c_library()
+    if c_library is not None:
+        c_library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 @cache
-def _malloc_trim() -> Callable[[int], int] | None:
+def _gnu_c_library() -> Any:  # a ctypes.CDLL, whose functions are found by name
+    """Return the C library of this process if it is GNU's, else None."""
     if sys.platform != "linux":
         return None
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)
+    c_library = ctypes.CDLL(None)
+    return c_library if hasattr(c_library, "malloc_trim") and hasattr(c_library, "mallopt") else None

@@ -15,16 +15,12 @@ from core.evaluation.accuracy import Evaluation, evaluate
 from core.tasks import Batch, Batches, fixed_pairs, training_batches
 from core.text.vocab import PAD_ID
 from core.training.distributed import LostWorkerError
-from core.training.freed_memory import give_back_freed_memory
+from core.training.freed_memory import give_back_freed_memory, give_back_large_blocks
 from core.training.nan_check import first_non_finite
 from core.training.optimizers import clip_each_gradient, clip_gradients, set_learning_rate
 from core.training.schedules import learning_rate_at, teacher_forcing_ratio_at
 from core.training.state import TrainingState
 from core.training.update_norms import UpdateMeasurement
-
-_UPDATES_BETWEEN_TRIMS = (
-    4  # of batches in parts; after each update of whole batches it would take a quarter of the time
-)
 
 
 @dataclass(frozen=True)
@@ -99,17 +95,18 @@ def train(state: TrainingState) -> Iterator[Event]:
         seed=config.seed,
         device=device,
     )
+    if config.micro_batch_tokens:
+        give_back_large_blocks()
     state.model.train()
     while True:
         if _is_evaluation_due(state):
+            give_back_freed_memory()  # of the updates, so that the evaluation does not add to it
             yield _evaluate(state, validation)
             give_back_freed_memory()  # of the evaluation, snapshots included
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return
         event = _update(state, batches)
-        if config.micro_batch_tokens and state.step % _UPDATES_BETWEEN_TRIMS == 0:
-            give_back_freed_memory()
         yield event
         if isinstance(event, EndEvent):
             return
