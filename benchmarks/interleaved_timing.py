@@ -5,16 +5,21 @@ from collections.abc import Callable, Sequence
 from statistics import median
 
 
-def time_interleaved(functions: Sequence[Callable[[], object]], *, rounds: int) -> list[list[float]]:
+def time_interleaved(
+    functions: Sequence[Callable[[], object]], *, rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> list[list[float]]:
     """Call all functions once per round and return the seconds of each: ``seconds[function][round]``.
 
     A warm-up round comes first and is not counted. The order reverses every round.
+
+    Args:
+        clock: ``time.process_time`` measures the time of all threads without that of other programs.
     """
     seconds: list[list[float]] = [[] for _ in functions]
     for number in range(rounds + 1):
         order = range(len(functions)) if number % 2 else reversed(range(len(functions)))
         for index in order:
-            elapsed = time_once(functions[index])
+            elapsed = time_once(functions[index], clock)
             if number:
                 seconds[index].append(elapsed)
     return seconds
@@ -25,8 +30,8 @@ def median_ratio(seconds: list[float], others: list[float]) -> float:
     return median(one / other for one, other in zip(seconds, others, strict=True))
 
 
-def time_once(function: Callable[[], object]) -> float:
+def time_once(function: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """Return the seconds that one call takes."""
-    started = time.perf_counter()
+    started = clock()
     function()
-    return time.perf_counter() - started
+    return clock() - started

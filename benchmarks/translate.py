@@ -1,12 +1,15 @@
 """``bench translate``: sentences per second of ``translate``, compared with CTranslate2 with the same weights.
 
-Both decode ids on one thread in float32, greedily and with a beam of 5 without length penalty, which the two define
-differently. Without ``--run`` the model is untrained, of the size of a small translation model, and changed so that its
-outputs depend on their sources and end at different lengths.
+Both decode ids on one thread in float32, greedily and with a beam without length penalty, which the two define
+differently. Each batches the sources in its own way, or both take batches of the same numbers of sources. Times are
+processor time, so that other programs disturb them less. Without ``--run`` the model is untrained, of the size of a
+small translation model, and changed so that its outputs depend on their sources and end at different lengths.
 """
 
 import argparse
 import importlib.util
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from statistics import median
@@ -25,19 +28,19 @@ from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-SENTENCES, ROUNDS = 1_000, 3
+ROUNDS = 5
 BASELINE_BATCH_SIZE = 32  # sources; CTranslate2 is within a tenth as fast with 16 and 64
 # Of the weights of an untrained model, whose outputs would otherwise hardly depend on their sources.
 GAINS = {"cross_attention.w_q": 4, "cross_attention.w_v": 6, "cross_attention.w_o": 6, "output.weight": 10}
 VOCAB_SIZE, MAX_STEPS, LENGTHS = 4_000, 64, (3, 40)
-STRATEGIES: dict[str, Strategy] = {"greedy": Greedy(), "beam 5": Beam(beam_size=5, length_penalty=0)}
 
 
 @dataclass(frozen=True)
 class TranslationSpeed:
-    """Measurements with one strategy: medians over ``ROUNDS`` interleaved rounds.
+    """Measurements with one strategy and way of batching: medians over ``ROUNDS`` interleaved rounds.
 
     Attributes:
+        batch_size: sources that both decode together; None if each batches in its own way.
         sentences_per_second: of ours.
         mean_tokens: length of the outputs, without EOS.
         ratio: sentences per second of ours divided by those of CTranslate2; None without ``ctranslate2``.
@@ -45,6 +48,7 @@ class TranslationSpeed:
     """
 
     strategy: str
+    batch_size: int | None
     sentences_per_second: float
     mean_tokens: float
     ratio: float | None = None
@@ -53,58 +57,70 @@ class TranslationSpeed:
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     """Measure and print a table."""
+    for name, counts in (("sentences", [options.sentences]), ("batch-sizes", options.batch_sizes or [])):
+        if any(count < 1 for count in counts):
+            raise InputError(f"--{name}={min(counts)} must be at least 1")
     if options.run:
         loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
         model = loaded.model
         if not isinstance(model, Transformer):
             raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")
-        src = fixed_pairs(loaded.task, SENTENCES, split="test").src
+        src = fixed_pairs(loaded.task, options.sentences, split="test").src
         sources = [[token for token in row if token not in (PAD_ID, BOS_ID, EOS_ID)] for row in src.tolist()]
     else:
-        model, sources = untrained_model(), random_sources()
-    speeds = measure(model, sources)
-    print(f"{len(sources)} sentences, 1 thread, float32, medians of {ROUNDS} rounds")
-    for speed in speeds:
+        model, sources = untrained_model(), random_sources(options.sentences)
+    strategies: dict[str, Strategy] = {
+        "greedy": Greedy(),
+        f"beam {options.beam_size}": Beam(beam_size=options.beam_size, length_penalty=0),
+    }
+    speeds = []
+    print(f"{len(sources)} sentences, 1 thread, float32, processor time, medians of {ROUNDS} rounds")
+    for speed in measure(model, sources, strategies, options.batch_sizes or [None]):
+        speeds.append(speed)
+        batches = "own batches" if speed.batch_size is None else f"batches of {speed.batch_size}"
         print(
-            f"{speed.strategy:8} {speed.sentences_per_second:8.1f} sentences/s of {speed.mean_tokens:.1f} tokens",
+            f"{speed.strategy:8} {batches:16} {speed.sentences_per_second:8.1f} sentences/s "
+            f"of {speed.mean_tokens:.1f} tokens",
             end="",
         )
         if speed.ratio is None:
             print("; install requirements-parity.txt to compare with CTranslate2")
         else:
-            print(f", {speed.ratio:.2f} × CTranslate2; {speed.same:.1%} have the same tokens")
+            print(f", {speed.ratio:.2f} × CTranslate2; {speed.same:.1%} have the same tokens", flush=True)
     return {"run": options.run, "sentences": len(sources), "strategies": [asdict(speed) for speed in speeds]}
 
 
-def measure(model: Transformer, sources: list[list[int]]) -> list[TranslationSpeed]:
-    """Decode sources with every strategy, and with CTranslate2 if it is installed."""
+def measure(
+    model: Transformer,
+    sources: list[list[int]],
+    strategies: Mapping[str, Strategy],
+    batch_sizes: Sequence[int | None],
+) -> Iterator[TranslationSpeed]:
+    """Decode sources with every strategy and batch size, and with CTranslate2 if it is installed."""
     baseline = None
     if importlib.util.find_spec("ctranslate2"):
         from benchmarks import ctranslate2_baseline
 
         translator = ctranslate2_baseline.to_ctranslate2(model)
-        baseline = partial(
-            ctranslate2_baseline.translate,
-            translator,
-            sources,
-            max_steps=model.max_seq_len,
-            batch_size=BASELINE_BATCH_SIZE,
-        )
-    speeds = []
-    for name, strategy in STRATEGIES.items():
-        decode = partial(decode_sources, model, sources, strategy=strategy)
-        outputs = decode()
-        mean_tokens = sum(map(len, outputs)) / len(outputs)
-        if baseline is None:
-            (seconds,) = time_interleaved([decode], rounds=ROUNDS)
-            speeds.append(TranslationSpeed(name, len(sources) / median(seconds), mean_tokens))
-            continue
-        decode_baseline = partial(baseline, beam_size=strategy.sequences_per_source)
-        same = sum(ours == theirs for ours, theirs in zip(outputs, decode_baseline(), strict=True)) / len(outputs)
-        seconds, baseline_seconds = time_interleaved([decode, decode_baseline], rounds=ROUNDS)
-        ratio = median_ratio(baseline_seconds, seconds)
-        speeds.append(TranslationSpeed(name, len(sources) / median(seconds), mean_tokens, ratio, same))
-    return speeds
+        baseline = partial(ctranslate2_baseline.translate, translator, sources, max_steps=model.max_seq_len)
+    for name, strategy in strategies.items():
+        for batch_size in batch_sizes:
+            decode = partial(decode_sources, model, sources, strategy=strategy, batch_size=batch_size)
+            outputs = decode()
+            mean_tokens = sum(map(len, outputs)) / len(outputs)
+            if baseline is None:
+                (seconds,) = time_interleaved([decode], rounds=ROUNDS, clock=time.process_time)
+                yield TranslationSpeed(name, batch_size, len(sources) / median(seconds), mean_tokens)
+                continue
+            decode_baseline = partial(
+                baseline, beam_size=strategy.sequences_per_source, batch_size=batch_size or BASELINE_BATCH_SIZE
+            )
+            same = sum(ours == theirs for ours, theirs in zip(outputs, decode_baseline(), strict=True)) / len(outputs)
+            seconds, baseline_seconds = time_interleaved(
+                [decode, decode_baseline], rounds=ROUNDS, clock=time.process_time
+            )
+            ratio = median_ratio(baseline_seconds, seconds)
+            yield TranslationSpeed(name, batch_size, len(sources) / median(seconds), mean_tokens, ratio, same)
 
 
 def untrained_model() -> Transformer:
@@ -136,8 +152,8 @@ def untrained_model() -> Transformer:
     return model
 
 
-def random_sources() -> list[list[int]]:
+def random_sources(count: int) -> list[list[int]]:
     """Return random ids without BOS and EOS."""
     generator = torch.Generator().manual_seed(1)
-    lengths = torch.randint(*LENGTHS, (SENTENCES,), generator=generator).tolist()
+    lengths = torch.randint(*LENGTHS, (count,), generator=generator).tolist()
     return [torch.randint(UNK_ID + 1, VOCAB_SIZE, (length,), generator=generator).tolist() for length in lengths]

@@ -122,6 +122,7 @@ def decode_sources(
     sources: Sequence[list[int]],
     *,
     strategy: Strategy,
+    batch_size: int | None = None,
     report: Callable[[int], object] = lambda count: None,
 ) -> list[list[int]]:
     """Decode sources in batches of similar lengths; return the best output for each, in order.
@@ -130,11 +131,16 @@ def decode_sources(
         model: in evaluation mode.
         sources: ids without BOS and EOS, as the outputs; none is too long for the model.
         strategy: the decoding strategy.
+        batch_size: sources of a batch; None bounds the memory of a batch instead.
         report: called after each batch with the number of sources in it.
     """
     outputs: list[list[int]] = [[]] * len(sources)
     order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-    for indices in _batches(order, sources, strategy.sequences_per_source, model.vocab_sizes[1]):
+    if batch_size is None:
+        batches = _batches(order, sources, strategy.sequences_per_source, model.vocab_sizes[1])
+    else:
+        batches = (order[start : start + batch_size] for start in range(0, len(order), batch_size))
+    for indices in batches:
         width = len(sources[indices[-1]])
         rows = [[BOS_ID, *sources[each], EOS_ID] + [PAD_ID] * (width - len(sources[each])) for each in indices]
         src = torch.tensor(rows, device=model.device)

@@ -323,10 +323,15 @@ def test_soak_compares_the_second_fifth_with_the_last():
 
 
 def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2(capsys, monkeypatch):
-    set_constants(monkeypatch, translate, SENTENCES=6, ROUNDS=1, MAX_STEPS=16, LENGTHS=(3, 9), VOCAB_SIZE=60)
-    for options in ([], ["--run", "digits-reversal-shipped"]):
-        result = run_bench(capsys, "translate", *options)
-        assert [speed["strategy"] for speed in result["strategies"]] == ["greedy", "beam 5"]
+    set_constants(monkeypatch, translate, ROUNDS=1, MAX_STEPS=16, LENGTHS=(3, 9), VOCAB_SIZE=60)
+    for options, beam, sizes in (
+        ([], "beam 5", [None]),
+        (["--run", "digits-reversal-shipped"], "beam 5", [None]),
+        (["--run", "digits-reversal-shipped", "--beam-size", "4", "--batch-sizes", "2", "5"], "beam 4", [2, 5]),
+    ):
+        result = run_bench(capsys, "translate", "--sentences", "6", *options)
+        rows = [(speed["strategy"], speed["batch_size"]) for speed in result["strategies"]]
+        assert rows == [(strategy, size) for strategy in ("greedy", beam) for size in sizes]
         for speed in result["strategies"]:
             assert speed["sentences_per_second"] > 0
             if find_spec("ctranslate2"):
