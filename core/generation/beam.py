@@ -22,6 +22,7 @@ from core.generation.sampling import RepetitionPenalty, can_drop_rows, running_r
 from core.generation.strategy import Beam
 from core.models import AttentionMaps, AttentionRecorder, Seq2Seq, kernels
 from core.models.seq2seq import Cache, Memory
+from core.models.step_decoder import step_decoder
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 
@@ -184,6 +185,7 @@ def beam_search(
         recorder: records the attention of the model, if it is enabled.
     """
     memory, encoder_weights = model.encode(src), recorder.take().encoder
+    decoder = step_decoder(model, memory, strategy.beam_size) or model
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     running = _RunningHypotheses.start(len(src), src.device)
     finished = _FinishedHypotheses.start(len(src), src.device)
@@ -193,7 +195,7 @@ def beam_search(
     cache: Cache | None = None
     records: list[_StepRecord] = []
     for number in range(1, max_steps + 1):
-        output = model.decode(running.tokens.reshape(-1, 1), memory, cache)
+        output = decoder.decode(running.tokens.reshape(-1, 1), memory, cache)
         log_probs = penalty(output.logits[:, -1].float()).log_softmax(dim=-1)
         by_hypothesis = log_probs.view(*running.tokens.shape, -1)  # (B, K, V)
         forced = prefix[sources, number - 1 : number] if number <= prefix.shape[1] else None

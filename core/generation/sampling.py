@@ -13,6 +13,7 @@ from core.generation.result import GenerationResult, in_rows, stack_causal_rows,
 from core.generation.strategy import Greedy, Sample
 from core.models import AttentionMaps, AttentionRecorder, Seq2Seq
 from core.models.hooks import hooks_are_active
+from core.models.step_decoder import step_decoder
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 # (logits (R, V), step, sources (R,)) → chosen tokens (R, 1), log-probabilities (R, V) they were chosen from
@@ -37,6 +38,7 @@ def generate_stepwise(
         recorder: records the attention of the model, if it is enabled.
     """
     memory, encoder_weights = model.encode(src), recorder.take().encoder
+    decoder = step_decoder(model, memory, rows_per_source=1) or model
     choose_token = _sampler(strategy, src, max_steps) if isinstance(strategy, Sample) else _argmax
     penalty = RepetitionPenalty(strategy.repetition_penalty)
     token = torch.full((len(src), 1), BOS_ID, device=src.device)
@@ -45,7 +47,7 @@ def generate_stepwise(
     can_drop = can_drop_rows(recorder, num_candidates)
     cache, tokens, token_log_probs, distributions, decoder_rows, cross_rows = None, [], [], [], [], []
     for step in range(max_steps):
-        output = model.decode(token, memory, cache)
+        output = decoder.decode(token, memory, cache)
         cache = output.cache
         token, log_probs = choose_token(penalty(output.logits[:, -1].float()), step, sources)
         if step < prefix.shape[1]:

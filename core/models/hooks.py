@@ -85,6 +85,11 @@ def hooks_are_active() -> bool:
     return bool(_hooks.get())
 
 
+def has_permanent_hooks(module: nn.Module) -> bool:
+    """Whether a hook point that is an attribute of this very module has a permanent hook."""
+    return any(isinstance(each, HookPoint) and each.permanent is not None for each in vars(module).values())
+
+
 def hook_names(model: nn.Module) -> list[str]:
     """Return the names of a model's hook points, module by module."""
     return [name for name, _ in _points(model)]

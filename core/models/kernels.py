@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 SHORT_ROW = 16  # numbers; the CPU's softmax and fused attention are several times slower on shorter rows
+_PACKED_NUMEL, _PACKED_ROWS = 400_000, 64  # least numbers of a weight that is packed, and rows it is packed for
 _ROOM = 16  # rows; see ``GrowingRows``
 _DROPOUT_LEVELS = 2**16  # a dropout rate is rounded to a multiple of 1 / 65,536
 
@@ -109,6 +110,75 @@ def fused_attention(
         key, value = (F.pad(each, (0, 0, 0, missing)) for each in (key, value))
         added = F.pad(added, (0, missing), value=False if added.dtype == torch.bool else -math.inf)
     return F.scaled_dot_product_attention(query, key, value, attn_mask=added)
+
+
+class PackedLinear:
+    """A linear map (N, K) and its activation, with a weight that is reordered once for many small batches.
+
+    Plain: ``activation(F.linear(x, weight, bias))``. For 4,000 outputs of 176 inputs and 8 to 128 rows, oneDNN takes
+    0.6 to 0.75 of the time. A small weight gains little and stays as it is: a kernel is kept for each shape, and few
+    are (``core.KERNELS_CACHED``). A packed weight does not follow later changes of the weight.
+
+    Args:
+        activation: "relu" or "gelu"; "none" without.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor, activation: str = "none") -> None:
+        self._weight, self._bias, self._activation = weight.t(), bias, activation
+        self._packed: torch.Tensor | None = None
+        if weight.numel() >= _PACKED_NUMEL and torch.backends.mkldnn.is_available():
+            self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), _PACKED_ROWS)
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        """Map (B, K) to (B, N) float."""
+        if self._packed is not None:
+            return torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, self._activation, [], "none")
+        y = torch.addmm(self._bias, x, self._weight)
+        return y if self._activation == "none" else y.relu_() if self._activation == "relu" else F.gelu(y)
+
+
+def attend_columns(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, hidden: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Attend with one query per row, the rows in the last dimension.
+
+    Plain, with the rows first: ``(query @ key.mT + hidden).softmax(dim=-1) @ value``, which multiplies a matrix for
+    each row and head. With heads of width 16 and 6 keys, columns take 0.35 of the time for 64 rows, 0.2 for 256.
+
+    Args:
+        query: (H, K, B) float, divided by √K.
+        key, value: (P, H, K, B) float.
+        hidden: (P, 1, B) float, 0 or -inf.
+
+    Returns:
+        (H, K, B) float.
+    """
+    scores = (query * key).sum(dim=2)
+    scores = scores if hidden is None else scores.add_(hidden)
+    return (scores.softmax(dim=0)[:, :, None] * value).sum(dim=0)
+
+
+def attend_slots(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, hidden: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Attend with the M rows of each of B sources to keys and values that they share.
+
+    Plain: ``(query @ key.mT + hidden).softmax(dim=-1) @ value``, with keys and values as (B, H, slots, K). A beam of 4
+    has a quarter of the matrices that rows with keys of their own have: half of the time with heads of width 16 and 6
+    steps, and none for reordering them.
+
+    Args:
+        query: (B, H, M, K) float, divided by √K.
+        key, value: (B · H, slots, K) float.
+        hidden: float, broadcastable to (B, H, M, slots), 0 or -inf.
+
+    Returns:
+        (B, H, M, K) float.
+    """
+    shape = *query.shape[:3], key.shape[1]
+    scores = torch.bmm(query.reshape(-1, *query.shape[2:]), key.transpose(1, 2)).view(shape)
+    weights = softmax(scores if hidden is None else scores.add_(hidden)).contiguous()
+    return torch.bmm(weights.view(-1, *shape[2:]), value).view(query.shape)
 
 
 def keep_mask(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:

@@ -46,6 +46,36 @@ def test_fused_attention_equals_the_plain_line(with_mask, with_bias):
         assert_close(kernels.fused_attention(query, key, value, mask, bias), expected, **CLOSE)
 
 
+@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+def test_packed_linear_equals_the_plain_line_for_small_and_large_weights(activation):
+    plain = {"none": lambda x: x, "relu": torch.relu, "gelu": torch.nn.functional.gelu}[activation]
+    for outputs in (12, 4000):
+        weight, bias = torch.randn(outputs, 128), torch.randn(outputs)
+        linear = kernels.PackedLinear(weight, bias, activation)
+        for rows in (1, 7, 64, 300):
+            x = torch.randn(rows, 128)
+            expected = plain(torch.nn.functional.linear(x, weight, bias))
+            assert_close(linear(x), expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("with_hidden", [False, True])
+def test_attention_to_columns_and_slots_equals_the_plain_line(with_hidden):
+    for keys in KEYS:
+        query, key, value = torch.randn(3, 2, 4, 8), torch.randn(3, 2, keys, 8), torch.randn(3, 2, keys, 8)
+        hidden = torch.zeros(3, 1, 1, keys)
+        hidden[1, ..., 1:] = -torch.inf
+        expected = (query @ key.mT + (hidden if with_hidden else 0)).softmax(dim=-1) @ value
+        slots = kernels.attend_slots(query, key.flatten(0, 1), value.flatten(0, 1), hidden if with_hidden else None)
+        assert_close(slots, expected, **CLOSE)
+        columns = kernels.attend_columns(
+            query[:, :, 0].permute(1, 2, 0),
+            key.permute(2, 1, 3, 0),
+            value.permute(2, 1, 3, 0),
+            hidden[:, 0, 0].t()[:, None] if with_hidden else None,
+        )
+        assert_close(columns, expected[:, :, 0].permute(1, 2, 0), **CLOSE)
+
+
 def test_keep_mask_is_drawn_like_the_plain_line():
     for p in (0.1, 0.5):
         keep = kernels.keep_mask(torch.empty(200, 100), p, torch.Generator().manual_seed(0))

@@ -1,0 +1,375 @@
+"""Decode one token per call, as ``Transformer.decode`` does, with fewer and larger operations.
+
+``Transformer.decode`` reads like figure 1 of the paper and is the definition; ``StepDecoder`` gives its logits but for
+rounding, where no hook could see the difference. It projects queries, keys and values in one product, with weights
+joined anew for each generation, and arranges keys and values so that no step copies them: ``ColumnCache`` for one row
+per source, ``SlotCache`` for beams. The caches belong to a generation, so threads may share the model, and weights may
+change between generations.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from core.config.sections import RELATIVE_POSITIONS
+from core.models import kernels
+from core.models.attention import MultiHeadAttention
+from core.models.embeddings import Output
+from core.models.hooks import has_permanent_hooks, hooks_are_active
+from core.models.layers import DecoderLayer, FeedForward
+from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
+from core.models.transformer import Transformer
+
+_ROOM = 8  # steps that the room for keys and values grows by; larger gaps between rows make reading them slower
+_COLUMNS_HEAD_DIM = 32  # head width below which ``ColumnCache`` is faster than ``SlotCache``
+
+
+def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepDecoder | None":
+    """Return a decoder of single tokens, or None where only the model itself may decode.
+
+    That is so while hooks are active, with gradients, outside of evaluation mode, on another device than a CPU or in
+    another precision than float32, and for models other than a Transformer of multi-head attention without relative
+    positions.
+
+    Args:
+        memory: what the model's ``encode`` returned.
+        rows_per_source: most rows of the batch that belong to one source: the beam size.
+    """
+    if type(model) is not Transformer or model.training or hooks_are_active() or torch.is_grad_enabled():
+        return None
+    config, states = model.config, memory.states
+    if config.activation not in ("relu", "gelu"):
+        return None
+    if config.positions in RELATIVE_POSITIONS or config.attention != "full" or torch.is_autocast_enabled("cpu"):
+        return None
+    if states.device.type != "cpu" or states.dtype != torch.float32 or not memory.mask.any(dim=-1).all():
+        return None
+    if not all(_is_plain(module, kind) for module, kind in _replaced_modules(model)):
+        return None
+    return StepDecoder(model, use_columns=rows_per_source == 1 and config.d_k < _COLUMNS_HEAD_DIM)
+
+
+def _replaced_modules(model: Transformer) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
+    """Yield the modules that ``StepDecoder`` computes itself without calling them, and the class each must have."""
+    yield model.output, Output
+    for layer in (cast(DecoderLayer, each) for each in model.decoder_layers):
+        yield layer, DecoderLayer
+        blocks: tuple[tuple[nn.Module | None, type[nn.Module]], ...] = (
+            (layer.feed_forward, FeedForward),
+            (layer.self_attention, MultiHeadAttention),
+            (layer.cross_attention, MultiHeadAttention),
+        )
+        for block, kind in blocks:
+            if block is not None:
+                yield block, kind
+                yield from ((each, nn.Linear) for each in block.children() if not isinstance(each, kernels.Dropout))
+
+
+def _is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module is of this very class and has no hook, of this project or of PyTorch."""
+    if type(module) is not kind or module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+        return False
+    return kind is nn.Linear or not has_permanent_hooks(module)
+
+
+class StepDecoder:
+    """Decodes single tokens with a ``Transformer``; make one for each generation.
+
+    Args:
+        use_columns: keep keys and values in a ``ColumnCache``, for one row per source; else in a ``SlotCache``.
+    """
+
+    def __init__(self, model: Transformer, *, use_columns: bool) -> None:
+        self.model = model
+        activation = model.config.activation
+        self._layers = [_LayerWeights.of(cast(DecoderLayer, layer), activation) for layer in model.decoder_layers]
+        self._is_pre_norm, self._norm = model.config.norm == "pre", _norm_function(model.decoder_norm)
+        weight = model.tgt_embedding.output_weight() if model.output.weight is None else model.output.weight
+        self._score = kernels.PackedLinear(weight, model.output.bias)
+        self._cache_class = ColumnCache if use_columns else SlotCache
+
+    @torch.inference_mode()
+    def decode(self, tokens: torch.Tensor, memory: Memory, cache: Any = None) -> DecoderOutput:
+        """Read the next target token of each row, (B, 1) int64 below the vocabulary size; see ``Seq2Seq.decode``.
+
+        The cache is extended in place.
+        """
+        model = self.model
+        cache = self._cache_class.of_source(memory, self._layers) if cache is None else cache
+        if cache.length == model.max_seq_len:
+            model.check_tgt_in(tokens, memory, cache.length)  # raises InputError
+        x = model.tgt_embedding(tokens, cache.length)[:, 0]  # (B, D)
+        cache.add_token()
+        for number, layer in enumerate(self._layers):
+            if self._is_pre_norm:
+                x = x + cache.attend_target(number, layer.norm_self(x))
+                x += cache.attend_source(number, layer.norm_cross(x))
+                x += layer.narrow(layer.widen(layer.norm_feed_forward(x)))
+            else:
+                x = layer.norm_self(cache.attend_target(number, x).add_(x))
+                x = layer.norm_cross(cache.attend_source(number, x).add_(x))
+                x = layer.norm_feed_forward(layer.narrow(layer.widen(x)).add_(x))
+        return DecoderOutput(self._score(self._norm(x))[:, None], cache)
+
+
+@dataclass(frozen=True)
+class _LayerWeights:
+    """What a decoder layer computes, with joined weights; queries are divided by √K already.
+
+    Attributes:
+        qkv_weight, qkv_bias: of self-attention, (3 D, D) and (3 D,) float; ``qkv`` applies them.
+        out: output projection of self-attention.
+        cross_q_weight, cross_q_bias, cross_q, cross_out: of cross-attention, the same with (D, D) and (D,).
+        cross_kv_weight, cross_kv_bias: of cross-attention, (2 D, D) and (2 D,) float.
+        widen, narrow: of the feed-forward network; ``widen`` has its activation.
+    """
+
+    num_heads: int
+    qkv_weight: torch.Tensor
+    qkv_bias: torch.Tensor
+    qkv: kernels.PackedLinear
+    out: kernels.PackedLinear
+    cross_q_weight: torch.Tensor
+    cross_q_bias: torch.Tensor
+    cross_q: kernels.PackedLinear
+    cross_kv_weight: torch.Tensor
+    cross_kv_bias: torch.Tensor
+    cross_out: kernels.PackedLinear
+    widen: kernels.PackedLinear
+    narrow: kernels.PackedLinear
+    norm_self: Callable[[torch.Tensor], torch.Tensor]
+    norm_cross: Callable[[torch.Tensor], torch.Tensor]
+    norm_feed_forward: Callable[[torch.Tensor], torch.Tensor]
+
+    @classmethod
+    def of(cls, layer: DecoderLayer, activation: str) -> "_LayerWeights":
+        """Join the weights of a layer with cross-attention."""
+        own, cross = layer.self_attention, cast(MultiHeadAttention, layer.cross_attention)
+        scale = 1 / math.sqrt(own.head_dim)
+        qkv_weight = torch.cat([own.w_q.weight * scale, own.w_k.weight, own.w_v.weight])
+        qkv_bias = torch.cat([own.w_q.bias * scale, own.w_k.bias, own.w_v.bias])
+        cross_q_weight, cross_q_bias = cross.w_q.weight * scale, cross.w_q.bias * scale
+        widen, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
+        return cls(
+            num_heads=own.num_heads,
+            qkv_weight=qkv_weight,
+            qkv_bias=qkv_bias,
+            qkv=kernels.PackedLinear(qkv_weight, qkv_bias),
+            out=kernels.PackedLinear(own.w_o.weight, own.w_o.bias),
+            cross_q_weight=cross_q_weight,
+            cross_q_bias=cross_q_bias,
+            cross_q=kernels.PackedLinear(cross_q_weight, cross_q_bias),
+            cross_kv_weight=torch.cat([cross.w_k.weight, cross.w_v.weight]),
+            cross_kv_bias=torch.cat([cross.w_k.bias, cross.w_v.bias]),
+            cross_out=kernels.PackedLinear(cross.w_o.weight, cross.w_o.bias),
+            widen=kernels.PackedLinear(widen.weight, widen.bias, activation),
+            narrow=kernels.PackedLinear(narrow.weight, narrow.bias),
+            norm_self=_norm_function(layer.norm_self),
+            norm_cross=_norm_function(layer.norm_cross),
+            norm_feed_forward=_norm_function(layer.norm_feed_forward),
+        )
+
+
+def _norm_function(norm: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what computes a norm: of a layer norm, whose module takes twice as long to call, the operation itself."""
+    if type(norm) is not nn.LayerNorm or norm._forward_hooks or norm._forward_pre_hooks or "forward" in vars(norm):
+        return norm
+    return lambda x: torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+
+
+class ColumnCache:
+    """Keys and values with the rows of the batch in the last dimension, for one row per source.
+
+    Attention with one query per row then consists of sums over whole columns; PyTorch would multiply the small matrices
+    of each row and head one by one. The projections can write their outputs transposed at no cost.
+
+    Attributes:
+        length: number of target tokens read so far.
+    """
+
+    def __init__(
+        self,
+        layers: list[_LayerWeights],
+        source: list[torch.Tensor],
+        hidden: torch.Tensor | None,
+        target: list[torch.Tensor],
+        length: int,
+    ) -> None:
+        self.length = length
+        self._layers = layers
+        self._source = source  # (S, 2 D, B) float for each layer: keys, then values
+        self._hidden = hidden  # (S, 1, B) float, -inf at PAD, else 0; None without PAD
+        self._target = target  # (room, 3 D, B) float for each layer: queries, keys, values of each step
+
+    @classmethod
+    def of_source(cls, memory: Memory, layers: list[_LayerWeights]) -> "ColumnCache":
+        """Return the cache before the first token."""
+        rows, length, width = memory.states.shape
+        source = []
+        for weights in layers:
+            columns = torch.addmm(
+                weights.cross_kv_bias[:, None], weights.cross_kv_weight, memory.states.reshape(-1, width).t()
+            )
+            source.append(columns.view(-1, rows, length).permute(2, 0, 1).contiguous())
+        hidden = _hidden_source(memory)
+        target = [memory.states.new_empty(_ROOM, 3 * width, rows) for _ in layers]
+        return cls(layers, source, None if hidden is None else hidden.t()[:, None].contiguous(), target, 0)
+
+    def add_token(self) -> None:
+        """Make room for one more token per row."""
+        if self.length == len(self._target[0]):
+            self._target = [F.pad(each, (0, 0, 0, 0, 0, self.length)) for each in self._target]
+        self.length += 1
+
+    def attend_target(self, number: int, x: torch.Tensor) -> torch.Tensor:
+        """Store the new token's keys and values in a layer, by number; attend with its states (B, D) to all so far."""
+        weights, target = self._layers[number], self._target[number][: self.length]
+        torch.addmm(weights.qkv_bias[:, None], weights.qkv_weight, x.t(), out=target[-1])
+        query, key, value = target.view(self.length, 3, weights.num_heads, -1, len(x)).unbind(1)
+        attended = kernels.attend_columns(query[-1], key, value)
+        return weights.out(attended.flatten(0, 1).t())
+
+    def attend_source(self, number: int, x: torch.Tensor) -> torch.Tensor:
+        """Attend with states (B, D) to the source in a layer, by number."""
+        weights, source = self._layers[number], self._source[number]
+        query = torch.addmm(weights.cross_q_bias[:, None], weights.cross_q_weight, x.t())
+        key, value = source.view(len(source), 2, weights.num_heads, -1, len(x)).unbind(1)
+        attended = kernels.attend_columns(query.view(key.shape[1:]), key, value, self._hidden)
+        return weights.cross_out(attended.flatten(0, 1).t())
+
+    def select(self, index: torch.Tensor) -> "ColumnCache":
+        """See ``Cache.select``."""
+        source = [each.index_select(2, index) for each in self._source]
+        hidden = None if self._hidden is None else self._hidden.index_select(2, index)
+        target = [each.index_select(2, index) for each in self._target]
+        return ColumnCache(self._layers, source, hidden, target, self.length)
+
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "ColumnCache":
+        """See ``Cache.reorder``; each source has one row."""
+        return self.select(index)
+
+
+class SlotCache:
+    """Keys and values in slots that all M rows of a source share, for beams.
+
+    Each step adds a slot for each row, and none moves again: what changes is which slots a row may attend to, those of
+    the tokens that it continues. So a beam search copies no keys and values.
+
+    Attributes:
+        length: number of target tokens read so far.
+    """
+
+    def __init__(
+        self,
+        layers: list[_LayerWeights],
+        source: list[torch.Tensor],
+        hidden_source: torch.Tensor | None,
+        target: list[torch.Tensor],
+        hidden_slots: torch.Tensor | None,
+        num_slots: int,
+        rows_per_source: int,
+        length: int,
+    ) -> None:
+        self.length = length
+        self._layers = layers
+        self._source = source  # (2, B / M · H, S, K) float for each layer: keys and values
+        self._hidden_source = hidden_source  # (B / M, 1, 1, S) float, -inf at PAD, else 0; None without PAD
+        self._target = target  # (2, B / M · H, room, K) float for each layer
+        self._hidden_slots = hidden_slots  # (B / M, M, slots) float, 0 where a row continues a slot, else -inf; None: 0
+        self._num_slots = num_slots
+        self._rows_per_source = rows_per_source
+
+    @classmethod
+    def of_source(cls, memory: Memory, layers: list[_LayerWeights]) -> "SlotCache":
+        """Return the cache before the first token."""
+        rows, length, width = memory.states.shape
+        source, target = [], []
+        for weights in layers:
+            projected = F.linear(memory.states, weights.cross_kv_weight, weights.cross_kv_bias)
+            projected = projected.view(rows, length, 2, weights.num_heads, -1).permute(2, 0, 3, 1, 4)
+            source.append(projected.reshape(2, rows * weights.num_heads, length, -1))
+            target.append(projected.new_empty(2, rows * weights.num_heads, _ROOM, width // weights.num_heads))
+        hidden = _hidden_source(memory)
+        return cls(layers, source, None if hidden is None else hidden[:, None, None], target, None, 0, 1, 0)
+
+    def add_token(self) -> None:
+        """Make room for one more token per row, and let each attend to its own."""
+        rows = self._rows_per_source
+        self.length, self._num_slots = self.length + 1, self._num_slots + rows
+        if self._num_slots > self._target[0].shape[2]:
+            self._target = [F.pad(each, (0, 0, 0, _ROOM * rows)) for each in self._target]
+        if self._hidden_slots is not None:
+            own = self._hidden_slots.new_full((rows, rows), -math.inf).fill_diagonal_(0)
+            self._hidden_slots = torch.cat([self._hidden_slots, own.expand(len(self._hidden_slots), -1, -1)], dim=2)
+
+    def attend_target(self, number: int, x: torch.Tensor) -> torch.Tensor:
+        """Store the new token's keys and values in a layer, by number; attend with its states (B, D) to all so far."""
+        weights, rows, end = self._layers[number], self._rows_per_source, self._num_slots
+        projected = weights.qkv(x).view(-1, rows, 3, weights.num_heads, x.shape[1] // weights.num_heads)
+        projected = projected.permute(2, 0, 3, 1, 4)  # (3, B / M, H, M, K)
+        target = self._target[number]
+        target.view(2, -1, weights.num_heads, *target.shape[2:])[:, :, :, end - rows : end] = projected[1:]
+        key, value = target[:, :, :end]
+        hidden = None if self._hidden_slots is None else self._hidden_slots[:, None]
+        attended = kernels.attend_slots(projected[0], key, value, hidden)
+        return weights.out(attended.transpose(1, 2).reshape(x.shape))
+
+    def attend_source(self, number: int, x: torch.Tensor) -> torch.Tensor:
+        """Attend with states (B, D) to the source in a layer, by number."""
+        weights, rows = self._layers[number], self._rows_per_source
+        query = weights.cross_q(x).view(-1, rows, weights.num_heads, x.shape[1] // weights.num_heads)
+        key, value = self._source[number]
+        attended = kernels.attend_slots(query.transpose(1, 2), key, value, self._hidden_source)
+        return weights.cross_out(attended.transpose(1, 2).reshape(x.shape))
+
+    def select(self, index: torch.Tensor) -> "SlotCache":
+        """See ``Cache.select``."""
+        return self._of_sources(index)
+
+    def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "SlotCache":
+        """See ``Cache.reorder``."""
+        cache = self if sources is None else self._of_sources(sources)
+        num_sources = cache._source[0].shape[1] // self._layers[0].num_heads
+        rows = len(index) // num_sources
+        hidden = self._hidden_slots
+        if hidden is None:
+            hidden = self._source[0].new_zeros(
+                self._source[0].shape[1] // self._layers[0].num_heads, self._rows_per_source, self._num_slots
+            )
+        hidden = hidden.flatten(0, 1).index_select(0, index).view(num_sources, rows, -1)
+        return SlotCache(
+            self._layers, cache._source, cache._hidden_source, cache._target, hidden, self._num_slots, rows, self.length
+        )
+
+    def _of_sources(self, sources: torch.Tensor) -> "SlotCache":
+        """Return the cache of some sources, (R,) int64, in which each row may attend to what it may here."""
+
+        def of_heads(x: torch.Tensor) -> torch.Tensor:
+            by_source = x.view(2, -1, self._layers[0].num_heads, *x.shape[2:])
+            return by_source.index_select(1, sources).flatten(1, 2)
+
+        hidden_source, hidden_slots = (
+            None if each is None else each.index_select(0, sources)
+            for each in (self._hidden_source, self._hidden_slots)
+        )
+        return SlotCache(
+            self._layers,
+            [of_heads(each) for each in self._source],
+            hidden_source,
+            [of_heads(each) for each in self._target],
+            hidden_slots,
+            self._num_slots,
+            self._rows_per_source,
+            self.length,
+        )
+
+
+def _hidden_source(memory: Memory) -> torch.Tensor | None:
+    """Return what is added to the scores of source tokens, (B, S) float: -inf at PAD, else 0; None without PAD."""
+    mask = memory.mask[:, 0, 0]
+    return None if mask.all() else torch.zeros(mask.shape).masked_fill_(~mask, -math.inf)
