@@ -27,12 +27,14 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
     """Convert a model to CTranslate2's, in float32 and on one thread; tokens are named by ``_names``.
 
     Raises:
-        ValueError: the model has relative positions, or windowed or linear attention, which CTranslate2 lacks; or
-            another norm than a layer norm.
+        ValueError: the model has relative positions, windowed or linear attention, or scores that are scaled by the
+            length, which CTranslate2 lacks; or another norm than a layer norm.
     """
     config = model.config
     if config.positions in RELATIVE_POSITIONS or config.attention != "full":
         raise ValueError(f"CTranslate2 has no {config.positions} positions with {config.attention} attention")
+    if config.attention_scale != "sqrt":
+        raise ValueError(f"CTranslate2 has no attention_scale={config.attention_scale!r}")
     if config.norm_block != "layer-norm":
         raise ValueError(f"norm_block={config.norm_block!r} is not converted to CTranslate2")
     spec = TransformerSpec.from_config(

@@ -29,8 +29,8 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
     """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: the model has relative positions, windowed or linear attention, or another norm than a layer norm,
-            which neither Marian nor Pegasus has.
+        ValueError: the model has relative positions, windowed or linear attention, scores scaled by the length, or
+            another norm than a layer norm; neither Marian nor Pegasus has any of these.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
     config = model.config
@@ -38,6 +38,8 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.positions} positions")
     if config.attention != "full":
         raise ValueError(f"Hugging Face's Marian and Pegasus have no {config.attention} attention")
+    if config.attention_scale != "sqrt":
+        raise ValueError(f"Hugging Face's Marian and Pegasus have no attention_scale={config.attention_scale!r}")
     if config.norm_block != "layer-norm":
         raise ValueError(f"Hugging Face's Marian and Pegasus have no norm_block={config.norm_block!r}")
     shape: dict[str, Any] = {

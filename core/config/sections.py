@@ -10,6 +10,7 @@ FIXED = "fixed"  # marks fields that come with the preset and that the user does
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "silu"]
 Attention = Literal["full", "window", "linear"]
+AttentionScale = Literal["sqrt", "log-length"]
 Cell = Literal["gru", "lstm", "rnn"]
 TieEmbeddings = Literal["none", "output", "all"]
 Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi", "rope", "vo-rope"]
@@ -170,6 +171,13 @@ class TransformerConfig(BlocksConfig):
         int,
         Field(ge=0, le=512, description="window: how many tokens before a token it attends to, and after it (encoder)"),
     ] = 0
+    attention_scale: Annotated[
+        AttentionScale,
+        Field(
+            description="attention scores: q·k / √d_k, as in the paper; or that times the logarithm of the number of "
+            "keys, so that attention stays sharp on longer inputs"
+        ),
+    ] = "sqrt"
     final_norm: Annotated[
         Literal["pre-norm", "always"],
         Field(description="layer normalization after the last layer: of pre-norm stacks; or always, as nn.Transformer"),
@@ -206,6 +214,12 @@ class TransformerConfig(BlocksConfig):
         if self.attention == "linear" and self.attention_block != "multi-head":
             raise ValueError(
                 f"model.attention='linear' needs model.attention_block='multi-head', not {self.attention_block!r}"
+            )
+        if self.attention_scale != "sqrt" and (self.attention == "linear" or self.attention_block != "multi-head"):
+            raise ValueError(
+                f"model.attention_scale={self.attention_scale!r} must be 'sqrt' with model.attention="
+                f"{self.attention!r} and model.attention_block={self.attention_block!r}; only multi-head attention "
+                "with a softmax uses it"
             )
         if self.attention == "linear" and self.positions in ("alibi", "rope"):
             raise ValueError(

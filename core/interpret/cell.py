@@ -76,7 +76,8 @@ class CellArithmetic:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
             (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015).
-        query, key: (K,), as the products use them: of linear attention φ(q) and φ(k), of RoPE rotated.
+        query, key: (K,), as the products use them: of linear attention φ(q) and φ(k), of RoPE rotated, of scores
+            scaled by ``log_length`` q times that.
         products: (K,), by dimension: q·k, or v·tanh(q + k).
         divisor: what the sum of the products is divided by: √K, or 1.
         bias: (Tk,) added to the scores, by ALiBi; None without one.

@@ -9,12 +9,14 @@ import math
 import torch
 from torch import nn
 
+from core.config.sections import AttentionScale
 from core.models import kernels
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
 from core.models.positions import NO_POSITIONS, RelativePositions
 
 KeysValues = tuple[torch.Tensor, torch.Tensor]
+UNSCALED_LENGTH = 20  # keys; see ``log_length``
 
 
 def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -29,6 +31,21 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
     return kernels.softmax(scores.masked_fill(~mask, torch.finfo(scores.dtype).min)) * mask
 
 
+def log_length(key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """Return log(n) / log(``UNSCALED_LENGTH``) for the n keys that each query may attend to, (…, Tq or 1, 1) float.
+
+    Scores times the logarithm of the length (Chiang & Cholak 2022; with a learned factor Nakanishi 2025,
+    "Scalable-Softmax") keep attention as sharp on long inputs: else a key that stands out by the same score gets less
+    weight among more keys.
+
+    Args:
+        key: (B, H, Tk, K) float.
+        mask: bool, broadcastable to (B, H, Tq, Tk); True = may attend; None lets all attend to all.
+    """
+    visible = key.new_ones(1, key.shape[-2]) if mask is None else mask
+    return visible.sum(dim=-1, keepdim=True).clamp(min=1).to(key.dtype).log() / math.log(UNSCALED_LENGTH)
+
+
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), used for self- and cross-attention.
 
@@ -40,15 +57,22 @@ class MultiHeadAttention(nn.Module):
         num_heads: heads, each of width head_dim = d_model / num_heads.
         dropout: probability of zeroing a weight in training.
         generator: source of the dropout.
+        scale: "sqrt", eq. 1 of the paper; or "log-length", that times ``log_length``.
     """
 
     def __init__(
-        self, d_model: int, num_heads: int, dropout: float = 0.0, generator: torch.Generator | None = None
+        self,
+        d_model: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+        *,
+        scale: AttentionScale = "sqrt",
     ) -> None:
         super().__init__()
         if d_model % num_heads:
             raise ValueError(f"d_model={d_model} must be divisible by num_heads={num_heads}")
-        self.num_heads, self.head_dim = num_heads, d_model // num_heads
+        self.num_heads, self.head_dim, self.scale = num_heads, d_model // num_heads, scale
         self.w_q = nn.Linear(d_model, d_model)
         self.w_k = nn.Linear(d_model, d_model)
         self.w_v = nn.Linear(d_model, d_model)
@@ -83,7 +107,8 @@ class MultiHeadAttention(nn.Module):
             (B, Tq, D) float.
         """
         query = self._split_heads(self.w_q(x))  # (B, H, Tq, K)
-        query = self.hook_q(query if positions.rope is None else positions.rope.apply(query))
+        query = query if positions.rope is None else positions.rope.apply(query)
+        query = self.hook_q(query * log_length(keys_values[0], mask) if self.scale == "log-length" else query)
         mask = mask if mask is None else self.hook_mask(mask)
         z = self.attend(query, keys_values, mask, positions.bias)
         z = self.hook_z(z if positions.vo_rope is None else positions.vo_rope.invert(z))

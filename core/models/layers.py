@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from core.config.sections import BlocksConfig
+from core.config.sections import AttentionScale, BlocksConfig
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import HookPoint
 from core.models.kernels import Dropout
@@ -44,7 +44,10 @@ def build_attention(
 
         return LinearAttention(*sizes)
     block = config.build_block("attention", generator)
-    return MultiHeadAttention(*sizes) if block is None else block  # a window is a matter of the mask
+    if block is None:
+        scale: AttentionScale = getattr(config, "attention_scale", "sqrt")
+        return MultiHeadAttention(*sizes, scale=scale)  # a window is a matter of the mask
+    return block
 
 
 def build_feed_forward(config: BlocksConfig, generator: torch.Generator | None) -> FeedForward:

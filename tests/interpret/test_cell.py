@@ -30,6 +30,7 @@ MODELS = {
         for positions in POSITIONS
     },
     "window": (Transformer, SIZES | LAYERS | {"attention": "window", "attention_window": 2}),
+    "log-length": (Transformer, SIZES | LAYERS | {"attention_scale": "log-length"}),
     "linear": (Transformer, SIZES | LAYERS | {"attention": "linear"}),
     **{
         f"decoder-only {positions}": (DecoderOnly, SIZES | {"num_layers": 2, "norm": "pre", "positions": positions})

@@ -96,6 +96,28 @@ def test_explicit_weights_and_the_fused_kernel_give_the_same_output(mask, biased
     assert_close(explicit, fused, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("need_weights", [True, False])
+@pytest.mark.parametrize("masked", ["nothing", "padding", "future"])
+def test_scores_of_log_length_grow_with_the_logarithm_of_the_keys(masked, need_weights):
+    ours = MultiHeadAttention(D, H, scale="log-length").eval()
+    x, seen = torch.randn(B, TQ, D), torch.randn(B, TQ if masked == "future" else TK, D)
+    mask, counts = {
+        "nothing": (None, [[TK] * TQ] * B),
+        "padding": (padding([TK, 4, 1], TK)[:, None, None, :], [[TK] * TQ, [4] * TQ, [1] * TQ]),
+        "future": (causal_mask(TQ), [[1, 2, 3, 4, 5]] * B),
+    }[masked]
+    output, _ = attend(ours, x, seen, mask, need_weights=need_weights)
+    for row in range(B):
+        for position, count in enumerate(counts[row]):
+            query = ours.w_q(x[row, position]) * math.log(count) / math.log(20)
+            heads = []
+            for head in range(H):
+                own, visible = slice(head * D // H, (head + 1) * D // H), slice(count)
+                scores = query[own] @ ours.w_k(seen[row])[visible, own].T / math.sqrt(D // H)
+                heads.append(scores.softmax(-1) @ ours.w_v(seen[row])[visible, own])
+            assert_close(output[row, position], ours.w_o(torch.cat(heads)), atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("keys", [1, 15, 16, 40])  # short rows are computed in another way than long ones
 def test_masked_softmax_equals_pytorchs_for_short_and_long_rows(keys):
     scores, mask = torch.randn(B, H, TQ, keys) * 5, padding([keys, 1, max(1, keys - 1)], keys)[:, None, None, :]

@@ -28,6 +28,8 @@ KINDS = {
     "window": {"attention": "window", "attention_window": 2},
     "window of one, pre-norm": {"attention": "window", "attention_window": 1, "norm": "pre"},
     "window, alibi": {"attention": "window", "attention_window": 3, "positions": "alibi"},
+    "full, log-length": {"attention_scale": "log-length"},
+    "window, log-length": {"attention": "window", "attention_window": 2, "attention_scale": "log-length"},
     "linear": {"attention": "linear"},
     "linear, pre-norm, no positions": {"attention": "linear", "norm": "pre", "positions": "none"},
     "linear, rotated values": {"attention": "linear", "positions": "vo-rope"},

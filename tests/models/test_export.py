@@ -14,6 +14,7 @@ from core.tasks import build_task
     [
         {},
         {"model.positions": "vo-rope", "model.position_stretch": 2.0},
+        {"model.attention_scale": "log-length"},
         {"model.family": "decoder-only", "model.num_layers": 1},
         {"model.positions": "rope", "model.position_period": 5},
         {"model.family": "encoder-only", "model.num_layers": 1},

@@ -21,6 +21,7 @@ MODELS = {
     "pre-norm": (Transformer, BLOCKS | STACKS | {"norm": "pre", "positions": "alibi"}),
     "relu, learned positions": (Transformer, BLOCKS | STACKS | {"activation": "relu", "positions": "learned"}),
     "rotated values": (Transformer, BLOCKS | STACKS | {"positions": "vo-rope"}),
+    "log-length": (Transformer, BLOCKS | STACKS | {"attention_scale": "log-length"}),
     "decoder-only": (DecoderOnly, BLOCKS | {"num_layers": 1}),
     "encoder-only": (EncoderOnly, BLOCKS | {"num_layers": 1}),
     "encoder-only, pre-norm": (EncoderOnly, BLOCKS | {"num_layers": 2, "norm": "pre"}),

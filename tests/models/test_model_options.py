@@ -228,6 +228,10 @@ def test_pre_norm_keeps_the_residual_stream_when_sublayers_give_zero():
             "model.position_stretch=2.0 must be 1 with model.positions='sinusoidal'; only",
         ),
         (
+            {"model.attention": "linear", "model.attention_scale": "log-length"},
+            "model.attention_scale='log-length' must be 'sqrt' with model.attention='linear'",
+        ),
+        (
             {"model.positions": "alibi", "model.position_period": 11},
             "model.position_period=11 must be 0 with model.positions='alibi'; only 'rope' can",
         ),

@@ -235,3 +235,8 @@ def test_relative_positions_are_refused(positions):
 def test_other_kinds_of_self_attention_are_refused(options):
     with pytest.raises(ValueError, match=f"have no {options['attention']} attention"):
         to_hugging_face(make_model(Transformer, **options))
+
+
+def test_scores_scaled_by_the_length_are_refused():
+    with pytest.raises(ValueError, match="have no attention_scale='log-length'"):
+        to_hugging_face(make_model(Transformer, attention_scale="log-length"))
