@@ -101,12 +101,12 @@ class Transformer(Seq2Seq):
         """Draw, in training, the distance between neighboring tokens of each sequence, (B, 1) float; None for 1.
 
         Larger strides show distances that only longer inputs have: randomized positions (Ruoss et al. 2023), evenly
-        spaced.
+        spaced. They are log-uniform, since inputs that are not stretched, of whatever length, have a stride of 1.
         """
         if not self.training or self.config.position_stretch == 1:
             return None
         fraction = torch.rand(batch_size, 1, generator=self.generator, device=self.device)
-        return 1 + fraction * (self.config.position_stretch - 1)
+        return self.config.position_stretch**fraction
 
 
 def causal_mask(length: int, past: int = 0, device: torch.device | None = None, window: int = 0) -> torch.Tensor | None:

@@ -97,10 +97,11 @@ def test_in_training_source_and_target_share_a_stride_per_sequence():
         assert_close(model.decode(tgt, memory).logits[row, None], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_strides_are_uniform_from_1_to_position_stretch():
+def test_strides_are_log_uniform_from_1_to_position_stretch():
     strides = build(5.0).train().encode(sequences(4_000)).stride
-    assert (strides < 3).float().mean().item() == pytest.approx(0.5, abs=0.03)
-    assert 1 <= strides.min() < 1.01 < 4.99 < strides.max() <= 5
+    for fraction in (0.25, 0.5, 0.75):
+        assert (strides < 5**fraction).float().mean().item() == pytest.approx(fraction, abs=0.03)
+    assert 1 <= strides.min() < 1.01 < 4.97 < strides.max() <= 5
 
 
 def test_in_evaluation_the_stride_is_1_and_nothing_is_drawn():
