@@ -34,7 +34,7 @@ def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepD
 
     That is so while hooks are active, with gradients, outside of evaluation mode, on another device than a CPU or in
     another precision than float32, and for models other than a Transformer of multi-head attention without relative
-    positions.
+    positions and with the paper's scale.
 
     Args:
         memory: what the model's ``encode`` returned.
@@ -43,7 +43,7 @@ def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepD
     if type(model) is not Transformer or model.training or hooks_are_active() or torch.is_grad_enabled():
         return None
     config, states = model.config, memory.states
-    if config.activation not in ("relu", "gelu"):
+    if config.activation not in ("relu", "gelu") or config.attention_scale != "sqrt":
         return None
     if config.positions in RELATIVE_POSITIONS or config.attention != "full" or torch.is_autocast_enabled("cpu"):
         return None

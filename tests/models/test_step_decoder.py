@@ -104,7 +104,12 @@ def test_the_model_decodes_itself_where_a_hook_or_another_block_could_see_the_di
         getattr(module, point).permanent = None
     assert step_decoder(model, memory, 1)
     assert step_decoder(model.train(), memory, 1) is None
-    for changes in ({"positions": "rope"}, {"attention": "linear"}, {"attention": "window", "attention_window": 2}):
+    for changes in (
+        {"positions": "rope"},
+        {"attention": "linear"},
+        {"attention": "window", "attention_window": 2},
+        {"attention_scale": "log-length"},
+    ):
         other = build(**changes)
         assert step_decoder(other, other.encode(sources()), 1) is None
 
