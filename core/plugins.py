@@ -31,6 +31,7 @@ from core.config.tasks import TaskSection
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.metrics import METRIC_NAME, METRICS
 from core.models.attention import MultiHeadAttention
+from core.models.embeddings import Embedding, Output
 from core.models.layers import FeedForward
 from core.storage.errors import LabError
 from core.tasks import BUILDERS, Task
@@ -44,6 +45,8 @@ _BASES: dict[BlockKind, type[nn.Module]] = {
     "attention": MultiHeadAttention,
     "feed_forward": FeedForward,
     "norm": nn.Module,
+    "embedding": Embedding,
+    "output": Output,
 }
 _NEEDED = ("length_field", "num_distinct", "longest_source", "longest_answer", "summary")  # see TaskSection
 _owners: dict[tuple[str, str], str] = {}  # (what, name) → module that registered it
@@ -103,13 +106,15 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
     """Register a block of Transformers: presets select it by ``model.attention_block``, ``model.norm_block`` and so on.
 
     Args:
-        kind: "attention", for a class derived from ``MultiHeadAttention``; "feed_forward", from ``FeedForward``; or
-            "norm", any module that maps (B, T, D) to the same shape.
+        kind: "attention", for a class derived from ``MultiHeadAttention``; "feed_forward", from ``FeedForward``;
+            "embedding", from ``Embedding``; "output", from ``Output``; or "norm", any module that maps (B, T, D) to
+            the same shape.
         name: what presets call it.
 
     Returns:
         A decorator of the class, or of a function that returns such a module. It is called with the preset's model
-        section and the run's random generator, which dropout needs.
+        section and the run's random generator, which dropout needs; an embedding or an output also with the number of
+        tokens.
 
     Raises:
         PluginError: the kind does not exist, or the name does.
@@ -118,8 +123,8 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
         raise PluginError(f"block kind={kind!r} is not one of {', '.join(get_args(BlockKind))}")
 
     def register(build: _Registered) -> _Registered:
-        def checked(config: Section, generator: Any) -> nn.Module:
-            made, base = build(config, generator), _BASES[kind]
+        def checked(config: Section, generator: Any, *sizes: int) -> nn.Module:
+            made, base = build(config, generator, *sizes), _BASES[kind]
             if not isinstance(made, base):
                 built, needed = type(made).__name__, f"{base.__module__}.{base.__name__}"
                 raise PluginError(f"model.{kind}_block={name!r} built a {built}, which must be a {needed}")

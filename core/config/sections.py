@@ -30,13 +30,18 @@ Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi
 """
 RELATIVE_POSITIONS = ("alibi", "rope", "vo-rope")  # known to self-attention, and not added to the embeddings
 
-BlockKind = Literal["attention", "feed_forward", "norm"]
+BlockKind = Literal["attention", "feed_forward", "norm", "embedding", "output"]
 BLOCKS: dict[BlockKind, dict[str, Callable[..., Any] | None]] = {
     "attention": {"multi-head": None},
     "feed_forward": {"mlp": None},
     "norm": {"layer-norm": None, "rms-norm": None},
+    "embedding": {"table": None},
+    "output": {"linear": None},
 }
-"""What each kind of block may be: its names, and what builds it from ``(config, generator)``; None is built in."""
+"""What each kind of block may be: its names, and what builds it; None is built in.
+
+It is built from ``(config, generator)``; embeddings and outputs from ``(config, generator, vocab_size)``.
+"""
 
 
 class Section(BaseModel):
@@ -103,6 +108,12 @@ class BlocksConfig(Section):
         Field(description="class of the layers' norms: layer-norm, rms-norm, or one that a plugin registers"),
         FIXED,
     ] = "layer-norm"
+    embedding_block: Annotated[
+        str, Field(description="class of the embeddings: table, or one that a plugin registers"), FIXED
+    ] = "table"
+    output_block: Annotated[
+        str, Field(description="class of the output layer: linear, or one that a plugin registers"), FIXED
+    ] = "linear"
 
     @model_validator(mode="after")
     def _check_widths(self) -> "BlocksConfig":
@@ -144,10 +155,14 @@ class BlocksConfig(Section):
         """The kinds of blocks that a plugin builds."""
         return tuple(kind for kind, blocks in BLOCKS.items() if blocks[getattr(self, f"{kind}_block")])
 
-    def build_block(self, kind: BlockKind, generator: Any) -> Any:
-        """Return a new block as the plugin builds that registered it; None if the block is built in."""
+    def build_block(self, kind: BlockKind, generator: Any, *sizes: int) -> Any:
+        """Return a new block as the plugin builds that registered it; None if the block is built in.
+
+        Args:
+            sizes: of an embedding or an output, the tokens of its vocabulary.
+        """
         build = BLOCKS[kind][getattr(self, f"{kind}_block")]
-        return build(self, generator) if build else None
+        return build(self, generator, *sizes) if build else None
 
     @property
     def d_k(self) -> int:

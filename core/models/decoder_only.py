@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from core.config.sections import DecoderOnlyConfig
-from core.models.embeddings import Embedding, Output, build_embeddings
+from core.models.embeddings import Embedding, build_embeddings, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, build_norm
 from core.models.positions import RelativeEncoding
@@ -48,7 +48,7 @@ class DecoderOnly(Seq2Seq):
         layers = [DecoderLayer(config, generator, has_encoder=False) for _ in range(config.num_layers)]
         self.layers = nn.ModuleList(layers)
         self.norm = build_norm(config, generator) if config.norm == "pre" else nn.Identity()
-        self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
+        self.output = build_output(config, generator, tgt_vocab_size)
         self.relative = RelativeEncoding(config)
         self.attention = {("decoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}
         name_hook_points(self)

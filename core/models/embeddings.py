@@ -60,6 +60,9 @@ class Embedding(nn.Module):
 
 def build_embedding(config: BlocksConfig, generator: torch.Generator | None, vocab_size: int, rows: int) -> Embedding:
     """Return the embedding of a vocabulary; if positions are added to it, their table has ``rows`` rows."""
+    block = config.build_block("embedding", generator, vocab_size)
+    if block is not None:  # a plugin's, to which the settings below do not apply
+        return block
     positions: torch.Tensor | None = None
     if config.positions == "learned":
         positions = nn.Parameter(torch.empty(rows, config.d_model))
@@ -108,3 +111,9 @@ class Output(nn.Linear):
         """Map states (B, T, D) to logits (B, T, V); a tied output takes the weights of ``embedding``."""
         weight = embedding.output_weight() if embedding is not None and self.weight is None else self.weight
         return self.hook_logits(F.linear(input, weight, self.bias))
+
+
+def build_output(config: BlocksConfig, generator: torch.Generator | None, vocab_size: int) -> Output:
+    """Return a new output layer: the preset's block, else a linear map, whose weights may be an embedding's."""
+    block = config.build_block("output", generator, vocab_size)
+    return Output(config.d_model, vocab_size, is_tied=config.tie_embeddings != "none") if block is None else block

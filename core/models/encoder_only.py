@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from core.config.sections import EncoderOnlyConfig
-from core.models.embeddings import Output, build_embedding
+from core.models.embeddings import build_embedding, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import EncoderLayer, build_norm
 from core.models.positions import RelativeEncoding
@@ -47,7 +47,7 @@ class EncoderOnly(Seq2Seq):
         layers = [EncoderLayer(config, generator) for _ in range(config.num_layers)]
         self.encoder_layers = nn.ModuleList(layers)
         self.encoder_norm = build_norm(config, generator) if config.norm == "pre" else nn.Identity()
-        self.output = Output(config.d_model, tgt_vocab_size, is_tied=is_tied)
+        self.output = build_output(config, generator, tgt_vocab_size)
         self.relative = RelativeEncoding(config)
         self.attention = {("encoder", n): layer.self_attention for n, layer in enumerate(layers, start=1)}
         name_hook_points(self)

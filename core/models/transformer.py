@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from core.config.sections import RELATIVE_POSITIONS, TransformerConfig
-from core.models.embeddings import Embedding, Output, build_embeddings
+from core.models.embeddings import Embedding, build_embeddings, build_output
 from core.models.hooks import name_hook_points, set_step
 from core.models.layers import DecoderContext, DecoderLayer, EncoderLayer, build_norm
 from core.models.positions import NO_POSITIONS, RelativeEncoding, RelativePositions
@@ -45,7 +45,7 @@ class Transformer(Seq2Seq):
         self.encoder_norm, self.decoder_norm = (
             build_norm(config, generator) if is_normed else nn.Identity() for _ in range(2)
         )
-        self.output = Output(config.d_model, tgt_vocab_size, is_tied=config.tie_embeddings != "none")
+        self.output = build_output(config, generator, tgt_vocab_size)
         self.relative = RelativeEncoding(config)
         self.attention = {
             **{("encoder", n): layer.self_attention for n, layer in enumerate(encoder, start=1)},

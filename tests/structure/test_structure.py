@@ -31,7 +31,7 @@ HEIGHT = {package: len(LAYERS) - row for row, packages in enumerate(LAYERS) for 
 MAX_ROOMS, MAX_CHAIN = 16, 12
 MAX_DECODE_MODULES = 44  # modules of core that decoding with a saved run imports, packages included
 PAPER_FILES = [f"core/models/{name}.py" for name in ("attention", "layers", "transformer", "embeddings", "positions")]
-MAX_PAPER_LINES, MAX_ARGUMENTS = 711, 5
+MAX_PAPER_LINES, MAX_ARGUMENTS = 720, 5
 NN_TRANSFORMER = {
     "Transformer",
     "TransformerEncoder",

@@ -16,6 +16,7 @@ from core.interpret.attribution.prediction import Prediction
 from core.interpret.attribution.stack import ResidualStack, residual_stack
 from core.models import Seq2Seq
 from core.models.attention import MultiHeadAttention
+from core.models.embeddings import Output
 from core.models.hooks import HookPoint
 from core.models.layers import DecoderLayer, EncoderLayer
 from core.models.seq2seq import Block, Head
@@ -89,10 +90,10 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
         model: in evaluation mode, of any family but the recurrent one.
 
     Raises:
-        InputError: the model is recurrent, so it has no residual stream; or it has a norm of a plugin.
+        InputError: the model is recurrent, so it has no residual stream; or its norm or output layer is a plugin's.
     """
     stack = residual_stack(model, method="direct logit attribution")
-    _check_norms(stack)
+    _check_is_built_in(stack)
     recorded: dict[str, list[torch.Tensor]] = {}
     logits = stack.logits(prediction, {point.name: partial(_record, recorded, point.name) for point in _points(stack)})
     stream = _Stream(recorded, prediction.row)
@@ -111,11 +112,14 @@ def direct_logit_attribution(model: Seq2Seq, prediction: Prediction) -> LogitAtt
     return LogitAttribution((*parts, bias), prediction.score(logits).item(), stream.num_frozen)
 
 
-def _check_norms(stack: ResidualStack) -> None:
+def _check_is_built_in(stack: ResidualStack) -> None:
     norms = [stack.norm, *(norm for layer in stack.layers for name, norm in layer.named_children() if "norm" in name)]
     for norm in norms:
         if not isinstance(norm, Norm | nn.Identity):
             raise InputError(f"direct logit attribution can split the built-in norms only, not a {type(norm).__name__}")
+    if type(stack.output) is not Output:
+        name = type(stack.output).__name__
+        raise InputError(f"direct logit attribution can split the built-in output layer only, not a {name}")
 
 
 class _Stream:
