@@ -16,7 +16,9 @@ from typing import Any
 
 import torch
 
+from core import plugins
 from core.config import read_preset
+from core.config.preset import PLUGIN_FILES
 from core.config.sections import GRUConfig
 from core.evaluation.accuracy import DECODED
 from core.generation import generate
@@ -57,7 +59,7 @@ __all__ = ["add", "build_model"]
 
 def build_model():
     metadata = {metadata!r}
-    return read_model(Path(__file__).with_suffix(".safetensors")), metadata
+    return read_model(Path(__file__).with_suffix(".safetensors"), plugin_files={plugin_files!r}), metadata
 '''
 
 Adder = tuple[Seq2Seq, Addition]
@@ -156,12 +158,15 @@ def write_submission(path: Path, folder: RunFolder, loaded: LoadedRun, parameter
         "architecture": loaded.preset.model.summary,
         "tricks": [loaded.preset.task.summary, f"positions: {getattr(loaded.preset.model, 'positions', 'none')}"],
     }
-    path.write_text(SUBMISSION.format(name=path.name, metadata=metadata), encoding="utf-8")
+    files = tuple(plugin.path for plugin in PLUGIN_FILES.values())
+    path.write_text(SUBMISSION.format(name=path.name, metadata=metadata, plugin_files=files), encoding="utf-8")
 
 
-def read_model(weights: Path) -> Adder:
-    """Read the weights of a submission."""
+def read_model(weights: Path, plugin_files: Sequence[str] = ()) -> Adder:
+    """Read the weights of a submission whose blocks plugins may build."""
     torch.set_num_threads(1)
+    for file in plugin_files:
+        plugins.load(file)
     tensors, facts = read_tensors(weights)
     preset = read_preset(str(facts["preset"]), name="submission")
     task = build_task(preset.task)

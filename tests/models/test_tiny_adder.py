@@ -1,0 +1,182 @@
+"""The documented example of a tiny adder: its count of parameters, and that its blocks do what their docstrings say."""
+
+import cmath
+import importlib.util
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from benchmarks import adder
+from core import lab, plugins
+from core.__main__ import main
+from core.config import Preset, load_preset
+from core.generation import generate
+from core.interpret.attribution.direct_logit_attribution import direct_logit_attribution
+from core.interpret.attribution.prediction import prediction_at
+from core.models import Seq2Seq, build_model, forward_with_attention, parameters_of
+from core.runs.load import load_run
+from core.storage.errors import InputError
+from core.tasks import Task, build_task, fixed_pairs
+from core.teaching.doctor import examine_preset
+from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+
+EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_adder.py"
+QUICK = {
+    "training.steps": 4,
+    "training.warmup_steps": 2,
+    "training.evaluate_every": 2,
+    "training.validation_sequences": 8,
+}
+
+
+@pytest.fixture(autouse=True)
+def tiny_adder(own_plugins) -> Preset:
+    """The example's preset, hardly trained."""
+    plugins.load(EXAMPLE)
+    return load_preset("tiny-adder").with_changes(QUICK)
+
+
+@pytest.fixture
+def built(tiny_adder) -> tuple[Seq2Seq, Task]:
+    """An untrained model and its task."""
+    task = build_task(tiny_adder.task)
+    return build_model(tiny_adder.model, task, torch.Generator().manual_seed(0)).eval(), task
+
+
+def test_it_has_51_parameters(built, tiny_adder):
+    model, task = built
+    arcs, vectors = 2 * 3, 3 * 3  # of the digits read and written; BOS, + and EOS
+    attention = 2 * 3 + 2 + 1 + 3 * 3  # keys and their bias, the angle, the map of the output
+    feed_forward = 3 * 2 + 4 * 3
+    assert arcs + vectors + attention + feed_forward == 51
+    assert adder.unique_parameters(model) == parameters_of(tiny_adder.model, task) == 51
+    assert "51 parameters" in tiny_adder.description
+
+
+def test_digits_are_equally_far_apart_on_arcs_of_the_learned_radius(built):
+    model, task = built
+    ids = task.tgt_vocab.encode([*"0123456789"])
+    table = model.tgt_embedding.tokens
+    for arc, points in ((table.digits, table.weight[ids]), (model.output.digits, written_rows(model)[ids])):
+        angles = [cmath.phase(complex(*point[:2])) for point in points.tolist()]
+        steps = [(after - before) % math.tau for before, after in itertools.pairwise(angles)]
+        assert steps == pytest.approx(9 * [arc.step.item()], abs=1e-5)
+        assert points.norm(dim=1).tolist() == pytest.approx(10 * [arc.radius.item()], rel=1e-5)
+    assert model.src_embedding is None  # operands and sum share the table
+
+
+def test_other_tokens_have_their_own_vectors_or_zeros(built):
+    model, task = built
+    table, rows = model.tgt_embedding.tokens, written_rows(model)
+    (plus,) = task.src_vocab.encode(["+"])
+    assert_close(model.tgt_embedding(torch.tensor([[BOS_ID, plus]]))[0], torch.stack([table.bos, table.plus]))
+    assert not table.weight[[PAD_ID, EOS_ID]].any()
+    assert_close(rows[EOS_ID], model.output.eos)
+    assert not rows[[PAD_ID, BOS_ID, plus]].any()
+
+
+def written_rows(model: Seq2Seq) -> torch.Tensor:
+    """The rows (V, D) by which the output scores tokens."""
+    return model.output(torch.eye(3)).T
+
+
+def test_attention_equals_complex_numbers_turned_by_their_positions(built):
+    """A pair of dimensions is a complex number, so RoPE and the learned angle are factors."""
+    model, _ = built
+    block, length = model.layers[0].self_attention, 14
+    with torch.no_grad():
+        block.key_weight.normal_()
+        block.angle.fill_(0.7)
+    x = torch.randn(2, length, 3)
+    ids = torch.arange(length)[None]
+    positions = model.relative(ids, ids)
+    ours = block(x, block.keys_values(x, positions), torch.ones(length, length, dtype=torch.bool).tril(), positions)
+    keys = torch.view_as_complex((x @ block.key_weight.T + block.key_bias).contiguous())
+    for row in range(2):
+        for query in range(length):
+            turned = keys[row, query] * cmath.exp(1j * (0.7 + math.tau * query / 11))
+            scores = [
+                (turned * (keys[row, key] * cmath.exp(1j * math.tau * key / 11)).conj()).real / math.sqrt(2)
+                for key in range(query + 1)
+            ]
+            mean = torch.stack(scores).softmax(0) @ x[row, : query + 1]
+            assert_close(ours[row, query], block.w_o.weight @ mean, atol=1e-4, rtol=1e-4)
+
+
+def test_the_feed_forward_network_repeats_with_its_period(built):
+    network = built[0].layers[0].feed_forward
+    with torch.no_grad():
+        network.widen.weight.copy_(torch.tensor([[0.0, math.tau / 10, 0.0], [0.0, 3 * math.tau / 10, 0.0]]))
+    totals = torch.zeros(1, 20, 3)
+    totals[0, :, 1] = torch.arange(20)
+    written = network(totals)[0]
+    assert_close(written[:10], written[10:], atol=1e-5, rtol=0)
+    phases = totals @ network.widen.weight.T
+    parts = [phases[..., 0].sin(), phases[..., 1].sin(), phases[..., 0].cos(), phases[..., 1].cos()]
+    assert_close(written, torch.stack(parts, dim=-1)[0] @ network.narrow.weight.T)
+
+
+def test_decoding_with_the_cache_equals_one_pass(built):
+    model, task = built
+    batch = fixed_pairs(task, 4, split="test")
+    with torch.no_grad():
+        expected = model(batch.src, batch.tgt_in)
+        memory, cache, steps = model.encode(batch.src), None, []
+        for step in range(batch.tgt_in.shape[1]):
+            output = model.decode(batch.tgt_in[:, step : step + 1], memory, cache)
+            steps.append(output.logits)
+            cache = output.cache
+    assert_close(torch.cat(steps, dim=1), expected, atol=1e-5, rtol=1e-5)
+    tokens = generate(model, batch.src, max_steps=12).tokens
+    assert tokens.shape[0] == 4
+
+
+def test_its_head_is_recorded_ablated_and_exported(tiny_adder, tmp_path):
+    run = lab.train(tiny_adder, name="mine", root=tmp_path)
+    pairs = fixed_pairs(run.task, 4, split="test")
+    _, maps = forward_with_attention(run.model, pairs.src, pairs.tgt_in)
+    assert maps.decoder.shape[:3] == (1, 4, 1)  # layers, batch, heads
+    assert_close(maps.decoder.sum(dim=-1), torch.ones(maps.decoder.shape[:-1]), atol=1e-5, rtol=0)
+    assert run.ablate("decoder.1.1").decode("27+58").log_prob != run.decode("27+58").log_prob
+
+
+def test_its_submission_names_the_file_that_builds_its_blocks(tiny_adder, tmp_path, monkeypatch):
+    lab.train(tiny_adder, name="mine", root=tmp_path)
+    monkeypatch.setattr(adder, "RANDOM_PAIRS", 10)
+    file = tmp_path / "submission.py"
+    command = ["--checkpoints", str(tmp_path), "bench", "adder", "--run", "mine", "--submission", str(file)]
+    assert main(command) == 0
+    assert repr(str(EXAMPLE)) in file.read_text()
+    spec = importlib.util.spec_from_file_location("submission", file)
+    submission = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(submission)
+    model, metadata = submission.build_model()
+    assert metadata["params"] == 51
+    pairs = adder.protocol_pairs()
+    expected = adder.add_all(adder.adder_of(load_run(tmp_path / "mine")), pairs)
+    assert [submission.add(model, *pair) for pair in pairs] == expected
+
+
+def test_direct_logit_attribution_says_that_it_cannot_split_its_output(built):
+    model, task = built
+    with pytest.raises(InputError, match="can split the built-in output layer only, not a ArcOutput"):
+        direct_logit_attribution(model, prediction_at(model, task, task.tokenize("27+58"), step=0))
+
+
+def test_the_doctor_finds_no_bug_in_it(tiny_adder):
+    examination = examine_preset(tiny_adder)
+    assert [each.sentence for each in examination.findings if each.light == "red" and each.bug] == []
+
+
+@pytest.mark.parametrize(("kind", "base"), [("embedding", "Embedding"), ("output", "Output")])
+def test_embeddings_and_outputs_of_plugins_derive_from_the_built_in_ones(tiny_adder, kind, base):
+    plugins.block(kind, "wrong")(lambda config, generator, vocab_size: torch.nn.Identity())
+    preset = tiny_adder.with_changes({f"model.{kind}_block": "wrong"})
+    with pytest.raises(
+        plugins.PluginError, match=rf"built a Identity, which must be a core\.models\.embeddings\.{base}"
+    ):
+        build_model(preset.model, build_task(preset.task), torch.Generator())
