@@ -26,8 +26,6 @@ print(before - resident_bytes(), sum(each.sum().item() for each in kept))
 """
 
 
-
-
 def kept_when_freed(mode: str) -> float:
     """Return the bytes that a process still holds of 132 MB in blocks that it freed, until it gives them back."""
     command = [sys.executable, "-c", PROGRAM, mode]
