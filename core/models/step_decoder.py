@@ -2,8 +2,8 @@
 
 ``Transformer.decode`` reads like figure 1 of the paper and is the definition; ``StepDecoder`` gives its logits but for
 rounding, where no hook could see the difference. It projects queries, keys and values in one product, with weights
-joined anew for each generation, and arranges keys and values so that no step copies them: ``ColumnCache`` for one row
-per source, ``SlotCache`` for beams. The caches belong to a generation, so threads may share the model, and weights may
+joined for each generation, and arranges keys and values so that no step copies them: ``ColumnCache`` for one row per
+source, ``SlotCache`` for beams. The caches belong to a generation, so threads may share the model, and weights may
 change between generations.
 """
 
