@@ -1,19 +1,25 @@
-"""Part of ``bench memory``: what a process grows by while it trains a preset, beside the estimate.
+"""Part of ``bench memory``: what a process grows by while it trains and records a preset, beside the estimate.
 
-Each preset is trained in a process of its own, as batches of many lengths leave kernels and freed blocks in memory.
+Each preset is trained in a process of its own, as batches of many lengths leave kernels and freed blocks in memory. It
+is evaluated, recorded and saved as ``train`` on the command line does it.
 """
 
 import multiprocessing
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
 from benchmarks.resident_memory import forget_highest, highest_resident_bytes, resident_bytes
 from core.config import load_preset
 from core.config.listing import missing_package
+from core.runs import RunFolder
+from core.runs.recorder import Recorder
 from core.tasks import build_task
 from core.teaching.bugs import new_state
+from core.training.history import History
 from core.training.loop import StepEvent, train
 from core.training.memory import training_memory
 
@@ -79,10 +85,14 @@ def _measure(name: str, updates: int, first_reading: int) -> tuple[int, int, int
     build_task(preset.task)
     before, first = resident_bytes(), 0
     forget_highest()
-    for event in train(new_state(preset)):
-        if isinstance(event, StepEvent) and event.step == first_reading:
-            first = highest_resident_bytes() - before
-        if event.step == updates:
-            break
+    with tempfile.TemporaryDirectory() as root:
+        state = new_state(preset)
+        recorder = Recorder(RunFolder.create(Path(root), preset, name="memory"), state, History())
+        for event in train(state):
+            recorder.record(event)
+            if isinstance(event, StepEvent) and event.step == first_reading:
+                first = highest_resident_bytes() - before
+            if event.step == updates:
+                break
     process = highest_resident_bytes()
     return first, process - before, process

@@ -102,7 +102,7 @@ def train(state: TrainingState) -> Iterator[Event]:
         if _is_evaluation_due(state):
             give_back_freed_memory()  # of the updates, so that the evaluation does not add to it
             yield _evaluate(state, validation)
-            give_back_freed_memory()  # of the evaluation, snapshots included
+            give_back_freed_memory()  # of what the caller did, such as snapshots
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return
@@ -126,6 +126,7 @@ def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
     started = time.perf_counter()
     own_loss = state.preset.training.free_running_validation
     evaluation = evaluate(state.model, validation, free_running_loss=own_loss, task=state.task)
+    give_back_freed_memory()  # before the caller records the event and saves the state
     loss = evaluation.loss if evaluation.free_running_loss is None else evaluation.free_running_loss
     is_best = loss < state.best_loss
     if is_best:
