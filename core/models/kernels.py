@@ -136,6 +136,14 @@ class PackedLinear:
         y = torch.addmm(self._bias, x, self._weight)
         return y if self._activation == "none" else y.relu_() if self._activation == "relu" else F.gelu(y)
 
+    def columns(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """Map (B, K) to columns (N, B) float, without the activation; nothing is transposed for it.
+
+        Args:
+            out: (N, B) float, to be written to; None makes a new tensor.
+        """
+        return torch.addmm(self._bias[:, None], self._weight.t(), x.t(), out=out)
+
 
 def attend_columns(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, hidden: torch.Tensor | None = None
@@ -156,6 +164,14 @@ def attend_columns(
     scores = (query * key).sum(dim=2)
     scores = scores if hidden is None else scores.add_(hidden)
     return (scores.softmax(dim=0)[:, :, None] * value).sum(dim=0)
+
+
+def select_columns(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Select indices (N,) int64 of the last dimension of a contiguous tensor.
+
+    Plain: ``x.index_select(-1, index)``, which takes 6 to 18 times as long for three dimensions as for two.
+    """
+    return x.flatten(end_dim=-2).index_select(1, index).unflatten(0, x.shape[:-1])
 
 
 def attend_slots(

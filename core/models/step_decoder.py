@@ -122,23 +122,16 @@ class _LayerWeights:
     """What a decoder layer computes, with joined weights; queries are divided by √K already.
 
     Attributes:
-        qkv_weight, qkv_bias: of self-attention, (3 D, D) and (3 D,) float; ``qkv`` applies them.
-        out: output projection of self-attention.
-        cross_q_weight, cross_q_bias, cross_q, cross_out: of cross-attention, the same with (D, D) and (D,).
-        cross_kv_weight, cross_kv_bias: of cross-attention, (2 D, D) and (2 D,) float.
+        qkv, out: of self-attention, from D to 3 D and from D to D.
+        cross_q, cross_kv, cross_out: of cross-attention, from D to D, 2 D and D.
         widen, narrow: of the feed-forward network; ``widen`` has its activation.
     """
 
     num_heads: int
-    qkv_weight: torch.Tensor
-    qkv_bias: torch.Tensor
     qkv: kernels.PackedLinear
     out: kernels.PackedLinear
-    cross_q_weight: torch.Tensor
-    cross_q_bias: torch.Tensor
     cross_q: kernels.PackedLinear
-    cross_kv_weight: torch.Tensor
-    cross_kv_bias: torch.Tensor
+    cross_kv: kernels.PackedLinear
     cross_out: kernels.PackedLinear
     widen: kernels.PackedLinear
     narrow: kernels.PackedLinear
@@ -153,19 +146,15 @@ class _LayerWeights:
         scale = 1 / math.sqrt(own.head_dim)
         qkv_weight = torch.cat([own.w_q.weight * scale, own.w_k.weight, own.w_v.weight])
         qkv_bias = torch.cat([own.w_q.bias * scale, own.w_k.bias, own.w_v.bias])
-        cross_q_weight, cross_q_bias = cross.w_q.weight * scale, cross.w_q.bias * scale
+        cross_kv_weight = torch.cat([cross.w_k.weight, cross.w_v.weight])
+        cross_kv_bias = torch.cat([cross.w_k.bias, cross.w_v.bias])
         widen, narrow = layer.feed_forward.widen, layer.feed_forward.narrow
         return cls(
             num_heads=own.num_heads,
-            qkv_weight=qkv_weight,
-            qkv_bias=qkv_bias,
             qkv=kernels.PackedLinear(qkv_weight, qkv_bias),
             out=kernels.PackedLinear(own.w_o.weight, own.w_o.bias),
-            cross_q_weight=cross_q_weight,
-            cross_q_bias=cross_q_bias,
-            cross_q=kernels.PackedLinear(cross_q_weight, cross_q_bias),
-            cross_kv_weight=torch.cat([cross.w_k.weight, cross.w_v.weight]),
-            cross_kv_bias=torch.cat([cross.w_k.bias, cross.w_v.bias]),
+            cross_q=kernels.PackedLinear(cross.w_q.weight * scale, cross.w_q.bias * scale),
+            cross_kv=kernels.PackedLinear(cross_kv_weight, cross_kv_bias),
             cross_out=kernels.PackedLinear(cross.w_o.weight, cross.w_o.bias),
             widen=kernels.PackedLinear(widen.weight, widen.bias, activation),
             narrow=kernels.PackedLinear(narrow.weight, narrow.bias),
@@ -212,9 +201,7 @@ class ColumnCache:
         rows, length, width = memory.states.shape
         source = []
         for weights in layers:
-            columns = torch.addmm(
-                weights.cross_kv_bias[:, None], weights.cross_kv_weight, memory.states.reshape(-1, width).t()
-            )
+            columns = weights.cross_kv.columns(memory.states.reshape(-1, width))
             source.append(columns.view(-1, rows, length).permute(2, 0, 1).contiguous())
         hidden = _hidden_source(memory)
         target = [memory.states.new_empty(_ROOM, 3 * width, rows) for _ in layers]
@@ -229,7 +216,7 @@ class ColumnCache:
     def attend_target(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Store the new token's keys and values in a layer, by number; attend with its states (B, D) to all so far."""
         weights, target = self._layers[number], self._target[number][: self.length]
-        torch.addmm(weights.qkv_bias[:, None], weights.qkv_weight, x.t(), out=target[-1])
+        weights.qkv.columns(x, out=target[-1])
         query, key, value = target.view(self.length, 3, weights.num_heads, -1, len(x)).unbind(1)
         attended = kernels.attend_columns(query[-1], key, value)
         return weights.out(attended.flatten(0, 1).t())
@@ -237,16 +224,16 @@ class ColumnCache:
     def attend_source(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Attend with states (B, D) to the source in a layer, by number."""
         weights, source = self._layers[number], self._source[number]
-        query = torch.addmm(weights.cross_q_bias[:, None], weights.cross_q_weight, x.t())
+        query = weights.cross_q.columns(x)
         key, value = source.view(len(source), 2, weights.num_heads, -1, len(x)).unbind(1)
         attended = kernels.attend_columns(query.view(key.shape[1:]), key, value, self._hidden)
         return weights.cross_out(attended.flatten(0, 1).t())
 
     def select(self, index: torch.Tensor) -> "ColumnCache":
         """See ``Cache.select``."""
-        source = [each.index_select(2, index) for each in self._source]
-        hidden = None if self._hidden is None else self._hidden.index_select(2, index)
-        target = [each.index_select(2, index) for each in self._target]
+        source = [kernels.select_columns(each, index) for each in self._source]
+        hidden = None if self._hidden is None else kernels.select_columns(self._hidden, index)
+        target = [kernels.select_columns(each, index) for each in self._target]
         return ColumnCache(self._layers, source, hidden, target, self.length)
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "ColumnCache":
@@ -290,7 +277,7 @@ class SlotCache:
         rows, length, width = memory.states.shape
         source, target = [], []
         for weights in layers:
-            projected = F.linear(memory.states, weights.cross_kv_weight, weights.cross_kv_bias)
+            projected = weights.cross_kv(memory.states.reshape(-1, width))
             projected = projected.view(rows, length, 2, weights.num_heads, -1).permute(2, 0, 3, 1, 4)
             source.append(projected.reshape(2, rows * weights.num_heads, length, -1))
             target.append(projected.new_empty(2, rows * weights.num_heads, _ROOM, width // weights.num_heads))

@@ -56,6 +56,15 @@ def test_packed_linear_equals_the_plain_line_for_small_and_large_weights(activat
             x = torch.randn(rows, 128)
             expected = plain(torch.nn.functional.linear(x, weight, bias))
             assert_close(linear(x), expected, atol=1e-4, rtol=1e-5)
+            without_activation = torch.nn.functional.linear(x, weight, bias)
+            assert_close(linear.columns(x), without_activation.t(), atol=1e-4, rtol=1e-5)
+
+
+def test_selected_columns_equal_the_plain_line():
+    index = torch.tensor([3, 0, 0, 5])
+    for shape in ((2, 3, 6), (4, 6), (1, 1, 6), (0, 3, 6)):
+        x = torch.randn(shape)
+        assert torch.equal(kernels.select_columns(x, index), x.index_select(-1, index))
 
 
 @pytest.mark.parametrize("with_hidden", [False, True])
