@@ -58,8 +58,8 @@ __all__ = ["add", "build_model"]
 
 
 def build_model():
-    metadata = {metadata!r}
-    return read_model(Path(__file__).with_suffix(".safetensors"), plugin_files={plugin_files!r}), metadata
+    here, metadata = Path(__file__), {metadata!r}
+    return read_model(here.with_suffix(".safetensors"), [here.with_name(name) for name in {plugins!r}]), metadata
 '''
 
 Adder = tuple[Seq2Seq, Addition]
@@ -89,7 +89,8 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         print(f"  {first} + {second} = {first + second}, not {answers[index]}")
     if options.submission:
         write_submission(options.submission, folder, loaded, parameters)
-        print(f"written to {options.submission} and {options.submission.with_suffix('.safetensors').name}")
+        names = [options.submission.with_suffix(".safetensors").name, *(path.name for path in _plugin_paths())]
+        print(f"written to {options.submission}; {', '.join(names)} beside it")
     return {
         "run": options.run,
         "right": right,
@@ -143,13 +144,19 @@ def unique_parameters(model: Seq2Seq) -> int:
 
 
 def write_submission(path: Path, folder: RunFolder, loaded: LoadedRun, parameters: int) -> None:
-    """Write a submission and its weights, the same name with ``.safetensors``.
+    """Write a submission, and beside it its weights, the same name with ``.safetensors``, and the plugins they need.
 
     Raises:
         InputError: one of the files exists already, or cannot be written.
     """
     if path.suffix != ".py" or path.exists():
         raise InputError(f"--submission={str(path)[:200]} must be a new file whose name ends in .py")
+    for plugin in _plugin_paths():
+        copy = path.with_name(plugin.name)
+        if copy == path or (copy.exists() and copy.read_bytes() != plugin.read_bytes()):
+            raise InputError(f"--submission={str(path)[:200]}: another file is where its plugin {copy.name} goes")
+        if PLUGIN_FILES[plugin.name].imports:
+            raise InputError(f"--submission={str(path)[:200]}: its plugin {copy.name} needs other files of its folder")
     export_weights(folder, path.with_suffix(".safetensors"))
     metadata = {
         "name": f"Attention Lab, {loaded.preset.name}",
@@ -158,11 +165,18 @@ def write_submission(path: Path, folder: RunFolder, loaded: LoadedRun, parameter
         "architecture": loaded.preset.model.summary,
         "tricks": [loaded.preset.task.summary, f"positions: {getattr(loaded.preset.model, 'positions', 'none')}"],
     }
-    files = tuple(plugin.path for plugin in PLUGIN_FILES.values())
-    path.write_text(SUBMISSION.format(name=path.name, metadata=metadata, plugin_files=files), encoding="utf-8")
+    for plugin in _plugin_paths():
+        path.with_name(plugin.name).write_bytes(plugin.read_bytes())
+    names = [plugin.name for plugin in _plugin_paths()]
+    path.write_text(SUBMISSION.format(name=path.name, metadata=metadata, plugins=names), encoding="utf-8")
 
 
-def read_model(weights: Path, plugin_files: Sequence[str] = ()) -> Adder:
+def _plugin_paths() -> list[Path]:
+    """Return the files of the loaded plugins."""
+    return [Path(plugin.path) for plugin in PLUGIN_FILES.values()]
+
+
+def read_model(weights: Path, plugin_files: Sequence[Path] = ()) -> Adder:
     """Read the weights of a submission whose blocks plugins may build."""
     torch.set_num_threads(1)
     for file in plugin_files:

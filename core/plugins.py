@@ -177,7 +177,7 @@ def preset(source: str | Path | Preset) -> Preset:
 
 
 def load(path: str | Path) -> None:
-    """Run a file that registers something, as ``--plugin`` does; the second time it does nothing.
+    """Run a file that registers something, as ``--plugin`` does; the second time, or for a copy of it, it does nothing.
 
     The file can import others of its folder while it runs, not later in its functions: afterwards they are no longer
     found, so that another plugin's of the same name are. ``PLUGIN_FILES`` has the hashes of all of them. If it fails,
@@ -191,14 +191,18 @@ def load(path: str | Path) -> None:
     file = path.resolve()
     if file in _loaded_files():
         return
-    if file.name in PLUGIN_FILES:  # runs name their plugins without folders
-        raise PluginError(
-            f"plugin={str(path)!r}: another plugin named {file.name!r} is loaded already; rename one of them"
-        )
     try:
         content = file.read_bytes()
     except OSError as error:
         raise PluginError(f"plugin={str(path)!r} cannot be read: {error.strerror or error}") from error
+    sha256 = hashlib.sha256(content).hexdigest()
+    if file.name in PLUGIN_FILES:  # runs name their plugins without folders
+        known = PLUGIN_FILES[file.name]
+        if known.sha256 == sha256 and not known.imports:
+            return
+        raise PluginError(
+            f"plugin={str(path)!r}: another plugin named {file.name!r} is loaded already; rename one of them"
+        )
     name = f"plugin_{len(PLUGIN_FILES) + 1}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -210,7 +214,6 @@ def load(path: str | Path) -> None:
     try:
         spec.loader.exec_module(module)
         imports = _imported_from(file.parent, before={*modules, name})
-        sha256 = hashlib.sha256(content).hexdigest()
         PLUGIN_FILES[file.name] = LoadedPlugin(path=str(file), sha256=sha256, imports=imports)
     except BaseException as error:
         restore(before)

@@ -327,7 +327,21 @@ def test_other_modules_that_a_plugin_imports_stay(tmp_path, monkeypatch):
 def test_a_second_plugin_of_the_same_file_name_is_refused(tmp_path):
     plugins.load(write_plugin(tmp_path / "a/mine.py", ""))
     with pytest.raises(plugins.PluginError, match=r"b/mine.py': another plugin named 'mine.py' is loaded already"):
-        plugins.load(write_plugin(tmp_path / "b/mine.py", ""))
+        plugins.load(write_plugin(tmp_path / "b/mine.py", "value = 1"))
+
+
+def test_a_copy_of_a_plugin_is_the_same_plugin_unless_it_imports_others(tmp_path):
+    text = "plugins.metric('counted')(len)"
+    plugins.load(write_plugin(tmp_path / "a/mine.py", text))
+    before = plugins.snapshot()
+    plugins.load(write_plugin(tmp_path / "b/mine.py", text))
+    assert plugins.snapshot() == before
+    for folder, value in (("a", 1), ("b", 2)):  # whose helpers may differ
+        write_plugin(tmp_path / folder / "helper_of_plugins.py", f"value = {value}")
+        write_plugin(tmp_path / folder / "other.py", "import helper_of_plugins")
+    plugins.load(tmp_path / "a/other.py")
+    with pytest.raises(plugins.PluginError, match="another plugin named"):
+        plugins.load(tmp_path / "b/other.py")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     adder = subjects.add_parser("adder", help="AdderBoard's protocol: sums of ten digits, and the parameters they take")
     add_run(adder)
     adder.add_argument(
-        "--submission", type=Path, metavar="FILE.py", help="also write what AdderBoard's verify.py reads, and weights"
+        "--submission",
+        type=Path,
+        metavar="FILE.py",
+        help="also write what AdderBoard's verify.py reads; weights and plugins beside it",
     )
     agreement = subjects.add_parser(
         "agreement", help="patching, ablation and attribution: whether they agree on what a reversed digit depends on"

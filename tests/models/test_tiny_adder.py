@@ -144,13 +144,14 @@ def test_its_head_is_recorded_ablated_and_exported(tiny_adder, tmp_path):
     assert run.ablate("decoder.1.1").decode("27+58").log_prob != run.decode("27+58").log_prob
 
 
-def test_its_submission_names_the_file_that_builds_its_blocks(tiny_adder, tmp_path, monkeypatch):
+def test_its_submission_has_the_file_that_builds_its_blocks_beside_it(tiny_adder, tmp_path, monkeypatch):
     lab.train(tiny_adder, name="mine", root=tmp_path)
     monkeypatch.setattr(adder, "RANDOM_PAIRS", 10)
     file = tmp_path / "submission.py"
     command = ["--checkpoints", str(tmp_path), "bench", "adder", "--run", "mine", "--submission", str(file)]
     assert main(command) == 0
-    assert repr(str(EXAMPLE)) in file.read_text()
+    assert str(EXAMPLE.parent) not in file.read_text()
+    assert file.with_name(EXAMPLE.name).read_bytes() == EXAMPLE.read_bytes()
     spec = importlib.util.spec_from_file_location("submission", file)
     submission = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(submission)
@@ -159,6 +160,10 @@ def test_its_submission_names_the_file_that_builds_its_blocks(tiny_adder, tmp_pa
     pairs = adder.protocol_pairs()
     expected = adder.add_all(adder.adder_of(load_run(tmp_path / "mine")), pairs)
     assert [submission.add(model, *pair) for pair in pairs] == expected
+    file.with_name(EXAMPLE.name).write_text("of someone else")
+    assert main([*command[:-1], str(tmp_path / "second.py")]) == 2
+    assert not (tmp_path / "second.py").exists()
+    assert file.with_name(EXAMPLE.name).read_text() == "of someone else"
 
 
 def test_direct_logit_attribution_says_that_it_cannot_split_its_output(built):
