@@ -6,17 +6,22 @@ from statistics import median
 
 
 def time_interleaved(
-    functions: Sequence[Callable[[], object]], *, rounds: int, clock: Callable[[], float] = time.perf_counter
+    functions: Sequence[Callable[[], object]],
+    *,
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: bool = True,
 ) -> list[list[float]]:
     """Call all functions once per round and return the seconds of each: ``seconds[function][round]``.
 
-    A warm-up round comes first and is not counted. The order reverses every round.
+    The order reverses every round.
 
     Args:
         clock: ``time.process_time`` measures the time of all threads without that of other programs.
+        warm_up: whether a round comes first that is not counted; False if all were called before.
     """
     seconds: list[list[float]] = [[] for _ in functions]
-    for number in range(rounds + 1):
+    for number in range(0 if warm_up else 1, rounds + 1):
         order = range(len(functions)) if number % 2 else reversed(range(len(functions)))
         for index in order:
             elapsed = time_once(functions[index], clock)

@@ -25,10 +25,9 @@ from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
 from core.runs.load import SavedRuns
 from core.storage.errors import InputError
-from core.tasks import fixed_pairs
+from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-ROUNDS = 5
 BASELINE_BATCH_SIZE = 32  # sources; CTranslate2 is within a tenth as fast with 16 and 64
 # Of the weights of an untrained model, whose outputs would otherwise hardly depend on their sources.
 GAINS = {"cross_attention.w_q": 4, "cross_attention.w_v": 6, "cross_attention.w_o": 6, "output.weight": 10}
@@ -37,7 +36,7 @@ VOCAB_SIZE, MAX_STEPS, LENGTHS = 4_000, 64, (3, 40)
 
 @dataclass(frozen=True)
 class TranslationSpeed:
-    """Measurements with one strategy and way of batching: medians over ``ROUNDS`` interleaved rounds.
+    """Measurements with one strategy and way of batching: medians over interleaved rounds.
 
     Attributes:
         batch_size: sources that both decode together; None if each batches in its own way.
@@ -57,7 +56,8 @@ class TranslationSpeed:
 
 def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     """Measure and print a table."""
-    for name, counts in (("sentences", [options.sentences]), ("batch-sizes", options.batch_sizes or [])):
+    given = {"sentences": [options.sentences], "rounds": [options.rounds], "batch-sizes": options.batch_sizes or []}
+    for name, counts in given.items():
         if any(count < 1 for count in counts):
             raise InputError(f"--{name}={min(counts)} must be at least 1")
     if options.run:
@@ -65,8 +65,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         model = loaded.model
         if not isinstance(model, Transformer):
             raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")
-        src = fixed_pairs(loaded.task, options.sentences, split="test").src
-        sources = [[token for token in row if token not in (PAD_ID, BOS_ID, EOS_ID)] for row in src.tolist()]
+        sources = sources_of(loaded.task, options.sentences)
     else:
         model, sources = untrained_model(), random_sources(options.sentences)
     strategies: dict[str, Strategy] = {
@@ -74,8 +73,8 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         f"beam {options.beam_size}": Beam(beam_size=options.beam_size, length_penalty=0),
     }
     speeds = []
-    print(f"{len(sources)} sentences, 1 thread, float32, processor time, medians of {ROUNDS} rounds")
-    for speed in measure(model, sources, strategies, options.batch_sizes or [None]):
+    print(f"{len(sources)} sentences, 1 thread, float32, processor time, medians of {options.rounds} rounds")
+    for speed in measure(model, sources, strategies, options.batch_sizes or [None], rounds=options.rounds):
         speeds.append(speed)
         batches = "own batches" if speed.batch_size is None else f"batches of {speed.batch_size}"
         print(
@@ -95,6 +94,8 @@ def measure(
     sources: list[list[int]],
     strategies: Mapping[str, Strategy],
     batch_sizes: Sequence[int | None],
+    *,
+    rounds: int,
 ) -> Iterator[TranslationSpeed]:
     """Decode sources with every strategy and batch size, and with CTranslate2 if it is installed."""
     baseline = None
@@ -109,7 +110,7 @@ def measure(
             outputs = decode()
             mean_tokens = sum(map(len, outputs)) / len(outputs)
             if baseline is None:
-                (seconds,) = time_interleaved([decode], rounds=ROUNDS, clock=time.process_time)
+                (seconds,) = time_interleaved([decode], rounds=rounds, clock=time.process_time, warm_up=False)
                 yield TranslationSpeed(name, batch_size, len(sources) / median(seconds), mean_tokens)
                 continue
             decode_baseline = partial(
@@ -117,10 +118,22 @@ def measure(
             )
             same = sum(ours == theirs for ours, theirs in zip(outputs, decode_baseline(), strict=True)) / len(outputs)
             seconds, baseline_seconds = time_interleaved(
-                [decode, decode_baseline], rounds=ROUNDS, clock=time.process_time
+                [decode, decode_baseline], rounds=rounds, clock=time.process_time, warm_up=False
             )
             ratio = median_ratio(baseline_seconds, seconds)
             yield TranslationSpeed(name, batch_size, len(sources) / median(seconds), mean_tokens, ratio, same)
+
+
+def sources_of(task: Task, count: int) -> list[list[int]]:
+    """Return test sources of a task without BOS and EOS, and training sources if there are not enough."""
+    sources = _ids(fixed_pairs(task, count, split="test"))
+    if len(sources) < count:
+        sources += _ids(fixed_pairs(task, count - len(sources), split="train"))
+    return sources
+
+
+def _ids(pairs: Batch) -> list[list[int]]:
+    return [[token for token in row if token not in (PAD_ID, BOS_ID, EOS_ID)] for row in pairs.src.tolist()]
 
 
 def untrained_model() -> Transformer:

@@ -86,7 +86,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sweeps.add_argument("--ray", metavar="ADDRESS", help="also measure runs on a Ray cluster, as sweep --ray")
     translate = subjects.add_parser("translate", help="speed of translating, compared with CTranslate2")
     translate.add_argument("--run", metavar="NAME", help="name of the run (default: an untrained model)")
-    translate.add_argument("--sentences", type=int, default=1_000, metavar="N", help="test sources (default: 1,000)")
+    translate.add_argument(
+        "--sentences",
+        type=int,
+        default=1_000,
+        metavar="N",
+        help="sources, of the test set and, if it has fewer, of the training set (default: 1,000)",
+    )
+    translate.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds (default: 5)")
     translate.add_argument("--beam-size", type=int, default=5, metavar="N", help="size of the beam (default: 5)")
     translate.add_argument(
         "--batch-sizes",

@@ -323,13 +323,13 @@ def test_soak_compares_the_second_fifth_with_the_last():
 
 
 def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2(capsys, monkeypatch):
-    set_constants(monkeypatch, translate, ROUNDS=1, MAX_STEPS=16, LENGTHS=(3, 9), VOCAB_SIZE=60)
+    set_constants(monkeypatch, translate, MAX_STEPS=16, LENGTHS=(3, 9), VOCAB_SIZE=60)
     for options, beam, sizes in (
         ([], "beam 5", [None]),
         (["--run", "digits-reversal-shipped"], "beam 5", [None]),
         (["--run", "digits-reversal-shipped", "--beam-size", "4", "--batch-sizes", "2", "5"], "beam 4", [2, 5]),
     ):
-        result = run_bench(capsys, "translate", "--sentences", "6", *options)
+        result = run_bench(capsys, "translate", "--sentences", "6", "--rounds", "1", *options)
         rows = [(speed["strategy"], speed["batch_size"]) for speed in result["strategies"]]
         assert rows == [(strategy, size) for strategy in ("greedy", beam) for size in sizes]
         for speed in result["strategies"]:
@@ -339,6 +339,17 @@ def test_translating_is_timed_with_both_strategies_and_compared_with_ctranslate2
                 assert speed["same"] == 1
             else:
                 assert speed["ratio"] is speed["same"] is None
+
+
+def test_more_sentences_than_the_test_set_has_are_of_the_training_set():
+    task = build_task(load_preset("number-words-german").task)  # whose test set has 1,015 numbers
+    sources = translate.sources_of(task, 1_200)
+    assert len({*map(tuple, sources)}) == len(sources) == 1_200
+
+
+def test_no_rounds_are_refused(capsys):
+    assert main(["bench", "translate", "--rounds", "0"]) == 2
+    assert "--rounds=0 must be at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not find_spec("ctranslate2"), reason="needs requirements-parity.txt")
