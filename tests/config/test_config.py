@@ -234,7 +234,7 @@ def test_names_that_cannot_be_file_names_are_refused(tiny, name):
 
 @pytest.mark.parametrize("name", ["nothing", "../tiny", "", "tiny\n", "x.yaml", "/etc/passwd"])
 def test_an_unknown_preset_is_refused_with_the_known_ones(name):
-    with pytest.raises(ConfigError, match="is not one of addition, addition-10-digits, base"):
+    with pytest.raises(ConfigError, match="is not one of addition, addition-10-digits, addition-long, base"):
         load_preset(name)
 
 
