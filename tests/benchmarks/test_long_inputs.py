@@ -19,7 +19,7 @@ def medians_of_trainings(preset: Preset, *, seeds: range, lengths: tuple[int, ..
     """Train with every seed, print the results of each and return their medians.
 
     Args:
-        lengths: those to measure exact match at, in order; if the last is as long as those of ``FAR``, also their means.
+        lengths: those to measure exact match at, in order; if the last is one of ``FAR``, also the means over that.
     """
     runs = [train_and_measure(preset.with_changes({"training.seed": seed}), lengths) for seed in seeds]
     medians = {name: median(run[name] for run in runs) for name in runs[0]}
@@ -35,7 +35,7 @@ def train_and_measure(preset: Preset, lengths: tuple[int, ...]) -> dict[str, flo
         pass
     results = {"seconds": time.process_time() - started}
     state.model.eval()
-    if lengths[-1] >= FAR[0]:
+    if lengths[-1] in FAR:
         far = accuracy_by_length(state.model, state.task, lengths=FAR, per_length=20).mean(FAR)
         results |= {"tokens": far.token_accuracy, "exact": far.exact_match}
     for length in lengths:
