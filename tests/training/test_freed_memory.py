@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from core.teaching.bugs import new_state
+from core.training import loop
+
 PROGRAM = """
 import sys
 import torch
@@ -44,3 +47,15 @@ def test_blocks_freed_between_others_are_given_back():
 
 def test_large_blocks_need_not_be_given_back():
     assert kept_when_freed("large") < 6_000_000
+
+
+def test_freed_memory_is_given_back_around_each_evaluation_and_before_it_is_recorded(tiny, monkeypatch):
+    calls = []
+    evaluate = loop.evaluate
+    monkeypatch.setattr(loop, "give_back_freed_memory", lambda: calls.append("give back"))
+    monkeypatch.setattr(loop, "evaluate", lambda *args, **kwargs: calls.append("evaluate") or evaluate(*args, **kwargs))
+    changes = {"training.steps": 2, "training.warmup_steps": 1, "training.evaluate_every": 2}
+    for event in loop.train(new_state(tiny.with_changes(changes))):
+        calls.append(type(event).__name__)
+    evaluation = ["give back", "evaluate", "give back", "EvaluationEvent", "give back"]
+    assert calls == [*evaluation, "StepEvent", "StepEvent", *evaluation, "EndEvent"]
