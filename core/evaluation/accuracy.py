@@ -17,7 +17,7 @@ from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import EOS_ID, PAD_ID
 
 CHUNK = 1_000  # sequences per forward pass at most: enough to use all cores
-DECODED = 500  # sequences that are decoded together at most: each keeps keys and values of all steps
+DECODED = 250  # sequences that are decoded together at most: each keeps its keys and values; 500 take no less time
 MAX_FLOATS = 25_000_000  # of the widest tensor of a forward pass, logits included: 100 MB
 MAX_SCORED_FLOATS = 5_000_000  # of that of a pass whose logits are all scored, which takes two more of that size
 
