@@ -14,6 +14,7 @@ from core.storage.errors import InputError
 
 if TYPE_CHECKING:
     from core.generation import Strategy
+    from core.runs.load import LoadedRun
 
 MAX_SEQUENCES = 1_000_000
 STRATEGY_OPTIONS = {  # setting → metavar and help; the settings' rules are checked by parse_strategy
@@ -34,6 +35,27 @@ _RECORDED = ("run", "seed", "seeds", "device")  # options of a training that its
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add ``--run NAME``, required."""
     parser.add_argument("--run", required=True, metavar="NAME", help="name of the run")
+
+
+def add_ensemble(parser: argparse.ArgumentParser) -> None:
+    """Add ``--run NAME``, required, and ``--ensemble NAME ...``, which ``loaded_run`` reads."""
+    add_run(parser)
+    parser.add_argument(
+        "--ensemble",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="further runs of the same task; each token is chosen by the mean of the probabilities of all the runs",
+    )
+
+
+def loaded_run(options: argparse.Namespace) -> "LoadedRun":
+    """Load the run that ``--run`` names or, with ``--ensemble``, all of them as one model; RunError if refused."""
+    from core.runs import DEFAULT_ROOT
+    from core.runs.load import SavedRuns  # imports torch, which other commands do not wait for
+
+    runs = SavedRuns(options.checkpoints or DEFAULT_ROOT)
+    return runs.ensemble([options.run, *options.ensemble]) if options.ensemble else runs.loaded(options.run)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

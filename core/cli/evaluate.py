@@ -6,12 +6,13 @@ import time
 from dataclasses import asdict
 
 from core.cli.arguments import (
+    add_ensemble,
     add_json,
-    add_run,
     add_sequences,
     add_strategy,
     check_sequences,
     format_strategy,
+    loaded_run,
     strategy_from,
 )
 from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
@@ -22,9 +23,9 @@ from core.evaluation.translation_quality import TranslationQuality, copying_qual
 from core.generation import GREEDY, Strategy
 from core.interpret.head_scores import HeadScore, best_head_of_layer
 from core.models import count_parameters
+from core.models.ensemble import Ensemble
 from core.reports.report import measure
-from core.runs import DEFAULT_ROOT
-from core.runs.load import LoadedRun, SavedRuns
+from core.runs.load import LoadedRun
 from core.tasks import fixed_pairs
 
 SCORED_SEQUENCES = 1_000  # enough for the mean over decoding steps
@@ -32,7 +33,7 @@ SCORED_SEQUENCES = 1_000  # enough for the mean over decoding steps
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_run(parser)
+    add_ensemble(parser)
     add_sequences(parser, default=10_000)
     add_strategy(parser)
     add_json(parser)
@@ -42,13 +43,15 @@ def run(options: argparse.Namespace) -> int:
     """Print exact match, token accuracy, loss, BLEU, chrF and error rates, and how well the best head attends."""
     check_sequences(options.sequences)
     strategy = strategy_from(options)
-    loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+    loaded = loaded_run(options)
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     started = time.perf_counter()
     evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task)
     seconds = time.perf_counter() - started
     alone = exact_match_unpadded(loaded.model, pairs, strategy=strategy)
-    scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
+    scores: list[HeadScore] = []  # an ensemble has no heads
+    if not isinstance(loaded.model, Ensemble):
+        scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
     quality = measure_quality(loaded.model, loaded.task, pairs, strategy=strategy)
     copying = copying_quality(loaded.task, pairs)
     rates = measure_error_rates(loaded.model, loaded.task, pairs, strategy=strategy)
@@ -75,7 +78,8 @@ def _print(
     scores: list[HeadScore],
     strategy: Strategy,
 ) -> None:
-    print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}")
+    of_each = "of each" if isinstance(loaded.model, Ensemble) else f"from step {loaded.step}"
+    print(f"run {loaded.run} ({loaded.preset.name}), best weights, {of_each}")
     print(f"parameters      {count_parameters(loaded.model):9,}")
     print(f"test sequences  distinct, held out; {loaded.task.sampling}")
     if strategy != GREEDY:

@@ -8,17 +8,15 @@ from collections.abc import Iterable, Iterator
 
 from tqdm import tqdm
 
-from core.cli.arguments import add_run, add_strategy, strategy_from
+from core.cli.arguments import add_ensemble, add_strategy, loaded_run, strategy_from
 from core.generation.translation import WINDOW, translate
-from core.runs import DEFAULT_ROOT
-from core.runs.load import SavedRuns
 
 BEAM_SIZE = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    add_run(parser)
+    add_ensemble(parser)
     add_strategy(parser, beam_size=BEAM_SIZE)
     parser.add_argument(
         "--json", action="store_true", help="print all outputs as one JSON object at the end, instead of line by line"
@@ -28,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the output for each line, in order; a line that cannot be decoded gives an empty one and exit code 1."""
     strategy = strategy_from(options)
-    loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+    loaded = loaded_run(options)
     if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 as the input, also where the system's encoding is another
         sys.stdout.reconfigure(encoding="utf-8")
     refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
@@ -47,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
                 bar.write(f"line {number}: {problem}", file=sys.stderr)
                 code = 1
     if options.json:
-        print(json.dumps({"run": options.run, "strategy": strategy.model_dump(), "lines": outputs}))
+        print(json.dumps({"run": loaded.run, "strategy": strategy.model_dump(), "lines": outputs}))
     return code
 
 

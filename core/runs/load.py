@@ -4,8 +4,8 @@ This module does not import ``core.training``, so that decoding with a saved run
 """
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -91,6 +91,23 @@ class SavedRuns:
         """Load a run's best weights; see ``load_run``. ``name`` may be untrusted input."""
         return load_run(RunFolder(self.root, name).path)
 
+    def ensemble(self, names: Sequence[str]) -> LoadedRun:
+        """Load several runs of one task as one ``Ensemble``; preset and step are the first one's.
+
+        Raises:
+            RunError: a run cannot be loaded, or has another task or vocabulary than the first.
+        """
+        from core.models.ensemble import Ensemble  # imported here because a single run does not need it
+
+        first, *others = members = [self.loaded(name) for name in names]
+        for other in others:
+            if other.preset.task != first.preset.task:
+                raise RunError(f"run={other.run!r} has another task than run={first.run!r}; an ensemble has one task")
+            if _vocabularies(other.task) != _vocabularies(first.task):
+                raise RunError(f"run={other.run!r} has another vocabulary than run={first.run!r}; an ensemble has one")
+        model = Ensemble([member.model for member in members]).eval()
+        return replace(first, run=" + ".join(member.run for member in members), model=model, facts={})
+
     def info(self, name: str) -> RunInfo:
         """Read a run's status and metrics; RunError if there is no such run."""
         return RunFolder(self.root, name).info()
@@ -112,6 +129,10 @@ class SavedRuns:
     def title(self, name: str) -> str:
         """Read a run's title; the default one if there is no such run."""
         return RunFolder(self.root, name).title()
+
+
+def _vocabularies(task: Task) -> tuple[Sequence[str], Sequence[str]]:
+    return task.src_vocab.tokens, task.tgt_vocab.tokens
 
 
 def load_run(path: Path) -> LoadedRun:

@@ -162,6 +162,20 @@ def test_evaluate_measures_held_out_sequences(trained, capsys):
     assert all(again[key] == result[key] for key in result if key != "seconds")
 
 
+def test_evaluate_takes_several_runs_as_an_ensemble(trained, capsys):
+    arguments = ["--checkpoints", str(trained), "evaluate", "--run", "done", "--sequences", "50", "--json"]
+    results = []
+    for ensemble in ([], ["--ensemble", "done"]):
+        assert main(arguments + ensemble) == 0
+        output = capsys.readouterr().out
+        results.append(last_json(output))
+    alone, twice = results
+    assert "run done + done (tiny), best weights, of each" in output
+    assert (twice["run"], twice["parameters"], twice["cross_attention"]) == ("done + done", 2 * alone["parameters"], [])
+    assert twice["loss"] == pytest.approx(alone["loss"], abs=1e-6)
+    assert twice["exact_match"] == alone["exact_match"]
+
+
 def test_decode_prints_output_expected_output_and_steps(trained, capsys):
     assert main(["--checkpoints", str(trained), "decode", "--run", "done", "4829", "--json"]) == 0
     output = capsys.readouterr().out
@@ -234,6 +248,7 @@ def test_the_module_returns_its_exit_code_to_the_shell(tmp_path):
         (["evaluate", "--run", "nobody"], "run='nobody': there is no such run"),
         (["evaluate", "--run", "UPPER"], "run='UPPER' is not a valid name"),
         (["evaluate", "--run", "nobody", "--sequences", "0"], "--sequences=0 must be from 1"),
+        (["evaluate", "--run", "nobody", "--ensemble", "nobody"], "run='nobody': there is no such run"),
         (["decode", "--run", "nobody", "12"], "run='nobody': there is no such run"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

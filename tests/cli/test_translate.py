@@ -41,6 +41,10 @@ def test_every_line_is_decoded_in_order_with_a_beam_of_five_by_default(translate
         assert (code, output.split("\n"), errors) == (0, [*expected, ""], "")
 
 
+def test_several_runs_translate_as_an_ensemble(translated):
+    assert translated(b"4 8 2 9\n", "--ensemble", "done") == translated(b"4 8 2 9\n")
+
+
 def test_a_byte_order_mark_and_windows_line_ends_are_not_input(translated):
     assert translated(b"\xef\xbb\xbf4 8 2\r\n1 2\r\n") == translated(b"4 8 2\n1 2")
 

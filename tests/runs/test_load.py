@@ -46,6 +46,18 @@ def test_a_loaded_run_has_the_best_weights_in_evaluation_mode(trained):
     assert load_state(RunFolder(trained, "done").last, loaded.preset).step == 8
 
 
+def test_an_ensemble_is_of_one_task(root, tiny):
+    for name, changes in (("a", {}), ("b", {"training.seed": 1, "model.d_ff": 24}), ("c", {"task.base": 5})):
+        preset = tiny.with_changes(changes)
+        train_recorded(RunFolder.create(root, preset, name=name), new_state(preset), History())
+    runs = SavedRuns(root)
+    loaded = runs.ensemble(["a", "b"])
+    assert (loaded.run, loaded.preset, loaded.model.training) == ("a + b", runs.preset("a"), False)
+    assert [model.config.d_ff for model in loaded.model.members] == [tiny.model.d_ff, 24]
+    with pytest.raises(RunError, match="run='c' has another task than run='a'; an ensemble has one task"):
+        runs.ensemble(["a", "c"])
+
+
 def test_saved_runs_are_not_loaded_from_outside_their_folder(trained):
     for name in ("../done", str(trained / "done"), "x/../../done"):
         with pytest.raises(RunError, match="is not a valid name"):
