@@ -40,8 +40,8 @@ def _sums(logits: torch.Tensor, targets: torch.Tensor) -> Sums:
 class _SumsByRows(torch.autograd.Function):
     """``_sums`` that saves the logits only.
 
-    With log-probability l = x - log Σ exp(x), probability p, V tokens without PAD, and the gradients g and h of the sums
-    over targets and over tokens, the gradient of a row of logits x is g · onehot(target) + h - (g + V h) p; PAD has no h.
+    With probability p, V tokens without PAD, and the gradients g and h of the sums over targets and over tokens, the
+    gradient of a row of logits is g · onehot(target) + h - (g + V h) p; PAD has no h.
     """
 
     @staticmethod
