@@ -50,10 +50,10 @@ class _SumsByRows(torch.autograd.Function):
         of_targets, of_tokens = [], []
         for some, chosen in _some_rows(logits, targets):
             x = some.to(torch.promote_types(some.dtype, torch.float32))
-            log_sum, counted = x.logsumexp(dim=-1), chosen != PAD_ID
-            of_targets.append(((x.gather(1, chosen[:, None])[:, 0] - log_sum) * counted).sum())
+            log_sum, is_pad = x.logsumexp(dim=-1), chosen == PAD_ID
+            of_targets.append((x.gather(1, chosen[:, None])[:, 0] - log_sum).masked_fill(is_pad, 0).sum())
             tokens = x[:, PAD_ID + 1 :]  # PAD is the first token
-            of_tokens.append(((tokens.sum(dim=-1) - tokens.shape[1] * log_sum) * counted).sum())
+            of_tokens.append((tokens.sum(dim=-1) - tokens.shape[1] * log_sum).masked_fill(is_pad, 0).sum())
         return torch.stack(of_targets).sum(), torch.stack(of_tokens).sum()
 
     @staticmethod
@@ -66,7 +66,7 @@ class _SumsByRows(torch.autograd.Function):
             x *= -(of_target + (x.shape[1] - 1) * of_token)
             x[:, PAD_ID + 1 :] += of_token
             x.scatter_add_(1, chosen[:, None], of_target.expand(len(x), 1))
-            part.copy_(x.mul_((chosen != PAD_ID)[:, None]))
+            part.copy_(x.masked_fill_((chosen == PAD_ID)[:, None], 0))
         return gradient, None
 
 

@@ -14,7 +14,9 @@ N, V = 100, 40
 
 def sums_and_gradient(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(N, V, generator=generator).to(dtype).requires_grad_()
+    logits = torch.randn(N, V, generator=generator).to(dtype)
+    logits[25] = torch.nan  # of a position that does not count
+    logits.requires_grad_()
     targets = torch.randint(0, V, (N,), generator=generator)
     targets[20:50] = PAD_ID  # some rows at a time, and none of them counts
     of_targets, of_tokens = log_prob_sums(logits, targets)
