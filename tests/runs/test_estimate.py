@@ -263,7 +263,9 @@ def test_an_evaluation_of_many_is_extrapolated_from_one_and_a_few(tiny, monkeypa
     state = new_state(tiny)
     pairs = fixed_pairs(state.task, 16, split="validation")
     cost = estimate._evaluation_cost(state, pairs, 4)
-    assert cost.seconds(300) == pytest.approx(2.0 + 0.25 * 300)
+    together = cost.together
+    assert cost.seconds(together) == pytest.approx(2.0 + 0.25 * together)
+    assert cost.seconds(together + 50) == pytest.approx(2 * 2.0 + 0.25 * (together + 50))  # a second pass
     assert estimate._evaluation_cost(state, pairs, 1).seconds(2) == pytest.approx(2 * 2.25)  # no more can be said
 
 
