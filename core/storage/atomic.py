@@ -11,10 +11,11 @@ from pathlib import Path
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.tmp")
 
 
-def write_atomically(path: Path, data: bytes | bytearray, *, previous: Path | None = None) -> None:
+def write_atomically(path: Path, *data: bytes | bytearray | memoryview, previous: Path | None = None) -> None:
     """Replace a file's content: write to a temporary name, fsync, rename, fsync the folder.
 
     Args:
+        data: the new content, in one part or several.
         previous: where to keep the old file, if there is one. At every moment at least one of the two files exists.
 
     Raises:
@@ -23,7 +24,7 @@ def write_atomically(path: Path, data: bytes | bytearray, *, previous: Path | No
     temporary = _temporary_path(path)
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            file.writelines(data)
             file.flush()
             os.fsync(file.fileno())
         if previous is not None:

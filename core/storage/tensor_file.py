@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -25,6 +25,7 @@ from core.storage.errors import CheckpointError
 FORMAT = "attention-lab-2"
 MAX_HEADER_BYTES = 16_000_000
 MAX_TENSORS = 10_000
+_CHUNK_BYTES = 1_000_000  # read at a time to verify a checksum
 _LENGTH_BYTES = 8  # the file starts with the header's length, a little-endian integer
 _ZEROS = b"0" * 64
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
@@ -64,8 +65,8 @@ def write_tensors(
     Args:
         keep_previous: keep the old file as ``previous_path(path)``, unless it is damaged.
     """
-    data = serialize(tensors, facts)
-    write_atomically(path, data, previous=previous_path(path) if keep_previous and is_intact(path) else None)
+    previous = previous_path(path) if keep_previous and is_intact(path) else None
+    write_atomically(path, *_serialized(tensors, facts), previous=previous)
 
 
 def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -140,17 +141,23 @@ def load_into(model: torch.nn.Module, tensors: dict[str, torch.Tensor], label: s
         raise CheckpointError(f"{label} does not fit the model: {error}") from error
 
 
-def serialize(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> bytearray:
+def serialize(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> bytes:
     """Return the content of a file with these tensors and facts."""
+    return b"".join(_serialized(tensors, facts))
+
+
+def _serialized(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> tuple[bytearray, memoryview]:
+    """Return the header and the rest of a file: joining them would copy all tensors once more."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"format": FORMAT, "facts": json.dumps(facts), "sha256": _ZEROS.decode()}
-    data = bytearray(save(contiguous, metadata=metadata))
+    data = save(contiguous, metadata=metadata)
     end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
-    checksum = _CHECKSUM.search(data, 0, end)
+    header = bytearray(data[:end])
+    checksum = _CHECKSUM.search(header)
     if end > MAX_HEADER_BYTES or len(tensors) > MAX_TENSORS or not checksum:
         raise ValueError(f"{len(tensors)} tensors and a header of {end} bytes exceed what can be read back")
-    data[checksum.start(1) : checksum.end(1)] = hashlib.sha256(data).hexdigest().encode()
-    return data
+    header[checksum.start(1) : checksum.end(1)] = hashlib.sha256(data).hexdigest().encode()
+    return header, memoryview(data)[end:]
 
 
 def read_header(file: BinaryIO, name: str, *, max_bytes: int = MAX_HEADER_BYTES) -> Header:
@@ -209,7 +216,7 @@ def deserialize(header: Header, rest: bytes, name: str) -> dict[str, torch.Tenso
     Raises:
         CheckpointError: the file is damaged.
     """
-    _verify_checksum(header.raw, rest, name)
+    _verify_checksum(header.raw, [rest], name)
     try:
         return load(header.raw + rest)
     # safetensors checks that tensors neither overlap nor leave gaps; torch raises the rest, for unusual shapes.
@@ -218,20 +225,23 @@ def deserialize(header: Header, rest: bytes, name: str) -> dict[str, torch.Tenso
 
 
 def is_intact(path: Path) -> bool:
-    """Whether a file can be read and its checksum is correct."""
+    """Whether a file has a valid header and the correct checksum; its tensors are not kept in memory."""
     try:
-        read_tensors(path)
-    except CheckpointError:
+        with path.open("rb") as file:
+            header = read_header(file, path.name)
+            _verify_checksum(header.raw, iter(lambda: file.read(_CHUNK_BYTES), b""), path.name)
+    except (OSError, CheckpointError):
         return False
     return True
 
 
-def _verify_checksum(raw: bytes, rest: bytes, name: str) -> None:
+def _verify_checksum(raw: bytes, rest: Iterable[bytes], name: str) -> None:
     checksums = _CHECKSUM.findall(raw)
     if len(checksums) != 1:
         raise CheckpointError(f"{name} is damaged: it has {len(checksums)} checksums instead of one")
     digest = hashlib.sha256(_CHECKSUM.sub(b'"sha256":"' + _ZEROS + b'"', raw))
-    digest.update(rest)
+    for chunk in rest:
+        digest.update(chunk)
     if digest.hexdigest().encode() != checksums[0]:
         raise CheckpointError(f"{name} is damaged: its content does not match its checksum")
 

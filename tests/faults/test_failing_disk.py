@@ -179,8 +179,8 @@ def test_a_checkpoint_is_synced_before_it_replaces_the_old_one(tiny, tmp_path, r
     with disk.watched():
         save_weights(path, new_state(tiny).model.state_dict(), {"step": 2})
     order = [call for call, *_ in disk.log if call not in ("read",)]
-    # read the existing file; write the new one
-    expected = ["open", "close", "open", "write", "flush", "fsync", "close"]
+    # read the existing file; write the new one: its header, then its tensors
+    expected = ["open", "close", "open", "write", "write", "flush", "fsync", "close"]
     expected += ["link", "replace", "unlink", "replace", "folder", "fsync"]
     assert order == expected
     row("D3", "order of calls of a save", "1 save", " → ".join(expected[2:]))

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import tracemalloc
 
 import pytest
 import torch
@@ -63,7 +64,7 @@ def test_the_checksum_covers_the_whole_file_with_its_digits_zeroed(path):
 
 
 def test_every_single_bit_flip_is_detected():
-    data = serialize({"a": torch.ones(3)}, {"step": 1})
+    data = bytearray(serialize({"a": torch.ones(3)}, {"step": 1}))
     assert read(data)["a"].tolist() == [1, 1, 1]
     for position in range(len(data)):
         for bit in (1, 128):
@@ -148,6 +149,18 @@ def test_the_previous_file_is_kept_only_on_request(path):
         write_tensors(path, TENSORS, {"step": step}, keep_previous=True)
     assert (step_of(path), step_of(previous_path(path))) == (6, 5)
     assert sorted(each.name for each in path.parent.iterdir()) == ["x.previous.safetensors", "x.safetensors"]
+
+
+def test_a_save_that_keeps_the_previous_file_holds_the_tensors_once(path):
+    tensors = {"a": torch.ones(2_000_000)}
+    tracemalloc.start()
+    try:
+        for step in (1, 2):
+            write_tensors(path, tensors, {"step": step}, keep_previous=True)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert 8_000_000 <= peak < 1.5 * 8_000_000
 
 
 @pytest.mark.parametrize("damage", ["flipped", "emptied", "missing"])
