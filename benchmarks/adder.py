@@ -89,7 +89,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         print(f"  {first} + {second} = {first + second}, not {answers[index]}")
     if options.submission:
         write_submission(options.submission, folder, loaded, parameters)
-        names = [options.submission.with_suffix(".safetensors").name, *(path.name for path in _plugin_paths())]
+        names = [options.submission.with_suffix(".safetensors").name, *(path.name for path in _needed_files())]
         print(f"written to {options.submission}; {', '.join(names)} beside it")
     return {
         "run": options.run,
@@ -146,17 +146,22 @@ def unique_parameters(model: Seq2Seq) -> int:
 def write_submission(path: Path, folder: RunFolder, loaded: LoadedRun, parameters: int) -> None:
     """Write a submission, and beside it its weights, the same name with ``.safetensors``, and the plugins they need.
 
+    The presets that these register come too, as a plugin reads them when it is loaded.
+
     Raises:
         InputError: one of the files exists already, or cannot be written.
     """
     if path.suffix != ".py" or path.exists():
         raise InputError(f"--submission={str(path)[:200]} must be a new file whose name ends in .py")
-    for plugin in _plugin_paths():
-        copy = path.with_name(plugin.name)
-        if copy == path or (copy.exists() and copy.read_bytes() != plugin.read_bytes()):
-            raise InputError(f"--submission={str(path)[:200]}: another file is where its plugin {copy.name} goes")
-        if PLUGIN_FILES[plugin.name].imports:
-            raise InputError(f"--submission={str(path)[:200]}: its plugin {copy.name} needs other files of its folder")
+    for name, plugin in PLUGIN_FILES.items():
+        in_other_folders = [each for each in plugin.preset_files if Path(each).parent != Path(plugin.path).parent]
+        if plugin.imports or in_other_folders:
+            needed = ", ".join([*plugin.imports, *in_other_folders])
+            raise InputError(f"--submission={str(path)[:200]}: its plugin {name} needs other files: {needed[:200]}")
+    for file in _needed_files():
+        copy = path.with_name(file.name)
+        if copy == path or (copy.exists() and copy.read_bytes() != file.read_bytes()):
+            raise InputError(f"--submission={str(path)[:200]}: another file is where its plugin's {copy.name} goes")
     export_weights(folder, path.with_suffix(".safetensors"))
     metadata = {
         "name": f"Attention Lab, {loaded.preset.name}",
@@ -165,15 +170,14 @@ def write_submission(path: Path, folder: RunFolder, loaded: LoadedRun, parameter
         "architecture": loaded.preset.model.summary,
         "tricks": [loaded.preset.task.summary, f"positions: {getattr(loaded.preset.model, 'positions', 'none')}"],
     }
-    for plugin in _plugin_paths():
-        path.with_name(plugin.name).write_bytes(plugin.read_bytes())
-    names = [plugin.name for plugin in _plugin_paths()]
-    path.write_text(SUBMISSION.format(name=path.name, metadata=metadata, plugins=names), encoding="utf-8")
+    for file in _needed_files():
+        path.with_name(file.name).write_bytes(file.read_bytes())
+    path.write_text(SUBMISSION.format(name=path.name, metadata=metadata, plugins=[*PLUGIN_FILES]), encoding="utf-8")
 
 
-def _plugin_paths() -> list[Path]:
-    """Return the files of the loaded plugins."""
-    return [Path(plugin.path) for plugin in PLUGIN_FILES.values()]
+def _needed_files() -> list[Path]:
+    """Return the files of the loaded plugins and of the presets that they register."""
+    return [Path(file) for plugin in PLUGIN_FILES.values() for file in (plugin.path, *plugin.preset_files)]
 
 
 def read_model(weights: Path, plugin_files: Sequence[Path] = ()) -> Adder:

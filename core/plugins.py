@@ -50,6 +50,7 @@ _BASES: dict[BlockKind, type[nn.Module]] = {
 }
 _NEEDED = ("length_field", "num_distinct", "longest_source", "longest_answer", "summary")  # see TaskSection
 _owners: dict[tuple[str, str], str] = {}  # (what, name) → module that registered it
+_preset_files: list[str] = []  # of which presets were registered, in this order
 
 
 class PluginError(LabError):
@@ -173,6 +174,8 @@ def preset(source: str | Path | Preset) -> Preset:
         module = sys._getframe(1).f_globals.get("__name__", "")  # of the cell or the file that calls this
         _claim("preset", added.name, module, exists=added.name in preset_names())
     ADDED_PRESETS[added.name] = added
+    if not isinstance(source, Preset):
+        _preset_files.append(str(Path(source).resolve()))
     return added
 
 
@@ -209,12 +212,14 @@ def load(path: str | Path) -> None:
         raise PluginError(f"plugin={str(path)!r} must be a Python file, whose name ends in .py")
     module = importlib.util.module_from_spec(spec)
     before, modules, folder = snapshot(), {*sys.modules}, str(file.parent)
+    num_presets = len(_preset_files)
     sys.modules[name] = module  # classes look up their module there
     sys.path.insert(0, folder)
     try:
         spec.loader.exec_module(module)
         imports = _imported_from(file.parent, before={*modules, name})
-        PLUGIN_FILES[file.name] = LoadedPlugin(path=str(file), sha256=sha256, imports=imports)
+        presets = tuple(_preset_files[num_presets:])
+        PLUGIN_FILES[file.name] = LoadedPlugin(path=str(file), sha256=sha256, imports=imports, preset_files=presets)
     except BaseException as error:
         restore(before)
         if not isinstance(error, Exception):  # Ctrl+C, or sys.exit

@@ -232,11 +232,13 @@ class LoadedPlugin(Section):
         path: of the file.
         sha256: of its content.
         imports: SHA-256 of the modules that it imported from its own folder, by name.
+        preset_files: paths of the YAML files whose presets it registered.
     """
 
     path: str
     sha256: str
     imports: Annotated[dict[str, str], Field(default_factory=dict)]
+    preset_files: tuple[str, ...] = ()
 
 
 PLUGIN_FILES: dict[str, LoadedPlugin] = {}

@@ -1,9 +1,12 @@
 """The documented example of a tiny adder: its count of parameters, and that its blocks do what their docstrings say."""
 
 import cmath
-import importlib.util
 import itertools
+import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,15 @@ QUICK = {
     "training.evaluate_every": 2,
     "training.validation_sequences": 8,
 }
+
+
+ADD = """
+import json, sys
+import submission
+model, metadata = submission.build_model()
+sums = [submission.add(model, *pair) for pair in json.loads(sys.argv[1])]
+print(json.dumps({"params": metadata["params"], "sums": sums}))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -152,14 +164,18 @@ def test_its_submission_has_the_file_that_builds_its_blocks_beside_it(tiny_adder
     assert main(command) == 0
     assert str(EXAMPLE.parent) not in file.read_text()
     assert file.with_name(EXAMPLE.name).read_bytes() == EXAMPLE.read_bytes()
-    spec = importlib.util.spec_from_file_location("submission", file)
-    submission = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(submission)
-    model, metadata = submission.build_model()
-    assert metadata["params"] == 51
     pairs = adder.protocol_pairs()
     expected = adder.add_all(adder.adder_of(load_run(tmp_path / "mine")), pairs)
-    assert [submission.add(model, *pair) for pair in pairs] == expected
+    added = subprocess.run(  # a process of its own has not loaded the plugin
+        [sys.executable, "-B", "-c", ADD, json.dumps(pairs)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(EXAMPLE.parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert added.returncode == 0, added.stderr
+    assert json.loads(added.stdout) == {"params": 51, "sums": expected}
     file.with_name(EXAMPLE.name).write_text("of someone else")
     assert main([*command[:-1], str(tmp_path / "second.py")]) == 2
     assert not (tmp_path / "second.py").exists()
