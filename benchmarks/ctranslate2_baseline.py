@@ -18,6 +18,7 @@ from core.config.sections import RELATIVE_POSITIONS
 from core.models.attention import MultiHeadAttention
 from core.models.layers import FeedForward
 from core.models.transformer import Transformer
+from core.storage.errors import InputError
 from core.text.vocab import BOS, EOS, PAD, UNK
 
 SPECIAL = [PAD, BOS, EOS, UNK]
@@ -27,16 +28,21 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
     """Convert a model to CTranslate2's, in float32 and on one thread; tokens are named by ``_names``.
 
     Raises:
-        ValueError: the model has relative positions, windowed or linear attention, or scores that are scaled by the
+        InputError: the model has relative positions, windowed or linear attention, or scores that are scaled by the
             length, which CTranslate2 lacks; or another norm than a layer norm.
     """
     config = model.config
     if config.positions in RELATIVE_POSITIONS or config.attention != "full":
-        raise ValueError(f"CTranslate2 has no {config.positions} positions with {config.attention} attention")
+        raise InputError(
+            f"model.positions={config.positions!r} with model.attention={config.attention!r} cannot be compared: "
+            "CTranslate2 has absolute positions and full attention only"
+        )
     if config.attention_scale != "sqrt":
-        raise ValueError(f"CTranslate2 has no attention_scale={config.attention_scale!r}")
+        raise InputError(f"model.attention_scale={config.attention_scale!r} cannot be compared: CTranslate2 has none")
     if config.norm_block != "layer-norm":
-        raise ValueError(f"norm_block={config.norm_block!r} is not converted to CTranslate2")
+        raise InputError(
+            f"model.norm_block={config.norm_block!r} cannot be compared: it is not converted to CTranslate2"
+        )
     spec = TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,

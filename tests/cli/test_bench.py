@@ -32,7 +32,7 @@ from core.generation.translation import decode_sources
 from core.models import count_parameters
 from core.models.transformer import Transformer
 from core.runs.importing import import_run
-from core.storage.errors import CheckpointError
+from core.storage.errors import CheckpointError, InputError
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
@@ -370,6 +370,16 @@ def test_ctranslate2_with_our_weights_gives_our_tokens(changes):
         strategy = Beam(beam_size=size, length_penalty=0)
         theirs = ctranslate2_baseline.translate(translator, sources, beam_size=size, max_steps=16, batch_size=4)
         assert theirs == decode_sources(model, sources, strategy=strategy)
+
+
+@pytest.mark.skipif(not find_spec("ctranslate2"), reason="needs requirements-parity.txt")
+@pytest.mark.parametrize(("field", "value"), [("positions", "vo-rope"), ("attention_scale", "log-length")])
+def test_a_model_that_ctranslate2_lacks_is_refused_by_its_field(field, value):
+    from benchmarks import ctranslate2_baseline
+
+    model = Transformer(TransformerConfig(d_model=16, num_heads=2, d_ff=32, **{field: value}), 20, 20)
+    with pytest.raises(InputError, match=f"^model.{field}='{value}' "):
+        ctranslate2_baseline.to_ctranslate2(model)
 
 
 def test_a_class_may_take_twice_as_long_under_attack_but_sees_no_error():
