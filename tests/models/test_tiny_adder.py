@@ -17,6 +17,7 @@ from benchmarks import adder
 from core import lab, plugins
 from core.__main__ import main
 from core.config import Preset, load_preset
+from core.config.preset import PLUGIN_FILES
 from core.generation import generate
 from core.interpret.attribution.direct_logit_attribution import direct_logit_attribution
 from core.interpret.attribution.prediction import prediction_at
@@ -180,6 +181,16 @@ def test_its_submission_has_the_file_that_builds_its_blocks_beside_it(tiny_adder
     assert main([*command[:-1], str(tmp_path / "second.py")]) == 2
     assert not (tmp_path / "second.py").exists()
     assert file.with_name(EXAMPLE.name).read_text() == "of someone else"
+
+
+def test_a_submission_whose_preset_is_in_another_folder_is_refused(tiny_adder, tmp_path, capsys):
+    lab.train(tiny_adder, name="mine", root=tmp_path)
+    loaded = PLUGIN_FILES[EXAMPLE.name]
+    PLUGIN_FILES[EXAMPLE.name] = loaded.model_copy(update={"preset_files": ("/elsewhere/tiny-adder.yaml",)})
+    file = tmp_path / "submission.py"
+    assert main(["--checkpoints", str(tmp_path), "bench", "adder", "--run", "mine", "--submission", str(file)]) == 2
+    assert "its plugin tiny_adder.py needs other files: /elsewhere/tiny-adder.yaml" in capsys.readouterr().err
+    assert not file.exists()
 
 
 def test_direct_logit_attribution_says_that_it_cannot_split_its_output(built):
