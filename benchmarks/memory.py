@@ -17,11 +17,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.resident_memory import forget_highest, highest_resident_bytes, resident_bytes
-from benchmarks.training_memory import PRESETS, measure_trainings, without_package
+from benchmarks.training_memory import FIRST_READING, PRESETS, measure_trainings, without_package
 from core.config import Preset, load_preset
 from core.models import build_model
 from core.runs import RunFolder
 from core.runs.recorder import Recorder
+from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs import new_state
 from core.training.history import History
@@ -53,6 +54,8 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     """Train and print the memory in use at a few steps, that of one update, and that of each preset."""
     names = list(PRESETS) if options.presets is None else options.presets.split(",")
     skipped = without_package(names)
+    if options.updates <= FIRST_READING:
+        raise InputError(f"--updates={options.updates} must be more than {FIRST_READING}, the first reading of memory")
     print(f"{PRESET}, {STEPS:,} steps, evaluated and its attention recorded every {EVALUATE_EVERY}")
     readings = []
     for reading in measure_memory():
@@ -76,18 +79,18 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         "preset": PRESET,
         "readings": [asdict(reading) for reading in readings],
         "updates": [asdict(update) for update in updates],
-        "trainings": _trainings([name for name in names if name not in skipped], skipped),
+        "trainings": _trainings([name for name in names if name not in skipped], options.updates, skipped),
     }
 
 
-def _trainings(names: list[str], skipped: dict[str, str]) -> list[dict[str, Any]]:
+def _trainings(names: list[str], updates: int, skipped: dict[str, str]) -> list[dict[str, Any]]:
     """Measure and print the memory that training each preset takes."""
     print("\nmost that a process grows by while it trains, MB")
     print(f"  {'preset':24}{'updates':>10}{'estimate':>12}{'at first':>12}{'at the end':>12}{'process':>12}")
     for name, missing in skipped.items():
         print(f"  {name:24}not measured: it {missing}")
     trainings = []
-    for each in measure_trainings(names):
+    for each in measure_trainings(names, updates):
         trainings.append(asdict(each) | {"problems": each.problems})
         figures = (each.estimated, each.first, each.highest, each.process)
         sizes = "".join(f"{size / 1e6:12.0f}" for size in figures)

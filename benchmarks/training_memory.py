@@ -24,7 +24,7 @@ from core.training.loop import StepEvent, train
 from core.training.memory import training_memory
 
 PRESETS = ("g2p-english", "translate-en-de")  # of many lengths, one with a large vocabulary
-UPDATES, FIRST_READING = 1_000, 300
+FIRST_READING = 300  # updates
 TOLERANCE = 0.25  # the process may grow by so much more than is estimated
 MOST_GROWTH = 0.1  # of the estimate, from the first reading to the end: freed blocks still find their places
 
@@ -35,7 +35,7 @@ class TrainingMemory:
 
     Attributes:
         estimated: by ``training_memory``, overhead included.
-        first: at most, up to the first reading, by default after ``FIRST_READING`` updates.
+        first: at most, up to the first reading, after ``FIRST_READING`` updates.
         highest: at most, up to the last update.
         process: all that the process took at most, Python and PyTorch included.
     """
@@ -67,14 +67,14 @@ def without_package(names: list[str]) -> dict[str, str]:
     return {name: missing for name in names if (missing := missing_package(load_preset(name)))}
 
 
-def measure_trainings(names: list[str]) -> Iterator[TrainingMemory]:
-    """Train each preset for ``UPDATES`` updates, in a process of its own."""
+def measure_trainings(names: list[str], updates: int) -> Iterator[TrainingMemory]:
+    """Train each preset for so many updates, in a process of its own."""
     context = multiprocessing.get_context("spawn")
     for name in names:
         with context.Pool(1) as pool:
-            first, highest, process = pool.apply(_measure, (name, UPDATES, FIRST_READING))
+            first, highest, process = pool.apply(_measure, (name, updates, FIRST_READING))
         # Estimated here, as the modules that this imports are not part of a training
-        yield TrainingMemory(name, UPDATES, training_memory(load_preset(name)).total, first, highest, process)
+        yield TrainingMemory(name, updates, training_memory(load_preset(name)).total, first, highest, process)
 
 
 def _measure(name: str, updates: int, first_reading: int) -> tuple[int, int, int]:

@@ -73,6 +73,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory.add_argument(
         "--presets", metavar="A,B", help="names of presets whose training is measured (default: those of many lengths)"
     )
+    memory.add_argument(
+        "--updates", type=int, default=1_000, metavar="N", help="updates of each of them (default: 1,000)"
+    )
     subjects.add_parser("page", help="startup time of the app and of the command line")
     subjects.add_parser("replay", help="cost of recording a training replay")
     soak = subjects.add_parser("soak", help="growth of memory, threads and files while the page is used")

@@ -11,8 +11,7 @@ from benchmarks.training_memory import measure_trainings, without_package
 def test_training_with_many_lengths_takes_what_is_estimated_and_stays_flat(monkeypatch, preset):
     if missing := without_package([preset]):
         pytest.skip(missing[preset])
-    monkeypatch.setattr(training_memory, "UPDATES", 400)
     monkeypatch.setattr(training_memory, "FIRST_READING", 200)
-    [training] = measure_trainings([preset])
+    [training] = measure_trainings([preset], updates=400)
     assert training.problems == []
     assert training.highest > 0.5 * training.estimated  # else the estimate is no estimate

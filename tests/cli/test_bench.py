@@ -179,8 +179,9 @@ def test_step_compares_updates_and_counts_flops(monkeypatch, capsys):
 @pytest.mark.slow
 def test_memory_is_read_at_even_distances(monkeypatch, capsys):
     set_constants(monkeypatch, memory, STEPS=40, READINGS=2, EVALUATE_EVERY=10, BATCHES=(1,), LENGTHS=(64,))
-    set_constants(monkeypatch, training_memory, UPDATES=6, FIRST_READING=3)
-    results = run_bench(capsys, "memory", "--presets", "tiny")
+    for module in (memory, training_memory):
+        monkeypatch.setattr(module, "FIRST_READING", 3)
+    results = run_bench(capsys, "memory", "--presets", "tiny", "--updates", "6")
     assert [(each["preset"], each["updates"]) for each in results["trainings"]] == [("tiny", 6)]
     assert (
         0 < results["trainings"][0]["first"] <= results["trainings"][0]["highest"] < results["trainings"][0]["process"]
@@ -188,6 +189,11 @@ def test_memory_is_read_at_even_distances(monkeypatch, capsys):
     readings = results["readings"]
     assert [(reading["step"], reading["snapshots"]) for reading in readings] == [(20, 3), (40, 5)]
     assert all(reading["resident"] > 1e7 for reading in readings)
+
+
+def test_memory_cannot_be_compared_with_a_reading_after_the_end(capsys):
+    assert main(["bench", "memory", "--presets", "tiny", "--updates", "300"]) == 2
+    assert "--updates=300 must be more than 300, the first reading of memory" in capsys.readouterr().err
 
 
 def test_a_training_whose_package_is_missing_is_not_measured(monkeypatch):
