@@ -5,8 +5,8 @@ import os
 __version__ = "0.2.0"
 
 # On a CPU, oneDNN and PyTorch each keep up to 1,024 compiled kernels, one a shape: gigabytes after 1,500 updates with
-# batches of many lengths. 64 hold those of an update. Both read this when they first compute, not when imported.
-KERNELS_CACHED = "64"
+# batches of many lengths. 48 hold those of an update. Both read this when they first compute, not when imported.
+KERNELS_CACHED = "48"
 _CACHE_VARIABLES = (
     ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY"),  # oneDNN's name and its older one
     ("LRU_CACHE_CAPACITY",),  # PyTorch's own
