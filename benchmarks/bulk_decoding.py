@@ -107,7 +107,7 @@ def print_bulk(speed: BulkSpeed) -> None:
     for size, ratio in speed.baseline_ratios.items():
         rows.append((name, f"{ratio:.1f}", f"× the time, in padded batches of {size:,}"))
     if speed.baseline_ratio_grouped is None:
-        rows.append((name, "", "not measured: pip install -r requirements-parity.txt"))
+        rows.append((name, "", "not measured: pip install -c requirements-extras.txt -e '.[parity]'"))
     else:
         rows.append((name, f"{speed.baseline_ratio_grouped:.1f}", "× the time, in batches of one length"))
     print(f"\n{RUN}, {SEQUENCES:,} held-out sequences in batches of one length, medians of {ROUNDS} rounds")

@@ -83,7 +83,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
             end="",
         )
         if speed.ratio is None:
-            print("; install requirements-parity.txt to compare with CTranslate2")
+            print("; to compare with CTranslate2: pip install -c requirements-extras.txt -e '.[parity]'")
         else:
             print(f", {speed.ratio:.2f} × CTranslate2; {speed.same:.1%} have the same tokens", flush=True)
     return {"run": options.run, "sentences": len(sources), "strategies": [asdict(speed) for speed in speeds]}

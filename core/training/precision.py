@@ -19,10 +19,13 @@ def computes_in_bfloat16(config: TrainingConfig, device: torch.device | str) -> 
 
 @cache
 def has_bfloat16(device_type: str) -> bool:
-    """Whether "cpu" or "cuda" has instructions for products of bfloat16 matrices; False for any other."""
+    """Whether "cpu" or "cuda" has instructions for products of bfloat16 matrices; False for any other.
+
+    PyTorch 2.8 and 2.9 do not report what a CPU has; "auto" is then float32.
+    """
     if device_type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device_type != "cpu":
         return False
-    capabilities = torch.cpu.get_capabilities()
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name, False) for name in _BFLOAT16_INSTRUCTIONS)

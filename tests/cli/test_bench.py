@@ -358,7 +358,7 @@ def test_no_rounds_are_refused(capsys):
     assert "--rounds=0 must be at least 1" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not find_spec("ctranslate2"), reason="needs requirements-parity.txt")
+@pytest.mark.skipif(not find_spec("ctranslate2"), reason="pip install -c requirements-extras.txt -e '.[parity]'")
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre", "activation": "gelu"}, {"tie_embeddings": "all"}])
 def test_ctranslate2_with_our_weights_gives_our_tokens(changes):
     from benchmarks import ctranslate2_baseline
@@ -378,7 +378,7 @@ def test_ctranslate2_with_our_weights_gives_our_tokens(changes):
         assert theirs == decode_sources(model, sources, strategy=strategy)
 
 
-@pytest.mark.skipif(not find_spec("ctranslate2"), reason="needs requirements-parity.txt")
+@pytest.mark.skipif(not find_spec("ctranslate2"), reason="pip install -c requirements-extras.txt -e '.[parity]'")
 @pytest.mark.parametrize(("field", "value"), [("positions", "vo-rope"), ("attention_scale", "log-length")])
 def test_a_model_that_ctranslate2_lacks_is_refused_by_its_field(field, value):
     from benchmarks import ctranslate2_baseline

@@ -21,7 +21,9 @@ from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.scripted_models import make_model, random_sequences, transformer
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install -r requirements-parity.txt")
+pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install -c requirements-extras.txt -e '.[parity]'"
+)
 
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 

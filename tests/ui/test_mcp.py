@@ -11,7 +11,6 @@ import anyio
 import httpx
 import pytest
 
-import app
 from core.runs import DEFAULT_ROOT
 from core.server import Runs
 from core.server.limits import PUBLIC
@@ -24,22 +23,9 @@ BRIEF = {"training.steps": 20, "training.warmup_steps": 5, "training.evaluate_ev
 LONG = {"training.steps": 20_000, "training.evaluate_every": 1_000}
 
 
-def test_without_its_packages_mcp_is_refused_before_anything_starts(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr("sys.argv", ["app.py", "--mcp", "--checkpoints", str(tmp_path / "runs")])
-    for name in ("raise_file_limit", "log_to_stderr", "sys.setswitchinterval", "torch.set_num_threads"):
-        monkeypatch.setattr(f"app.{name}", lambda *_, **__: None)
-    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "127.0.0.1")  # set by ``main`` otherwise
-    monkeypatch.setattr("app.is_installed", lambda package: False)
-    with pytest.raises(SystemExit):
-        app.main()
-    assert "--mcp needs the packages of requirements-mcp.txt" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
-
-
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Runs, str]]:
     """A public server with tools; its runs and its address."""
-    pytest.importorskip("mcp", reason="requirements-mcp.txt; run by .ci/nightly")
     root = tmp_path_factory.mktemp("checkpoints")
     shutil.copytree(DEFAULT_ROOT / SHIPPED, root / SHIPPED)
     runs = Runs(root, limits=PUBLIC.model_copy(update={"max_queued": 4}))
