@@ -6,7 +6,9 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,12 +27,12 @@ from core.server import Runs
 from core.server.limits import PREFIX, Limits, limits_from
 from core.storage.errors import InputError, LabError
 from core.storage.folder_check import check_folder
-from core.storage.optional_imports import is_installed
 from core.training.devices import DEVICES, device_named
 from ui.serving.client_address import TRUSTED_PROXIES, trusted_proxies
 from ui.serving.connections import raise_file_limit
 from ui.serving.host_check import host_rules
 from ui.serving.logs import log_to_stderr
+from ui.serving.space import is_zero_gpu, prepare_space
 
 SWITCH_INTERVAL = 0.001  # seconds, a fifth of Python's default: an answer waits for busy threads several times
 _log = logging.getLogger("app")
@@ -46,25 +48,22 @@ def main() -> None:
     torch.set_num_threads(1)  # of this process's handlers: two training runs already fill two cores
     try:
         limits = limits_from(vars(options), os.environ, public=options.public)
-        device = device_named(options.device)
+        prepare_space(os.environ)
+        device = "cpu" if is_zero_gpu(os.environ) else device_named(options.device)
         load_plugins(options.plugin, public=options.public)
         hosts = host_rules(options.allowed_host, bound=options.host, public=options.public, environment=os.environ)
         if options.trusted_proxy or TRUSTED_PROXIES not in os.environ:
             os.environ[TRUSTED_PROXIES] = trusted_proxies(options.trusted_proxy, os.environ)
-        if options.mcp:
-            check_mcp_installed()
-        lost = check_folder(options.checkpoints)
+        root = folder_of_runs(options.checkpoints)
     except LabError as error:
         parser.error(str(error))
-    if lost:
-        _log.warning(lost)
     from ui.serving.launch import serve  # Gradio takes seconds to import: the options are checked before
     from ui.serving.visitors import Presence
 
-    delete_leftovers(options.checkpoints)
-    add_shipped_runs(options.checkpoints)
+    delete_leftovers(root)
+    add_shipped_runs(root)
     runs = Runs(
-        options.checkpoints,
+        root,
         limits=limits,
         device=device,
         in_processes=options.train_in == "processes",
@@ -110,13 +109,28 @@ def load_plugins(files: list[str], *, public: bool) -> None:
         plugins.load(file)
 
 
-def check_mcp_installed() -> None:
-    """Raise InputError if the packages that ``--mcp`` needs are missing."""
-    if not is_installed("mcp"):
-        raise InputError(
-            "--mcp needs the packages of requirements-mcp.txt: pip install -r requirements-mcp.txt. They replace "
-            "pydantic by an older version, so use an environment of its own"
-        )
+def folder_of_runs(named: Path | None) -> Path:
+    """Return the folder to keep runs in, and log a warning if it cannot keep them for long.
+
+    Args:
+        named: the user's choice, used even if runs can only be looked at there. None is ``checkpoints/`` of the
+            project, or a new temporary folder if nothing can be written there, as on a read-only disk.
+
+    Raises:
+        InputError: a crash would damage runs in the folder, see ``check_folder``.
+    """
+    root = named or DEFAULT_ROOT
+    lost = check_folder(root)
+    if lost and named is None:
+        with suppress(OSError):  # no temporary folder can be written either
+            root = Path(tempfile.mkdtemp(prefix="attention-lab-"))
+            lost = check_folder(root) or (
+                f"checkpoints={str(DEFAULT_ROOT)!r} cannot be written to: runs are kept in {root}, a temporary folder, "
+                "and lost with it; --checkpoints names another one"
+            )
+    if lost:
+        _log.warning(lost)
+    return root
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -129,8 +143,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         action="append",
         default=[each.strip() for each in os.environ.get(f"{PREFIX}ALLOWED_HOSTS", "").split(",") if each.strip()],
-        help="host name that browsers use for this machine, besides its addresses and localhost; can be given several "
-        "times (or $ATTENTION_LAB_ALLOWED_HOSTS, separated by commas; default: none, or any with --public)",
+        help="host name that browsers use for this machine, besides its addresses and localhost, or the whole address "
+        "of a proxy that does not pass on the Host header, such as https://lab.example.org; can be given several times "
+        "(or $ATTENTION_LAB_ALLOWED_HOSTS, separated by commas; default: none, or any with --public)",
     )
     parser.add_argument(
         "--trusted-proxy",
@@ -144,8 +159,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--checkpoints",
         type=Path,
-        default=os.environ.get(f"{PREFIX}CHECKPOINTS", DEFAULT_ROOT),
-        help="folder of the runs (default: checkpoints/, or $ATTENTION_LAB_CHECKPOINTS)",
+        default=os.environ.get(f"{PREFIX}CHECKPOINTS"),
+        help="folder of the runs (default: $ATTENTION_LAB_CHECKPOINTS, else checkpoints/, else a temporary folder)",
     )
     parser.add_argument(
         "--public",
@@ -174,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mcp",
         action="store_true",
-        help="offer the API as tools to language models, at /gradio_api/mcp/ (needs requirements-mcp.txt)",
+        help="offer the API as tools to language models, at /gradio_api/mcp/",
     )
     parser.add_argument("--log-json", action="store_true", help="log one JSON object per line (implied by --public)")
     limits = parser.add_argument_group("limits", "whole numbers, or none for no limit; for the defaults see the docs")

@@ -19,7 +19,7 @@ _POLICY = {
     "base-uri": "'self'",
     "form-action": "'self'",
 }
-_SPACES = " https://huggingface.co"  # where the header that Gradio adds to a Space gets its name and picture
+_SPACES = " https://huggingface.co"  # where Gradio's page asks whether its Space is awake
 
 
 def content_security_policy(*, on_space: bool, may_be_framed: bool) -> str:
@@ -27,7 +27,6 @@ def content_security_policy(*, on_space: bool, may_be_framed: bool) -> str:
     policy = dict(_POLICY)
     if on_space:
         policy["connect-src"] += _SPACES
-        policy["img-src"] += _SPACES
     if not may_be_framed:
         policy["frame-ancestors"] = "'none'"
     return "; ".join(f"{directive} {sources}" for directive, sources in policy.items())
