@@ -75,7 +75,7 @@ def test_allowed_names_are_answered():
     assert is_refused(public, "rebound.example")
 
 
-@pytest.mark.parametrize("name", ["http://lab", "lab:7860", "lab/", "", "l b", "lab,lib"])
+@pytest.mark.parametrize("name", ["http://", "lab:7860", "lab/", "", "l b", "lab,lib", "http://lab/page"])
 def test_an_invalid_name_is_refused_by_name(name: str):
     with pytest.raises(InputError, match="allowed_host="):
         host_rules([name], public=False, environment={})
@@ -131,6 +131,15 @@ def test_a_space_is_known_by_its_own_name_whatever_its_proxy_passes_on():
         assert not is_refused(rules, "10.0.0.7:7860", f"https://{name}", method="POST")
     assert is_refused(rules, "10.0.0.7:7860", "https://other-lab.hf.space", method="POST")
     assert not is_refused(host_rules(public=False, environment=spaces), "user-lab.hf.space")
+
+
+@pytest.mark.parametrize("host", ["localhost:7860", "lab.example.org", "lab.example.org:8443", "127.0.0.1:7860"])
+def test_a_page_behind_a_named_proxy_is_answered_whatever_the_proxy_passes_on(host: str):
+    rules = host_rules(["https://Lab.example.org:8443/"], public=False, environment={})
+    assert not is_refused(rules, host, "https://lab.example.org:8443", method="POST")
+    for origin in ("https://lab.example.org:9443", "https://foreign.example", "null"):
+        assert is_refused(rules, host, origin, method="POST")
+    assert is_refused(rules, "rebound.example", "https://lab.example.org:8443", method="POST")
 
 
 def test_two_host_headers_are_refused():
@@ -219,7 +228,7 @@ def test_the_message_names_the_flag(address: str):
 
 
 def test_the_flag_and_its_variable_are_checked_at_the_start():
-    command = [sys.executable, "app.py", "--allowed-host", "http://laptop"]
+    command = [sys.executable, "app.py", "--allowed-host", "laptop:80"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
-    assert "allowed_host='http://laptop' must be a name or an address, without scheme or port" in ended.stderr
+    assert "allowed_host='laptop:80' must be a name or an address without a port" in ended.stderr

@@ -33,16 +33,19 @@ class HostRules:
     Attributes:
         names: lower case, without a final dot; None for every name. Addresses and ``localhost`` are always answered:
             nobody else can make them mean this machine.
-        spaces: names of the Space it runs on, whose proxy need not pass on the Host header.
+        origins: addresses of the page behind a proxy that need not pass on the Host header, such as
+            ``https://user-lab.hf.space``.
+        on_space: whether it runs on a Space.
     """
 
     names: frozenset[str] | None = frozenset()
-    spaces: frozenset[str] = frozenset()
+    origins: frozenset[str] = frozenset()
+    on_space: bool = False
 
     @property
     def is_local(self) -> bool:
         """Whether it answers under addresses and ``localhost`` only, and so is not meant to be behind a proxy."""
-        return self.names is not None and not self.spaces and all(_is_own_name(name) for name in self.names)
+        return self.names is not None and not self.origins and all(_is_own_name(name) for name in self.names)
 
     def refusal(self, headers: Headers, *, method: str) -> str:
         """Return why a request is refused, or ""."""
@@ -63,16 +66,16 @@ class HostRules:
         return ""
 
     def _is_answered(self, name: str) -> bool:
-        return _is_own_name(name) or name in (self.names or ()) or name in self.spaces
+        return _is_own_name(name) or name in (self.names or ())
 
     def _is_own(self, origin: str, host: re.Match[str] | None) -> bool:
         """Whether an origin is that of the server's own pages: the same name and port as in the Host header."""
         match = _ORIGIN.fullmatch(origin)
         if match is None:  # such as null, of a page in a sandbox
             return False
-        scheme, name, port = match[1], _normal(match[2]), match[3] or _PORTS[match[1]]
-        if name in self.spaces and (scheme, port) == ("https", "443"):
+        if _normal_origin(match) in self.origins:
             return True
+        scheme, name, port = match[1], _normal(match[2]), match[3] or _PORTS[match[1]]
         return host is not None and (name, port) == (_normal(host[1]), host[2] or _PORTS[scheme])
 
 
@@ -82,23 +85,30 @@ def host_rules(
     """Return the rules of a server.
 
     Args:
-        names: allowed besides the addresses and names of this machine.
+        names: allowed besides the addresses and names of this machine. One with a scheme, such as ``https://lab.org``,
+            is the address of a proxy, which need not pass on the Host header.
         bound: name or address that the server listens on.
         public: whether the server is for strangers: it then answers under every name unless ``names`` has some.
         environment: ``SPACE_HOST`` has the names of a Space, separated by commas.
 
     Raises:
-        InputError: a name is not a host name, without scheme or port, or an address.
+        InputError: a name is neither a host name or an address, nor one of these with a scheme.
     """
-    allowed = set()
+    spaces = [_normal(each) for each in environment.get("SPACE_HOST", "").split(",") if each.strip()]
+    allowed, origins = set(), {f"https://{name}" for name in spaces}
     for name in names:
-        if not (re.fullmatch(_NAME, name) or _is_address(name)):
-            raise InputError(f"allowed_host={name[:100]!r} must be a name or an address, without scheme or port")
-        allowed.add(_normal(name))
-    spaces = frozenset(_normal(each) for each in environment.get("SPACE_HOST", "").split(",") if each.strip())
+        if origin := _ORIGIN.fullmatch(name.rstrip("/")):
+            origins.add(_normal_origin(origin))
+        elif not (re.fullmatch(_NAME, name) or _is_address(name)):
+            raise InputError(
+                f"allowed_host={name[:100]!r} must be a name or an address without a port, or the whole address of a "
+                "proxy, such as https://lab.example.org"
+            )
+        allowed.add(_normal(origin[2] if origin else name))
     if public and not allowed:
-        return HostRules(None, spaces)
-    return HostRules(frozenset(allowed | ({_normal(bound)} if bound else set())), spaces)
+        return HostRules(None, frozenset(origins), bool(spaces))
+    allowed |= {_normal(each) for each in (bound, *spaces) if each}
+    return HostRules(frozenset(allowed), frozenset(origins), bool(spaces))
 
 
 class HostCheck:
@@ -131,6 +141,11 @@ def is_own_computer(server_name: str | None) -> bool:
 
 def _normal(name: str) -> str:
     return name.strip().lower().removesuffix(".").strip("[]")
+
+
+def _normal_origin(origin: re.Match[str]) -> str:
+    port = origin[3] if origin[3] not in (None, _PORTS[origin[1]]) else ""
+    return f"{origin[1]}://{_normal(origin[2])}{port and ':'}{port}"
 
 
 def _is_own_name(name: str) -> bool:

@@ -121,7 +121,7 @@ def server_options(
     limits = Middleware(RequestLimits, limits=runs.limits)
     opening = Middleware(OpeningFirst, estimates=runs.estimates)
     check = Middleware(HostCheck, rules=hosts)
-    is_public, on_space = presence is not None, bool(hosts.spaces)
+    is_public, on_space = presence is not None, hosts.on_space
     headers = Middleware(SecurityHeaders, on_space=on_space, may_be_framed=is_public or on_space)
     middleware = [headers, Middleware(ErrorLog), check, *visitors, limits, opening, Middleware(PageCache)]
     return {"routes": [Route("/health", health), *routes], "middleware": middleware}
