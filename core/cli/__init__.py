@@ -26,6 +26,7 @@ COMMANDS = {
     "import-model": "import a model of another program: a Hugging Face folder, or a state dict of nn.Transformer",
     "push": "push a run to the Hugging Face Hub",
     "pull": "pull a run from the Hugging Face Hub, after checking every file",
+    "deploy": "create or update a Hugging Face Space that serves the page",
     "bench": "run a benchmark on this machine",
 }
 """Every command with its one-line summary, in the order of ``--help``."""
@@ -80,6 +81,7 @@ EXAMPLES = {
     ),
     "push": ("--run first USER/NAME",),
     "pull": ("USER/NAME --run pulled",),
+    "deploy": ("OWNER/NAME --dry-run", "OWNER/NAME --hardware cpu-upgrade"),
     "bench": ("step", "solve --seeds 1 --no-baseline"),
 }
 """Arguments of every command that its ``--help`` shows as examples."""

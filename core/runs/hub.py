@@ -36,14 +36,14 @@ def push(folder: RunFolder, repo: str, *, with_data: bool = False, public: bool 
         HubError: the upload failed.
         InputError: the repository name is not valid, or the run has pairs and ``with_data`` is not set.
     """
-    hub, name = _hub(), _checked_name(repo)
+    hub, name = hub_package(), checked_name(repo)
     files = package_files(folder)
     if PAIRS in files and not with_data:
         raise InputError(
             f"run={folder.name!r} was trained on your own pairs and cannot be opened without them; "
             "--with-data uploads them too"
         )
-    with _one_line_errors(repo):
+    with one_line_errors(repo):
         api = hub.HfApi()
         api.create_repo(name, private=not public, exist_ok=True)
         operations = [hub.CommitOperationAdd(path, content) for path, content in files.items()]
@@ -62,9 +62,9 @@ def pull(root: Path, repo: str, *, name: str | None = None, revision: str | None
         HubError: the download failed.
         LabError: the repository holds no valid package.
     """
-    hub, checked = _hub(), _checked_name(repo)
+    hub, checked = hub_package(), checked_name(repo)
     with tempfile.TemporaryDirectory() as temporary:
-        with _one_line_errors(repo):
+        with one_line_errors(repo):
             available = set(hub.HfApi().list_repo_files(checked, revision=revision))
             for file in (WEIGHTS, PRESET, VOCABULARY, CARD, PAIRS):
                 if file in available:
@@ -72,21 +72,38 @@ def pull(root: Path, repo: str, *, name: str | None = None, revision: str | None
         return import_run(root, Path(temporary), name=name)
 
 
-def _hub() -> ModuleType:
+def hub_package() -> ModuleType:
+    """Return ``huggingface_hub``.
+
+    Raises:
+        LabError: it is not installed.
+    """
     return require_package("huggingface_hub", purpose="the Hub")
 
 
-def _checked_name(repo: str) -> str:
-    if not _NAME.fullmatch(repo):
-        raise InputError(f"repo={repo[:60]!r} must look like user/name")
+def checked_name(repo: str) -> str:
+    """Return the name of a repository, if it is one.
+
+    Raises:
+        InputError: it does not look like ``user/name``, or the Hub allows no such name.
+    """
+    name = repo.partition("/")[2]
+    if not _NAME.fullmatch(repo) or "--" in repo or ".." in repo or name.endswith((".git", ".ipynb", "-", ".")):
+        raise InputError(
+            f"repo={repo[:60]!r} must look like user/name, of letters, digits, '-', '_' and '.', at most 96 each, "
+            "without '--' and '..', and not end with '-', '.', '.git' or '.ipynb'"
+        )
     return repo
 
 
 @contextmanager
-def _one_line_errors(repo: str) -> Iterator[None]:
-    """Turn any failure on the way to the Hub into a HubError of one line."""
+def one_line_errors(repo: str) -> Iterator[None]:
+    """Turn any failure on the way to the Hub into a HubError of one line; errors with a message for the user stay."""
     try:
         yield
+    except LabError:
+        raise
     except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise HubError(f"repo={repo!r}: {(lines or [type(error).__name__])[0][:300]}") from error
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+        raise HubError(f"repo={repo!r}: {said[:300]}") from error

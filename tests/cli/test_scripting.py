@@ -43,6 +43,7 @@ MISTAKES = {
     "import": "nothing.zip",
     "import-model": "nothing",
     "push": "--run nobody a/b",
+    "deploy": "no-owner",
     "pull": "nothing",
     "bench": "solve --preset nothing",
     "sweep": "nothing.yaml",

@@ -1,6 +1,8 @@
 """Fixtures of the tests of runs."""
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +11,7 @@ from core.runs.recorder import train_recorded
 from core.tasks.ingest import PairFiles, prepare_preset
 from core.teaching.bugs import new_state
 from core.training.history import History
+from tests.support.hub_stub import Hub, serving
 
 SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 4, "training.warmup_steps": 0}
 
@@ -24,3 +27,26 @@ def own(tmp_path_factory) -> RunFolder:
     train_recorded(run, new_state(preset, pairs=run.pairs), History())
     os.remove(folder / "kept")
     return run
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[Hub]:
+    """A local server with the API of the Hugging Face Hub."""
+    with serving() as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(served: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Hub:
+    """The server, empty, in place of the Hub."""
+    from huggingface_hub import constants
+
+    served.clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which the page is
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # its protocol is not what the server speaks
+    monkeypatch.setattr(constants, "ENDPOINT", served.address)
+    template = served.address + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setenv("HF_TOKEN", "hf_told")
+    return served

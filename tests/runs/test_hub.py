@@ -11,29 +11,6 @@ from core.runs.export import CARD, WEIGHTS, package_files
 from core.runs.hub import HubError, pull, push
 from core.server import Runs
 from core.storage.tensor_file import CheckpointError
-from tests.support.hub_stub import serving
-
-constants = pytest.importorskip("huggingface_hub.constants")
-
-
-@pytest.fixture(scope="module")
-def served():
-    with serving() as hub:
-        yield hub
-
-
-@pytest.fixture
-def hub(served, monkeypatch, tmp_path):
-    """The server, empty."""
-    for state in (served.files, served.private, served.requests, served.tokens):
-        state.clear()
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # which the page is
-    monkeypatch.setattr(constants, "ENDPOINT", served.address)
-    template = served.address + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    monkeypatch.setenv("HF_TOKEN", "hf_told")
-    return served
 
 
 def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):
@@ -91,6 +68,6 @@ def test_a_missing_repository_is_reported_in_one_line(hub, root, capsys):
 
 
 def test_an_unreachable_hub_is_reported_in_one_line(hub, trained, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(HubError, match="repo='me/x'"):
         push(RunFolder(trained, "done"), "me/x")
