@@ -5,7 +5,9 @@ A generated part stands between ``<!-- begin NAME -->`` and ``<!-- end NAME -->`
 
 import argparse
 import ast
+import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from core.server.limits import LAPTOP, PUBLIC, Limits
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
+COLAB = DOCS / "colab.ipynb"
 ENTRY_POINTS = ("app", "ui", "benchmarks")  # what is drawn beside the rooms of core/
 
 
@@ -30,15 +33,17 @@ def main() -> None:
 def generated_pages() -> Iterator[tuple[Path, str]]:
     """Yield every page with generated parts, and what its text should be."""
     parts = {
-        "command-line.md": {"commands": commands_in_markdown},
-        "deployment.md": {"limits": limits_in_markdown},
-        "architecture.md": {"drawing": drawing_in_mermaid, "rooms": rooms_in_markdown},
+        REPOSITORY / "README.md": {"badge": badge_in_markdown},
+        DOCS / "command-line.md": {"commands": commands_in_markdown},
+        DOCS / "deployment.md": {"limits": limits_in_markdown},
+        DOCS / "architecture.md": {"drawing": drawing_in_mermaid, "rooms": rooms_in_markdown},
     }
-    for name, sections in parts.items():
-        text = (DOCS / name).read_text()
+    for path, sections in parts.items():
+        text = path.read_text()
         for marker, write in sections.items():
             text = _replaced(text, marker, write)
-        yield DOCS / name, text
+        yield path, text
+    yield COLAB, colab_notebook(COLAB.read_text())
 
 
 def _replaced(text: str, marker: str, write: Callable[[], str]) -> str:
@@ -46,6 +51,33 @@ def _replaced(text: str, marker: str, write: Callable[[], str]) -> str:
     if not pattern.search(text):
         raise ValueError(f"the page lacks the markers of {marker!r}")
     return pattern.sub(lambda match: f"{match[1]}{write()}{match[2]}", text)
+
+
+# --- the address of this repository -------------------------------------------------------------------------------
+
+
+def repository_address() -> str:
+    """Return ``Repository`` of ``[project.urls]`` in pyproject.toml, where this copy is published; "" if not known."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return project.get("urls", {}).get("Repository", "").removesuffix(".git").rstrip("/")
+
+
+def badge_in_markdown() -> str:
+    """Return the badge that opens the notebook in Colab, which can do that with a repository on GitHub; or ""."""
+    match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", repository_address())
+    if not match:
+        return ""
+    link = f"https://colab.research.google.com/github/{match[1]}/blob/HEAD/{COLAB.relative_to(REPOSITORY).as_posix()}"
+    return f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({link})\n"
+
+
+def colab_notebook(text: str) -> str:
+    """Return the notebook for Colab with the address to clone from."""
+    book = json.loads(text)
+    line = f"REPOSITORY = {json.dumps(repository_address())}\n"
+    for cell in book["cells"]:
+        cell["source"] = [line if each.startswith("REPOSITORY = ") else each for each in cell["source"]]
+    return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
 
 
 # --- command line -----------------------------------------------------------------------------------------------
