@@ -1,6 +1,7 @@
 """Which precision matrix products are computed in."""
 
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -27,5 +28,5 @@ def has_bfloat16(device_type: str) -> bool:
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device_type != "cpu":
         return False
-    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name, False) for name in _BFLOAT16_INSTRUCTIONS)

@@ -166,7 +166,8 @@ def shrunk_sweep(file: Path, root: Path) -> Path:
 
 
 # `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run,
-# `push`, `pull` and `deploy` a server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run them.
+# `push`, `pull` and `deploy` a server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run
+# them.
 ONLY_PARSED = ("bench", "resume", "push", "pull")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")
