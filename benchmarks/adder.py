@@ -22,10 +22,11 @@ from core.config.preset import PLUGIN_FILES
 from core.config.sections import GRUConfig
 from core.evaluation.accuracy import DECODED
 from core.generation import generate
+from core.interpret.trained import Trained
 from core.models import Seq2Seq, assemble_model
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.export import export_weights
-from core.runs.load import LoadedRun, load_run
+from core.runs.load import load_run
 from core.storage.errors import InputError
 from core.storage.tensor_file import load_into, read_tensors
 from core.tasks import build_task
@@ -108,7 +109,7 @@ def protocol_pairs() -> list[tuple[int, int]]:
     return [*EDGE_CASES, *((rng.randint(0, LARGEST), rng.randint(0, LARGEST)) for _ in range(RANDOM_PAIRS))]
 
 
-def adder_of(loaded: LoadedRun) -> Adder:
+def adder_of(loaded: Trained) -> Adder:
     """Return a run's model and task.
 
     Raises:
@@ -143,7 +144,7 @@ def unique_parameters(model: Seq2Seq) -> int:
     return sum({id(parameter): parameter.numel() for parameter in model.parameters()}.values())
 
 
-def write_submission(path: Path, folder: RunFolder, loaded: LoadedRun, parameters: int) -> None:
+def write_submission(path: Path, folder: RunFolder, loaded: Trained, parameters: int) -> None:
     """Write a submission, and beside it its weights, the same name with ``.safetensors``, and the plugins they need.
 
     The presets that these register come too, as a plugin reads them when it is loaded.

@@ -19,7 +19,7 @@ from core.generation import Beam
 from core.interpret.inspection import inspect
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.tasks import fixed_pairs, unpadded_batches
 
 RUN = "digits-reversal-shipped"
@@ -52,7 +52,7 @@ class BulkSpeed:
 
 def measure_bulk() -> BulkSpeed:
     """Time everything, interleaved."""
-    loaded = SavedRuns(DEFAULT_ROOT).loaded(RUN)
+    loaded = Runs(DEFAULT_ROOT)[RUN].trained()
     model, pairs = loaded.model, fixed_pairs(loaded.task, SEQUENCES, split="test")
     if not isinstance(model, Transformer):
         raise TypeError(f"{RUN} must be an encoder-decoder Transformer")

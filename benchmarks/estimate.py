@@ -82,7 +82,7 @@ def seconds_to_train(preset: Preset) -> float:
         while runs.active():
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         seconds = time.perf_counter() - started
-        info = runs.info(name)
+        info = runs[name].info
         runs.close()
     if info.status != "finished":
         raise InputError(f"--presets={preset.name}: the training ended as {info.status}; {info.message}")

@@ -93,8 +93,8 @@ def measure_replay(name: str) -> ReplayCost:
         between_saves = recorder.MIN_SECONDS_BETWEEN_SAVES * len(runs)  # the clock runs on during the others' turns
         with patch.object(recorder, "MIN_SECONDS_BETWEEN_SAVES", between_saves):
             seconds, seconds_without_health, seconds_without = _interleave(runs)
-        replay = Replay.load(folders[0].replay, preset.training.evaluate_every)
-        bytes_on_disk = folders[0].replay.stat().st_size
+        replay = Replay.load(folders[0].replay_file, preset.training.evaluate_every)
+        bytes_on_disk = folders[0].replay_file.stat().st_size
         return ReplayCost(
             name, seconds, seconds_without_health, seconds_without, len(replay.snapshots()), bytes_on_disk
         )

@@ -23,7 +23,7 @@ from core.generation import Beam, Greedy, Strategy
 from core.generation.translation import decode_sources
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -61,7 +61,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
         if any(count < 1 for count in counts):
             raise InputError(f"--{name}={min(counts)} must be at least 1")
     if options.run:
-        loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+        loaded = Runs(options.checkpoints or DEFAULT_ROOT)[options.run].trained()
         model = loaded.model
         if not isinstance(model, Transformer):
             raise InputError(f"--run={options.run[:60]} must be an encoder-decoder Transformer")

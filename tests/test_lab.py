@@ -23,8 +23,10 @@ from tests.serving import SHIPPED
 PUBLIC = {
     "EndEvent": "(step, reason, message)",
     "EvaluationEvent": "(step, evaluation, is_best, train_loss)",
-    "Run": "(loaded, interventions, root)",
+    "Run": "(folder, cache)",
+    "Runs": "(root)",
     "StepEvent": "(step, loss, learning_rate, gradient_norm, tokens_per_second)",
+    "Trained": "(run, kind, step, preset, task, model, facts, interventions)",
     "diagnose": "(forward, src, tgt, pad, bos, eos, loss, model, optimizer, batch_first, step)",
     "load": "(name, root)",
     "plot_attention": "(table, ax)",
@@ -35,9 +37,9 @@ PUBLIC = {
 METHODS = {
     "ablate": "(self, heads, ablation, patterns)",
     "attention": "(self, text, strategy)",
+    "changed": "(self)",
     "decode": "(self, text, strategy, prefix)",
     "evaluate": "(self, sequences, split)",
-    "history": "(self)",
     "patch": "(self, text, changed, step, foil)",
     "score_heads": "(self, sequences, split)",
 }
@@ -45,7 +47,7 @@ CHANGES = {"training.steps": 4, "training.warmup_steps": 1, "training.evaluate_e
 
 
 @pytest.fixture(scope="module")
-def run() -> lab.Run:
+def run() -> lab.Trained:
     return lab.load(SHIPPED)
 
 
@@ -55,7 +57,7 @@ def parameters(function) -> str:
 
 def test_the_public_names_and_their_parameters_stay():
     assert {name: parameters(getattr(lab, name)) for name in lab.__all__} == PUBLIC
-    methods = {name: value for name, value in vars(lab.Run).items() if inspect.isfunction(value) and name[0] != "_"}
+    methods = {name: value for name, value in vars(lab.Trained).items() if inspect.isfunction(value) and name[0] != "_"}
     assert {name: parameters(method) for name, method in methods.items()} == METHODS
 
 
@@ -98,7 +100,7 @@ def test_attention_is_what_the_decode_recorded_with_its_tokens(run):
 
 @pytest.mark.parametrize("family", ["decoder-only", "gru"])
 def test_attention_of_other_families_has_a_row_for_each_token_produced(family, tiny, tmp_path):
-    run = lab.train(tiny, changes={"model.family": family}, name="mine", root=tmp_path)
+    run = lab.train(tiny, changes={"model.family": family}, name="mine", root=tmp_path).trained()
     maps, decoded = run.attention("4 8 2 9"), run.decode("4 8 2 9")
     assert tuple(maps) == run.heads
     for name, table in maps.items():
@@ -133,7 +135,7 @@ def test_training_saves_a_run_and_reports_every_event(tmp_path):
     trained = lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path, on_event=events.append)
     names = "Evaluation Step Step Evaluation Step Step Evaluation End"
     assert [type(event) for event in events] == [getattr(lab, f"{name}Event") for name in names.split()]
-    assert (trained.name, trained.preset.training.steps, lab.runs(tmp_path)) == ("mine", 4, ["mine"])
+    assert (trained.name, trained.preset.training.steps, list(lab.runs(tmp_path))) == ("mine", 4, ["mine"])
     with pytest.raises(RunError, match="mine"):
         lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path)
 
@@ -141,7 +143,7 @@ def test_training_saves_a_run_and_reports_every_event(tmp_path):
 def test_the_history_has_what_the_events_of_the_training_said(tmp_path):
     events = []
     run = lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path, on_event=events.append)
-    history = run.history()
+    history = run.history.table()
     assert history.index.tolist() == [0, 1, 2, 3, 4]
     assert set(map(str, history.dtypes)) == {"float64"}
     for event in events:
@@ -153,7 +155,7 @@ def test_the_history_has_what_the_events_of_the_training_said(tmp_path):
             assert history.loc[event.step, "exact_match"] == pytest.approx(event.evaluation.exact_match, rel=1e-5)
     assert history["loss"].isna().tolist() == [True, False, False, False, False]
     assert history["exact_match"].isna().tolist() == [False, True, False, True, False]
-    assert lab.load("mine", tmp_path).history().equals(history)
+    assert lab.runs(tmp_path)["mine"].history.table().equals(history)
 
 
 def test_heads_are_scored_by_name_and_as_the_interventions_leave_them(run):

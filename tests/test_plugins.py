@@ -113,7 +113,7 @@ def test_a_run_names_the_plugin_it_was_trained_with_and_needs_it_again(core, roo
 def test_the_history_keeps_metrics_through_its_file_also_without_the_plugin(tmp_path):
     plugins.load(EXAMPLE)
     run = lab.train("tiny", changes=CHANGES | SMALL, name="mine", root=tmp_path)
-    metrics = run.evaluate(20).metrics
+    metrics = run.trained().evaluate(20).metrics
     assert 0 <= metrics["first_letter"] <= 1
     path = RunFolder(tmp_path, "mine").metrics
     recorded = History.load(path).evaluations()["first_letter"]

@@ -8,9 +8,9 @@ import gradio as gr
 from core.config import load_preset
 from core.generation import GREEDY, Strategy, parse_strategy
 from core.interpret.ablation import parse_ablation
-from core.interpret.inspection import inspect
 from core.reports.comparison import Comparison, as_data
 from core.reports.report import write_report
+from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
 from ui import run_info
@@ -95,7 +95,7 @@ class Api:
             run: name of a run, the id in list_runs.
             since_step: only metrics after this step are returned; -1 for all.
         """
-        return run_info.recorded_since(self.runs, run, since_step)
+        return run_info.recorded_since(self.runs[run], since_step)
 
     def decode(
         self,
@@ -120,7 +120,7 @@ class Api:
         """
         spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
         with self.runs.inference_priority.inference():
-            return answer_value(_decoded(self.runs, run, input, parse_strategy(strategy or {}), prefix, spec))
+            return answer_value(_decoded(self.runs[run], input, parse_strategy(strategy or {}), prefix, spec))
 
     def attention(
         self,
@@ -145,7 +145,7 @@ class Api:
         """
         spec = from_text(run, ablate, pattern, parse_ablation(ablate_with))
         with self.runs.inference_priority.inference():
-            current = _decoded(self.runs, run, input, spec=spec)
+            current = _decoded(self.runs[run], input, spec=spec)
             if block not in BLOCK_NAMES or not 1 <= layer <= current.num_layers(block):
                 layers = ", ".join(f"{current.num_layers(each)} {each} layers" for each in BLOCK_NAMES)
                 raise InputError(f"block={block!r}, layer={layer}: this run has {layers}")
@@ -157,7 +157,7 @@ class Api:
         Args:
             run: name of a run, the id in list_runs.
         """
-        written = write_report(self.runs, run, sequences=SEQUENCES)
+        written = write_report(self.runs[run], sequences=SEQUENCES)
         return {"run": run, "summary": written.summary, "markdown": written.markdown}
 
     def compare(self, names: list[str]) -> dict[str, Any]:
@@ -178,18 +178,16 @@ class Api:
             run: name of a run, the id in list_runs.
             ablate_with: "zero", or "mean" for the head's mean output.
         """
-        return measure_heads(self.runs, run, parse_ablation(ablate_with))
+        return measure_heads(self.runs[run], parse_ablation(ablate_with))
 
 
 def _decoded(
-    runs: VisitorRuns,
-    run: str,
+    run: Run,
     text: str,
     strategy: Strategy = GREEDY,
     prefix: str = "",
     spec: InterventionSpec = NO_INTERVENTIONS,
 ) -> CurrentDecode:
-    loaded = runs.loaded(run)
-    interventions = spec.resolve(loaded)
-    inspection = inspect(loaded.model, loaded.task, text, strategy=strategy, prefix=prefix, interventions=interventions)
-    return CurrentDecode(run, runs.title(run), loaded.step, inspection, spec)
+    trained = spec.applied_to(run.trained())
+    inspection = trained.decode(text, strategy=strategy, prefix=prefix)
+    return CurrentDecode(run.name, run.title, trained.step, inspection, spec)

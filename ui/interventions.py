@@ -8,12 +8,11 @@ from pathlib import Path
 
 from core.config.sections import ModelConfig
 from core.config.tasks import TaskConfig
-from core.interpret.ablation import parse_interventions
 from core.interpret.interventions import Ablation, Interventions
+from core.interpret.trained import Trained
 from core.models import outline_model
 from core.models.seq2seq import Head
-from core.runs.load import LoadedRun
-from core.server.access import VisitorRuns
+from core.runs import Run
 from core.tasks import build_task
 
 MAX_LENGTH = 2_000  # characters of a value in an address
@@ -43,11 +42,9 @@ class InterventionSpec:
         ablated = [f"without {', '.join(self.ablate)} ({self.ablate_with})"] if self.ablate else []
         return "; ".join(ablated + [f"with {each.replace('=', ' set to ')}" for each in self.patterns])
 
-    def resolve(self, loaded: LoadedRun) -> Interventions:
-        """Return the interventions for a loaded model; InputError if they do not fit it."""
-        return parse_interventions(
-            loaded.model, loaded.task, ablate=self.ablate, patterns=self.patterns, ablation=self.ablate_with
-        )
+    def applied_to(self, trained: Trained) -> Trained:
+        """Return a model with these interventions; InputError if they do not fit it."""
+        return trained.ablate(*self.ablate, ablation=self.ablate_with, patterns=self.patterns)
 
     def validated(self, heads: Sequence[Head]) -> "InterventionSpec":
         """Return the spec with the shortest names for these heads; InputError if it does not fit them."""
@@ -104,10 +101,9 @@ def from_text(run: str | None, ablate: str, pattern: str, ablate_with: Ablation)
     return InterventionSpec(run, _items(ablate), _items(pattern), ablate_with)
 
 
-def heads_of_run(runs: VisitorRuns, run: str) -> tuple[Head, ...]:
+def heads_of_run(run: Run) -> tuple[Head, ...]:
     """Return the heads of a run's model without allocating its weights; the run need not have any yet."""
-    preset = runs.preset(run)
-    return _heads(preset.model, preset.task, runs.folder(run).pairs)
+    return _heads(run.preset.model, run.preset.task, run.folder.pairs)
 
 
 @lru_cache(maxsize=64)

@@ -171,7 +171,7 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
     is_missing = bool(named and not can_open(runs, named))
     run = None if is_missing else named or _run_to_open(runs)
     strategy = strategy_form.from_query(query)
-    text = query.get("input", "")[:MAX_INPUT] or (decode.examples_of(runs, run)[0][0] if run else "")
+    text = query.get("input", "")[:MAX_INPUT] or (decode.examples_of(runs[run])[0][0] if run else "")
     return [
         run,
         {"current": run, "missing": readable_name(named)[:60] if named and is_missing else None},
@@ -185,10 +185,10 @@ def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
 
 
 def _run_to_open(runs: VisitorRuns) -> str | None:
-    newest, last_first = runs.readable_names(MAX_LISTED_RUNS), reversed(runs.names())
-    active = [name for name in newest if runs.info(name).status in ACTIVE]
-    shipped = list(takewhile(lambda name: runs.info(name).shipped, last_first))[::-1]  # they are last
-    return next(iter(active + sorted(shipped, key=lambda name: runs.info(name).parameters) + newest), None)
+    newest, last_first = runs.readable_names(MAX_LISTED_RUNS), reversed(list(runs))
+    active = [name for name in newest if runs[name].info.status in ACTIVE]
+    shipped = list(takewhile(lambda name: runs[name].info.shipped, last_first))[::-1]  # they are last
+    return next(iter(active + sorted(shipped, key=lambda name: runs[name].info.parameters) + newest), None)
 
 
 def _example(sample: list[str] | None) -> str:
@@ -203,7 +203,7 @@ def _picked_run(event: gr.EventData) -> str:
 
 def _select_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> list[Any]:
     """Return the updates that make a run the current one everywhere."""
-    examples = gr.Dataset(samples=decode.examples_of(runs, run))
+    examples = gr.Dataset(samples=decode.examples_of(runs[run]) if run else [])
     bar = {"current": run} if run else gr.skip()  # it may say why there is none
     return [bar, examples, *_run_updates(runs, run, spec)]
 
@@ -259,7 +259,7 @@ def _decode_readable(
     """
     shown, note = text, ""
     if run is not None:
-        shown, note = decode.readable_input(runs, run, text or "")
+        shown, note = decode.readable_input(runs[run], text or "")
     values = _decode(runs, run, shown, spec, *strategy)
     if note:
         values[2] = {"text": f"{note} {values[2].get('text', '')}".strip()}

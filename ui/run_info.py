@@ -3,8 +3,7 @@
 from typing import Any
 
 from core.config.listing import describe_changes, shipped_preset
-from core.runs import RunError
-from core.server import RunProgress
+from core.runs import Run, RunError, RunProgress
 from core.server.access import VisitorRuns
 from core.teaching.bugs.descriptions import bug_notice
 
@@ -41,16 +40,15 @@ def list_runs(runs: VisitorRuns) -> dict[str, Any]:
 def can_open(runs: VisitorRuns, name: str) -> bool:
     """Return whether a run of this name, which may come from a link, exists and is visible to the visitor."""
     try:
-        runs.info(name)
-        runs.preset(name)
+        run = runs[name]
+        _ = run.info, run.preset
     except RunError:
         return False
     return True
 
 
 def progress_since(
-    runs: VisitorRuns,
-    name: str,
+    run: Run,
     *,
     since_step: int,
     since_evaluation: int,
@@ -58,28 +56,28 @@ def progress_since(
     evaluation_width: int = 0,
 ) -> dict[str, Any]:
     """Return the state of a run, and what its charts need after the rows that they have; see ``History.chart``."""
-    state, history = progress_of(runs, name), runs.history(name)
+    state, history = progress_of(run), run.history
     points = history.chart("points", since=since_step, width=step_width)
     evaluations = history.chart("evaluations", since=since_evaluation, width=evaluation_width)
     _rename_loss(evaluations["columns"])
     return state | {"points": points, "evaluations": evaluations}
 
 
-def recorded_since(runs: VisitorRuns, name: str, step: int) -> dict[str, Any]:
+def recorded_since(run: Run, step: int) -> dict[str, Any]:
     """Return the state of a run, and its recorded training and evaluation metrics after a step."""
-    state, history = progress_of(runs, name), runs.history(name)
+    state, history = progress_of(run), run.history
     evaluations = history.evaluations(since=step)
     _rename_loss(evaluations)
     restart = state["step"] < step  # the run resumed from an earlier checkpoint
     return state | {"points": history.points(since=step), "evaluations": evaluations, "restart": restart}
 
 
-def progress_of(runs: VisitorRuns, name: str) -> dict[str, Any]:
+def progress_of(run: Run) -> dict[str, Any]:
     """Return the state of a run without its metrics."""
-    progress = runs.progress(name)
+    progress = run.progress
     return {
-        "run": name,
-        "title": runs.title(name),
+        "run": run.name,
+        "title": run.title,
         "status": progress.info.status,
         "message": _message(progress),
         "step": progress.info.step,
@@ -92,11 +90,11 @@ def progress_of(runs: VisitorRuns, name: str) -> dict[str, Any]:
     }
 
 
-def settings_line(runs: VisitorRuns, name: str) -> str:
+def settings_line(run: Run) -> str:
     """Return a run's preset, changed settings and seed as one line."""
-    preset = runs.preset(name)
+    preset = run.preset
     changes = describe_changes(preset, shipped_preset(preset))
-    line = f"{runs.title(name)}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
+    line = f"{run.title}: preset {preset.name}, {changes or 'unchanged'}; seed {preset.training.seed}"
     return f"{line}. {bug_notice(preset)}" if preset.bug else line
 
 

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 
 from core.interpret.interventions import Ablation
-from core.runs.load import LoadedRun
+from core.interpret.trained import Trained
 from core.storage.errors import InputError
 from core.text.vocab import BOS, EOS, Vocab
 from ui.components.component import RunRequest
@@ -33,7 +33,7 @@ class DecodeRequest(RunRequest):
     patterns: list[Token] = Field(default=[], max_length=MAX_TOKENS)
     ablate_with: Ablation = "zero"
 
-    def ids(self, loaded: LoadedRun) -> tuple[torch.Tensor, torch.Tensor]:
+    def ids(self, loaded: Trained) -> tuple[torch.Tensor, torch.Tensor]:
         """Return source and output as ids, (1, S) and (1, T) int64; InputError if the run's task has no such token."""
         task, longest = loaded.task, loaded.model.max_seq_len
         for name, tokens in (("source", self.source), ("tokens", self.tokens)):

@@ -156,7 +156,7 @@ def poll_costs(runs: Runs) -> dict[str, float]:
         {"training.steps": LONG_STEPS, "training.evaluate_every": LONG_EVALUATE_EVERY}
     )
     folder = RunFolder.create(runs.root, preset, name="long", status="finished")
-    shutil.copy(DEFAULT_ROOT / SHIPPED / "replay.safetensors", folder.replay)
+    shutil.copy(DEFAULT_ROOT / SHIPPED / "replay.safetensors", folder.replay_file)
     history = History()
     for step in range(1, LONG_STEPS + 1):
         loss = 3 * math.exp(-step / 200_000) + abs(math.sin(step * 12.9898)) / 10
@@ -215,7 +215,7 @@ def finish(runs: Runs, name: str) -> float:
     """Wait for the end of a run; return its training time in seconds."""
     while runs.active():
         time.sleep(0.05)
-    return runs.info(name).seconds
+    return runs[name].info.seconds
 
 
 if __name__ == "__main__":

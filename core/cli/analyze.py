@@ -23,8 +23,9 @@ from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, gri
 from core.interpret.head_table import measure_heads
 from core.interpret.health import MARKS, Figure
 from core.interpret.health_course import health_rows, health_series, health_steps, marked_heads
+from core.interpret.trained import Trained
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.load import LoadedRun, SavedRuns
+from core.runs.run import Runs
 from core.storage.atomic import write_atomically
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
@@ -62,12 +63,12 @@ def run(options: argparse.Namespace) -> int:
     check_options(options)
     root = options.checkpoints or DEFAULT_ROOT
     if options.why is not None:
-        return _why(SavedRuns(root), options)
+        return _why(Runs(root), options)
     if options.health:
-        return _health(SavedRuns(root), options)
+        return _health(Runs(root), options)
     if options.csv:
         raise InputError(f"--csv={options.csv} needs --health")
-    loaded = SavedRuns(root).loaded(options.run)
+    loaded = Runs(root)[options.run].trained()
     pairs = fixed_pairs(loaded.task, options.sequences, split="test")
     cells = _ablated(loaded, pairs, RunFolder(root, options.run))
     table = measure_heads(loaded.model, loaded.task, pairs).merge(_without(cells), on=["block", "layer", "head"])
@@ -87,17 +88,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _why(runs: SavedRuns, options: argparse.Namespace) -> int:
+def _why(runs: Runs, options: argparse.Namespace) -> int:
     """Explain one prediction."""
     for name in ("health", "csv"):
         if getattr(options, name):
             raise InputError(f"--{name} cannot be combined with --why")
-    return explain(runs.loaded(options.run), options)
+    return explain(runs[options.run].trained(), options)
 
 
-def _health(runs: SavedRuns, options: argparse.Namespace) -> int:
+def _health(runs: Runs, options: argparse.Namespace) -> int:
     """Print one line per recorded step, and write every figure to a file if asked to."""
-    snapshots = runs.replay(options.run).snapshots()
+    snapshots = runs[options.run].replay.snapshots()
     rows, course = health_rows(snapshots), health_steps(snapshots)
     if not course:
         raise InputError(f"run={options.run!r} has no recorded health: it was trained by an earlier version")
@@ -135,7 +136,7 @@ def _summarized(values: Sequence[Figure], summary: Callable[[list[float]], float
     return f"{summary(known):.3g}" if known else "–"
 
 
-def _ablated(loaded: LoadedRun, pairs: Batch, folder: RunFolder) -> list[AblatedHead]:
+def _ablated(loaded: Trained, pairs: Batch, folder: RunFolder) -> list[AblatedHead]:
     """Decode the pairs without each head, with a progress bar; the result is cached in the run's folder."""
     cells = cached_grid(folder.ablation, loaded.model, pairs, step=loaded.step)
     count = len(grid_cells(loaded.model.heads))

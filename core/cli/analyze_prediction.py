@@ -20,7 +20,7 @@ from core.interpret.attribution import (
 )
 from core.interpret.attribution.corrupted_input import corrupt
 from core.interpret.attribution.prediction import Prediction, prediction_at
-from core.runs.load import LoadedRun
+from core.interpret.trained import Trained
 from core.storage.errors import InputError
 from core.text.vocab import until_eos
 
@@ -38,7 +38,7 @@ class Explanation:
     limits: str
 
 
-Explain = Callable[[LoadedRun, Prediction, argparse.Namespace], Explanation]
+Explain = Callable[[Trained, Prediction, argparse.Namespace], Explanation]
 
 
 def add_why(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def check_options(options: argparse.Namespace) -> None:
             raise InputError(f"--{name}={getattr(options, name)} needs --why")
 
 
-def explain(loaded: LoadedRun, options: argparse.Namespace) -> int:
+def explain(loaded: Trained, options: argparse.Namespace) -> int:
     """Print what every method finds about one prediction.
 
     Raises:
@@ -105,7 +105,7 @@ def explain(loaded: LoadedRun, options: argparse.Namespace) -> int:
     return 0
 
 
-def _head_of_json(loaded: LoadedRun, prediction: Prediction, output: list[str]) -> dict[str, Any]:
+def _head_of_json(loaded: Trained, prediction: Prediction, output: list[str]) -> dict[str, Any]:
     return {
         "run": loaded.run,
         "preset": loaded.preset.name,
@@ -129,7 +129,7 @@ def _methods_from(text: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _lens(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace) -> Explanation:
+def _lens(loaded: Trained, prediction: Prediction, options: argparse.Namespace) -> Explanation:
     lens = logit_lens.logit_lens(loaded.model, loaded.task, prediction)
     rows = [["after", "P", "rank", "score", "most probable"]]
     for row in lens.rows:
@@ -148,7 +148,7 @@ def _lens(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace
     return Explanation(list(_table(rows, left=(0, 4))), data, logit_lens.LIMITS)
 
 
-def _decoder_lens(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace) -> Explanation:
+def _decoder_lens(loaded: Trained, prediction: Prediction, options: argparse.Namespace) -> Explanation:
     answers = decoder_lens.decoder_lens(loaded.model, loaded.task, prediction)
     rows = [["encoder layer", "P", "score", "answer"]]
     for each in answers:
@@ -169,7 +169,7 @@ def _decoder_lens(loaded: LoadedRun, prediction: Prediction, options: argparse.N
     return Explanation(list(_table(rows, left=(0, 3))), data, decoder_lens.LIMITS)
 
 
-def _parts(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace) -> Explanation:
+def _parts(loaded: Trained, prediction: Prediction, options: argparse.Namespace) -> Explanation:
     found = direct_logit_attribution.direct_logit_attribution(loaded.model, prediction)
     rows = [[part.name, f"{part.logit:+.2f}"] for part in found.ranked[:LARGEST_PARTS]]
     rest = found.ranked[LARGEST_PARTS:]
@@ -186,7 +186,7 @@ def _parts(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespac
     return Explanation(lines, data, direct_logit_attribution.LIMITS)
 
 
-def _tokens(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace) -> Explanation:
+def _tokens(loaded: Trained, prediction: Prediction, options: argparse.Namespace) -> Explanation:
     model = loaded.model
     found = {
         "saliency": input_gradients.saliency(model, prediction),
@@ -213,7 +213,7 @@ def _tokens(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespa
     return Explanation(list(_table(rows, left=(0, 1))), data, joined)
 
 
-def _value_zeroing(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace) -> Explanation:
+def _value_zeroing(loaded: Trained, prediction: Prediction, options: argparse.Namespace) -> Explanation:
     found = value_zeroing.value_zeroing(loaded.model, prediction)
     source, prefix = prediction.source_labels, prediction.prefix_labels
     own = prefix if found.cross is not None else (*source, *prefix)  # a decoder-only model attends to both
@@ -232,7 +232,7 @@ def _value_zeroing(loaded: LoadedRun, prediction: Prediction, options: argparse.
     return Explanation(lines, data, value_zeroing.LIMITS)
 
 
-def _patching(loaded: LoadedRun, prediction: Prediction, options: argparse.Namespace) -> Explanation:
+def _patching(loaded: Trained, prediction: Prediction, options: argparse.Namespace) -> Explanation:
     model, task, corrupted = loaded.model, loaded.task, None
     if options.change is not None:
         position, equals, token = options.change.partition("=")

@@ -14,7 +14,7 @@ from core.storage.errors import InputError
 
 if TYPE_CHECKING:
     from core.generation import Strategy
-    from core.runs.load import LoadedRun
+    from core.interpret.trained import Trained
 
 MAX_SEQUENCES = 1_000_000
 STRATEGY_OPTIONS = {  # setting → metavar and help; the settings' rules are checked by parse_strategy
@@ -49,13 +49,12 @@ def add_ensemble(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def loaded_run(options: argparse.Namespace) -> "LoadedRun":
+def loaded_run(options: argparse.Namespace) -> "Trained":
     """Load the run that ``--run`` names or, with ``--ensemble``, all of them as one model; RunError if refused."""
-    from core.runs import DEFAULT_ROOT
-    from core.runs.load import SavedRuns  # imports torch, which other commands do not wait for
+    from core.runs import DEFAULT_ROOT, Runs
 
-    runs = SavedRuns(options.checkpoints or DEFAULT_ROOT)
-    return runs.ensemble([options.run, *options.ensemble]) if options.ensemble else runs.loaded(options.run)
+    runs = Runs(options.checkpoints or DEFAULT_ROOT)
+    return runs.ensemble([options.run, *options.ensemble]) if options.ensemble else runs[options.run].trained()
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ from core.reports.comparison.groups import (
 )
 from core.reports.formatting import percent, training_time
 from core.runs import DEFAULT_ROOT, list_runs
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.runs.sweeps.folder import SweepFolder
 from core.storage.errors import InputError
 
@@ -85,9 +85,9 @@ def run(options: argparse.Namespace) -> int:
     check_sequences(options.per_length, option="--per-length")
     per_length = 0 if options.lengths is None else options.per_length
     names = named_runs(options.runs, [folder.name for folder in list_runs(root)])
-    comparison = _with_bar(
-        compare(SavedRuns(root), names, sequences=options.sequences, per_length=per_length, lengths=lengths)
-    )
+    runs = Runs(root)
+    compared = [runs[name] for name in names]
+    comparison = _with_bar(compare(compared, sequences=options.sequences, per_length=per_length, lengths=lengths))
     result = as_data(comparison)
     print(f"{result['task']}: {result['sequences']:,} held-out inputs, the same for all, each decoded separately\n")
     _print_table(_figures(result))
@@ -133,7 +133,7 @@ def _run_groups(options: argparse.Namespace, root: Path) -> int:
         if left_out:
             print(f"left out: {left_out:,} trials or groups, pruned or with fewer than two runs done", file=sys.stderr)
     events = compare_run_groups(
-        SavedRuns(root),
+        Runs(root),
         groups,
         measure=options.measure or measure,
         test=options.test or "welch",

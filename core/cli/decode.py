@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from core.cli.arguments import add_json, add_run, add_strategy, format_strategy, strategy_from
 from core.generation import GREEDY
-from core.interpret.inspection import Inspection, Step, inspect
+from core.interpret.inspection import Inspection, Step
 from core.runs import DEFAULT_ROOT
-from core.runs.load import LoadedRun, SavedRuns
+from core.runs.run import Runs
 from core.storage.errors import InputError
 
 if TYPE_CHECKING:
-    from core.interpret.interventions import Interventions
+    pass
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,18 +57,14 @@ def _add_interventions(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the output, the expected output, the hypotheses of a beam search, and the probabilities of every step."""
     strategy = strategy_from(options)
-    loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
-    interventions = _interventions_from(options, loaded)
-    seen = inspect(
-        loaded.model,
-        loaded.task,
-        options.input,
-        strategy=strategy,
-        prefix=options.prefix,
-        interventions=interventions,
-    )
-    text = loaded.task.answer_text
-    print(f"input     {loaded.task.source_text(seen.symbols) if seen.has_subwords else ' '.join(seen.symbols)}")
+    if options.ablate_with == "mean" and not options.ablate:
+        raise InputError("--ablate-with=mean needs --ablate")
+    trained = Runs(options.checkpoints or DEFAULT_ROOT)[options.run].trained()
+    if options.ablate or options.pattern:
+        trained = trained.ablate(*options.ablate, ablation=options.ablate_with, patterns=options.pattern)
+    seen = trained.decode(options.input, strategy=strategy, prefix=options.prefix)
+    text = trained.task.answer_text
+    print(f"input     {trained.task.source_text(seen.symbols) if seen.has_subwords else ' '.join(seen.symbols)}")
     if seen.expected is None:
         print(f"output    {text(seen.output)}")
     else:
@@ -78,34 +74,17 @@ def run(options: argparse.Namespace) -> int:
         print(f"note      {seen.note}")
     if strategy != GREEDY:
         print(f"strategy  {format_strategy(strategy)}")
-    if interventions:
-        print(f"heads     {interventions}")
+    if trained.interventions:
+        print(f"heads     {trained.interventions}")
     for rank, answer in enumerate(seen.hypotheses, start=1):
         end = "" if answer.stopped else "  (no EOS)"
         output = text(answer.output) if seen.has_subwords else " ".join(answer.output)
         print(f"best {rank:4}  {output}  score {answer.score:.4f}, log P {answer.log_prob:.4f}{end}")
     for number, step in enumerate(seen.steps, start=1):
-        print(f"step {number:4}  {_format_step(step, loaded.task.token_name)}")
+        print(f"step {number:4}  {_format_step(step, trained.task.token_name)}")
     if options.json:
         print(json.dumps(as_json(seen)))
     return 0
-
-
-def _interventions_from(options: argparse.Namespace, loaded: LoadedRun) -> "Interventions | None":
-    """Return the interventions that the options describe, if any; InputError if the model lacks a head."""
-    if options.ablate_with == "mean" and not options.ablate:
-        raise InputError("--ablate-with=mean needs --ablate")
-    if not options.ablate and not options.pattern:
-        return None
-    from core.interpret.ablation import parse_interventions  # not needed for a plain decode
-
-    return parse_interventions(
-        loaded.model,
-        loaded.task,
-        ablate=options.ablate,
-        patterns=options.pattern,
-        ablation=options.ablate_with,
-    )
 
 
 def _format_step(step: Step, name: Callable[[str], str]) -> str:

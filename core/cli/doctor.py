@@ -9,7 +9,7 @@ from core.cli.arguments import add_json, add_preset, pairs_from, preset_from
 from core.cli.doctor_benchmark import Verdict
 from core.interpret.health_course import health_steps
 from core.runs import DEFAULT_ROOT
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.runs.training_state import training_state_of
 from core.storage.errors import InputError
 from core.teaching.doctor import examine_preset, examine_state
@@ -42,10 +42,10 @@ def run(options: argparse.Namespace) -> int:
     if (options.run is None) == (options.preset is None):
         raise InputError("doctor needs one of --run NAME, --preset NAME and --all-bugs")
     if options.run:
-        runs = SavedRuns(options.checkpoints or DEFAULT_ROOT)
-        loaded = runs.loaded(options.run)
-        course = health_steps(runs.replay(options.run).snapshots())
-        examination = examine_state(options.run, training_state_of(loaded), runs.history(options.run), course)
+        runs = Runs(options.checkpoints or DEFAULT_ROOT)
+        loaded = runs[options.run].trained()
+        course = health_steps(runs[options.run].replay.snapshots())
+        examination = examine_state(options.run, training_state_of(loaded), runs[options.run].history, course)
     else:
         examination = examine_preset(preset_from(options), steps=options.steps, pairs=pairs_from(options))
     print(examination)

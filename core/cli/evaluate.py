@@ -22,10 +22,10 @@ from core.evaluation.translating import measure_quality
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.generation import GREEDY, Strategy
 from core.interpret.head_scores import HeadScore, best_head_of_layer
+from core.interpret.trained import Trained
 from core.models import count_parameters
 from core.models.ensemble import Ensemble
 from core.reports.report import measure
-from core.runs.load import LoadedRun
 from core.tasks import fixed_pairs
 
 SCORED_SEQUENCES = 1_000  # enough for the mean over decoding steps
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(
-    loaded: LoadedRun,
+    loaded: Trained,
     evaluation: Evaluation,
     alone: float,
     scores: list[HeadScore],
@@ -134,7 +134,7 @@ def _rates_as_json(rates: ErrorRates | None) -> dict[str, float] | None:
 
 
 def _as_json(
-    loaded: LoadedRun,
+    loaded: Trained,
     evaluation: Evaluation,
     alone: float,
     scores: list[HeadScore],

@@ -42,7 +42,7 @@ def create_run(options: argparse.Namespace, create: Callable[[Path], RunFolder])
     except OSError as error:
         raise InputError(f"the run cannot be written: {error.strerror or error}") from error
     with contextlib.suppress(LabError, OSError):  # the title that it was exported with may be another run's
-        if folder.title() in other_titles(folder):
+        if folder.read_title() in other_titles(folder):
             folder.rename("", others=())
     info = folder.info()
     print(f"run {folder.name}: {folder.preset().name}, {info.parameters:,} parameters, weights of step {info.step}")

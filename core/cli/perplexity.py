@@ -8,7 +8,7 @@ from core.cli.arguments import add_json, add_run
 from core.evaluation.accuracy import evaluate
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.runs import DEFAULT_ROOT
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.storage.errors import InputError
 from core.tasks import fixed_pairs
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the perplexity per token, EOS included, of the run and of n-gram models on the same test lines."""
     if not 1 <= options.order <= MAX_ORDER:
         raise InputError(f"--order={options.order} must be from 1 to {MAX_ORDER}")
-    loaded = SavedRuns(options.checkpoints or DEFAULT_ROOT).loaded(options.run)
+    loaded = Runs(options.checkpoints or DEFAULT_ROOT)[options.run].trained()
     task, summary = loaded.task, loaded.preset.task.summary
     known, held_out = task.lines("train"), task.lines("test")
     if not known:

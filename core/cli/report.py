@@ -7,7 +7,7 @@ from pathlib import Path
 from core.cli.arguments import add_json, add_run, add_sequences, check_sequences
 from core.reports.report import REPORT_FILES, write_report
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.storage.errors import InputError
 
 
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     folder: Path = options.out or RunFolder(root, options.run).report
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--out={folder} is a file; it must be a folder")
-    report = write_report(SavedRuns(root), options.run, sequences=options.sequences)
+    report = write_report(Runs(root)[options.run], sequences=options.sequences)
     report.save(folder)
     print(report.summary)
     print(f"written: {folder / 'report.html'}, report.md and {len(report.figures)} figures")

@@ -38,7 +38,7 @@ def _described(folder: RunFolder) -> dict[str, Any]:
     info, preset = folder.info(), folder.preset()
     return {
         "run": folder.name,
-        "title": folder.title(),
+        "title": folder.read_title(),
         "preset": preset.name,
         "task": preset.task.summary,
         "status": info.status,

@@ -103,6 +103,10 @@ class Interventions:
         ablated = [head for name in ablate for head in _heads_named(name, heads)]
         return cls(tuple(dict.fromkeys(ablated)), means, tuple(map(_parse_pattern, patterns))).checked(heads)
 
+    def __bool__(self) -> bool:
+        """Whether anything is changed."""
+        return bool(self.ablated or self.patterns)
+
     @property
     def ablation(self) -> Ablation:
         """What replaces the output of an ablated head."""

@@ -1,4 +1,4 @@
-"""Runs on disk: the folder, loading a trained model, recording a training, import and export; sweeps of many runs."""
+"""Runs on disk: ``Runs`` and ``Run``, loading a model, recording a training, import and export; sweeps of many runs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +12,21 @@ from core.runs.folder import (
     other_titles,
 )
 from core.runs.info import ACTIVE, RunInfo, RunQuality, Status, TrainingSession, ValidationFigures
+from core.runs.run import Run, RunProgress, Runs
 
 if TYPE_CHECKING:
-    from core.runs.load import LoadedRun, RunSource, SavedRuns, load_run
+    from core.runs.load import load_run
 
 __all__ = [
     "ACTIVE",
     "DEFAULT_ROOT",
-    "LoadedRun",
+    "Run",
     "RunError",
     "RunFolder",
     "RunInfo",
+    "RunProgress",
     "RunQuality",
-    "RunSource",
-    "SavedRuns",
+    "Runs",
     "Status",
     "TrainingSession",
     "ValidationFigures",
@@ -39,8 +40,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Import what loads models, and so torch, when it is first used: lists and tables of runs take half the time."""
-    if name in ("LoadedRun", "RunSource", "SavedRuns", "load_run"):
-        from core.runs import load
+    if name == "load_run":
+        from core.runs.load import load_run
 
-        return getattr(load, name)
+        return load_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -160,12 +160,12 @@ class RunFolder:
         return self.path / PAIRS
 
     @property
-    def replay(self) -> Path:
+    def replay_file(self) -> Path:
         """Path of the attention snapshots, which may not exist yet."""
         return self.path / "replay.safetensors"
 
     @property
-    def weights_by_step(self) -> Path:
+    def weights_by_step_file(self) -> Path:
         """Path of the weights at a few training steps, which may not exist."""
         return self.path / "weights-by-step.safetensors"
 
@@ -188,7 +188,7 @@ class RunFolder:
         """Whether the run exists."""
         return os.path.isfile(self.path / "run.json")  # unlike Path.is_file, False if the folder cannot be accessed
 
-    def size(self) -> int:
+    def count_bytes(self) -> int:
         """Return the total size of its files in bytes; 0 if there is no such run."""
         return sum(_size_of(file) for file in self.path.rglob("*"))
 
@@ -281,7 +281,7 @@ class RunFolder:
             return info.model_copy(update={"status": "interrupted", "message": message})
         return info
 
-    def title(self) -> str:
+    def read_title(self) -> str:
         """Return the run's title, see ``core.runs.names``; also for a run that does not exist."""
         return read_title(self.path)
 
@@ -415,8 +415,8 @@ class RunFolder:
     def _written_under_lock(self) -> set[str]:
         # Add every file that training writes. Files that are also written without the lock must not be in this set,
         # since the next holder would delete their temporary files while they are being written.
-        weights = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.weights_by_step]
-        return {"run.json", *(path.name for path in (*weights, self.replay, self.metrics))}
+        weights = [self.best, previous_path(self.best), self.last, previous_path(self.last), self.weights_by_step_file]
+        return {"run.json", *(path.name for path in (*weights, self.replay_file, self.metrics))}
 
     def _lock(self) -> FileLock:
         return FileLock(self.path / ".lock", thread_local=False)
@@ -474,7 +474,7 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
 
 def other_titles(folder: RunFolder) -> list[str]:
     """Return the titles of the other runs in the folder of a run."""
-    return [each.title() for each in list_runs(folder.path.parent) if each.name != folder.name]
+    return [each.read_title() for each in list_runs(folder.path.parent) if each.name != folder.name]
 
 
 def list_runs(root: Path) -> list[RunFolder]:

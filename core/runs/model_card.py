@@ -4,8 +4,8 @@ import json
 from datetime import UTC
 
 from core.config import preset_to_yaml
+from core.interpret.trained import Trained
 from core.runs.info import RunInfo, TrainingSession
-from core.runs.load import LoadedRun
 from core.tasks import Task
 
 _CARD = """---
@@ -59,7 +59,7 @@ or with other tokens, are not reliable.
 """
 
 
-def model_card(loaded: LoadedRun, info: RunInfo, *, title: str) -> str:
+def model_card(loaded: Trained, info: RunInfo, *, title: str) -> str:
     """Return a run's model card: Markdown with the YAML metadata that the Hugging Face Hub reads."""
     preset, task, quality = loaded.preset, loaded.task, info.quality
     if quality:

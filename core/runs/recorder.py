@@ -71,9 +71,11 @@ class Recorder:
         command: str = "",
     ) -> None:
         self.folder, self.state, self.history = folder, state, history
-        self.replay = Replay.load(folder.replay, state.preset.training.evaluate_every) if replay is None else replay
+        self.replay = (
+            Replay.load(folder.replay_file, state.preset.training.evaluate_every) if replay is None else replay
+        )
         self.weights_by_step = (
-            WeightsByStep.load(folder.weights_by_step) if weights_by_step is None else weights_by_step
+            WeightsByStep.load(folder.weights_by_step_file) if weights_by_step is None else weights_by_step
         )
         self.replay.rewind(state.evaluated_step)
         self.weights_by_step.rewind(state.evaluated_step)
@@ -186,8 +188,8 @@ class Recorder:
             save_weights(self.folder.best, *self._unsaved_best)
             self._unsaved_best = None
         self._flush(max_lines_per_row=2 if status == "training" else 1)
-        self.replay.save(self.folder.replay)  # before the state, which must not be ahead of it
-        self.weights_by_step.save(self.folder.weights_by_step)  # as the replay
+        self.replay.save(self.folder.replay_file)  # before the state, which must not be ahead of it
+        self.weights_by_step.save(self.folder.weights_by_step_file)  # as the replay
         if all_finite(self.state.model):  # otherwise resume from the last finite state
             save_state(self.folder.last, self.state)
             self._saved_step = self.state.step

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from core.config import Preset
+from core.interpret.trained import Trained
 from core.runs.folder import RunFolder
-from core.runs.load import LoadedRun
 from core.storage.tensor_file import previous_path, read_with_fallback
 from core.teaching.bugs import new_state
 from core.training.checkpoint import restore_state
@@ -39,7 +39,7 @@ def load_state(path: Path, preset: Preset, *, device: str = "cpu", pairs: Path |
     return restore_state(path, new_state(preset, device=device, pairs=pairs))
 
 
-def training_state_of(loaded: LoadedRun) -> TrainingState:
+def training_state_of(loaded: Trained) -> TrainingState:
     """Return a new training state with a loaded run's weights and step, such as the doctor examines."""
     state = new_state(loaded.preset, pairs=loaded.task.pairs_file)
     state.model.load_state_dict(loaded.model.state_dict())

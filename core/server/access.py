@@ -12,21 +12,17 @@ from pathlib import Path
 
 from core.config import ConfigError, Preset
 from core.config.listing import missing_package
-from core.runs import RunError, RunFolder, RunInfo
+from core.runs import Run, RunError, RunFolder, RunProgress
 from core.runs.importing import MAX_IMPORT_BYTES, MAX_UPLOADED_HEADER_BYTES
-from core.runs.load import LoadedRun
 from core.runs.names import SECRET_LENGTH, Naming, default_title, new_names, unshortened_title
-from core.runs.replay import Replay
-from core.runs.weights_by_step import WeightsByStep
 from core.server.classroom import Classroom
 from core.server.estimates import Answer
 from core.server.limits import MEGABYTE
 from core.server.queue import NO_POOL
-from core.server.registry import RunProgress, Runs
+from core.server.registry import Runs
 from core.server.sweeps import Sweeps
 from core.storage.errors import LabError, UnavailableError
 from core.storage.tensor_file import MAX_HEADER_BYTES
-from core.training.history import History
 
 MAX_UPLOADS = 1_000  # uploaded pairs whose owner is remembered, until a run of theirs holds them
 MAX_VISITORS, MAX_OPENED = 10_000, 10  # visitors remembered, and opened shared runs for each
@@ -64,9 +60,7 @@ class RunRow:
 
 
 class VisitorRuns:
-    """``Runs`` with access control: the same methods, each refused for a run that the current visitor may not use.
-
-    A run that a visitor may not see is refused with the same message as a run that does not exist.
+    """The runs that the current visitor may see: ``runs[name]`` decides that, ``runs.own(name)`` what they may change.
 
     Args:
         runs: all runs of the server.
@@ -106,14 +100,14 @@ class VisitorRuns:
 
     # ---- for every run that the visitor may see
 
-    def names(self) -> list[str]:
-        """Return the names of the visitor's own runs, of runs of others they have opened, and of shipped runs.
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the visitor's own runs, of runs of others they have opened, and of shipped runs.
 
         A shared run is visible to those who have its link, one of a class to its teacher; it is not listed for anyone
         else, nor for them before they open it.
         """
         if self._current_visitor is None:
-            return self._runs.names()
+            return iter(self._runs)
         owner = self._current_visitor().owner
         opened = self._opened.get(owner, ())
         own, shared, shipped = [], [], []
@@ -124,69 +118,42 @@ class VisitorRuns:
                 shipped.append(each.name)
             elif each.name in opened and (each.ownership.shared or self._runs.classes.may_read(owner, each.name)):
                 shared.append(each.name)
-        return [*own, *shared, *shipped]
+        return iter([*own, *shared, *shipped])
 
     def readable_names(self, most: int) -> list[str]:
-        """See ``Runs.readable_names``; of ``names``."""
-        return list(islice(filter(self._runs.is_readable, self.names()), most))
+        """Return the first names of these runs whose status and preset can be read, at most so many."""
+        return list(islice(filter(self._runs.is_readable, self), most))
 
     def rows(self, most: int) -> Iterator[RunRow]:
         """Yield what a list shows of each of ``readable_names``, all of which the visitor may see."""
-        for name in self.names():
+        for name in self:
             if most <= 0:
                 return
             try:
-                preset, progress = self._runs.preset(name), self._runs.progress(name)
+                run = self._runs[name]
+                preset, progress = run.preset, run.progress
             except RunError:
                 self._runs.is_readable(name)  # logs why it is not
                 continue
             shared = self.has_visitors and self._runs.ownership(name).shared
-            yield RunRow(name, self._runs.title(name), shared, preset, progress)
+            yield RunRow(name, run.title, shared, preset, progress)
             most -= 1
 
-    def title(self, name: str) -> str:
-        """See ``Runs.title``."""
-        return self._runs.title(self._visible(name))
+    def __getitem__(self, name: str) -> Run:
+        """Return a run that the visitor may see: their own, a shared or a shipped one, or one of a class they teach.
 
-    def preset(self, name: str) -> Preset:
-        """See ``Runs.preset``."""
-        return self._runs.preset(self._visible(name))
-
-    def info(self, name: str) -> RunInfo:
-        """See ``Runs.info``."""
-        return self._runs.info(self._visible(name))
-
-    def progress(self, name: str) -> RunProgress:
-        """See ``Runs.progress``."""
-        return self._runs.progress(self._visible(name))
-
-    def history(self, name: str) -> History:
-        """See ``Runs.history``."""
-        return self._runs.history(self._visible(name))
-
-    def replay(self, name: str) -> Replay:
-        """See ``Runs.replay``."""
-        return self._runs.replay(self._visible(name))
-
-    def weights_by_step(self, name: str) -> WeightsByStep:
-        """See ``Runs.weights_by_step``."""
-        return self._runs.weights_by_step(self._visible(name))
-
-    def loaded(self, name: str, training_step: int | None = None) -> LoadedRun:
-        """See ``Runs.loaded``."""
-        return self._runs.loaded(self._visible(name), training_step)
-
-    def has_weights(self, name: str) -> bool:
-        """See ``Runs.has_weights``."""
-        return self._runs.has_weights(self._visible(name))
-
-    def folder(self, name: str) -> RunFolder:
-        """See ``Runs.folder``."""
-        return self._runs.folder(self._visible(name))
+        Raises:
+            RunError: there is no such run; the same message for one that the visitor may not see.
+        """
+        run = self._runs[name]
+        if not (self.is_mine(name) or self._is_readable_for_visitor(run)):
+            raise RunError(f"run={name!r}: there is no such run")
+        self._note_opened(run)
+        return run
 
     def is_shared(self, name: str) -> bool:
         """Return whether others may view a run; RunError if there is no such run."""
-        return self._runs.ownership(self._visible(name)).shared
+        return self._runs.ownership(self[name].name).shared
 
     # ---- for every preset that the visitor can train
 
@@ -278,8 +245,8 @@ class VisitorRuns:
         for each in self._runs.listings():
             mine = self._current_visitor is None or (visitor is not None and each.ownership.owner == visitor)
             has_pairs = mine and RunFolder(self._runs.root, each.name).pairs.is_file()
-            if has_pairs and self._runs.is_readable(each.name) and self._runs.preset(each.name).task.own_data == data:
-                return self._runs.folder(each.name).pairs
+            if has_pairs and self._runs.is_readable(each.name) and self._runs[each.name].preset.task.own_data == data:
+                return self._runs[each.name].folder.pairs
         message = f"task.data={data[:12]}… is not among your pairs; upload them on the Train tab"
         raise ConfigError([("task.data", message)])
 
@@ -300,7 +267,7 @@ class VisitorRuns:
         ):
             self._check_limits(adds_run=True)  # others may have arrived meanwhile
             name = self._runs.adopt(draft, name=self._naming(), owner=self._owner())
-            self._title_new(name, self._runs.preset(name).name)
+            self._title_new(name, self._runs[name].preset.name)
             return name
 
     def import_model(
@@ -315,12 +282,12 @@ class VisitorRuns:
             raise RunError("models are imported from paths of this computer by its own user only")
         name = self._runs.import_model(source, pairs=pairs, mapping=mapping, name=self._naming(), on_phase=on_phase)
         with self._start_lock:
-            self._title_new(name, self._runs.preset(name).name)
+            self._title_new(name, self._runs[name].preset.name)
         return name
 
     def resume(self, name: str) -> None:
         """See ``Runs.resume``; refused as for ``start``."""
-        self.limits.check(self._runs.preset(self._own(name)), pairs=self._runs.folder(name).pairs)
+        self.limits.check(self._runs[self.own(name).name].preset, pairs=self._runs[name].folder.pairs)
         with self._start_lock:
             self._check_limits(adds_run=False)
             self._runs.resume(name, pool=self._runs.classes.pool_of(self._owner()))
@@ -342,11 +309,11 @@ class VisitorRuns:
 
     def stop(self, name: str) -> None:
         """See ``Runs.stop``."""
-        self._runs.stop(self._own(name))
+        self._runs.stop(self.own(name).name)
 
     def delete(self, name: str) -> None:
         """See ``Runs.delete``."""
-        self._runs.delete(self._own(name))
+        self._runs.delete(self.own(name).name)
 
     def share(self, name: str, shared: bool) -> None:
         """See ``Runs.share``.
@@ -354,7 +321,7 @@ class VisitorRuns:
         Raises:
             RunError: shared runs of the visitor's network, whatever cookies it sends, have their part of the disk.
         """
-        self._own(name)
+        self.own(name)
         with self._start_lock:
             if shared:
                 self._check_shared(name)
@@ -373,44 +340,41 @@ class VisitorRuns:
             RunError: there is no such run, or it is not the visitor's, or shipped with the program.
         """
         with self._start_lock:  # two runs cannot be given the same title at the same time
-            self._runs.rename(self._own(name), title, others=self._other_titles(name))
-        return self._runs.title(name)
+            self._runs.rename(self.own(name).name, title, others=self._other_titles(name))
+        return self._runs[name].title
 
     # ---- decisions
 
-    def _may_see(self, name: str) -> bool:
-        """Return whether the visitor owns the run, or teaches its class, or it is shared, or shipped."""
-        if self.is_mine(name) or self._runs.ownership(name).shared or self._runs.info(name).shipped:
+    def _is_readable_for_visitor(self, run: Run) -> bool:
+        """Return whether a run of somebody else is shared, or shipped, or of a class that the visitor teaches."""
+        if self._runs.ownership(run.name).shared or run.info.shipped:
             return True
-        return self._runs.classes.may_read(self._visitor(), name)
+        return self._runs.classes.may_read(self._visitor(), run.name)
 
-    def _visible(self, name: str) -> str:
-        """Return the name; RunError unless the visitor may see the run."""
-        self._runs.info(name)  # raises if there is no such run
-        if self._may_see(name):
-            self._note_opened(name)
-            return name
-        raise RunError(f"run={name!r}: there is no such run")
-
-    def _note_opened(self, name: str) -> None:
-        """Remember that the visitor has opened someone else's run."""
-        if self._current_visitor is None or self.is_mine(name) or self._runs.info(name).shipped:
+    def _note_opened(self, run: Run) -> None:
+        """Remember that the visitor has opened somebody else's run."""
+        if self._current_visitor is None or self.is_mine(run.name) or run.info.shipped:
             return
-        self._runs.note_opened(name)
+        self._runs.note_opened(run.name)
         visitor = self._current_visitor()
         if not visitor.returning:
             return
         with self._opened_lock:
             opened = self._opened.pop(visitor.owner, ())
-            self._opened[visitor.owner] = (name, *(each for each in opened if each != name))[:MAX_OPENED]
+            self._opened[visitor.owner] = (run.name, *(each for each in opened if each != run.name))[:MAX_OPENED]
             while len(self._opened) > MAX_VISITORS:
                 self._opened.popitem(last=False)
 
-    def _own(self, name: str) -> str:
-        """Return the name; RunError unless the visitor owns the run."""
-        if not self.is_mine(self._visible(name)):
+    def own(self, name: str) -> Run:
+        """Return a run that the visitor owns, and so may stop, resume, share, rename and delete.
+
+        Raises:
+            RunError: there is no such run, or it is somebody else's.
+        """
+        run = self[name]
+        if not self.is_mine(name):
             raise RunError(f"run={name!r} is not yours: only its owner can do this")
-        return name
+        return run
 
     def _visitor(self) -> str | None:
         """Return the visitor's id; None for a single user, or an unknown visitor."""
@@ -439,7 +403,7 @@ class VisitorRuns:
 
         A title that another run has is not given again.
         """
-        imported = self._runs.title(name)
+        imported = self._runs[name].title
         proposals = (imported if imported != default_title(name) else None, unshortened_title(name, stem))
         for title in filter(None, proposals):
             with suppress(LabError):  # another run has it, or the disk is full
@@ -449,7 +413,7 @@ class VisitorRuns:
             self._runs.rename(name, "")
 
     def _other_titles(self, name: str) -> list[str]:
-        return [self._runs.title(other) for other in self.names() if other != name]
+        return [self._runs[other].title for other in self if other != name]
 
     def _check_limits(self, *, adds_run: bool) -> None:
         """Raise RunError if a limit on the number of runs, or on their disk space, is reached."""
@@ -506,7 +470,7 @@ class VisitorRuns:
             return
         shared = {each for each, whose in self._shared_from.items() if whose == network} | {name}
         names = {each.name for each in self._runs.listings() if each.ownership.shared} | {name}
-        used = sum(self._runs.size(each) for each in shared & names) // MEGABYTE
+        used = sum(self._runs[each].size for each in shared & names) // MEGABYTE
         if used >= max_mb // SHARED_PARTS:
             raise RunError(
                 f"run={name!r} cannot be shared: runs shared from your network would take {used:,} MB, and the limit "
@@ -525,8 +489,8 @@ class VisitorRuns:
     def _check_disk(self, own: list[str]) -> None:
         for max_mb, names, whose, remedy in (
             (self.limits.max_disk_mb_per_visitor, own, "your", "delete one"),
-            (self.limits.max_disk_mb, self._runs.names(), "all", "try again when old ones have been deleted"),
+            (self.limits.max_disk_mb, list(self._runs), "all", "try again when old ones have been deleted"),
         ):
-            used = sum(map(self._runs.size, names)) // MEGABYTE if max_mb else 0
+            used = self._runs.count_bytes(names) // MEGABYTE if max_mb else 0
             if max_mb is not None and used >= max_mb:
                 raise RunError(f"{whose} runs take {used:,} MB on disk, and the limit is {max_mb:,} MB; {remedy}")

@@ -125,7 +125,7 @@ class Classroom:
         for student in self._students():
             before = len(table)
             for run in self._readable_runs(student):
-                info, preset = self._runs.info(run.name), self._runs.preset(run.name)
+                info, preset = self._runs[run.name].info, self._runs[run.name].preset
                 about = [student.nickname, run.title, preset.name, preset.task.summary, info.status]
                 figures = [info.step, preset.training.steps, info.exact_match, info.best_step, round(info.seconds, 1)]
                 table.append(about + figures)
@@ -145,8 +145,9 @@ class Classroom:
             if not self._classes.may_read(self._owner, name):
                 continue
             try:
-                self._runs.progress(name)
-                found.append(BoardRun(name, self._runs.title(name)))
+                run = self._runs[name]
+                _ = run.progress  # can be read
+                found.append(BoardRun(name, run.title))
             except RunError:  # it was deleted
                 continue
         return found
@@ -162,10 +163,10 @@ class Classroom:
         )
         if not runs:
             return row
-        progress = self._runs.progress(runs[0].name)
+        progress = self._runs[runs[0].name].progress
         return replace(
             row,
-            task=self._runs.preset(runs[0].name).task.summary,
+            task=self._runs[runs[0].name].preset.task.summary,
             status=progress.info.status,
             message=progress.info.message,
             step=progress.info.step,
@@ -178,7 +179,7 @@ class Classroom:
 
     def _is_for_all(self, name: str) -> bool:
         try:
-            return self._runs.info(name).shipped or self._runs.ownership(name).shared
+            return self._runs[name].info.shipped or self._runs.ownership(name).shared
         except RunError:
             return False
 

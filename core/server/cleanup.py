@@ -92,7 +92,7 @@ class Cleanup:
         ]
         if limits.max_disk_mb is None:
             return doomed
-        sizes = {each.name: self._runs.size(each.name) for each in listings}
+        sizes = {each.name: self._runs[each.name].size for each in listings}
         for name in doomed:
             sizes.pop(name)
         limit = limits.max_disk_mb * MEGABYTE

@@ -12,10 +12,13 @@ from filelock import FileLock
 from safetensors.torch import load
 
 from core.config import Preset
-from core.runs import RunError, RunFolder, Status
+from core.interpret.trained import Trained
+from core.runs import ACTIVE, Run, RunError, RunFolder, RunInfo, RunProgress, Status
+from core.runs.load import build_run
 from core.runs.provenance import PAGE
 from core.runs.recorder import mark_failed, train_recorded
 from core.runs.replay import Replay
+from core.runs.run import RunCache
 from core.runs.training_state import clone_weights, resume_state
 from core.runs.weights_by_step import WeightsByStep
 from core.server.inference_priority import InferencePriority
@@ -41,42 +44,109 @@ RATE_WINDOW_SECONDS = 5.0
 SECONDS_BETWEEN_LOOKS = 0.1  # at whether a run that a process trains is to be stopped
 
 
-class LiveRun:
-    """One run from the moment it is queued until its worker ends; ``lock`` is held all that time.
+class LiveRun(Run):
+    """One run from the moment it is queued until its worker ends: what is newer in memory than on disk.
 
     Attributes:
+        lock: of its folder, held all that time.
         owner: its owner as stored on disk, see ``ownership.owner_of``.
         pool: what it shares a quota and a turn in the queue with, see ``Class.pool``; "" outside of classes.
         reason: why it was stopped, if its owner did not ask for that.
         started_at: ``time.monotonic()`` when its worker began to train it; None while it is queued.
         has_made_way: whether it goes on at the lowest priority because another run waited, see ``WorkerPool``.
         stop: event that asks the run to stop after the current step.
-        info: status and metrics as of the last event.
-        history: metrics by step, growing.
-        replay: attention snapshots, growing.
-        weights_by_step: weights at a few training steps, growing.
     """
 
     def __init__(
-        self, folder: RunFolder, preset: Preset, lock: FileLock, owner: str | None = None, pool: str = NO_POOL
+        self,
+        folder: RunFolder,
+        preset: Preset,
+        lock: FileLock,
+        owner: str | None = None,
+        pool: str = NO_POOL,
+        *,
+        cache: RunCache | None = None,
+        place: Callable[[str], tuple[int | None, float | None]] = lambda name: (None, None),
     ) -> None:
-        self.folder, self.preset, self.lock, self.owner, self.pool = folder, preset, lock, owner, pool
+        super().__init__(folder, cache)
+        self.lock, self.owner, self.pool = lock, owner, pool
         self.stop = threading.Event()
         self.reason = ""
         self.started_at: float | None = None
         self.has_made_way = False
-        self.info = folder.info()
-        self.history = History.load(folder.metrics)
-        self.replay = Replay.load(folder.replay, preset.training.evaluate_every)
-        self.weights_by_step = WeightsByStep.load(folder.weights_by_step)
+        self._preset, self._place = preset, place
+        self._info = folder.info()
+        self._history = History.load(folder.metrics)
+        self._replay = Replay.load(folder.replay_file, preset.training.evaluate_every)
+        self._weights_by_step = WeightsByStep.load(folder.weights_by_step_file)
         self._weights: tuple[int, dict[str, torch.Tensor] | bytes] | None = None
+        self._model: Trained | None = None
         self._copied_at = 0.0
         self._times: deque[tuple[float, int]] = deque()
 
     @property
+    def preset(self) -> Preset:
+        """The preset, also if its file is gone."""
+        return self._preset
+
+    @property
+    def info(self) -> RunInfo:
+        """Status and metrics as of the last event."""
+        is_stopping = self.stop.is_set() and self._info.status in ACTIVE
+        return self._info.model_copy(update={"status": "stopping"}) if is_stopping else self._info
+
+    @info.setter
+    def info(self, info: RunInfo) -> None:
+        self._info = info
+
+    @property
+    def progress(self) -> RunProgress:
+        """How far the training is, how fast it goes on, and when it starts."""
+        info = self.info
+        rate = self.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive the training
+        position, seconds_to_start = self._place(self.name)
+        return RunProgress(info, self.preset.training.steps, position, rate, seconds_to_start)
+
+    @property
+    def history(self) -> History:
+        """The metrics by step, growing."""
+        return self._history
+
+    @property
+    def replay(self) -> Replay:
+        """The attention snapshots, growing."""
+        return self._replay
+
+    @property
+    def weights_by_step(self) -> WeightsByStep:
+        """The weights at a few training steps, growing."""
+        return self._weights_by_step
+
+    @property
+    def size(self) -> int:
+        """The size of its files in bytes, counted each time: they grow in place."""
+        return self.folder.count_bytes()
+
+    @property
     def has_weights(self) -> bool:
-        """Whether there is a copy of the weights yet."""
-        return self._weights is not None
+        """Whether there is a copy of the weights yet, or a file of an earlier session."""
+        return self._weights is not None or super().has_weights
+
+    def trained(self, step: int | None = None) -> Trained:
+        """Return the model with the latest weights; with the best ones once it has ended, or before the first copy."""
+        has_ended = self._info.status not in ACTIVE  # its thread may still run
+        if step is not None or self._weights is None or (has_ended and super().has_weights):
+            return super().trained(step)
+        latest, weights = self.latest_weights()
+        model = self._model
+        if model is None or model.step != latest:
+            model = build_run(self.folder, self.preset, weights, kind="latest", step=latest)
+            self._model = model
+        return model
+
+    def forget_model(self) -> None:
+        """Drop the model of a run whose training has ended."""
+        self._model = None
 
     def seconds_in_training(self) -> float:
         """Return for how long its worker has trained it; 0 while it is queued."""

@@ -9,36 +9,33 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from core.config import ConfigError, Preset
 from core.config.listing import listed_presets, missing_package
-from core.runs import ACTIVE, RunError, RunFolder, RunInfo, check_resumable
+from core.runs import Run, RunError, RunFolder, check_resumable
+from core.runs import run as saved
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
 from core.runs.names import Naming
-from core.runs.replay import Replay
-from core.runs.weights_by_step import WeightsByStep
 from core.server.classes import Classes
 from core.server.estimates import Estimates
 from core.server.inference_priority import InferencePriority
 from core.server.limits import LAPTOP, Limits
 from core.server.live import LiveRun
-from core.server.loaded_models import LoadedModels, LoadedRun
-from core.server.ownership import Ownership, ownership_file, write_ownership
+from core.server.ownership import Ownership, ownership_file, read_ownership, write_ownership
 from core.server.queue import NO_POOL
-from core.server.run_files import RunFiles
 from core.server.run_index import RunIndex, RunListing
 from core.server.sweeps import Sweeps
 from core.server.training_process import IS_SUPPORTED, TrainingProcesses, nothing_to_prepare
 from core.server.waiting_times import WaitingTimes
 from core.server.workers import WorkerPool
+from core.storage.cache import FileCache
 from core.storage.error_messages import explain_error
 from core.storage.tensor_file import MAX_HEADER_BYTES
-from core.training.history import History
 
 CLASSES = ".classes"  # folder beside the runs; no run can have this name
 REMEMBERED_NAMES = 10_000  # names of deleted runs, whose numbers are not given again
@@ -50,31 +47,10 @@ PAUSE_AFTER_START = 3.0  # seconds of a new run in which no training time is mea
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class RunProgress:
-    """Progress of a run.
+class Runs(saved.Runs):
+    """All runs in one folder: in training, queued, and saved on disk. ``runs[name]`` is a ``LiveRun`` of the first two.
 
-    Attributes:
-        steps: total number of training steps.
-        queue_position: position in the queue, from 1; None if it is not queued.
-        steps_per_second: over the last seconds; None if this process is not training it.
-        seconds_to_start: estimated seconds until a queued run starts; None if it is not queued, or cannot be estimated.
-    """
-
-    info: RunInfo
-    steps: int
-    queue_position: int | None = None
-    steps_per_second: float | None = None
-    seconds_to_start: float | None = None
-
-    @property
-    def seconds_left(self) -> float | None:
-        """Estimated seconds to the last step at the current rate, evaluations included."""
-        return (self.steps - self.info.step) / self.steps_per_second if self.steps_per_second else None
-
-
-class Runs:
-    """All runs in one folder: in training, queued, and saved on disk. Thread-safe.
+    Thread-safe.
 
     Args:
         root: the folder, such as ``checkpoints``.
@@ -103,8 +79,9 @@ class Runs:
         in_processes: bool = False,
         prepare_process: Callable[[], None] = nothing_to_prepare,
     ) -> None:
-        self.root, self.limits, self.device = root, limits, device
-        self._models, self.inference_priority = LoadedModels(), InferencePriority()
+        super().__init__(root)
+        self.limits, self.device = limits, device
+        self.inference_priority = InferencePriority()
         self._processes = TrainingProcesses(prepare_process) if in_processes and IS_SUPPORTED else None
         self._pool = WorkerPool(
             max_workers=limits.max_runs,
@@ -113,7 +90,8 @@ class Runs:
             device=device,
             inference_priority=self.inference_priority,
             processes=self._processes,
-            on_end=self._models.forget,
+            cache=self.cache,
+            seconds_to_start=lambda name: self._waiting_times.seconds_to_start(name),
         )
         self.estimates = Estimates(
             lambda: self._pool.counts()["training"] + len(self.sweeps.training()),
@@ -124,7 +102,7 @@ class Runs:
         self.sweeps = Sweeps(root, busy_cores=lambda: self._pool.counts()["training"])
         self._waiting_times = WaitingTimes(self._pool, self.estimates, max_workers=limits.max_runs)
         self.classes = Classes(root / CLASSES, limits)
-        self._files = RunFiles()
+        self._ownerships: FileCache[Ownership] = FileCache(saved.CACHED_FILES)
         self._deleted: deque[tuple[str | None, str]] = deque(maxlen=REMEMBERED_NAMES)  # owner and name
         self._reported: set[str] = set()
         self._listing_lock = threading.RLock()
@@ -133,6 +111,25 @@ class Runs:
         self._listed_at = self._listing_seconds = 0.0
         self._index = RunIndex(root)
         self._closing = threading.Event()
+
+    def __getitem__(self, name: str) -> Run:
+        """Return a run, as it is now: in training or queued here, or on disk. ``name`` may be untrusted input.
+
+        Raises:
+            RunError: the name is not valid, or there is no such run.
+        """
+        live = self._pool.find(name)
+        return super().__getitem__(name) if live is None else live
+
+    def __contains__(self, name: object) -> bool:
+        return self._pool.find(str(name)) is not None or super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of all readable runs, newest first, shipped ones last."""
+        return (each.name for each in self.listings())
+
+    def __len__(self) -> int:
+        return len(self.listings())
 
     def warm_up(self) -> None:
         """Prepare what the first visitors would wait for; it goes on after the call.
@@ -287,7 +284,7 @@ class Runs:
         folder = RunFolder(self.root, name)
         if self._pool.forget(name) and not folder.exists():
             return
-        if self.info(name).shipped:
+        if self[name].info.shipped:
             raise RunError(f"run={name!r} is shipped with the program and cannot be deleted")
         owner = self.ownership(name).owner
         lock = folder.lock()
@@ -304,7 +301,7 @@ class Runs:
 
     def share(self, name: str, shared: bool) -> None:
         """Share a run with everyone who knows its name, or stop sharing; RunError if missing or not writable."""
-        folder = self.folder(name)
+        folder = self[name].folder
         try:
             write_ownership(folder, self.ownership(name).model_copy(update={"shared": shared}))
         except OSError as error:
@@ -314,16 +311,17 @@ class Runs:
     def rename(self, name: str, title: str, *, others: Iterable[str] = ()) -> None:
         """Give a run another title, see ``RunFolder.rename``; RunError if missing, shipped or not writable."""
         try:
-            self.folder(name).rename(title, others=others)
+            self[name].folder.rename(title, others=others)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be renamed: {explain_error(error)}") from error
 
-    def size(self, name: str) -> int:
-        """Return the size of a run's files in bytes; counted again after its folder has changed."""
-        folder = RunFolder(self.root, name)
-        if self._pool.find(name) is not None:  # files of a run in training grow in place
-            return folder.size()
-        return self._files.size(folder)
+    def count_bytes(self, names: Iterable[str]) -> int:
+        """Return the size of the files of some runs in bytes, without those that have just been deleted."""
+        total = 0
+        for name in names:
+            with suppress(RunError):
+                total += self[name].size
+        return total
 
     def note_opened(self, name: str) -> None:
         """Record that a shared run was opened, at most once an hour: the date of its ``access.json``."""
@@ -345,16 +343,12 @@ class Runs:
         """Yield names and titles of an owner's runs, also of deleted ones; of all runs if the owner is None."""
         for each in self.listings():
             if owner is None or each.ownership.owner == owner:
-                yield from (each.name, self.title(each.name))
+                yield from (each.name, self[each.name].title)
         yield from (name for whose, name in list(self._deleted) if owner in (None, whose))
 
-    def names(self) -> list[str]:
-        """Return the names of all readable runs, newest first, shipped ones last."""
-        return [each.name for each in self.listings()]
-
     def readable_names(self, most: int) -> list[str]:
-        """Return the first of ``names`` whose status and preset can be read, at most so many."""
-        return list(islice(filter(self.is_readable, self.names()), most))
+        """Return the first names of runs whose status and preset can be read, at most so many."""
+        return list(islice(filter(self.is_readable, self), most))
 
     def listings(self) -> tuple[RunListing, ...]:
         """Return all readable runs, newest first, shipped ones last.
@@ -380,8 +374,8 @@ class Runs:
     def is_readable(self, name: str) -> bool:
         """Return whether a run's status and preset can be read; one that cannot is logged once."""
         try:
-            self.info(name)
-            self.preset(name)
+            run = self[name]
+            _ = run.info, run.preset
         except RunError as error:
             if name not in self._reported:  # log it once: the page polls every second
                 self._reported.add(name)
@@ -401,43 +395,11 @@ class Runs:
         newest = [each for each in every[:CHECKED_PRESETS] if self.is_readable(each.name)]
         return (*newest, *every[CHECKED_PRESETS:])
 
-    def folder(self, name: str) -> RunFolder:
-        """Return a run's folder; RunError if there is no such run."""
-        self.info(name)
-        return RunFolder(self.root, name)
-
     def ownership(self, name: str) -> Ownership:
         """Return a run's ownership; RunError if the name is not a valid run name."""
         folder, live = RunFolder(self.root, name), self._pool.find(name)
-        stored = self._files.ownership(folder)
+        stored = self._ownerships.get(ownership_file(folder), lambda: read_ownership(folder))
         return stored if live is None else stored.model_copy(update={"owner": live.owner})  # its folder may be gone
-
-    def title(self, name: str) -> str:
-        """Return a run's title; RunError if the name is not a valid run name."""
-        return self._files.title(RunFolder(self.root, name))
-
-    def preset(self, name: str) -> Preset:
-        """Return the preset a run was started with; RunError if there is no such run."""
-        live = self._pool.find(name)
-        return self._files.preset(RunFolder(self.root, name)) if live is None else live.preset
-
-    def info(self, name: str) -> RunInfo:
-        """Return a run's status and metrics; RunError if there is no such run."""
-        live = self._pool.find(name)
-        if live is not None:
-            stopping = live.stop.is_set() and live.info.status in ACTIVE
-            return live.info.model_copy(update={"status": "stopping"}) if stopping else live.info
-        return self._files.info(RunFolder(self.root, name))
-
-    def progress(self, name: str) -> RunProgress:
-        """Return a run's progress; RunError if there is no such run."""
-        steps, info, live = self.preset(name).training.steps, self.info(name), self._pool.active_run(name)
-        if live is None:
-            return RunProgress(info, steps)
-        rate = live.steps_per_second() if info.status in ACTIVE else None  # its thread may outlive the training
-        position = self._pool.queue_position(name)
-        seconds = None if position is None else self._waiting_times.seconds_to_start(name)
-        return RunProgress(info, steps, position, rate, seconds)
 
     def active(self) -> list[LiveRun]:
         """Return the runs that this process trains or has queued."""
@@ -450,55 +412,6 @@ class Runs:
     def counts(self) -> dict[str, int]:
         """Return the number of runs in training and in the queue of this process."""
         return self._pool.counts()
-
-    def history(self, name: str) -> History:
-        """Return a run's metrics by step; RunError if there is no such run."""
-        live = self._pool.find(name)
-        if live is not None:
-            return live.history
-        self.info(name)  # is there such a run?
-        return self._files.history(RunFolder(self.root, name))
-
-    def replay(self, name: str) -> Replay:
-        """Return a run's attention snapshots; RunError if there is no such run."""
-        live = self._pool.find(name)
-        if live is not None:
-            return live.replay
-        return self._files.replay(RunFolder(self.root, name))
-
-    def weights_by_step(self, name: str) -> WeightsByStep:
-        """Return a run's weights at a few training steps; RunError if there is no such run."""
-        live = self._pool.find(name)
-        if live is not None:
-            return live.weights_by_step
-        return self._files.weights_by_step(self.folder(name))
-
-    def loaded(self, name: str, training_step: int | None = None) -> LoadedRun:
-        """Return a run's model: the latest weights while it trains, else the best.
-
-        Args:
-            training_step: one of ``weights_by_step``, whose weights are returned instead.
-
-        Raises:
-            RunError: there is no such run, or it has no weights yet, or none of that training step.
-            CheckpointError: the weights of that training step do not fit the model.
-        """
-        if training_step is not None:
-            weights = self.weights_by_step(name)
-            return self._models.at_step(RunFolder(self.root, name), self.preset(name), weights, training_step)
-        folder, live = RunFolder(self.root, name), self._pool.find(name)
-        has_ended = live is not None and live.info.status not in ACTIVE  # its thread may still run
-        if live is not None and live.has_weights and not (has_ended and folder.best.exists()):
-            return self._models.latest(live)
-        if not folder.best.exists():
-            self.preset(name)  # raises RunError if there is no such run, or its preset is missing too
-            raise RunError(f"run={name!r} has no weights yet; it is {self.info(name).status}")
-        return self._models.best(folder)
-
-    def has_weights(self, name: str) -> bool:
-        """Return whether ``loaded`` can return a model; RunError if the name is not a valid run name."""
-        live = self._pool.find(name)
-        return (live is not None and live.has_weights) or RunFolder(self.root, name).best.exists()
 
     def close(self, *, seconds: float = 5.0) -> None:
         """Stop all runs and wait until they are saved; call it when the process ends."""

@@ -140,8 +140,8 @@ class _Publisher:
 
     def __init__(self, channel: _Channel, state: TrainingState, folder: RunFolder) -> None:
         self._channel, self._state = channel, state
-        self.replay = Replay.load(folder.replay, state.preset.training.evaluate_every)
-        self.weights_by_step = WeightsByStep.load(folder.weights_by_step)
+        self.replay = Replay.load(folder.replay_file, state.preset.training.evaluate_every)
+        self.weights_by_step = WeightsByStep.load(folder.weights_by_step_file)
         self._events: list[StepEvent | EvaluationEvent] = []
         self._sent_at = self._copied_at = 0.0
         self._pause = SECONDS_BETWEEN_COPIES

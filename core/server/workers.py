@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from core.config import Preset
 from core.runs import RunError, RunFolder, Status
+from core.runs.run import RunCache
 from core.server.inference_priority import InferencePriority
 from core.server.live import LiveRun
 from core.server.queue import NO_POOL, RunQueue
@@ -33,7 +34,8 @@ class WorkerPool:
         device: the device that runs train on.
         inference_priority: requests that training waits for between two updates.
         processes: starts a process for each training; None trains in the worker threads.
-        on_end: called with every run whose training has ended.
+        cache: of the runs.
+        seconds_to_start: returns in how many seconds a queued run would start, by its name; None if unknown.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class WorkerPool:
         device: str,
         inference_priority: InferencePriority,
         processes: TrainingProcesses | None,
-        on_end: Callable[[LiveRun], None],
+        cache: RunCache,
+        seconds_to_start: Callable[[str], float | None],
     ) -> None:
         self._max_workers, self._threads, self._device = max_workers, threads, device
-        self._inference_priority, self._processes, self._on_end = inference_priority, processes, on_end
+        self._inference_priority, self._processes = inference_priority, processes
+        self._cache, self._seconds_to_start = cache, seconds_to_start
         self._is_closed = False
         self._live: dict[str, LiveRun] = {}
         self._failed: OrderedDict[str, LiveRun] = OrderedDict()
@@ -69,7 +73,7 @@ class WorkerPool:
         lock = folder.lock()
         try:
             folder.write_info(folder.info().model_copy(update={"status": "queued", "message": ""}))
-            live = LiveRun(folder, preset, lock, owner, pool)
+            live = LiveRun(folder, preset, lock, owner, pool, cache=self._cache, place=self._place)
         except BaseException:
             lock.release()
             raise
@@ -135,6 +139,11 @@ class WorkerPool:
         """Return a run's position in the queue, from 1; None if it is not queued."""
         with self._lock:
             return self._queue.position(name, *self._training()) if name in self._queue else None
+
+    def _place(self, name: str) -> tuple[int | None, float | None]:
+        """Return a run's position in the queue, and the seconds until it starts; None if it is not queued."""
+        position = self.queue_position(name)
+        return position, None if position is None else self._seconds_to_start(name)
 
     def queued(self) -> list[LiveRun]:
         """Return the queued runs, the next one first."""
@@ -214,7 +223,7 @@ class WorkerPool:
             self._failed[live.folder.name] = live
             while len(self._failed) > MAX_FAILED_RUNS:
                 self._failed.popitem(last=False)
-        self._on_end(live)
+        live.forget_model()
         live.lock.release()
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic_core import from_json
 
@@ -16,6 +16,9 @@ from core.storage.atomic import write_atomically
 from core.training.loop import EvaluationEvent, StepEvent
 from core.training.thinning import Extreme, Row, group_start, group_width, holds_all, step_of, thin
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
 FREE_RUNNING_LOSS = "free_running_loss"  # a further column of evaluations, where the preset has it measured
@@ -23,7 +26,7 @@ QUALITY_COLUMNS = ("bleu", "chrf")  # further columns of evaluations, where the 
 METRICS_COLUMN = "metrics"  # a further entry of evaluations: a plugin's metrics by name
 MAX_POINTS = 8_000  # rows of steps that are kept, about; a run of no more steps keeps all of them
 RESERVED_COLUMNS = (  # no names of metrics
-    *POINT_COLUMNS,  # ``core.lab.Run.history`` joins both series
+    *POINT_COLUMNS,  # ``History.table`` joins both series
     *EVALUATION_COLUMNS,
     FREE_RUNNING_LOSS,
     *QUALITY_COLUMNS,
@@ -121,6 +124,20 @@ class History:
         by_evaluation = [metrics or {} for metrics in columns.pop(METRICS_COLUMN, [])]
         names = dict.fromkeys(name for metrics in by_evaluation for name in metrics)
         return columns | {name: [metrics.get(name) for metrics in by_evaluation] for name in names}
+
+    def table(self) -> "pd.DataFrame":
+        """Return both series as one table.
+
+        Returns:
+            A row for each training step that is kept and each evaluation, indexed by ``step``, with the float columns
+            ``loss``, ``learning_rate``, ``gradient_norm``, ``validation_loss``, ``token_accuracy`` and ``exact_match``,
+            and those that only some runs have, such as ``bleu``; NaN where a metric was not measured. Losses are in
+            nats per token, accuracies 0-1.
+        """
+        import pandas as pd
+
+        series = (pd.DataFrame(each).set_index("step") for each in (self.points(), self.evaluations()))
+        return pd.concat(series, axis="columns").sort_index().astype(float)
 
     def evaluation_at(self, step: int) -> dict[str, float | None] | None:
         """Return the columns of the evaluation at a step, without the step and metrics of plugins; None if none was."""

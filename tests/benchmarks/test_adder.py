@@ -15,9 +15,10 @@ from safetensors import safe_open
 from benchmarks import adder
 from core.__main__ import main
 from core.config import load_preset
+from core.interpret.trained import Trained
 from core.models import build_model, count_parameters
 from core.runs import RunFolder
-from core.runs.load import LoadedRun, load_run
+from core.runs.load import load_run
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.vocab import EOS_ID
@@ -132,4 +133,4 @@ def test_runs_that_cannot_qualify_are_refused(changes, message):
     task = build_task(preset.task)
     model = build_model(preset.model, task, torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match=message):
-        adder.adder_of(LoadedRun("sums", "best", 1, preset, task, model))
+        adder.adder_of(Trained("sums", "best", 1, preset, task, model))

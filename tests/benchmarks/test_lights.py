@@ -22,7 +22,7 @@ SECONDS_BETWEEN_EXAMINATIONS = 4.0  # as of an open page
 def test_the_doctor_slows_a_training_by_less_than_a_fifth(name, root):
     runs = VisitorRuns(Runs(root))
     run = runs.start(load_preset(name).with_changes({"training.steps": 100_000}))
-    wait_for(lambda: runs.info(run).step > 5, seconds=60)
+    wait_for(lambda: runs[run].info.step > 5, seconds=60)
     doctor, is_examining, is_over = Doctor(runs), threading.Event(), threading.Event()
 
     def examine() -> None:
@@ -36,14 +36,14 @@ def test_the_doctor_slows_a_training_by_less_than_a_fifth(name, root):
     for interval in range(2 * INTERVALS):
         with_doctor = interval % 2 == 0
         (is_examining.set if with_doctor else is_examining.clear)()
-        step, started = runs.info(run).step, time.perf_counter()
+        step, started = runs[run].info.step, time.perf_counter()
         time.sleep(SECONDS)
-        speeds[with_doctor].append((runs.info(run).step - step) / (time.perf_counter() - started))
+        speeds[with_doctor].append((runs[run].info.step - step) / (time.perf_counter() - started))
     is_over.set()
     is_examining.set()
     page.join()
     runs.stop(run)
-    wait_for(lambda: runs.info(run).status == "stopped", seconds=60)
+    wait_for(lambda: runs[run].info.status == "stopped", seconds=60)
     fraction = median(speeds[True]) / median(speeds[False])
     print(f"\n{name}: {median(speeds[False]):.1f} updates/s, with the doctor {fraction:.2f} of that")
     assert fraction > 0.8

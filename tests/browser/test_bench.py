@@ -173,7 +173,7 @@ def test_attention_has_the_colors_of_the_theme(page: Page):
 
 @pytest.mark.slow
 def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], page: Page, runs: Runs):
-    last = {name: column[-1] for name, column in runs.history(translations[0]).evaluations().items()}
+    last = {name: column[-1] for name, column in runs[translations[0]].history.evaluations().items()}
     open_tab(page, "Train")
     bench, now = page.locator("#bench-view"), page.locator("#bench-view .accuracy-now")
     expect(now).to_have_text("100 %")  # the shipped run's exact match
@@ -199,7 +199,7 @@ def test_a_translation_is_measured_by_bleu_and_chrf(translations: list[str], pag
         f"BLEU {last['bleu']:.1f}"
     )
     page.keyboard.press("Escape")
-    choose_run(page, runs.title(SHIPPED))
+    choose_run(page, runs[SHIPPED].title)
     expect(now).to_have_text("100 %")
     expect(bench.locator(".accuracy-title")).to_have_text("Accuracy")
 
@@ -258,10 +258,10 @@ def test_back_and_forward_move_between_the_tabs_that_were_open(empty_page: Page,
 def test_runs_are_found_by_search_and_renamed_in_place(page: Page, runs: Runs, reload: Callable):
     short = load_preset("tiny").with_changes({"training.steps": 41})
     name = runs.start(short)
-    wait_for(lambda: runs.info(name).status == "finished", seconds=60)
+    wait_for(lambda: runs[name].info.status == "finished", seconds=60)
     page.locator("#run-bar .run").click()
     menu = page.get_by_role("dialog", name="Runs")
-    title = runs.title(name)
+    title = runs[name].title
     assert re.fullmatch("tiny [0-9]+", title)
     expect(menu.locator(".item").first).to_contain_text(title)  # the latest first
     expect(menu.locator(".item").first.locator(".what")).to_have_text("reverse 2–5 digits")
@@ -298,7 +298,7 @@ def test_train_pressed_while_a_preset_opens_trains_that_preset(page: Page, runs:
       document.querySelector("#train").click();
     }""")
     expect(page.locator("#run-bar .run .title")).to_contain_text("tiny")
-    assert [runs.preset(live.folder.name).name for live in runs.active()] == ["tiny"]
+    assert [runs[live.folder.name].preset.name for live in runs.active()] == ["tiny"]
     expect(page.locator("#train-problem .notice")).to_be_hidden()
 
 

@@ -17,7 +17,7 @@ pytestmark = [
 
 
 def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, reload: Callable[[], None], runs: Runs):
-    folder = runs.folder("pair-seed-1")
+    folder = runs["pair-seed-1"].folder
     folder.write_info(folder.info().model_copy(update={"seconds": 0.0}))  # as that of an imported run
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")

@@ -45,7 +45,7 @@ def test_figures_are_fetched_when_the_fold_opens_and_drawn_and_saved(page: Page,
     with page.expect_download() as download:
         page.get_by_role("button", name="All figures as CSV").click()
     rows = list(csv.DictReader(download.value.path().open(encoding="utf-8-sig")))
-    snapshots = runs.replay("pair-seed-0").snapshots()
+    snapshots = runs["pair-seed-0"].replay.snapshots()
     assert [row["step"] for row in rows] == [str(each.step) for each in snapshots]
     perplexity = [each.health.perplexity for each in snapshots]
     assert [float(row["perplexity validation"]) for row in rows] == pytest.approx(perplexity, rel=1e-3)
@@ -74,7 +74,7 @@ def test_a_run_recorded_without_health_says_so(page: Page, runs: Runs):
 def test_a_marked_head_has_its_word_under_the_map_and_in_its_name(page: Page, seeds: list[str], runs: Runs):
     choose_run(page, seeds[0])
     page.get_by_label("Attention block").select_option("encoder self-attention")
-    marks = head_marks(runs.replay("pair-seed-0").snapshots()[-1].health.heads)["encoder"]
+    marks = head_marks(runs["pair-seed-0"].replay.snapshots()[-1].health.heads)["encoder"]
     expected = [mark for layer in marks for mark in layer]
     words = page.locator("#bench-view .map .mark-word")
     expect(words).to_have_count(len(expected))

@@ -92,7 +92,7 @@ def test_the_heads_of_six_layers_of_sixteen_fit_on_the_page(page: Page, runs: Ru
     folder = write_folder(tmp_path / "deep", MARIAN | size | heads)
     run = runs.import_model(folder)
     try:
-        choose_run(page, runs.title(run))
+        choose_run(page, runs[run].title)
         open_tab(page, "Look inside")
         expect(page.locator("#viewer .head-grid .thumbnail")).to_have_count(96)
         expect(page.locator("#heads .cell")).to_have_count(3 * 6 * 17)

@@ -77,7 +77,7 @@ def test_stop_can_be_pressed_only_while_there_is_something_to_stop(page: Page, r
     stop = page.get_by_role("button", name="Stop")
     expect(stop).to_be_disabled()
     run = runs.start(load_preset("tiny").with_changes({"training.steps": 60, "training.evaluate_every": 20}))
-    choose_run(page, runs.title(run))
+    choose_run(page, runs[run].title)
     expect(stop).to_be_enabled()
     hurry()
     expect(page.locator("#run-bar .status")).to_contain_text("finished")

@@ -124,7 +124,7 @@ def weights_in(figure: Locator) -> list[list[float]]:
 
 def test_the_map_is_that_of_a_decode_and_follows_input_and_head(page: Page, learn: Callable, runs: Runs):
     learn("queries")
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     figure = page.locator("#lesson .figure").first
     for text, head in (("4 8 2 9", 1), ("7 1 3", 4)):
         page.get_by_label("Input of the figures").fill(text)
@@ -143,7 +143,7 @@ def test_the_map_is_that_of_a_decode_and_follows_input_and_head(page: Page, lear
 @pytest.mark.slow
 def test_the_scores_of_a_row_are_divided_or_not(page: Page, learn: Callable, runs: Runs):
     learn("queries")
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     scores = attention_scores(loaded.model, loaded.task, "4 8 2 9").scores["cross"][1, 0, 1]
     divided, products = (each.softmax(dim=-1)[3].item() for each in (scores, 4 * scores))
     figure = page.locator("#lesson .figure").nth(1)
@@ -173,7 +173,7 @@ def test_a_head_is_taken_out_and_the_training_is_replayed(page: Page, learn: Cal
     learn("heads")
     figure = page.locator("#lesson .figure").nth(1)
     figure.get_by_role("button", name="all heads of layer 2").click()
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     without = Interventions.parse(loaded.model.heads, ablate=["cross.2"])
     output = inspect(loaded.model, loaded.task, "4 8 2 9", interventions=without).output
     expect(figure.locator(".readout")).to_contain_text(f"Without cross.2 the answer is {' '.join(output)}")
@@ -198,7 +198,7 @@ def test_masks_are_removed_and_steps_are_read_along(page: Page, learn: Callable,
     open_lesson(page, "alignment")
     figure = page.locator("#lesson .figure").first
     figure.get_by_role("button", name="step 4, produced 4").click()
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     weight = inspect(loaded.model, loaded.task, "4 8 2 9").maps.cross[1, 0, 3, 3, 1].item()
     words = f"Step 4 produces 4 after reading 8. Its attention: {100 * weight:.0f} % on 4"
     expect(figure.locator(".readout")).to_contain_text(words)

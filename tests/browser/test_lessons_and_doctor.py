@@ -81,7 +81,7 @@ def test_a_lesson_trains_its_pair_and_the_doctor_finds_the_bug(page: Page, runs:
     expect(page.locator("#run-bar .status")).to_contain_text("finished", timeout=180_000)
     expect(page.locator("#doctor .about")).to_have_text(re.compile(r"after \d+ updates\.$"))
     expect(page.locator("#doctor .verdict")).to_have_text("Diagnosis: targets not shifted.")
-    assert runs.preset("targets-not-shifted-right").bug is None
+    assert runs["targets-not-shifted-right"].preset.bug is None
 
 
 @pytest.mark.slow

@@ -214,7 +214,7 @@ def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     name, text = "noted", "stopped and saved because the server shut down; press Resume to continue"
     folder = RunFolder.create(runs.root, load_preset("tiny"), name=name, status="stopped")
     folder.write_info(folder.info().model_copy(update={"message": text}))
-    choose_run(page, runs.title(name))
+    choose_run(page, runs[name].title)
     message = page.locator("#run-bar .message")
     expect(message).to_contain_text(text)
     page.set_viewport_size({"width": 1366, "height": 768})
@@ -230,5 +230,5 @@ def test_a_notice_of_a_run_is_shown_until_it_is_closed(page: Page, runs: Runs):
     page.wait_for_timeout(200)
     expect(message).to_be_hidden()
     choose_run(page, SHIPPED)
-    choose_run(page, runs.title(name))
+    choose_run(page, runs[name].title)
     expect(message).to_contain_text(text)

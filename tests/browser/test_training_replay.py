@@ -25,7 +25,7 @@ DRAWN = "(canvas) => canvas.toDataURL()"
 def training(runs: Runs) -> Runs:
     """A lab in which the tiny preset trains."""
     runs.start(load_preset("tiny").with_changes({"training.steps": 200, "training.evaluate_every": 20}), name=RUN)
-    wait_for(lambda: len(runs.replay(RUN).snapshots()) > 1, seconds=60)
+    wait_for(lambda: len(runs[RUN].replay.snapshots()) > 1, seconds=60)
     return runs
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from core.__main__ import main
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.load import SavedRuns
 from core.runs.recorder import train_recorded
+from core.runs.run import Runs
 from core.teaching.bugs import new_state
 from core.training.history import History
 
@@ -34,7 +34,7 @@ def analyze(root: Path, *arguments: str) -> tuple[int, str, str]:
 def test_the_table_has_a_line_for_each_recorded_step(root):
     code, text, _ = analyze(root, "--run", "a", "--health")
     assert code == 0
-    last = SavedRuns(root).replay("a").snapshots()[-1].health
+    last = Runs(root)["a"].replay.snapshots()[-1].health
     header, *lines = text.split("\n\n")[1].splitlines()
     assert header.split()[:4] == ["step", "perplexity", "gradient", "update"]
     assert [line.split()[0] for line in lines] == ["0", "4", "8"]
@@ -47,7 +47,7 @@ def test_csv_and_json_have_every_figure(root, tmp_path):
     assert code == 0
     rows = list(csv.DictReader((tmp_path / "h.csv").open()))
     records = json.loads(text.splitlines()[-1])["health"]
-    snapshots = SavedRuns(root).replay("a").snapshots()
+    snapshots = Runs(root)["a"].replay.snapshots()
     assert [row["step"] for row in rows] == ["0", "4", "8"]
     for row, record, snapshot in zip(rows, records, snapshots, strict=True):
         entropy = snapshot.health.heads.entropy["cross"][0][1]

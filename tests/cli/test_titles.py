@@ -60,7 +60,7 @@ def test_a_folder_without_runs_has_an_empty_list(root, capsys):
 def test_rename_stores_a_title_and_restores_the_default(lab, root):
     code, output, _ = lab("rename", "tiny-1", " Mine ", "--json")
     assert (code, json.loads(output.splitlines()[-1])) == (0, {"run": "tiny-1", "title": "Mine"})
-    assert RunFolder(root, "tiny-1").title() == "Mine"
+    assert RunFolder(root, "tiny-1").read_title() == "Mine"
     assert lab("rename", "tiny-1", "")[1] == "run tiny-1: tiny 1\n"
 
 
@@ -79,7 +79,7 @@ def test_a_title_that_cannot_be_given_is_refused_in_one_line(lab, root, argument
     assert (code, output) == (2, "")
     assert message in errors
     assert len(errors.splitlines()) == 1
-    assert RunFolder(root, "tiny-1").title() == "tiny 1"
+    assert RunFolder(root, "tiny-1").read_title() == "tiny 1"
 
 
 def test_an_imported_run_is_numbered_and_keeps_its_title_if_no_other_run_has_it(trained, root, tmp_path, capsys):
@@ -91,4 +91,4 @@ def test_an_imported_run_is_numbered_and_keeps_its_title_if_no_other_run_has_it(
     for _ in range(2):
         assert main(["--checkpoints", str(root), "import", str(file)]) == 0
     assert "run tiny-2:" in capsys.readouterr().out
-    assert [RunFolder(root, name).title() for name in ("tiny-1", "tiny-2")] == ["Best of all", "tiny 2"]
+    assert [RunFolder(root, name).read_title() for name in ("tiny-1", "tiny-2")] == ["Best of all", "tiny 2"]

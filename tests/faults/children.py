@@ -63,7 +63,7 @@ def train_on(
         runs = Runs(root)
         runs.resume(name)
         connection.send("ready")
-        while runs.progress(name).info.status in ("queued", "training"):
+        while runs[name].progress.info.status in ("queued", "training"):
             time.sleep(0.01)
         return
     state = resume_state(folder)

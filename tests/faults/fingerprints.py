@@ -14,8 +14,10 @@ def fingerprint(folder: RunFolder) -> dict[str, str]:
     """Return a digest of each part of what a run saves."""
     tensors, facts = read_tensors(folder.last)
     best, best_facts = read_tensors(folder.best)
-    replay, _ = read_tensors(folder.replay)
-    by_step = read_tensors(folder.weights_by_step)[0] if folder.weights_by_step.exists() else {}  # large models
+    replay, _ = read_tensors(folder.replay_file)
+    by_step = (
+        read_tensors(folder.weights_by_step_file)[0] if folder.weights_by_step_file.exists() else {}
+    )  # large models
     return {
         "weights": _digest({name: each for name, each in tensors.items() if name.startswith("model.")}),
         "optimizer": _digest({name: each for name, each in tensors.items() if name.startswith("optimizer.")}),

@@ -99,19 +99,19 @@ def test_a_process_trains_what_a_thread_trains(isolated, root, preset, expected)
     runs = isolated()
     runs.start(preset, name="a")
     (live,) = runs.active()
-    wait_for(lambda: runs.has_weights("a"))
-    loaded = runs.loaded("a")
+    wait_for(lambda: runs["a"].has_weights)
+    loaded = runs["a"].trained()
     assert generate(loaded.model, fixed_pairs(loaded.task, 2, split="test").src, max_steps=4) is not None
     assert wait_for_status(runs, "a", "finished", "failed").message == ""
     wait_for(lambda: has_ended(runs, "a"))
     assert fingerprint(RunFolder(root, "a")) == expected
-    on_disk = runs.history("a")
+    on_disk = runs["a"].history
     assert live.history.points() == on_disk.points()
     assert live.history.evaluations() == on_disk.evaluations()
-    assert live.replay.snapshots() == runs.replay("a").snapshots()
-    assert live.weights_by_step.steps == runs.weights_by_step("a").steps == (0, 40, 60)
+    assert live.replay.snapshots() == runs["a"].replay.snapshots()
+    assert live.weights_by_step.steps == runs["a"].weights_by_step.steps == (0, 40, 60)
     assert all(
-        torch.equal(tensor, runs.weights_by_step("a").at(40)[name])
+        torch.equal(tensor, runs["a"].weights_by_step.at(40)[name])
         for name, tensor in live.weights_by_step.at(40).items()
     )
 
@@ -121,11 +121,11 @@ def test_a_run_that_is_stopped_and_resumed_in_processes_equals_one_that_never_st
     expected, runs = trained_alone(root, longer), isolated()
     runs.start(longer, name="a")
     for at_least in (10, 60):
-        wait_for(lambda at_least=at_least: runs.info("a").step >= at_least)
-        assert runs.progress("a").queue_position is None
+        wait_for(lambda at_least=at_least: runs["a"].info.step >= at_least)
+        assert runs["a"].progress.queue_position is None
         asked = time.monotonic()
         runs.stop("a")
-        assert runs.info("a").status in ("stopping", "stopped")
+        assert runs["a"].info.status in ("stopping", "stopped")
         assert wait_for_status(runs, "a", "stopped", "finished").status == "stopped"
         assert time.monotonic() - asked < SECONDS_TO_REPORT
         wait_for(lambda: has_ended(runs, "a"))
@@ -138,22 +138,22 @@ def test_a_long_run_makes_way_for_one_of_somebody_else(isolated, root, tiny, pre
     monkeypatch.setattr(workers, "SECONDS_IN_FRONT", 0.3)
     runs, long = isolated(max_runs=1), tiny.with_changes(LONG_TRAINING)
     runs.start(long, name="long", owner="a")
-    wait_for(lambda: runs.info("long").step > 0)
+    wait_for(lambda: runs["long"].info.step > 0)
     runs.start(preset, name="own", owner="a")
     time.sleep(0.6)
-    assert runs.info("own").status == "queued"  # nobody else waits
+    assert runs["own"].info.status == "queued"  # nobody else waits
     runs.start(long, name="other", owner="b")
-    wait_for(lambda: runs.info("other").step > 0)
+    wait_for(lambda: runs["other"].info.step > 0)
     assert [os.getpriority(os.PRIO_PROCESS, each.pid) for each in started] == [LOWEST_PRIORITY, NICENESS]
-    wait_for(lambda: runs.info("long").message == MADE_WAY)
-    step = runs.info("long").step
-    wait_for(lambda: runs.info("long").step > step)  # it goes on
+    wait_for(lambda: runs["long"].info.message == MADE_WAY)
+    step = runs["long"].info.step
+    wait_for(lambda: runs["long"].info.step > step)  # it goes on
     runs.start(long, name="third", owner="c")
     time.sleep(0.6)
-    assert runs.info("third").status == "queued"  # as many runs have made way as train in front
-    assert runs.info("other").message == ""
+    assert runs["third"].info.status == "queued"  # as many runs have made way as train in front
+    assert runs["other"].info.message == ""
     runs.stop("long")
-    wait_for(lambda: runs.info("third").step > 0)  # now "other" makes way
+    wait_for(lambda: runs["third"].info.step > 0)  # now "other" makes way
 
 
 def killed(pid: int) -> None:
@@ -180,7 +180,7 @@ def test_a_training_that_crashes_ends_alone_and_can_be_resumed(
     doomed = preset.with_changes({"training.steps": 60 if crash else 5_000}).model_copy(update={"description": DIES})
     runs = isolated(partial(crash, 20, DIES) if crash else processes.nothing_to_prepare)
     runs.start(doomed, name="a")
-    wait_for(lambda: runs.info("a").step >= 20 or runs.info("a").status == "failed")
+    wait_for(lambda: runs["a"].info.step >= 20 or runs["a"].info.status == "failed")
     runs.start(preset, name="neighbour")
     if crash is None:
         killed(started[0].pid)
@@ -205,7 +205,7 @@ def test_a_training_that_crashes_ends_alone_and_can_be_resumed(
 def test_a_process_leaves_when_the_server_is_gone(isolated, started, root, preset):
     runs = isolated()
     runs.start(preset.with_changes(LONG_TRAINING), name="a")
-    wait_for(lambda: runs.info("a").step >= 20)
+    wait_for(lambda: runs["a"].info.step >= 20)
     (process,) = started
     process._messages.close()  # as the end of the server's process does
     wait_for(lambda: not is_running(process.pid), seconds=SECONDS_TO_REPORT)
@@ -214,7 +214,7 @@ def test_a_process_leaves_when_the_server_is_gone(isolated, started, root, prese
 def test_closing_ends_processes_that_do_not_stop(isolated, started, root, preset):
     runs = isolated(partial(training_crashes.hang, 20, DIES))
     runs.start(preset.model_copy(update={"description": DIES}), name="a")
-    wait_for(lambda: runs.history("a").evaluations()["step"][-1:] == [20])  # after which it hangs
+    wait_for(lambda: runs["a"].history.evaluations()["step"][-1:] == [20])  # after which it hangs
     runs.close(seconds=0.5)
     wait_for(lambda: not is_running(started[0].pid), seconds=SECONDS_TO_REPORT)
     wait_for(lambda: has_ended(runs, "a"))
@@ -224,11 +224,11 @@ def test_closing_ends_processes_that_do_not_stop(isolated, started, root, preset
 def test_the_page_answers_before_a_process_trains(isolated, started, preset):
     runs = isolated()
     runs.start(preset.with_changes(LONG_TRAINING), name="a")
-    wait_for(lambda: runs.info("a").step >= 20)
+    wait_for(lambda: runs["a"].info.step >= 20)
     assert os.getpriority(os.PRIO_PROCESS, started[0].pid) == os.getpriority(os.PRIO_PROCESS, 0) + NICENESS
     with runs.inference_priority.inference():  # a class always has a request; training must not wait for its end
-        before = runs.info("a").step
-        wait_for(lambda: runs.info("a").step > before + 20)
+        before = runs["a"].info.step
+        wait_for(lambda: runs["a"].info.step > before + 20)
 
 
 def log_and_fail() -> None:
@@ -252,7 +252,7 @@ def test_no_process_outlives_a_killed_server(root, preset):
     program = (
         "import sys, time; from pathlib import Path; from core.server import Runs\n"
         "runs = Runs(Path(sys.argv[1]), in_processes=True); runs.resume('a')\n"
-        "while runs.info('a').step < 20: time.sleep(0.01)\n"
+        "while runs['a'].info.step < 20: time.sleep(0.01)\n"
         "print('training', flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(root)], stdout=subprocess.PIPE) as server:

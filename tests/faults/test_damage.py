@@ -126,7 +126,7 @@ def finished_run(root, preset) -> RunFolder:
 def test_randomly_damaged_checkpoints_are_refused(root, tiny, row):
     folder = finished_run(root, tiny)
     total = [0, 0, 0]
-    files = (folder.best, folder.last, folder.replay, previous_path(folder.last), folder.weights_by_step)
+    files = (folder.best, folder.last, folder.replay_file, previous_path(folder.last), folder.weights_by_step_file)
     for number, path in enumerate(files):
         counts = outcomes(path.read_bytes(), random.Random(number), MUTATIONS // len(files))
         total = [sum(each) for each in zip(total, counts, strict=True)]

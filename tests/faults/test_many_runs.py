@@ -86,7 +86,7 @@ def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path, 
     bare = BareTraining(preset)
     try:
         started, refused = start_together(runs, preset)
-        positions = [runs.progress(name).queue_position for name in started]
+        positions = [runs[name].progress.queue_position for name in started]
         assert positions.count(None) == 2
         assert sorted(position for position in positions if position) == list(range(1, len(started) - 1))
         assert runs.counts() == {"training": 2, "queued": len(started) - 2}
@@ -94,8 +94,8 @@ def test_of_ten_runs_started_together_two_train_and_four_are_queued(root: Path, 
         assert runs.counts()["queued"] == QUEUED
         assert all("runs are queued, which is the limit; try again" in message for message in refused)
         training = [name for name, position in zip(started, positions, strict=True) if position is None]
-        wait(lambda: all(runs.info(name).step > 5 for name in training))
-        with_all = seconds_a_step(lambda: sum(runs.info(name).step for name in training))
+        wait(lambda: all(runs[name].info.step > 5 for name in training))
+        with_all = seconds_a_step(lambda: sum(runs[name].info.step for name in training))
         runs.close()
         bare.go.set()
         wait(lambda: sum(bare.steps) > 10)
@@ -124,18 +124,18 @@ def test_stopping_and_resuming_a_run_leaks_no_thread_file_or_memory(root: Path, 
     name = runs.start(preset)
 
     def cycle() -> float:
-        wait(lambda: runs.info(name).step > step)
-        before = runs.info(name).step
+        wait(lambda: runs[name].info.step > step)
+        before = runs[name].info.step
         start = time.monotonic()
         runs.stop(name)
         wait(lambda: not runs.active())
-        assert runs.info(name).status == "stopped"
-        assert runs.info(name).step <= before + 5  # steps between the two readings
+        assert runs[name].info.status == "stopped"
+        assert runs[name].info.step <= before + 5  # steps between the two readings
         return time.monotonic() - start
 
     try:
         for number in range(CYCLES + 5):
-            step = runs.info(name).step
+            step = runs[name].info.step
             if number:
                 runs.resume(name)
             slowest = max(slowest, cycle())

@@ -61,17 +61,17 @@ def test_listing_more_runs_than_any_cache_holds_reads_each_once(root: Path, tiny
     count = 2_001
     make_runs(root, tiny, count)
     runs = Runs(root)
-    assert len(runs.names()) == count
-    assert runs.names()[:2] == ["tiny-2000", "tiny-1999"]
+    assert len(list(runs)) == count
+    assert list(runs)[:2] == ["tiny-2000", "tiny-1999"]
     assert read["run.json"] <= count + MAX_LISTED_RUNS
     assert read["preset.yaml"] <= MAX_LISTED_RUNS
     mine = VisitorRuns(runs, lambda: Visitor("owner-3"))
-    assert len(mine.names()) == 200  # those of this visitor, and none that is shipped or shared
+    assert len(list(mine)) == 200  # those of this visitor, and none that is shipped or shared
     assert len(list_runs(mine)["runs"]) == MAX_LISTED_RUNS
     _run_to_open(VisitorRuns(runs))
     before = dict(read)
     for _ in range(3):
-        assert len(runs.names()) == count
+        assert len(list(runs)) == count
         assert len(list_runs(mine)["runs"]) == MAX_LISTED_RUNS
         _run_to_open(VisitorRuns(runs))
     assert read == before
@@ -82,14 +82,14 @@ def test_a_run_that_changes_is_listed_as_it_is_now(root: Path, tiny):
     make_runs(root, tiny, 3)
     runs = Runs(root)
     ben = VisitorRuns(runs, lambda: Visitor("ben"))
-    assert ben.names() == []
+    assert list(ben) == []
     for shared in (True, False):  # two changes within the time that a file system can tell apart
         (root / "tiny-1" / ".new").write_text(Ownership(owner="ben", shared=shared).model_dump_json())
         (root / "tiny-1" / ".new").rename(root / "tiny-1" / "access.json")
         assert runs.listings()[1].ownership == Ownership(owner="ben", shared=shared)
-    assert ben.names() == ["tiny-1"]
+    assert list(ben) == ["tiny-1"]
     (root / "tiny-1" / "run.json").unlink()
-    assert ben.names() == []
+    assert list(ben) == []
 
 
 @pytest.mark.slow  # for a quiet machine: pytest -n 0 -m slow tests/faults/test_thousands_of_runs.py

@@ -25,10 +25,10 @@ from core.interpret.ablation import (
     parse_interventions,
 )
 from core.interpret.interventions import Interventions
+from core.interpret.trained import Trained
 from core.models import forward_with_attention
 from core.models.seq2seq import Head, Seq2Seq
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.load import LoadedRun
 from core.server import Runs
 from core.storage.errors import InputError
 from core.tasks import Batch, Task, build_task, fixed_pairs
@@ -39,9 +39,9 @@ WRITERS = {"transformer": transformer, "gru": gru, "decoder-only": decoder_only,
 
 
 @pytest.fixture(scope="module")
-def shipped() -> LoadedRun:
+def shipped() -> Trained:
     """A model that has learned to reverse."""
-    return Runs(DEFAULT_ROOT).loaded("digits-reversal-shipped")
+    return Runs(DEFAULT_ROOT)["digits-reversal-shipped"].trained()
 
 
 def answered_by(model: Seq2Seq, task: Task) -> Batch:

@@ -139,7 +139,7 @@ def test_a_beam_of_one_is_greedy_and_a_wide_one_finds_a_better_answer(modern):
 
 
 def test_its_heads_are_recorded_ablated_and_explained(modern, tmp_path):
-    run = lab.train(modern, name="mine", root=tmp_path)
+    run = lab.train(modern, name="mine", root=tmp_path).trained()
     model, task = run.model, run.task
     pairs = fixed_pairs(task, 4, split="test")
     _, maps = forward_with_attention(model, pairs.src, pairs.tgt_in)

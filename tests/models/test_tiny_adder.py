@@ -149,7 +149,7 @@ def test_decoding_with_the_cache_equals_one_pass(built):
 
 
 def test_its_head_is_recorded_ablated_and_exported(tiny_adder, tmp_path):
-    run = lab.train(tiny_adder, name="mine", root=tmp_path)
+    run = lab.train(tiny_adder, name="mine", root=tmp_path).trained()
     pairs = fixed_pairs(run.task, 4, split="test")
     _, maps = forward_with_attention(run.model, pairs.src, pairs.tgt_in)
     assert maps.decoder.shape[:3] == (1, 4, 1)  # layers, batch, heads

@@ -1,6 +1,7 @@
 """Runs on the same items: counted by hand, refused where they share none, grouped by everything but the seed."""
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from core.config import load_preset, preset_names
 from core.evaluation.accuracy import with_eos
 from core.evaluation.significance import PairedOutcomes
+from core.interpret.trained import Trained
 from core.reports.comparison import (
     Comparison,
     ComparisonProgress,
@@ -26,7 +28,6 @@ from core.reports.comparison import (
 )
 from core.reports.comparison.summary import mean_curve
 from core.runs import RunInfo
-from core.runs.load import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
 from core.text.vocab import EOS_ID, PAD_ID
@@ -50,27 +51,24 @@ def wrong_after(*digits: int):
 
 @dataclass
 class Shelf:
-    """Runs that answer as they are told to, with the preset they claim to be of; what ``compare`` asks of ``Runs``."""
+    """Runs that answer as they are told to, with the preset they claim to be of; what ``compare`` asks of a ``Run``."""
 
     models: dict
     presets: dict
     titles: dict = field(default_factory=dict)  # of the runs that have another than their name
 
-    def preset(self, name):
-        return self.presets[name]
-
-    def loaded(self, name):
+    def __getitem__(self, name):
         preset = self.presets[name]
-        return LoadedRun(name, "best", 8, preset, build_task(preset.task), self.models[name])
-
-    def info(self, name):
-        return RunInfo(status="finished", seconds=2.0)
-
-    def history(self, name):
-        return History()
-
-    def title(self, name):
-        return self.titles.get(name, name)
+        trained = Trained(name, "best", 8, preset, build_task(preset.task), self.models[name])
+        info = RunInfo(status="finished", seconds=2.0)
+        return SimpleNamespace(
+            name=name,
+            preset=preset,
+            title=self.titles.get(name, name),
+            info=info,
+            history=History(),
+            trained=lambda: trained,
+        )
 
 
 @pytest.fixture
@@ -82,7 +80,7 @@ def shelf(tiny, scripted) -> Shelf:
 
 
 def compared(shelf: Shelf, *names: str, **settings) -> Comparison:
-    *_, comparison = compare(shelf, names, sequences=300, **settings)
+    *_, comparison = compare([shelf[name] for name in names], sequences=300, **settings)
     return comparison
 
 
@@ -123,7 +121,7 @@ def test_lengths_are_measured_only_on_request(shelf):
 
 
 def test_progress_rises_to_the_end_and_names_the_measured_run(shelf):
-    *events, last = compare(shelf, ["right", "four"], sequences=300, per_length=5)
+    *events, last = compare([shelf[name] for name in ["right", "four"]], sequences=300, per_length=5)
     assert isinstance(last, Comparison)
     done = [event.done for event in events]
     assert done == sorted(done)
@@ -134,10 +132,10 @@ def test_progress_rises_to_the_end_and_names_the_measured_run(shelf):
 def test_cached_measurements_are_not_repeated(shelf):
     cache = MeasurementCache()
     first = compared(shelf, "right", "four", cache=cache)
-    events = list(compare(shelf, ["right", "four", "more"], sequences=300, cache=cache))
+    events = list(compare([shelf[name] for name in ["right", "four", "more"]], sequences=300, cache=cache))
     assert {event.run for event in events[:-1]} == {"more"}
     assert events[-1].pairs[0] == first.pairs[0]
-    events = list(compare(shelf, ["right", "four"], sequences=200, cache=cache))
+    events = list(compare([shelf[name] for name in ["right", "four"]], sequences=200, cache=cache))
     assert len(events) > 1  # other items
 
 
@@ -159,7 +157,7 @@ def test_runs_of_different_tasks_are_refused_with_the_settings_that_differ(tiny)
 def test_too_few_and_too_many_runs_are_refused(shelf, tiny):
     for names, reason in (([], "0 given"), (["right"], "1 given"), (["four", "four"], "twice")):
         with pytest.raises(InputError, match=reason):
-            next(compare(shelf, names, sequences=10))
+            next(compare([shelf[name] for name in names], sequences=10))
     with pytest.raises(InputError, match="21 given; 2 to 20 runs can be compared"):
         check_comparable({f"run-{number}": tiny for number in range(21)})
 

@@ -10,8 +10,8 @@ from core.evaluation.translating import measure_quality, translate_pairs
 from core.evaluation.translation_quality import copying_quality, reference_texts
 from core.reports.comparison import Comparison, as_data, compare, describe_quality
 from core.runs import RunFolder
-from core.runs.load import SavedRuns
 from core.runs.recorder import train_recorded
+from core.runs.run import Runs
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training.history import History
@@ -33,19 +33,19 @@ def shelf(tmp_path_factory, tiny):
     lines = [json.loads(line) for line in old.read_text().splitlines()]
     without = [{name: value for name, value in line.items() if name not in ("bleu", "chrf")} for line in lines]
     old.write_text("".join(json.dumps(line) + "\n" for line in without))
-    return SavedRuns(root)
+    return Runs(root)
 
 
 @pytest.fixture(scope="module")
 def comparison(shelf) -> Comparison:
-    *_, comparison = compare(shelf, NAMES, sequences=40)
+    *_, comparison = compare([shelf[name] for name in NAMES], sequences=40)
     return comparison
 
 
 def test_each_run_has_its_scores_and_every_two_their_bootstrap(shelf, comparison):
-    task = shelf.loaded("longer").task
+    task = shelf["longer"].trained().task
     pairs = fixed_pairs(task, 40, split="test")
-    outputs = {name: translate_pairs(shelf.loaded(name).model, task, pairs) for name in NAMES}
+    outputs = {name: translate_pairs(shelf[name].trained().model, task, pairs) for name in NAMES}
     expected = paired_bootstraps(outputs, reference_texts(task, pairs), tokenizer="13a")
     assert {(pair.first, pair.second): pair.quality for pair in comparison.pairs} == expected
     for run in comparison.runs:
@@ -93,7 +93,7 @@ def test_other_tasks_have_no_scores(tmp_path, tiny):
     for seed in (0, 1):
         preset = tiny.with_changes({"training.seed": seed})
         train_recorded(RunFolder.create(tmp_path, preset, name=f"rev-{seed}"), new_state(preset), History())
-    *_, comparison = compare(SavedRuns(tmp_path), ["rev-0", "rev-1"], sequences=40)
+    *_, comparison = compare([Runs(tmp_path)[name] for name in ("rev-0", "rev-1")], sequences=40)
     data = as_data(comparison)
     assert data["translation"] is None
     assert data["pairs"][0]["quality"] is None

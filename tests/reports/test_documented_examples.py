@@ -62,7 +62,7 @@ def test_the_report_of_a_words_run_shows_the_ten_and_the_free_running_loss(root)
     lock = folder.lock()
     train_recorded(folder, new_state(preset), History())
     lock.release()
-    report = write_report(Runs(root), "words", sequences=20)
+    report = write_report(Runs(root)["words"], sequences=20)
     section = report.markdown.split("## The ten examples of the document")[1].split("## Attention")[0]
     for example in WORD_EXAMPLES:
         row = next(line for line in section.splitlines() if line.startswith(f"| {example.sentence} |"))

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from core.config import load_preset
+from core.interpret.trained import Trained
 from core.reports.report.gallery import EXAMPLES_PER_GROUP, MAX_POSITION, Gallery, find_failures, gallery_as_data
-from core.runs.load import LoadedRun
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.text.vocab import EOS_ID
@@ -20,13 +20,13 @@ def right(src: torch.Tensor) -> torch.Tensor:
 def loaded(tiny, scripted):
     """Publish a model that answers as it is told to."""
 
-    def make(answers, preset=tiny, **settings) -> LoadedRun:
-        return LoadedRun("told", "best", 8, preset, build_task(preset.task), scripted(answers, **settings))
+    def make(answers, preset=tiny, **settings) -> Trained:
+        return Trained("told", "best", 8, preset, build_task(preset.task), scripted(answers, **settings))
 
     return make
 
 
-def found(run: LoadedRun, source="held out", sequences=200) -> Gallery:
+def found(run: Trained, source="held out", sequences=200) -> Gallery:
     *_, gallery = find_failures(run, source=source, sequences=sequences)
     return gallery
 

@@ -9,21 +9,21 @@ from core.reports.report import health_section as module
 from core.reports.report import write_report
 from core.reports.report.health_section import health_section
 from core.runs import RunFolder
-from core.runs.load import SavedRuns
 from core.runs.recorder import train_recorded
+from core.runs.run import Runs
 from core.teaching.bugs import new_state
 from core.training.history import History
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory, tiny) -> SavedRuns:
+def saved(tmp_path_factory, tiny) -> Runs:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), tiny, name="a")
     train_recorded(folder, new_state(tiny), History())
-    return SavedRuns(folder.path.parent)
+    return Runs(folder.path.parent)
 
 
-def snapshots(saved: SavedRuns) -> list[Snapshot]:
-    return saved.replay("a").snapshots()
+def snapshots(saved: Runs) -> list[Snapshot]:
+    return saved["a"].replay.snapshots()
 
 
 def test_the_tables_have_the_last_figures(saved):
@@ -68,7 +68,7 @@ def test_a_run_recorded_without_health_has_no_section(saved):
 
 
 def test_the_report_contains_the_section(saved):
-    report = write_report(saved, "a", sequences=5)
+    report = write_report(saved["a"], sequences=5)
     assert "## Health" in report.markdown
     assert "cross.1.1" in report.markdown
     assert "<h2>Health</h2>" in report.html

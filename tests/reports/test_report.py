@@ -95,7 +95,7 @@ def written(request, tmp_path_factory) -> tuple[Report, RunFolder]:
     lock = folder.lock()
     train_recorded(folder, new_state(preset), History())
     lock.release()
-    return write_report(Runs(root), "short", sequences=50), folder
+    return write_report(Runs(root)["short"], sequences=50), folder
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_report_has_all_its_parts_as_markdown_and_as_one_page(reported):
 
 def test_a_report_tells_the_loss_of_its_own_weights_on_the_training_set(reported):
     report, folder = reported
-    loaded = Runs(folder.path.parent).loaded("short")
+    loaded = Runs(folder.path.parent)["short"].trained()
     loss = evaluate(loaded.model, fixed_pairs(loaded.task, 40, split="train")).loss
     assert f"| loss of the same weights on the training set | {loss:.4f} |" in report.markdown
 
@@ -150,16 +150,16 @@ def test_a_report_tells_the_loss_of_its_own_weights_on_the_training_set(reported
 def test_a_run_whose_figures_are_lost_is_reported_on_without_them(reported):
     _, folder = reported
     folder.metrics.unlink()
-    report = write_report(Runs(folder.path.parent), "short", sequences=50)
+    report = write_report(Runs(folder.path.parent)["short"], sequences=50)
     assert "The run's training metrics are missing." in report.markdown
     assert "loss.png" not in report.figures
 
 
 def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
     name = runs.start(tiny.with_changes({"training.steps": 100_000, "training.evaluate_every": 50}))
-    wait_for(lambda: runs.progress(name).info.step > 20)
+    wait_for(lambda: runs[name].progress.info.step > 20)
     with runs.inference_priority.inference():  # training goes on, but slowly
-        report = write_report(runs, name, sequences=20)
+        report = write_report(runs[name], sequences=20)
     assert report.metrics["weights"] == "latest"
     seen = int(re.search(r"training sequences seen \| ([\d,]+) ", report.markdown)[1].replace(",", ""))
     assert seen >= 20 * tiny.training.batch_size
@@ -168,4 +168,4 @@ def test_a_run_in_training_is_reported_on_as_it_is_then(runs, tiny):
 
 def test_reports_of_the_same_weights_are_the_same(reported, root):
     report, _ = reported
-    assert write_report(Runs(root), "short", sequences=50).markdown == report.markdown
+    assert write_report(Runs(root)["short"], sequences=50).markdown == report.markdown

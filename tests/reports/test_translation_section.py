@@ -17,8 +17,9 @@ from core.reports.report import Report, measure, write_report
 from core.reports.report.findings import TrainingOutcome, findings, verdict
 from core.reports.report.translation_section import translation_section
 from core.runs import RunFolder
-from core.runs.load import SavedRuns, load_run
+from core.runs.load import load_run
 from core.runs.recorder import train_recorded
+from core.runs.run import Runs
 from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID, until_eos
@@ -43,7 +44,7 @@ def written(tmp_path_factory, preset) -> tuple[Report, RunFolder]:
     """The report of a run that made all its 8 steps, and so learned nothing."""
     folder = RunFolder.create(tmp_path_factory.mktemp("checkpoints"), preset, name="french")
     train_recorded(folder, new_state(preset), History())
-    return write_report(SavedRuns(folder.path.parent), "french", sequences=60), folder
+    return write_report(Runs(folder.path.parent)["french"], sequences=60), folder
 
 
 def translating(scripted, task, pairs, answers):
@@ -96,7 +97,7 @@ def test_a_report_whose_metrics_have_no_bleu_draws_their_accuracy(written, tmp_p
     copy = RunFolder.create(tmp_path, folder.preset(), name="french")
     copy.best.write_bytes(folder.best.read_bytes())
     copy.metrics.write_text("".join(json.dumps(line) + "\n" for line in older))
-    report = write_report(SavedRuns(tmp_path), "french", sequences=60)
+    report = write_report(Runs(tmp_path)["french"], sequences=60)
     assert report.figures["accuracy.png"] != written[0].figures["accuracy.png"]
     assert report.metrics["translation"] == written[0].metrics["translation"]
 

@@ -32,7 +32,7 @@ def preset(request, tiny, tiny_gru):
 
 
 def snapshots_of(folder: RunFolder) -> list[Snapshot]:
-    return Replay.load(folder.replay, folder.preset().training.evaluate_every).snapshots()
+    return Replay.load(folder.replay_file, folder.preset().training.evaluate_every).snapshots()
 
 
 def train_on(folder: RunFolder, *, stop_after: int | None = None) -> None:
@@ -96,7 +96,7 @@ def test_a_run_recorded_before_there_was_health_opens_and_resumes(root, preset):
     folder = RunFolder.create(root, preset, name="a")
     train_on(folder, stop_after=6)
     whole = snapshots_of(folder)
-    remove_health(folder.replay)
+    remove_health(folder.replay_file)
     tensors, facts = read_tensors(folder.last)
     del facts["update_norms"]
     write_tensors(folder.last, {name: each for name, each in tensors.items() if "snapshot." not in name}, facts)

@@ -25,7 +25,7 @@ def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):
     assert hub.private["me/reverse"] is True
     assert "Bearer hf_told" in hub.tokens
     assert main(["--checkpoints", str(root), "pull", "me/reverse", "--run", "back"]) == 0
-    old, new = Runs(trained).loaded("done"), Runs(root).loaded("back")
+    old, new = Runs(trained)["done"].trained(), Runs(root)["back"].trained()
     assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
     assert new.preset == old.preset
     assert new.facts["provenance"] == old.facts["provenance"]

@@ -15,12 +15,13 @@ from safetensors.torch import save_file
 
 from core.__main__ import main
 from core.generation import generate
+from core.interpret.trained import Trained
 from core.models import forward_with_attention
 from core.runs.export import export_weights
 from core.runs.hugging_face import NEVER
 from core.runs.importing import import_run
 from core.runs.importing_models import import_model
-from core.runs.load import LoadedRun, load_run
+from core.runs.load import load_run
 from core.runs.training_state import training_state_of
 from core.storage.errors import InputError, LabError
 from core.teaching.doctor import examine_state
@@ -43,12 +44,12 @@ from tests.support.foreign_models import (
 SENTENCES = [*TEXTS, "  two  spaces ", "ﬁne Ｆｕｌｌ ½", "unseen Ж and 😀", "", ">>deu<< Press Enter", "tab\tand\nline"]
 
 
-def imported(tmp_path: Path, folder: Path, pairs: Path | None = None) -> LoadedRun:
+def imported(tmp_path: Path, folder: Path, pairs: Path | None = None) -> Trained:
     run, _ = import_model(tmp_path / "runs", folder, pairs=pairs)
     return load_run(run.path)
 
 
-def named_by_ids(loaded: LoadedRun, ids: list[int]) -> list[int]:
+def named_by_ids(loaded: Trained, ids: list[int]) -> list[int]:
     """The ids in our vocabulary of tokens that have only their number as a name."""
     return loaded.task.src_vocab.encode([f"\u2581{index}" for index in ids])
 

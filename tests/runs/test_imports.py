@@ -40,8 +40,8 @@ def test_exported_weights_import_as_a_run_with_the_same_model(trained, root, tmp
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["bytes"] == out.stat().st_size
     assert main(["--checkpoints", str(root), "import", str(out), "--run", "theirs", "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
-    old, new = Runs(trained).loaded("done"), Runs(root).loaded("theirs")
-    assert said == {"run": "theirs", "parameters": Runs(trained).info("done").parameters, "step": old.step}
+    old, new = Runs(trained)["done"].trained(), Runs(root)["theirs"].trained()
+    assert said == {"run": "theirs", "parameters": Runs(trained)["done"].info.parameters, "step": old.step}
     assert new.preset == old.preset
     assert new.step == old.step
     assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)

@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 
-from core.runs import RunError, RunFolder, SavedRuns, load_run
+from core.runs import RunError, RunFolder, load_run
 from core.runs.recorder import train_recorded
+from core.runs.run import Runs
 from core.runs.training_state import load_state, training_state_of
 from core.storage.tensor_file import write_tensors
 from core.teaching.bugs import new_state
@@ -37,7 +38,7 @@ def test_a_run_with_a_bug_is_loaded_with_it(root, tiny):
 
 
 def test_a_loaded_run_has_the_best_weights_in_evaluation_mode(trained):
-    loaded = SavedRuns(trained).loaded("done")
+    loaded = Runs(trained)["done"].trained()
     assert (loaded.run, loaded.kind, loaded.step) == ("done", "best", loaded.facts["step"])
     assert not loaded.model.training
     state = training_state_of(loaded)
@@ -50,9 +51,9 @@ def test_an_ensemble_is_of_one_task(root, tiny):
     for name, changes in (("a", {}), ("b", {"training.seed": 1, "model.d_ff": 24}), ("c", {"task.base": 5})):
         preset = tiny.with_changes(changes)
         train_recorded(RunFolder.create(root, preset, name=name), new_state(preset), History())
-    runs = SavedRuns(root)
+    runs = Runs(root)
     loaded = runs.ensemble(["a", "b"])
-    assert (loaded.run, loaded.preset, loaded.model.training) == ("a + b", runs.preset("a"), False)
+    assert (loaded.run, loaded.preset, loaded.model.training) == ("a + b", runs["a"].preset, False)
     assert [model.config.d_ff for model in loaded.model.members] == [tiny.model.d_ff, 24]
     with pytest.raises(RunError, match="run='c' has another task than run='a'; an ensemble has one task"):
         runs.ensemble(["a", "c"])
@@ -61,7 +62,7 @@ def test_an_ensemble_is_of_one_task(root, tiny):
 def test_saved_runs_are_not_loaded_from_outside_their_folder(trained):
     for name in ("../done", str(trained / "done"), "x/../../done"):
         with pytest.raises(RunError, match="is not a valid name"):
-            SavedRuns(trained / "done").loaded(name)
+            Runs(trained / "done")[name].trained()
 
 
 def test_weights_without_a_step_are_refused(root, tiny):

@@ -102,8 +102,12 @@ def test_a_shortened_name_has_a_title_with_the_whole_stem():
 
 
 def test_a_title_is_stored_trimmed_and_the_folder_keeps_its_name(folder, root):
-    assert folder.title() == "tiny 3"
-    assert folder.rename("  Without dropout, 2nd try 😀 ", others=[]) == folder.title() == "Without dropout, 2nd try 😀"
+    assert folder.read_title() == "tiny 3"
+    assert (
+        folder.rename("  Without dropout, 2nd try 😀 ", others=[])
+        == folder.read_title()
+        == "Without dropout, 2nd try 😀"
+    )
     assert os.listdir(root) == ["tiny-3"]
     assert json.loads((folder.path / "title.json").read_text()) == {"title": "Without dropout, 2nd try 😀"}
 
@@ -111,7 +115,7 @@ def test_a_title_is_stored_trimmed_and_the_folder_keeps_its_name(folder, root):
 @pytest.mark.parametrize("empty", ["", "  \n", "tiny 3"])
 def test_an_empty_title_restores_the_default(folder, empty):
     folder.rename("Mine", others=[])
-    assert folder.rename(empty, others=[]) == folder.title() == "tiny 3"
+    assert folder.rename(empty, others=[]) == folder.read_title() == "tiny 3"
     assert "title.json" not in os.listdir(folder.path)
 
 
@@ -133,7 +137,7 @@ def test_an_empty_title_restores_the_default(folder, empty):
 def test_a_title_that_cannot_be_shown_in_one_line_is_refused(folder, title, message):
     with pytest.raises(InputError, match=message):
         folder.rename(title, others=[])
-    assert folder.title() == "tiny 3"
+    assert folder.read_title() == "tiny 3"
 
 
 def test_a_title_of_another_run_is_refused_however_it_is_written(folder):
@@ -169,8 +173,8 @@ def test_shipped_and_missing_runs_cannot_be_renamed(folder, root):
 )
 def test_a_damaged_title_is_the_default_and_can_be_replaced(folder, content):
     (folder.path / "title.json").write_bytes(content)
-    assert folder.title() == "tiny 3"
-    assert folder.rename("Mine", others=[]) == folder.title() == "Mine"
+    assert folder.read_title() == "tiny 3"
+    assert folder.rename("Mine", others=[]) == folder.read_title() == "Mine"
 
 
 def test_a_run_is_renamed_while_another_process_trains_it(folder):
@@ -180,7 +184,7 @@ def test_a_run_is_renamed_while_another_process_trains_it(folder):
     finally:
         lock.release()
     folder.lock().release()  # which deletes temporary files of training
-    assert folder.title() == "Mine"
+    assert folder.read_title() == "Mine"
 
 
 @given(st.text(max_size=70) | st.text("ab \t\n\u202e\u200d\u00a0é😀", max_size=5))
@@ -193,7 +197,7 @@ def test_any_text_is_refused_or_comes_back_and_never_moves_the_folder(tmp_path_f
         assert not set("\n\t\u202e") & set(expected)
     except LabError:
         expected = "tiny 1"
-    assert folder.title() == expected
+    assert folder.read_title() == expected
     assert os.listdir(root) == ["tiny-1"]
     assert set(os.listdir(folder.path)) <= {"preset.yaml", "run.json", "title.json"}
 
@@ -229,21 +233,21 @@ def exported(trained, tmp_path):
 
 def test_a_title_survives_export_and_import(exported, root, tmp_path):
     folder = import_run(root, exported)
-    assert (folder.name, folder.title()) == ("tiny-1", "My best run")
+    assert (folder.name, folder.read_title()) == ("tiny-1", "My best run")
     assert "title" not in read_tensors(folder.best)[1]  # only title.json has it, which renaming replaces
     folder.rename("", others=[])
     export_weights(folder, tmp_path / "again.safetensors")
-    assert import_run(root, tmp_path / "again.safetensors").title() == "tiny 2"
+    assert import_run(root, tmp_path / "again.safetensors").read_title() == "tiny 2"
 
 
 @pytest.mark.parametrize("title", [3, None, ["x"], "", "a\nb", "x" * 61, f"{BIDI_OVERRIDE}x"])
 def test_an_invalid_title_in_a_file_is_not_imported(exported, root, title):
     tensors, facts = read_tensors(exported)
-    assert import_weights(root, bytes(serialize(tensors, facts | {"title": title}))).title() == "tiny 1"
+    assert import_weights(root, bytes(serialize(tensors, facts | {"title": title}))).read_title() == "tiny 1"
 
 
 def test_a_file_without_a_title_is_imported_under_its_default(trained, root):
     best = RunFolder(trained, "done").best
     with best.open("rb") as file:
         assert "title" not in read_header(file, "best").facts
-    assert import_run(root, best).title() == "tiny 1"
+    assert import_run(root, best).read_title() == "tiny 1"

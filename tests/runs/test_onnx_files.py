@@ -33,7 +33,7 @@ def session(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shipped():
-    return Runs(DEFAULT_ROOT).loaded(SHIPPED)
+    return Runs(DEFAULT_ROOT)[SHIPPED].trained()
 
 
 def test_onnx_and_pytorch_decode_1000_inputs_identically(session, shipped):
@@ -86,7 +86,7 @@ def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
     folder = RunFolder.create(tmp_path, preset, name="kind")
     train_recorded(folder, new_state(preset), History())
     export_onnx(folder, tmp_path / "m.onnx")
-    loaded = Runs(tmp_path).loaded(folder.name)
+    loaded = Runs(tmp_path)[folder.name].trained()
     pairs = fixed_pairs(loaded.task, 1_000, split="test")
     ours = [until_eos(row) for row in generate(loaded.model, pairs.src, max_steps=8).tokens.tolist()]
     ours = [[index for index in row if index] for row in ours]

@@ -35,7 +35,7 @@ def test_an_exported_package_imports_with_the_same_model(trained, root, tmp_path
     export = ["--checkpoints", str(trained), "export", "--run", "done", "--whole", "--out", str(tmp_path / out)]
     assert main(export) == 0
     assert main(["--checkpoints", str(root), "import", str(tmp_path / out), "--run", "theirs"]) == 0
-    old, new = Runs(trained).loaded("done"), Runs(root).loaded("theirs")
+    old, new = Runs(trained)["done"].trained(), Runs(root)["theirs"].trained()
     assert new.preset == old.preset
     assert_close(dict(new.model.state_dict()), dict(old.model.state_dict()), atol=0, rtol=0)
     assert main(export) == 2
@@ -45,7 +45,7 @@ def test_own_pairs_are_part_of_the_package(own: RunFolder, root, tmp_path):
     package = zipped(tmp_path / "own.zip", package_files(own))
     folder = import_run(root, package, name="theirs")
     assert (folder.path / "pairs.tsv").read_bytes() == (own.path / "pairs.tsv").read_bytes()
-    assert Runs(root).loaded("theirs").task.references(list("103")) == [["5", "x"]]
+    assert Runs(root)["theirs"].trained().task.references(list("103")) == [["5", "x"]]
 
 
 def test_a_package_with_missing_or_wrong_pairs_is_refused(own: RunFolder, root, tmp_path):
@@ -77,7 +77,7 @@ def test_the_model_card_and_vocabulary_describe_the_run(files, trained):
     assert f"{info.parameters:,} parameters" in body
     assert preset.description in body
     tokens = json.loads(files[VOCABULARY])
-    task = Runs(trained).loaded("done").task
+    task = Runs(trained)["done"].trained().task
     assert (tokens["source"], tokens["target"]) == (list(task.src_vocab.tokens), list(task.tgt_vocab.tokens))
 
 
@@ -152,6 +152,6 @@ def test_imports_on_the_server_respect_its_limits(own: RunFolder, root, tmp_path
     runs = Runs(root, limits=LAPTOP.model_copy(update={"max_pairs": 59}))
     with pytest.raises(LabError, match="the data has more than 59 pairs"):
         runs.import_file(package, max_bytes=10_000_000)
-    assert runs.names() == []
+    assert list(runs) == []
     name = Runs(root, limits=PUBLIC).import_file(package, max_bytes=10_000_000, owner="anna")
     assert runs.ownership(name).owner == "anna"

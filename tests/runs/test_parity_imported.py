@@ -10,9 +10,10 @@ import torch
 from torch.testing import assert_close
 
 from core.generation import Beam, generate
+from core.interpret.trained import Trained
 from core.models import forward_with_attention
 from core.runs.importing_models import import_model
-from core.runs.load import LoadedRun, load_run
+from core.runs.load import load_run
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 pytest.importorskip(
@@ -56,7 +57,7 @@ class Both:
     """A model of theirs, the run that its folder became, and the tables that translate ids of ours to theirs."""
 
     theirs: Any
-    loaded: LoadedRun
+    loaded: Trained
     ids: tuple[torch.Tensor, torch.Tensor]
 
     @property

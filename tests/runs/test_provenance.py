@@ -142,7 +142,7 @@ def test_the_command_keeps_neither_folders_nor_the_secret_of_a_name():
 def test_a_run_of_the_page_says_page(runs, tiny):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
-    assert [made.command for made in runs.info("a").provenance] == ["page"]
+    assert [made.command for made in runs["a"].info.provenance] == ["page"]
 
 
 def test_every_resumption_adds_a_session(root, run):

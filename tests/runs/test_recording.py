@@ -57,11 +57,11 @@ def straight(tmp_path_factory, preset) -> RunFolder:
 
 
 def snapshots(folder: RunFolder) -> list[Snapshot]:
-    return Replay.load(folder.replay, folder.preset().training.evaluate_every).snapshots()
+    return Replay.load(folder.replay_file, folder.preset().training.evaluate_every).snapshots()
 
 
 def weights_by_step(folder: RunFolder) -> dict[int, dict[str, torch.Tensor]]:
-    kept = WeightsByStep.load(folder.weights_by_step)
+    kept = WeightsByStep.load(folder.weights_by_step_file)
     return {step: dict(kept.at(step) or {}) for step in kept.steps}
 
 
@@ -179,9 +179,9 @@ def test_the_file_of_a_long_run_is_bounded_and_ends_alike_if_it_was_killed(root,
 def test_a_run_stopped_between_two_kept_steps_continues_its_file(folder, straight):
     assert record(folder, stop_after=5).status == "stopped"
     assert sorted(weights_by_step(folder)) == [0, 4]
-    before = folder.weights_by_step.stat().st_mtime_ns
+    before = folder.weights_by_step_file.stat().st_mtime_ns
     assert record(folder, stop_after=7).status == "stopped"
-    assert folder.weights_by_step.stat().st_mtime_ns == before  # nothing new, nothing written
+    assert folder.weights_by_step_file.stat().st_mtime_ns == before  # nothing new, nothing written
     record(folder)
     assert_ends_alike(folder, straight)
 
@@ -198,7 +198,7 @@ def test_weights_of_steps_that_are_trained_again_are_not_left_from_before(folder
 def test_a_model_too_large_for_the_budget_leaves_no_file(folder, monkeypatch):
     monkeypatch.setattr("core.runs.weights_by_step.MAX_BYTES", 10_000)
     record(folder)
-    assert not folder.weights_by_step.exists()
+    assert not folder.weights_by_step_file.exists()
     assert [each.step for each in snapshots(folder)] == [0, 4, 8]
 
 

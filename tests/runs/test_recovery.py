@@ -85,7 +85,7 @@ def test_a_missing_state_is_replaced_by_the_previous_one(folder):
 def test_damaged_best_weights_are_replaced_by_the_previous_ones_with_a_note(folder):
     assert read_tensors(folder.best)[1]["step"] == 4
     damage(folder.best)
-    loaded = Runs(folder.path.parent).loaded("a")
+    loaded = Runs(folder.path.parent)["a"].trained()
     assert loaded.step == 0
     assert "best.safetensors is damaged" in folder.info().message
     said = folder.info().message

@@ -20,11 +20,9 @@ from core.tasks.ingest import PairFiles, prepare_preset
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
 ANNA, BEN, STRANGER = Visitor("anna"), Visitor("ben"), Visitor("new", returning=False)
-LOOKING = ("info", "preset", "progress", "history", "replay", "weights_by_step", "loaded", "has_weights", "folder")
-LOOKING += ("is_shared", "title")
 DOING = {"stop": (), "resume": (), "delete": (), "share": (True,), "rename": ("Another title",)}
 ABOUT_THE_VISITOR = {"register_upload", "pairs_of", "is_mine", "start", "import_file", "has_visitors"}
-ABOUT_THE_VISITOR |= {"names", "readable_names", "rows", "classroom"}
+ABOUT_THE_VISITOR |= {"own", "readable_names", "rows", "classroom"}
 OF_THE_SERVER = {
     "active",
     "queued",
@@ -35,11 +33,13 @@ OF_THE_SERVER = {
     "ownership",
     "names_in_use",
     "is_readable",
-    "size",
+    "count_bytes",
     "last_used",
     "note_opened",
     "draft_of_file",
     "adopt",
+    "create",
+    "ensemble",
 }  # not for visitors
 OF_THE_MACHINE = {"device", "import_model", "sweeps"}  # the last two refuse visitors
 ABOUT_PRESETS = {"training_time", "wait_for_training_time", "request_training_times"}
@@ -81,44 +81,60 @@ def test_every_public_method_is_covered_or_internal():
     def public(of: type) -> set[str]:
         return {name for name, _ in inspect.getmembers(of) if not name.startswith("_")}
 
-    assert public(VisitorRuns) == {*LOOKING, *DOING, *ABOUT_THE_VISITOR, *ABOUT_PRESETS, *OF_THE_MACHINE}
+    looking = {"is_shared"}
+    assert public(VisitorRuns) == {*looking, *DOING, *ABOUT_THE_VISITOR, *ABOUT_PRESETS, *OF_THE_MACHINE}
     assert public(Runs) - public(VisitorRuns) == OF_THE_SERVER
 
 
 def test_a_private_run_looks_like_a_missing_one_to_others(lab: Lab, annas: str):
     for who in (BEN, STRANGER, Visitor(None, returning=False)):
         runs = lab.by(who)
-        for name, arguments in {**dict.fromkeys(LOOKING, ()), **DOING}.items():
+        assert refusal(runs.__getitem__, annas) == refusal(runs.__getitem__, "nobodys-run").replace(
+            "nobodys-run", annas
+        )
+        for name, arguments in {"is_shared": (), **DOING}.items():
             method = getattr(runs, name)
             missing = refusal(method, "nobodys-run", *arguments)
             assert refusal(method, annas, *arguments) == missing.replace("nobodys-run", annas), (who, name)
             assert "there is no such run" in missing, (who, name)
-        assert runs.names() == [], who
+        assert list(runs) == [], who
         assert not runs.is_mine(annas), who
-        assert lab.by(ANNA).names() == [annas], who
+        assert list(lab.by(ANNA)) == [annas], who
         assert RunFolder(lab.all.root, annas).exists(), who
 
 
 def test_a_shared_run_is_visible_to_all_and_changed_only_by_its_owner(lab: Lab, annas: str):
     lab.by(ANNA).share(annas, True)
     runs = lab.by(BEN)
-    assert runs.names() == []  # he has no link to it yet
-    runs.info(annas)
-    assert runs.names() == [annas]
-    for name in LOOKING:
-        getattr(runs, name)(annas)
+    assert list(runs) == []  # he has no link to it yet
+    _ = runs[annas].info
+    assert list(runs) == [annas]
+    assert runs.is_shared(annas)
+    for attribute in (
+        "info",
+        "preset",
+        "progress",
+        "history",
+        "replay",
+        "weights_by_step",
+        "has_weights",
+        "folder",
+        "title",
+    ):
+        getattr(runs[annas], attribute)
+    assert runs[annas].trained().run == annas
     for name, arguments in DOING.items():
         assert "is not yours" in refusal(getattr(runs, name), annas, *arguments)
     lab.by(ANNA).share(annas, False)
-    assert lab.by(BEN).names() == []
-    assert "no such run" in refusal(runs.info, annas)
+    assert list(lab.by(BEN)) == []
+    assert "no such run" in refusal(runs.__getitem__, annas)
 
 
 def test_a_shipped_run_is_visible_to_all_and_changed_by_nobody(lab: Lab, tiny):
     folder = RunFolder.create(lab.all.root, tiny, name="gift", status="finished")
     folder.write_info(folder.info().model_copy(update={"shipped": True}))
     for who in (ANNA, STRANGER):
-        assert lab.by(who).names() == ["gift"]
+        assert list(lab.by(who)) == ["gift"]
         for name, arguments in DOING.items():
             assert "is not yours" in refusal(getattr(lab.runs, name), "gift", *arguments)
 
@@ -126,23 +142,23 @@ def test_a_shipped_run_is_visible_to_all_and_changed_by_nobody(lab: Lab, tiny):
 def test_a_run_without_owner_is_hidden_from_visitors(lab: Lab, tiny):
     RunFolder.create(lab.all.root, tiny, name="from-the-command-line", status="stopped")
     for who in (ANNA, STRANGER, Visitor(None, returning=False)):
-        assert lab.by(who).names() == []
-        assert "no such run" in refusal(lab.runs.info, "from-the-command-line")
+        assert list(lab.by(who)) == []
+        assert "no such run" in refusal(lab.runs.__getitem__, "from-the-command-line")
 
 
 def test_visitors_without_cookie_cannot_start_runs(lab: Lab, tiny):
     for who in (STRANGER, Visitor(None, returning=False)):
         assert "sent no cookie" in refusal(lab.by(who).start, tiny)
-    assert lab.all.names() == []
+    assert list(lab.all) == []
 
 
 def test_an_imported_run_belongs_to_the_visitor_and_respects_limits(lab: Lab, annas: str, tmp_path):
     file = tmp_path / "run.safetensors"
-    export_weights(lab.by(ANNA).folder(annas), file)
+    export_weights(lab.by(ANNA)[annas].folder, file)
     name = lab.by(BEN).import_file(file)
-    assert lab.runs.names() == [name]
-    assert lab.runs.loaded(name).step == lab.all.loaded(annas).step
-    assert "no such run" in refusal(lab.by(ANNA).info, name)
+    assert list(lab.runs) == [name]
+    assert lab.runs[name].trained().step == lab.all[annas].trained().step
+    assert "no such run" in refusal(lab.by(ANNA).__getitem__, name)
     assert "sent no cookie" in refusal(lab.by(STRANGER).import_file, file)
     before = set(lab.all.root.iterdir())
     lab.all.limits = lab.all.limits.model_copy(update={"max_parameters": 1_000})
@@ -168,11 +184,11 @@ def both_reading(monkeypatch) -> None:
 
 def test_two_imports_at_a_time_get_two_names_and_keep_the_quota(lab: Lab, annas: str, tmp_path, both_reading):
     file = tmp_path / "run.safetensors"
-    export_weights(lab.by(ANNA).folder(annas), file)
+    export_weights(lab.by(ANNA)[annas].folder, file)
     by_ben = lab.by(BEN)
     with ThreadPoolExecutor(2) as pool:
         names = set(pool.map(by_ben.import_file, [file] * 2))
-        assert sorted(by_ben.title(name) for name in names) == ["tiny 1", "tiny 2"]
+        assert sorted(by_ben[name].title for name in names) == ["tiny 1", "tiny 2"]
         lab.runs.limits = lab.all.limits.model_copy(update={"max_runs_per_visitor": 3})
         third, fourth = (pool.submit(by_ben.import_file, file) for _ in range(2))
     refused = [each for each in (third.exception(), fourth.exception()) if each is not None]
@@ -182,7 +198,7 @@ def test_two_imports_at_a_time_get_two_names_and_keep_the_quota(lab: Lab, annas:
 
 def test_a_long_import_does_not_keep_others_from_starting_runs(lab: Lab, annas: str, tmp_path, tiny, monkeypatch):
     file, is_reading, may_end = tmp_path / "run.safetensors", threading.Event(), threading.Event()
-    export_weights(lab.by(ANNA).folder(annas), file)
+    export_weights(lab.by(ANNA)[annas].folder, file)
 
     def read(*arguments, **options):
         is_reading.set()
@@ -193,16 +209,16 @@ def test_a_long_import_does_not_keep_others_from_starting_runs(lab: Lab, annas: 
     with ThreadPoolExecutor(1) as pool:
         imported = pool.submit(lab.runs.import_file, file)
         assert is_reading.wait(30)
-        assert lab.runs.start(tiny) in lab.runs.names()
+        assert lab.runs.start(tiny) in list(lab.runs)
         assert lab.runs.rename(annas, "Mine") == "Mine"
         assert not imported.done()
         may_end.set()
-        assert imported.result(timeout=60) in lab.runs.names()
+        assert imported.result(timeout=60) in list(lab.runs)
 
 
 @pytest.mark.parametrize("name", ["run.safetensors", "run.zip"])
 def test_a_stranger_may_upload_a_smaller_header_than_the_machines_owner(lab: Lab, annas: str, tmp_path, name: str):
-    tensors, facts = read_tensors(lab.by(ANNA).folder(annas).best)
+    tensors, facts = read_tensors(lab.by(ANNA)[annas].folder.best)
     large = bytes(serialize(tensors, facts | {"note": "a" * MAX_UPLOADED_HEADER_BYTES}))
     file = tmp_path / name
     if file.suffix == ".zip":
@@ -212,7 +228,7 @@ def test_a_stranger_may_upload_a_smaller_header_than_the_machines_owner(lab: Lab
     with pytest.raises(CheckpointError, match="at most 4,000,000 header bytes"):
         lab.by(BEN).import_file(file)
     single = VisitorRuns(lab.all)
-    assert single.loaded(single.import_file(file)).step == lab.all.loaded(annas).step
+    assert single[single.import_file(file)].trained().step == lab.all[annas].trained().step
 
 
 def test_run_names_of_visitors_cannot_be_guessed(lab: Lab, tiny):
@@ -241,8 +257,8 @@ def test_runs_are_numbered_for_each_visitor(lab: Lab, tiny, waiting):
     annas.append(lab.by(ANNA).start(tiny))
     assert readable(annas) == ["tiny-1", "tiny-2", "tiny-3"]
     assert readable(bens) == ["tiny-1"]
-    assert [lab.by(ANNA).title(name) for name in annas] == ["tiny 1", "tiny 2", "tiny 3"]
-    assert lab.by(BEN).title(bens[0]) == "tiny 1"
+    assert [lab.by(ANNA)[name].title for name in annas] == ["tiny 1", "tiny 2", "tiny 3"]
+    assert lab.by(BEN)[bens[0]].title == "tiny 1"
 
 
 def test_the_number_of_a_deleted_run_is_not_given_again(lab: Lab, tiny, waiting):
@@ -266,7 +282,7 @@ def test_the_runs_of_a_single_user_are_numbered_in_their_folder(make_runs, tiny,
 
 def test_a_number_that_the_command_line_takes_meanwhile_is_skipped(make_runs, tiny, waiting):
     mine = VisitorRuns(make_runs())
-    mine.names()
+    list(mine)
     mine._runs.listings = lambda: ()  # as they were a moment ago
     for _ in range(2):
         RunFolder.create(mine._runs.root, tiny)
@@ -283,18 +299,18 @@ def test_starts_at_the_same_time_get_different_numbers(make_runs, tiny, waiting)
 def test_a_long_name_is_shortened_but_its_title_is_not(lab: Lab, tiny, waiting):
     preset = tiny.model_copy(update={"name": "words-reversal-gru-as-told"})
     names = [lab.by(ANNA).start(preset) for _ in range(2)]
-    assert [lab.runs.title(name) for name in names] == [f"{preset.name} 1", f"{preset.name} 2"]
+    assert [lab.runs[name].title for name in names] == [f"{preset.name} 1", f"{preset.name} 2"]
     assert all(len(name) <= 48 for name in names)
     lab.runs.rename(names[0], f"{preset.name} 3")
-    assert lab.runs.title(lab.runs.start(preset)).startswith("words-revers")  # the whole title is taken
+    assert lab.runs[lab.runs.start(preset)].title.startswith("words-revers")  # the whole title is taken
 
 
 def test_only_the_owner_renames_a_run_and_its_name_stays(lab: Lab, annas: str):
     assert lab.by(ANNA).rename(annas, " Mine ") == "Mine"
-    assert lab.runs.title(annas) == "Mine"
-    assert lab.runs.names() == [annas]
+    assert lab.runs[annas].title == "Mine"
+    assert list(lab.runs) == [annas]
     lab.runs.share(annas, True)
-    assert lab.by(BEN).title(annas) == "Mine"
+    assert lab.by(BEN)[annas].title == "Mine"
     assert "is not yours" in refusal(lab.runs.rename, annas, "Ours")
     assert lab.by(ANNA).rename(annas, "") == "tiny 1"
 
@@ -316,7 +332,7 @@ def test_a_title_must_differ_from_those_that_the_visitor_sees_and_from_no_others
 def test_a_new_run_does_not_get_a_title_that_a_run_was_given(lab: Lab, tiny, waiting):
     first = lab.by(ANNA).start(tiny)
     lab.runs.rename(first, "tiny 2")
-    assert lab.runs.title(lab.runs.start(tiny)) == "tiny 3"
+    assert lab.runs[lab.runs.start(tiny)].title == "tiny 3"
 
 
 def test_a_single_user_cannot_rename_a_shipped_run(make_runs, tiny):
@@ -329,13 +345,13 @@ def test_a_single_user_cannot_rename_a_shipped_run(make_runs, tiny):
 def test_a_run_is_renamed_while_it_trains(make_runs, tiny):
     mine = VisitorRuns(make_runs())
     name = mine.start(tiny.with_changes(LONG_TRAINING))
-    wait_for(lambda: mine.info(name).step > 5)
+    wait_for(lambda: mine[name].info.step > 5)
     mine.rename(name, "Still training")
-    step = mine.info(name).step
-    wait_for(lambda: mine.info(name).step > step)
+    step = mine[name].info.step
+    wait_for(lambda: mine[name].info.step > step)
     mine.stop(name)
     wait_for_status(mine, name, "stopped")
-    assert mine.title(name) == "Still training"
+    assert mine[name].title == "Still training"
 
 
 def test_a_run_whose_folder_was_deleted_cannot_be_renamed(make_runs, tiny, waiting):
@@ -347,10 +363,10 @@ def test_a_run_whose_folder_was_deleted_cannot_be_renamed(make_runs, tiny, waiti
 
 def test_an_imported_run_keeps_its_title_unless_the_visitor_sees_another_of_it(lab: Lab, annas: str, tmp_path):
     lab.by(ANNA).rename(annas, "Best of all")
-    export_weights(lab.runs.folder(annas), tmp_path / "run.safetensors")
-    assert lab.by(BEN).title(lab.by(BEN).import_file(tmp_path / "run.safetensors")) == "Best of all"
+    export_weights(lab.runs[annas].folder, tmp_path / "run.safetensors")
+    assert lab.by(BEN)[lab.by(BEN).import_file(tmp_path / "run.safetensors")].title == "Best of all"
     again = lab.by(ANNA).import_file(tmp_path / "run.safetensors")
-    assert (lab.runs.title(again), readable([again])) == ("tiny 2", ["tiny-2"])
+    assert (lab.runs[again].title, readable([again])) == ("tiny 2", ["tiny-2"])
 
 
 def test_a_single_user_has_all_rights(make_runs, tiny):
@@ -359,7 +375,7 @@ def test_a_single_user_has_all_rights(make_runs, tiny):
     name = mine.start(tiny)
     assert len(name) < 20
     RunFolder.create(runs.root, tiny, name="another", status="stopped")
-    assert set(mine.names()) == {name, "another"}
+    assert set(list(mine)) == {name, "another"}
     mine.delete("another")
     assert not mine.has_visitors
 
@@ -390,8 +406,8 @@ def test_the_queue_is_fair_between_visitors(make_runs, tiny):
     lab, preset = limited(make_runs), tiny.with_changes(LONG_TRAINING)
     _, second, third = (lab.by(ANNA).start(preset) for _ in range(3))
     bens = lab.by(BEN).start(preset)
-    assert lab.by(BEN).progress(bens).queue_position == 1
-    assert [lab.by(ANNA).progress(name).queue_position for name in (second, third)] == [2, 3]
+    assert lab.by(BEN)[bens].progress.queue_position == 1
+    assert [lab.by(ANNA)[name].progress.queue_position for name in (second, third)] == [2, 3]
 
 
 def test_stored_runs_are_limited_per_visitor(make_runs, tiny, root):
@@ -435,7 +451,7 @@ def test_own_pairs_are_only_for_their_owner_even_if_the_run_is_shared(lab: Lab, 
     name = lab.by(ANNA).start(preset)
     wait_for_status(lab.all, name, "finished")
     lab.by(ANNA).share(name, True)
-    assert lab.by(BEN).loaded(name).task.table
+    assert lab.by(BEN)[name].trained().task.table
     with pytest.raises(ConfigError, match="is not among your pairs"):
         lab.by(BEN).start(preset)
     lab.runs._uploads.clear()

@@ -250,7 +250,7 @@ def school(make_runs) -> School:
 
 def sees(school: School, visitor: Visitor, run: str) -> bool:
     try:
-        school.by(visitor).info(run)
+        _ = school.by(visitor)[run].info
     except RunError:
         return False
     return True
@@ -266,7 +266,7 @@ def test_the_teacher_and_nobody_else_reads_the_runs_of_the_class(school: School,
     assert [sees(school, each, run) for each in (ANNA, TEACHER, BEN, STRANGER)] == [True, True, False, False]
     assert [sees(school, each, before) for each in (ANNA, TEACHER, BEN, STRANGER)] == [False, False, True, False]
     teacher = school.by(TEACHER)
-    assert teacher.names() == [run]  # opened above; Ben's is not listed
+    assert list(teacher) == [run]  # opened above; Ben's is not listed
     for action in (teacher.stop, teacher.delete, teacher.resume):
         with pytest.raises(RunError, match="is not yours"):
             action(run)
@@ -275,7 +275,7 @@ def test_the_teacher_and_nobody_else_reads_the_runs_of_the_class(school: School,
     school.by(ANNA).classroom().leave()
     assert not sees(school, TEACHER, run)
     school.by(TEACHER).classroom().end()
-    assert school.by(TEACHER).names() == []
+    assert list(school.by(TEACHER)) == []
     assert sees(school, ANNA, run)  # the runs stay
 
 
@@ -289,9 +289,9 @@ def test_the_board_shows_each_students_latest_run_and_who_needs_help_first(schoo
     assert (anna.runs[0].name, anna.step, anna.exact_match) == (
         run,
         tiny.training.steps,
-        school.all.info(run).exact_match,
+        school.all[run].info.exact_match,
     )
-    assert school.runs.names() == []  # looking at the board opens no run
+    assert list(school.runs) == []  # looking at the board opens no run
     school.runs.classroom().answer_help(ben.number)
     assert [each.nickname for each in school.runs.classroom().board()] == ["Anna", "Ben"]
     for visitor in (ANNA, STRANGER):
@@ -317,8 +317,8 @@ def test_quotas_are_those_of_students_not_of_their_network(school: School, tiny:
             school.by(visitor).start(long)
     assert len(names) > school.all.limits.max_queued  # and the queue of the others is still empty
     stranger = school.by(STRANGER).start(long)
-    assert school.by(STRANGER).progress(stranger).queue_position == 1  # the class has had a turn
-    assert [school.by(each).progress(names[at]).queue_position for each, at in ((BEN, 2), (ANNA, 1), (BEN, 3))] == [
+    assert school.by(STRANGER)[stranger].progress.queue_position == 1  # the class has had a turn
+    assert [school.by(each)[names[at]].progress.queue_position for each, at in ((BEN, 2), (ANNA, 1), (BEN, 3))] == [
         2,
         3,
         4,

@@ -35,28 +35,28 @@ def test_only_runs_of_absent_owners_are_stopped_with_a_reason(make_runs, tiny):
     runs = make_runs(idle_minutes=30)
     for owner in ("anna", "ben"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=owner, owner=owner)
-    wait_for(lambda: runs.info("anna").step > 0)
+    wait_for(lambda: runs["anna"].info.step > 0)
     runs.start(tiny.with_changes(LONG_TRAINING), name="waits", owner="anna")
     tidied(runs)
     info = wait_for_status(runs, "anna", "stopped")
-    wait_for(lambda: "after 30 minutes without a visit; press Resume" in runs.info("anna").message)
+    wait_for(lambda: "after 30 minutes without a visit; press Resume" in runs["anna"].info.message)
     assert info.step > 0
-    assert "without a visit" in runs.info("waits").message
-    wait_for(lambda: runs.info("ben").status == "training")
+    assert "without a visit" in runs["waits"].info.message
+    wait_for(lambda: runs["ben"].info.status == "training")
     runs.resume("anna")
-    wait_for(lambda: runs.info("anna").step > info.step)
+    wait_for(lambda: runs["anna"].info.step > info.step)
 
 
 def test_a_run_is_stopped_at_the_time_limit(make_runs, tiny, monkeypatch):
     runs = make_runs(max_minutes=1)
     runs.start(tiny.with_changes(LONG_TRAINING), name="a")
-    wait_for(lambda: runs.info("a").step > 0)
+    wait_for(lambda: runs["a"].info.step > 0)
     tidied(runs)
-    assert runs.info("a").status == "training"
+    assert runs["a"].info.status == "training"
     runs.active()[0].started_at -= 61
     tidied(runs)
     wait_for_status(runs, "a", "stopped")
-    wait_for(lambda: "stopped after 1 minutes" in runs.info("a").message)
+    wait_for(lambda: "stopped after 1 minutes" in runs["a"].info.message)
 
 
 def test_old_runs_are_deleted_unless_in_use_shared_shipped_or_without_owner(make_runs, tiny, root):
@@ -72,7 +72,7 @@ def test_old_runs_are_deleted_unless_in_use_shared_shipped_or_without_owner(make
     os.utime(root / "trains" / "run.json", (0, 0))
     tidied(runs)
     in_use = {"of-who-is-here", "of-who-has-it-hidden", "trains"}
-    assert set(runs.names()) == {"young", "shared", "gift", "nobodys"} | in_use
+    assert set(list(runs)) == {"young", "shared", "gift", "nobodys"} | in_use
 
 
 def test_over_the_disk_limit_only_as_many_old_runs_as_needed_are_deleted(make_runs, tiny, root):
@@ -81,9 +81,9 @@ def test_over_the_disk_limit_only_as_many_old_runs_as_needed_are_deleted(make_ru
         kept(root, tiny, f"{age}-hours", hours=age)
     kept(root, tiny, "shared", hours=9, shared=True)
     tidied(runs)
-    assert set(runs.names()) == {"1-hours", "shared"}
+    assert set(list(runs)) == {"1-hours", "shared"}
     tidied(runs)
-    assert set(runs.names()) == {"1-hours", "shared"}
+    assert set(list(runs)) == {"1-hours", "shared"}
 
 
 def test_shared_runs_never_cost_another_visitor_a_finished_run(make_runs, tiny, root):
@@ -91,20 +91,20 @@ def test_shared_runs_never_cost_another_visitor_a_finished_run(make_runs, tiny, 
     kept(root, tiny, "annas", hours=9)
     for age in range(1, 8):  # of cookies that a program invents; Ben has his page open
         kept(root, tiny, f"shared-{age}", hours=age, owner="ben" if age > 4 else "anna", shared=True)
-    VisitorRuns(runs, lambda: Visitor("cleo")).info("shared-7")  # the oldest, which somebody opens now
+    _ = VisitorRuns(runs, lambda: Visitor("cleo"))["shared-7"].info  # the oldest, which somebody opens now
     tidied(runs)
-    assert set(runs.names()) == {"annas", "shared-7", "shared-1"} | {"shared-2"}
+    assert set(list(runs)) == {"annas", "shared-7", "shared-1"} | {"shared-2"}
     tidied(runs)
-    assert "annas" in runs.names()
+    assert "annas" in list(runs)
 
 
 def test_a_shared_run_that_nobody_opens_is_deleted(make_runs, tiny, root):
     runs = make_runs(keep_shared_hours=720)
     for name, hours in (("forgotten", 721), ("opened", 721), ("young", 719)):
         kept(root, tiny, name, hours=hours, shared=True)
-    VisitorRuns(runs, lambda: Visitor("cleo")).info("opened")
+    _ = VisitorRuns(runs, lambda: Visitor("cleo"))["opened"].info
     tidied(runs)
-    assert set(runs.names()) == {"opened", "young"}
+    assert set(list(runs)) == {"opened", "young"}
 
 
 def test_runs_shared_from_one_network_take_an_eighth_of_the_disk(make_runs, tiny, root):
@@ -128,7 +128,7 @@ def test_without_limits_nothing_is_deleted(make_runs, tiny, root):
     kept(root, tiny, "old", hours=10_000)
     runs = make_runs()
     tidied(runs)
-    assert runs.names() == ["old"]
+    assert list(runs) == ["old"]
 
 
 def test_one_failed_deletion_does_not_stop_the_cleanup(make_runs, tiny, root, monkeypatch: pytest.MonkeyPatch):
@@ -143,4 +143,4 @@ def test_one_failed_deletion_does_not_stop_the_cleanup(make_runs, tiny, root, mo
 
     monkeypatch.setattr(Runs, "delete", delete)
     tidied(runs)
-    assert runs.names() == ["first"]
+    assert list(runs) == ["first"]

@@ -11,10 +11,9 @@ from torch.testing import assert_close
 import core.runs.recorder
 from core.generation import generate
 from core.interpret.inspection import inspect
-from core.runs import RunError, RunFolder, RunInfo
+from core.runs import RunError, RunFolder, RunInfo, RunProgress
 from core.runs.recorder import train_recorded
 from core.runs.training_state import clone_weights, load_state
-from core.server import RunProgress
 from core.storage.tensor_file import CheckpointError, write_tensors
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
@@ -39,11 +38,11 @@ def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
     assert name == "first"
     info = wait_for_status(runs, name, "finished", "failed")
     assert (info.status, info.step, info.sequences_seen) == ("finished", 8, 64)
-    assert runs.history(name).points()["step"] == list(range(1, 9))
-    assert runs.history(name).evaluations()["step"] == [0, 4, 8]
-    assert runs.preset(name) == tiny
-    assert runs.progress(name) == RunProgress(info, 8)
-    loaded = runs.loaded(name)
+    assert runs[name].history.points()["step"] == list(range(1, 9))
+    assert runs[name].history.evaluations()["step"] == [0, 4, 8]
+    assert runs[name].preset == tiny
+    assert runs[name].progress == RunProgress(info, 8)
+    loaded = runs[name].trained()
     assert (loaded.run, loaded.kind, loaded.step) == (name, "best", info.best_step)
     assert not loaded.model.training
 
@@ -51,7 +50,7 @@ def test_a_run_trains_in_the_background_to_its_end(runs, tiny):
 def test_a_gru_run_is_trained_and_inspected_like_any_other(runs, tiny_gru):
     runs.start(tiny_gru, name="recurrent")
     assert wait_for_status(runs, "recurrent", "finished", "failed").status == "finished"
-    loaded = runs.loaded("recurrent")
+    loaded = runs["recurrent"].trained()
     seen = inspect(loaded.model, loaded.task, "4829")
     assert (seen.maps.encoder, seen.maps.decoder) == (None, None)
     assert seen.maps.cross.shape == (1, 1, 1, len(seen.steps), 6)
@@ -72,13 +71,13 @@ def test_a_taken_name_is_refused(runs, tiny):
 
 
 def test_a_missing_run_is_named_in_the_error(runs):
-    for call in (runs.info, runs.preset, runs.history, runs.progress, runs.loaded, runs.resume):
+    for call in (runs.__getitem__, runs.resume, runs.delete, runs.rename):
         with pytest.raises(RunError, match="run='nobody': there is no such run"):
-            call("nobody")
+            call("nobody", *(("title",) if call == runs.rename else ()))
     with pytest.raises(RunError, match="is not training here"):
         runs.stop("nobody")
     with pytest.raises(RunError, match="is not a valid name"):
-        runs.info("../etc")
+        _ = runs["../etc"].info
 
 
 def test_watching_a_run_changes_none_of_its_results(make_runs, root, tiny, monkeypatch):
@@ -88,10 +87,10 @@ def test_watching_a_run_changes_none_of_its_results(make_runs, root, tiny, monke
     runs = make_runs()
     runs.start(preset, name="watched")
     seen = set()
-    while runs.info("watched").status in ("queued", "training"):
+    while runs["watched"].info.status in ("queued", "training"):
         torch.manual_seed(0)
         try:
-            loaded = runs.loaded("watched")
+            loaded = runs["watched"].trained()
         except RunError:
             continue  # no weights yet
         seen.add(loaded.step)
@@ -119,21 +118,21 @@ def test_two_concurrent_runs_equal_runs_trained_alone(make_runs, root, tiny):
 
 def test_metrics_and_weights_of_a_live_run_advance(runs, tiny):
     runs.start(tiny.with_changes(LONG_TRAINING), name="live")
-    wait_for(lambda: runs.history("live").evaluations()["step"][:1] == [0])
-    wait_for(lambda: runs.info("live").step > 25)  # well behind its first evaluation, so there are weights
-    wait_for(lambda: runs.loaded("live").step > 0)
-    first = runs.loaded("live")
+    wait_for(lambda: runs["live"].history.evaluations()["step"][:1] == [0])
+    wait_for(lambda: runs["live"].info.step > 25)  # well behind its first evaluation, so there are weights
+    wait_for(lambda: runs["live"].trained().step > 0)
+    first = runs["live"].trained()
     assert first.kind == "latest"
     weights = clone_weights(first.model)
-    wait_for(lambda: runs.loaded("live").step > first.step)
-    later = runs.loaded("live")
+    wait_for(lambda: runs["live"].trained().step > first.step)
+    later = runs["live"].trained()
     assert later.model is not first.model
     assert_close(clone_weights(first.model), weights, atol=0, rtol=0)
     assert not torch.equal(later.model.output.weight, first.model.output.weight)
-    progress = runs.progress("live")
+    progress = runs["live"].progress
     assert (progress.info.status, progress.steps, progress.queue_position) == ("training", 5_000, None)
-    wait_for(lambda: runs.progress("live").steps_per_second is not None)
-    progress = runs.progress("live")
+    wait_for(lambda: runs["live"].progress.steps_per_second is not None)
+    progress = runs["live"].progress
     expected = (5_000 - progress.info.step) / progress.steps_per_second
     assert progress.seconds_left == pytest.approx(expected)
 
@@ -143,8 +142,8 @@ def test_latest_weights_are_those_of_their_step(make_runs, tiny, monkeypatch):
     preset = tiny.with_changes(LONG_TRAINING | {"training.evaluate_every": 5, "training.batch_size": 2})
     runs = make_runs()
     runs.start(preset, name="live")
-    wait_for(lambda: runs.info("live").step >= 20)
-    loaded = runs.loaded("live")
+    wait_for(lambda: runs["live"].info.step >= 20)
+    loaded = runs["live"].trained()
     runs.stop("live")
     again = new_state(preset)
     for _ in train(again):
@@ -157,41 +156,41 @@ def test_latest_weights_are_those_of_their_step(make_runs, tiny, monkeypatch):
 def test_loaded_models_are_cached(runs, tiny):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
-    wait_for(lambda: runs.loaded("a") is runs.loaded("a"))
+    wait_for(lambda: runs["a"].trained() is runs["a"].trained())
 
 
 def test_a_live_run_opens_with_the_weights_of_its_first_step(runs, tiny):
     preset = tiny.with_changes(LONG_TRAINING)
     runs.start(preset, name="live")
-    wait_for(lambda: runs.info("live").step > 25)
-    assert runs.weights_by_step("live").steps == (0,)
-    first = runs.loaded("live", 0)
+    wait_for(lambda: runs["live"].info.step > 25)
+    assert runs["live"].weights_by_step.steps == (0,)
+    first = runs["live"].trained(0)
     assert (first.kind, first.step) == ("kept", 0)
     assert_close(clone_weights(first.model), clone_weights(new_state(preset).model), atol=0, rtol=0)
     with pytest.raises(RunError, match="training_step=20 is not one whose weights run='live' kept: 0"):
-        runs.loaded("live", 20)
+        runs["live"].trained(20)
 
 
 def test_models_of_earlier_steps_are_cached_in_a_bounded_number(runs, tiny, root, monkeypatch):
-    monkeypatch.setattr("core.server.loaded_models.CACHED_EARLIER_MODELS", 2)
+    monkeypatch.setattr("core.runs.run.CACHED_EARLIER_MODELS", 2)
     folder = trained_alone(root, tiny)
-    models = {step: runs.loaded("alone", step) for step in (0, 4)}
-    assert all(runs.loaded("alone", step) is models[step] for step in (4, 0))
-    last = runs.loaded("alone", 8)  # in place of the one least recently used
-    assert runs.loaded("alone", 0) is models[0]
-    assert runs.loaded("alone", 8) is last
-    assert runs.loaded("alone", 4) is not models[4]
+    models = {step: runs["alone"].trained(step) for step in (0, 4)}
+    assert all(runs["alone"].trained(step) is models[step] for step in (4, 0))
+    last = runs["alone"].trained(8)  # in place of the one least recently used
+    assert runs["alone"].trained(0) is models[0]
+    assert runs["alone"].trained(8) is last
+    assert runs["alone"].trained(4) is not models[4]
     assert_close(clone_weights(last.model), clone_weights(load_state(folder.last, tiny).model), atol=0, rtol=0)
 
 
 def test_weights_of_another_model_are_refused(runs, tiny, root):
     folder = trained_alone(root, tiny)
-    write_tensors(folder.weights_by_step, {"0.output.weight": torch.zeros(2, 2)}, {})
+    write_tensors(folder.weights_by_step_file, {"0.output.weight": torch.zeros(2, 2)}, {})
     with pytest.raises(CheckpointError, match="the file of weights at step 0 does not fit the model"):
-        runs.loaded("alone", 0)
-    folder.weights_by_step.write_bytes(b"damaged")
+        runs["alone"].trained(0)
+    folder.weights_by_step_file.write_bytes(b"damaged")
     with pytest.raises(RunError, match="kept: no step"):
-        runs.loaded("alone", 0)
+        runs["alone"].trained(0)
 
 
 # --- stop and resume --------------------------------------------------------------------------------------------
@@ -199,15 +198,15 @@ def test_weights_of_another_model_are_refused(runs, tiny, root):
 
 def test_a_stopped_run_stops_quickly_and_is_saved(runs, tiny, root):
     runs.start(tiny.with_changes(LONG_TRAINING), name="a")
-    wait_for(lambda: runs.info("a").step > 5)
+    wait_for(lambda: runs["a"].info.step > 5)
     started = time.monotonic()
     runs.stop("a")
-    assert runs.info("a").status in ("stopping", "stopped")
+    assert runs["a"].info.status in ("stopping", "stopped")
     info = wait_for_status(runs, "a", "stopped")
     assert time.monotonic() - started < 2.0
     assert info.step > 5
-    assert load_state(RunFolder(root, "a").last, runs.preset("a")).step == info.step
-    assert runs.history("a").points()["step"][-1] == info.step
+    assert load_state(RunFolder(root, "a").last, runs["a"].preset).step == info.step
+    assert runs["a"].history.points()["step"][-1] == info.step
     with pytest.raises(RunError, match="is not training here"):
         runs.stop("a")
 
@@ -229,7 +228,7 @@ def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tin
     runs.start(preset, name="a")
     steps = []
     for target in targets:
-        wait_for(lambda target=target: runs.info("a").step >= target)
+        wait_for(lambda target=target: runs["a"].info.step >= target)
         runs.stop("a")
         steps.append(wait_for_status(runs, "a", "stopped").step)
         runs.resume("a")
@@ -239,12 +238,12 @@ def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tin
     assert read_rows(folder.metrics) == read_rows(alone.metrics)
     last, expected = (load_state(one.last, preset).model for one in (folder, alone))
     assert_close(clone_weights(last), clone_weights(expected), atol=0, rtol=0)
-    assert runs.history("a").points()["step"] == list(range(1, 31))
+    assert runs["a"].history.points()["step"] == list(range(1, 31))
 
 
 def test_an_interrupted_run_can_be_resumed_by_another_process(runs, tiny, root):
     RunFolder.create(root, tiny, name="a", status="training")
-    assert runs.info("a").status == "interrupted"
+    assert runs["a"].info.status == "interrupted"
     runs.resume("a")
     assert wait_for_status(runs, "a", "finished").step == 8
 
@@ -270,7 +269,7 @@ def test_closing_stops_and_saves_all_runs(make_runs, tiny, root):
     runs = make_runs(max_runs=1)
     for name in ("a", "b"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
-    wait_for(lambda: runs.info("a").step > 0)
+    wait_for(lambda: runs["a"].info.step > 0)
     runs.close()
     assert [RunFolder(root, name).info().status for name in ("a", "b")] == ["stopped", "stopped"]
     assert RunFolder(root, "a").last.exists()

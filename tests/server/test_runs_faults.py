@@ -59,8 +59,8 @@ def test_a_failed_run_has_a_reason_and_others_continue(make_runs, tiny, bad, mon
     runs.start(bad, name="bad")
     info = wait_for_status(runs, "bad", "failed")
     assert info.message == explain_error(error)
-    step = runs.info("good").step
-    wait_for(lambda: runs.info("good").step > step)
+    step = runs["good"].info.step
+    wait_for(lambda: runs["good"].info.step > step)
 
 
 def test_a_failure_that_cannot_be_recorded_is_still_reported_and_resumable(make_runs, bad, root, monkeypatch):
@@ -79,29 +79,29 @@ def test_a_failure_that_cannot_be_recorded_is_still_reported_and_resumable(make_
     wait_for(lambda: not runs.active())
     assert info.message == explain_error(MemoryError())
     assert RunFolder(root, "bad").info().status == "interrupted"  # all that its file can tell
-    assert runs.info("bad").status == "failed"
+    assert runs["bad"].info.status == "failed"
     monkeypatch.undo()
     runs.resume("bad")
-    wait_for(lambda: runs.info("bad").step > 0)
+    wait_for(lambda: runs["bad"].info.step > 0)
 
 
 def test_a_run_whose_folder_was_deleted_fails_and_stays_listed(make_runs, bad, root):
     runs: Runs = make_runs()
     runs.start(bad, name="bad")
-    wait_for(lambda: runs.info("bad").step > 25)
+    wait_for(lambda: runs["bad"].info.step > 25)
     shutil.rmtree(RunFolder(root, "bad").path)
-    wait_for(lambda: "could not be saved (FileNotFoundError" in runs.info("bad").message, seconds=5)
-    assert runs.info("bad").status == "training"
+    wait_for(lambda: "could not be saved (FileNotFoundError" in runs["bad"].info.message, seconds=5)
+    assert runs["bad"].info.status == "training"
     runs.stop("bad")
     info = wait_for_status(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
     assert "was deleted while it was in use. Train the run again" in info.message
-    assert runs.names() == ["bad"]
-    assert runs.loaded("bad").step > 0
+    assert list(runs) == ["bad"]
+    assert runs["bad"].trained().step > 0
     with pytest.raises(RunError, match="no such run"):
         runs.resume("bad")
     runs.delete("bad")
-    assert runs.names() == []
+    assert list(runs) == []
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -129,10 +129,10 @@ def test_a_deleted_run_is_gone_with_all_its_files(runs: Runs, tiny, root):
     wait_for_status(runs, "a", "finished")
     wait_for(lambda: not runs.active())
     runs.delete("a")
-    assert runs.names() == []
+    assert list(runs) == []
     assert list(root.iterdir()) == []
     with pytest.raises(RunError, match="no such run"):
-        runs.info("a")
+        _ = runs["a"].info
 
 
 def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
@@ -143,7 +143,7 @@ def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
     folder.write_info(folder.info().model_copy(update={"shipped": True}))
     with pytest.raises(RunError, match="is shipped with the program"):
         runs.delete("gift")
-    assert set(runs.names()) == {"a", "gift"}
+    assert set(list(runs)) == {"a", "gift"}
 
 
 # --- whose it is ------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_deletion_that_was_killed_is_completed_and_its_name_can_be_deleted_aga
         for _ in range(2):
             RunFolder.create(root, tiny, name="mine", status="stopped")
             Runs(root).delete("mine")
-    assert Runs(root).names() == []
+    assert list(Runs(root)) == []
     left = os.listdir(root)
     assert len(left) == 2
     for folder in left:

@@ -21,14 +21,14 @@ def test_runs_beyond_the_limit_are_queued_and_start_in_order(make_runs, tiny):
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     wait_for_status(runs, "a", "training")
-    assert [runs.progress(name).queue_position for name in ("a", "b", "c")] == [None, 1, 2]
-    assert [runs.info(name).status for name in ("b", "c")] == ["queued", "queued"]
+    assert [runs[name].progress.queue_position for name in ("a", "b", "c")] == [None, 1, 2]
+    assert [runs[name].info.status for name in ("b", "c")] == ["queued", "queued"]
     with pytest.raises(RunError, match="run='b' has no weights yet; it is queued"):
-        runs.loaded("b")
+        runs["b"].trained()
     runs.stop("a")
     wait_for_status(runs, "b", "training")
-    assert [runs.progress(name).queue_position for name in ("b", "c")] == [None, 1]
-    assert runs.info("a").status == "stopped"
+    assert [runs[name].progress.queue_position for name in ("b", "c")] == [None, 1]
+    assert runs["a"].info.status == "stopped"
 
 
 def test_a_queued_run_stops_immediately_and_others_move_up(make_runs, tiny, root):
@@ -36,18 +36,18 @@ def test_a_queued_run_stops_immediately_and_others_move_up(make_runs, tiny, root
     for name in ("a", "b", "c"):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     runs.stop("b")
-    assert runs.info("b").status == "stopped"
-    assert runs.progress("c").queue_position == 1
+    assert runs["b"].info.status == "stopped"
+    assert runs["c"].progress.queue_position == 1
     assert RunFolder(root, "b").info().step == 0
     RunFolder(root, "b").lock().release()
     runs.resume("b")
-    assert runs.progress("b").queue_position == 2
+    assert runs["b"].progress.queue_position == 2
 
 
 def test_no_more_runs_train_concurrently_than_allowed(make_runs, tiny):
     runs = make_runs(max_runs=2)
     names = [runs.start(tiny.with_changes(LONG_TRAINING)) for _ in range(4)]
-    wait_for(lambda: sum(runs.info(name).step > 0 for name in names) == 2)
+    wait_for(lambda: sum(runs[name].info.step > 0 for name in names) == 2)
     assert sum(thread.name.startswith("train ") for thread in threading.enumerate()) == 2
 
 
@@ -78,25 +78,25 @@ def test_a_run_with_a_damaged_state_fails_with_the_reason(runs, tiny, root):
     folder = RunFolder.create(root, tiny, name="a", status="stopped")
     folder.last.write_bytes(b"damaged")
     runs.resume("a")
-    wait_for(lambda: runs.info("a").status not in ("queued", "training"))
-    assert runs.info("a").status == "failed"
-    assert "last.safetensors cannot be read" in runs.info("a").message
+    wait_for(lambda: runs["a"].info.status not in ("queued", "training"))
+    assert runs["a"].info.status == "failed"
+    assert "last.safetensors cannot be read" in runs["a"].info.message
 
 
 def test_damaged_best_weights_are_named(runs, tiny, root):
     folder = RunFolder.create(root, tiny, name="a", status="stopped")
     folder.best.write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"run='a': best.safetensors cannot be read"):
-        runs.loaded("a")
+        runs["a"].trained()
 
 
 def test_a_torn_last_line_of_metrics_is_ignored(runs, tiny, root):
     runs.start(tiny, name="a")
     wait_for_status(runs, "a", "finished")
-    wait_for(lambda: runs.info("a").status == "finished")
+    wait_for(lambda: runs["a"].info.status == "finished")
     with RunFolder(root, "a").metrics.open("a") as file:
         file.write('{"step": 9, "lo')
-    assert runs.history("a").points()["step"] == list(range(1, 9))
+    assert runs["a"].history.points()["step"] == list(range(1, 9))
 
 
 def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, root, monkeypatch):
@@ -108,12 +108,12 @@ def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, 
         recorder.record(event)
         if event.step == 6:
             break  # killed: nothing is saved, but figures were written
-    assert runs.info("a").status == "interrupted"
-    assert runs.history("a").points()["step"] == [1, 2, 3, 4, 5, 6]
+    assert runs["a"].info.status == "interrupted"
+    assert runs["a"].history.points()["step"] == [1, 2, 3, 4, 5, 6]
     runs.resume("a")
     wait_for_status(runs, "a", "finished")
-    assert runs.history("a").points()["step"] == list(range(1, 9))
-    assert runs.history("a").evaluations()["step"] == [0, 4, 8]
+    assert runs["a"].history.points()["step"] == list(range(1, 9))
+    assert runs["a"].history.evaluations()["step"] == [0, 4, 8]
 
 
 # --- several processes ------------------------------------------------------------------------------------------
@@ -122,16 +122,16 @@ def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, 
 def test_another_process_sees_a_run_but_cannot_take_it_over(make_runs, tiny, root):
     first, second = make_runs(), make_runs()
     first.start(tiny.with_changes(LONG_TRAINING), name="a")
-    wait_for(lambda: first.info("a").step > 0)
+    wait_for(lambda: first["a"].info.step > 0)
     wait_for_status(second, "a", "training")
     with pytest.raises(RunError, match="run='a' is already training"):
         second.resume("a")
     with pytest.raises(RunError, match="is not training here"):
         second.stop("a")
-    assert second.names() == ["a"]
+    assert list(second) == ["a"]
     first.stop("a")
     wait_for_status(first, "a", "stopped")
-    wait_for(lambda: second.info("a").status == "stopped")
+    wait_for(lambda: second["a"].info.status == "stopped")
     second.resume("a")
     wait_for_status(second, "a", "training")
 
@@ -147,10 +147,10 @@ def test_runs_are_listed_newest_first_shipped_last_without_damaged_ones(runs, ti
     (root / "torn" / "run.json").write_text("{")
     (root / "odd" / "preset.yaml").write_text("{}")
     (root / "robbed" / "preset.yaml").unlink()
-    assert runs.names() == ["newest", "older", "gift"]
+    assert list(runs) == ["newest", "older", "gift"]
 
 
 def test_an_empty_or_missing_folder_lists_nothing(runs, root):
-    assert runs.names() == []
+    assert list(runs) == []
     root.mkdir()
-    assert runs.names() == []
+    assert list(runs) == []

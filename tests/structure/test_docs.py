@@ -28,7 +28,6 @@ from tests.support.foreign_models import MARIAN, write_folder
 REPOSITORY = Path(__file__).resolve().parents[2]
 SHIPPED = "digits-reversal-shipped"
 PAGES = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
-README_BYTES = 10_240
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PROGRAMS = ("python", "pytest", "torchrun", "pip", "attention-lab", "docker", "ruff", "mypy", "pre-commit", ".")
 
@@ -38,10 +37,6 @@ def names(paths: list[Path]) -> list[str]:
 
 
 # --- pages ------------------------------------------------------------------------------------------------------
-
-
-def test_readme_is_short():
-    assert len((REPOSITORY / "README.md").read_bytes()) <= README_BYTES
 
 
 def test_generated_parts_are_current():

@@ -154,7 +154,7 @@ def check_task(found: dict[str, Any]) -> None:
 
 
 def test_a_task_of_ones_own_is_registered_trained_and_decoded(clone):
-    found = execute(OWN_TASK, clone, OF_TASK | {"steps": "run.loaded.step"}, {"changes": FEW_STEPS})
+    found = execute(OWN_TASK, clone, OF_TASK | {"steps": "trained.step"}, {"changes": FEW_STEPS})
     check_task(found)
     assert found["steps"] <= 10
 
@@ -188,7 +188,7 @@ CHECK_FILES = {
     "text": "[path.name for path in FIGURES.glob('*.svg') if '<text' in path.read_text(encoding='utf-8')]",
     "runs": "pd.read_csv(FIGURES / 'curves.csv').groupby('seed').size().to_dict()",
     "maps": "pd.read_csv(FIGURES / 'attention.csv').groupby('name')['value'].sum().to_dict()",
-    "heads": "pd.read_csv(FIGURES / 'heads.csv', index_col='name').index.tolist() == list(run.heads)",
+    "heads": "pd.read_csv(FIGURES / 'heads.csv', index_col='name').index.tolist() == list(trained.heads)",
     "width": "figure.get_size_inches().tolist()",
     "same": "save(figure, 'again') or (FIGURES / 'again.pdf').read_bytes() == (FIGURES / 'heads.pdf').read_bytes()",
 }
@@ -242,7 +242,7 @@ def test_the_task_of_ones_own_is_learned_with_heads_that_attend_to_the_correct_s
     further = {
         "exact": "evaluation.exact_match",
         "best": "heads['mass_produced'].max()",
-        "correct": "run.decode('a b c d e f g h i j').correct",
+        "correct": "trained.decode('a b c d e f g h i j').correct",
         "longer": f"({longer}.correct, {longer}.note[:35])",
     }
     found = execute(OWN_TASK, clone, OF_TASK | further)

@@ -21,8 +21,8 @@ def wait_for(condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
 
 def wait_for_status(runs: Runs, name: str, *statuses: str) -> RunInfo:
     """Wait until a run has one of these statuses."""
-    wait_for(lambda: runs.info(name).status in statuses)
-    return runs.info(name)
+    wait_for(lambda: runs[name].info.status in statuses)
+    return runs[name].info
 
 
 def read_rows(path: Path) -> list[dict]:

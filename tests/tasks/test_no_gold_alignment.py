@@ -95,14 +95,14 @@ def test_a_task_without_gold_alignment_has_no_scores(adding):
 
 
 def test_inspection_works_without_gold_alignment(added):
-    loaded = Runs(added).loaded("sums")
+    loaded = Runs(added)["sums"].trained()
     seen = inspect(loaded.model, loaded.task, "27 + 58")
     assert seen.sources == [[], []]
     assert seen.scores == []
 
 
 def test_a_report_says_why_no_head_is_scored(added):
-    report = write_report(Runs(added), "sums", sequences=30)
+    report = write_report(Runs(added)["sums"], sequences=30)
     assert "This task has no gold alignment" in report.markdown
     assert "add two numbers of up to 2 digits" in report.markdown
     assert "attention_heatmap.png" not in report.figures

@@ -136,7 +136,7 @@ def test_a_run_has_its_own_copy_of_the_pairs(tmp_path, own, pairs):
     folder = RunFolder.create(tmp_path / "runs", own, name="kept", pairs=pairs)
     train(folder, own)
     os.remove(pairs)
-    loaded = Runs(tmp_path / "runs").loaded("kept")
+    loaded = Runs(tmp_path / "runs")["kept"].trained()
     seen = inspect(loaded.model, loaded.task, sources(loaded.task, "test")[0])
     assert seen.expected
     assert main(["--checkpoints", str(tmp_path / "runs"), "evaluate", "--run", "kept", "--sequences", "20"]) == 0
@@ -151,7 +151,7 @@ def test_a_resumed_run_uses_the_same_pairs(tmp_path, own, pairs):
     train(stopped, own, steps=4)
     assert main(["--checkpoints", str(tmp_path / "runs"), "resume", "--run", "stopped"]) == 0
     finished = Runs(tmp_path / "runs")
-    one, other = (finished.loaded(name).model.state_dict() for name in ("straight", "stopped"))
+    one, other = (finished[name].trained().model.state_dict() for name in ("straight", "stopped"))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

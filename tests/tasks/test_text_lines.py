@@ -129,7 +129,7 @@ def test_perplexity_command_measures_run_and_ngrams_on_the_same_lines(written, w
     task = build_task(writing.task)
     held_out = task.lines("test")
     bigrams = NGram(task.lines("train"), order=2, num_tokens=len(task.tgt_vocab.symbols) + 1)
-    own = evaluate(Runs(written).loaded("lines").model, fixed_pairs(task, len(held_out), split="test"))
+    own = evaluate(Runs(written)["lines"].trained().model, fixed_pairs(task, len(held_out), split="test"))
     assert output["lines"] == len(held_out)
     assert output["ngrams"]["2"] == pytest.approx(math.exp(bigrams.loss(held_out)))
     assert output["perplexity"] == pytest.approx(own.perplexity)
@@ -147,12 +147,12 @@ def test_perplexity_command_refuses_other_tasks_and_orders(written, tmp_path, ti
 
 def test_open_ended_answers_are_neither_correct_nor_wrong(written, capsys):
     runs = Runs(written)
-    loaded = runs.loaded("lines")
+    loaded = runs["lines"].trained()
     seen = inspect(loaded.model, loaded.task, "")
     assert seen.symbols == seen.scores == []
     assert seen.expected is seen.correct is None
     assert "no single reference" in seen.note
-    report = write_report(runs, "lines", sequences=20)
+    report = write_report(runs["lines"], sequences=20)
     assert report.summary.startswith("This task has no single reference answer")
     assert "nan" not in report.markdown
     assert main(["--checkpoints", str(written), "evaluate", "--run", "lines", "--sequences", "20"]) == 0

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 from core.interpret.ablation import exact_match_with
 from core.interpret.inspection import Inspection, inspect
 from core.interpret.interventions import Interventions
+from core.interpret.trained import Trained
 from core.models.transformer import Transformer
 from core.runs import DEFAULT_ROOT
-from core.runs.load import LoadedRun, SavedRuns
+from core.runs.run import Runs
 from core.storage.errors import InputError, LabError
 from core.tasks import fixed_pairs
 from core.teaching.attention_lessons import ATTENTION_LESSON_FOLDER, attention_lessons, load_attention_lesson
@@ -40,23 +41,23 @@ STATED = re.compile(r"\d+\.\d+|\d+ %")
 
 
 @pytest.fixture(scope="module")
-def loaded() -> LoadedRun:
-    return SavedRuns(DEFAULT_ROOT).loaded(RUN)
+def loaded() -> Trained:
+    return Runs(DEFAULT_ROOT)[RUN].trained()
 
 
 @pytest.fixture(scope="module")
-def model(loaded: LoadedRun) -> Transformer:
+def model(loaded: Trained) -> Transformer:
     assert isinstance(loaded.model, Transformer)
     return loaded.model
 
 
 @pytest.fixture(scope="module")
-def decoded(loaded: LoadedRun) -> Inspection:
+def decoded(loaded: Trained) -> Inspection:
     return inspect(loaded.model, loaded.task, EXAMPLE)
 
 
 @pytest.fixture(scope="module")
-def exact_match(loaded: LoadedRun) -> Callable[[str], float]:
+def exact_match(loaded: Trained) -> Callable[[str], float]:
     """Exact match on the same held-out inputs as on the page, without a head or a layer."""
     pairs = fixed_pairs(loaded.task, 500, split="test")
 
@@ -83,7 +84,7 @@ def test_the_six_lessons_come_in_order_with_three_or_four_questions_each():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_links_of_a_lesson_lead_to_what_exists(name: str, loaded: LoadedRun):
+def test_the_links_of_a_lesson_lead_to_what_exists(name: str, loaded: Trained):
     lesson = load_attention_lesson(name)
     assert lesson.run == RUN
     links = [link for section in lesson.sections for link in section.links]
@@ -184,7 +185,7 @@ def shown_head(lesson: str, kind: FigureKind) -> int:
     "it reads `4 8 4 9` and writes `9 4 8 4`",
     "The digit 4 has id 7, and the digit 8 has id 11",
 )
-def test_the_tokens_and_their_ids(loaded: LoadedRun, model: Transformer):
+def test_the_tokens_and_their_ids(loaded: Trained, model: Transformer):
     tokens = loaded.task.src_vocab.tokens
     assert (len(tokens), model.config.d_model) == (13, 64)
     assert sorted(tokens[3:]) == list("0123456789")
@@ -198,7 +199,7 @@ def test_the_tokens_and_their_ids(loaded: LoadedRun, model: Transformer):
     "so their cosine is 1. Different digits have cosines near 0",
     "The two 4s, whose cosine was 1, are still at about 0.9 after the first step, and below 0.5 after the second",
 )
-def test_the_similarity_of_tokens(loaded: LoadedRun, model: Transformer):
+def test_the_similarity_of_tokens(loaded: Trained, model: Transformer):
     found = token_vectors(model, loaded.task, "4 8 4 9")
     assert found.similarity("embedding")[1, 3].item() == pytest.approx(1, abs=1e-6)
     assert found.similarity("sum")[1, 3].item() == pytest.approx(0.9, abs=0.05)
@@ -214,7 +215,7 @@ def test_the_similarity_of_tokens(loaded: LoadedRun, model: Transformer):
     "In step 2 of the example, head 1 of layer 2 puts more than half of its attention on the 2",
     "the largest weight of that row rises above 80 %",
 )
-def test_the_scores_of_a_row(loaded: LoadedRun, model: Transformer):
+def test_the_scores_of_a_row(loaded: Trained, model: Transformer):
     found = attention_scores(model, loaded.task, EXAMPLE)
     assert found.d_k == 16
     assert exp(1) == pytest.approx(2.7, abs=0.05)
@@ -245,7 +246,7 @@ def test_extreme_scores_have_small_gradients():
 
 
 @claim("positions", "both orders get the same wrong answer", "The same answer")
-def test_without_positions_the_order_does_not_matter(loaded: LoadedRun, model: Transformer):
+def test_without_positions_the_order_does_not_matter(loaded: Trained, model: Transformer):
     one, other = (inspect_without_positions(model, loaded.task, text) for text in (EXAMPLE, "9 2 8 4"))
     assert one.output == other.output
     assert one.output not in (one.expected, other.expected)
@@ -254,7 +255,7 @@ def test_without_positions_the_order_does_not_matter(loaded: LoadedRun, model: T
 
 
 @claim("positions", "What is the cosine between the patterns of positions 0 and 1")
-def test_the_similarity_of_positions(loaded: LoadedRun, model: Transformer):
+def test_the_similarity_of_positions(loaded: Trained, model: Transformer):
     similarity = token_vectors(model, loaded.task, EXAMPLE).similarity("position")
     value, tolerance = number("positions", "neighbors")
     assert similarity[0, 1].item() == pytest.approx(value, abs=tolerance)
@@ -267,7 +268,7 @@ def test_the_similarity_of_positions(loaded: LoadedRun, model: Transformer):
     "Other heads of this layer may miss it in a step or two",
     "With 7 7 7 7, does this head still",
 )
-def test_a_head_follows_the_diagonal_with_equal_digits_too(loaded: LoadedRun):
+def test_a_head_follows_the_diagonal_with_equal_digits_too(loaded: Trained):
     for text in (EXAMPLE, "7 7 7 7"):
         heads = inspect(loaded.model, loaded.task, text).maps.cross[1, 0, :, :4]
         shown = heads[shown_head("positions", "map")]
@@ -277,7 +278,7 @@ def test_a_head_follows_the_diagonal_with_equal_digits_too(loaded: LoadedRun):
 
 
 @claim("masks", "Remove the check mark, and earlier steps move too", "All earlier steps move by 0 %")
-def test_the_causal_mask_hides_the_future(loaded: LoadedRun, model: Transformer):
+def test_the_causal_mask_hides_the_future(loaded: Trained, model: Transformer):
     masked, opened = (check_causality(model, loaded.task, EXAMPLE, masked=each) for each in (True, False))
     assert masked.changes[:-1] == [0] * 4
     assert masked.changes[-1] > 0.01
@@ -292,7 +293,7 @@ def test_the_causal_mask_hides_the_future(loaded: LoadedRun, model: Transformer)
     "you can add as much PAD as you like: the answer stays",
     "the heads spend attention on tokens that mean nothing, and the answer goes wrong",
 )
-def test_the_mask_hides_pad(loaded: LoadedRun, model: Transformer):
+def test_the_mask_hides_pad(loaded: Trained, model: Transformer):
     for num_pad in range(MAX_PADDING + 1):
         masked = decode_padded(model, loaded.task, EXAMPLE, num_pad=num_pad, masked=True)
         assert masked.produced == [*"9284", "<EOS>"]
@@ -344,7 +345,7 @@ def test_what_a_head_is_worth(exact_match: Callable[[str], float]):
     "heads", "At step 0 the rows of a map are nearly alike below the first", "the diagonal appears, in all four heads"
 )
 def test_the_heads_through_training():
-    snapshots = SavedRuns(DEFAULT_ROOT).replay(RUN).snapshots()
+    snapshots = Runs(DEFAULT_ROOT)[RUN].replay.snapshots()
     packed = snapshots[0].outputs[0].maps["cross"]
     weights = torch.frombuffer(bytearray(packed.data), dtype=torch.uint8).view(packed.shape)[1] / 255
     assert snapshots[0].outputs[0].tokens != snapshots[-1].outputs[0].tokens
@@ -359,7 +360,7 @@ def test_the_heads_through_training():
     "Head 2 of layer 1 has less than a tenth, less than a head that attends evenly to all tokens",
     "Without it the answer to `4 8 2 9` is `9 2 2 8 4`",
 )
-def test_the_alignment_of_the_heads(decoded: Inspection, loaded: LoadedRun):
+def test_the_alignment_of_the_heads(decoded: Inspection, loaded: Trained):
     mass = {(score.layer, score.head): score.attention_mass for score in decoded.scores}
     assert min(mass[2, head] for head in (1, 2, 3, 4)) > 0.5
     assert mass[1, 2] < 0.1
@@ -381,7 +382,7 @@ def test_every_claim_is_in_the_text_and_every_number_in_a_claim(name: str):
 # ---- the figures' numbers
 
 
-def test_scores_become_the_recorded_weights(loaded: LoadedRun, model: Transformer, decoded: Inspection):
+def test_scores_become_the_recorded_weights(loaded: Trained, model: Transformer, decoded: Inspection):
     found = attention_scores(model, loaded.task, EXAMPLE)
     assert found.produced == [step.produced for step in decoded.steps]
     assert found.read == [step.read for step in decoded.steps]
@@ -394,7 +395,7 @@ def test_scores_become_the_recorded_weights(loaded: LoadedRun, model: Transforme
 
 
 @claim("tokens", "each row of the table, times √64 = 8, as it enters the encoder")
-def test_the_vectors_are_those_of_the_model(loaded: LoadedRun, model: Transformer):
+def test_the_vectors_are_those_of_the_model(loaded: Trained, model: Transformer):
     found = token_vectors(model, loaded.task, EXAMPLE)
     table = model.src_embedding.tokens.weight[found.ids].detach()
     torch.testing.assert_close(found.stages["embedding"], 8 * table)
@@ -406,7 +407,7 @@ def test_the_vectors_are_those_of_the_model(loaded: LoadedRun, model: Transforme
 
 
 @pytest.mark.parametrize("text", ["", "a", " ".join("1" * 63)])
-def test_an_input_that_the_model_cannot_read_is_refused(loaded: LoadedRun, model: Transformer, text: str):
+def test_an_input_that_the_model_cannot_read_is_refused(loaded: Trained, model: Transformer, text: str):
     with pytest.raises(InputError):
         token_vectors(model, loaded.task, text)
     with pytest.raises(InputError):

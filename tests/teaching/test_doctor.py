@@ -13,7 +13,7 @@ from core.evaluation.translation_quality import TranslationQuality
 from core.models.attention import MultiHeadAttention
 from core.models.hooks import hook_names, hooks
 from core.runs import RunError
-from core.runs.load import SavedRuns
+from core.runs.run import Runs
 from core.runs.training_state import training_state_of
 from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_preset, examine_state, run_checks
@@ -300,12 +300,12 @@ def test_a_gradient_that_is_not_finite_is_found(tiny):
 
 
 def test_a_run_is_examined_by_its_best_weights(trained):
-    runs = SavedRuns(trained)
-    examination = examine_state("done", training_state_of(runs.loaded("done")), runs.history("done"))
+    runs = Runs(trained)
+    examination = examine_state("done", training_state_of(runs["done"].trained()), runs["done"].history)
     assert examination.step > 0
     assert {"loss curve", "free-running gap"} <= {each.check for each in examination.findings}
     with pytest.raises(RunError):
-        runs.loaded("nobody")
+        runs["nobody"].trained()
 
 
 def test_the_command_prints_its_findings(trained, capsys):

@@ -5,8 +5,8 @@ import pytest
 from core.interpret.health import HeadHealth, Health
 from core.interpret.health_course import health_steps
 from core.runs import RunFolder
-from core.runs.load import SavedRuns
 from core.runs.recorder import train_recorded
+from core.runs.run import Runs
 from core.runs.training_state import training_state_of
 from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_state
@@ -137,9 +137,9 @@ def test_growing_layer_outputs_are_found():
 def test_the_doctor_reads_the_course_of_a_run(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
     train_recorded(folder, new_state(tiny), History())
-    runs = SavedRuns(root)
-    state = training_state_of(runs.loaded("a"))
-    recorded = health_steps(runs.replay("a").snapshots())
-    without, examined = (examine_state("a", state, runs.history("a"), each) for each in ((), recorded))
+    runs = Runs(root)
+    state = training_state_of(runs["a"].trained())
+    recorded = health_steps(runs["a"].replay.snapshots())
+    without, examined = (examine_state("a", state, runs["a"].history, each) for each in ((), recorded))
     assert len(examined.findings) == len(without.findings) + 5
     assert examined.findings[-5].check == "gradients while training"

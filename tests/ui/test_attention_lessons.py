@@ -6,7 +6,7 @@ import pytest
 
 from core.interpret.inspection import inspect
 from core.interpret.interventions import Interventions
-from core.runs.load import LoadedRun
+from core.interpret.trained import Trained
 from core.server import Runs
 from core.server.access import VisitorRuns
 from core.teaching.attention_lessons import attention_lessons
@@ -24,8 +24,8 @@ def view(runs: Runs) -> Any:
 
 
 @pytest.fixture(scope="module")
-def loaded(runs: Runs) -> LoadedRun:
-    return runs.loaded(SHIPPED)
+def loaded(runs: Runs) -> Trained:
+    return runs[SHIPPED].trained()
 
 
 def figure(view: Any, name: str, text: str = EXAMPLE, **options: Any) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def test_vectors_and_snapshots(view, runs):
     assert shown["ids"] == [1, 7, 11, 5, 12, 2]
     assert set(shown["similarity"]) == {"embedding", "position", "sum", "encoder"}
     replay = call(view, "snapshots", {"name": "heads"})
-    assert [each["step"] for each in replay["snapshots"]] == [each.step for each in runs.replay(SHIPPED).snapshots()]
+    assert [each["step"] for each in replay["snapshots"]] == [each.step for each in runs[SHIPPED].replay.snapshots()]
 
 
 @pytest.mark.parametrize(

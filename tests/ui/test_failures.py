@@ -27,7 +27,7 @@ def test_a_perfect_run_says_so_and_suggests_harder_inputs(finder: FailureFinder)
     *before, (ticket, message, view, button, cancel) = finder.find(SHIPPED, "few")
     assert before[0][2]["progress"]["run"] == SHIPPED
     assert (ticket, message["text"], button["interactive"], cancel["interactive"]) == (None, "", True, False)
-    step = finder.runs.loaded(SHIPPED).step
+    step = finder.runs[SHIPPED].trained().step
     message = f"0 wrong answers to 300 held-out inputs, by {SHIPPED} after {step:,} steps, greedy decoding."
     assert view["summary"] == message
     assert "longer than in training" in view["advice"]
@@ -38,7 +38,7 @@ def test_wrong_answers_to_longer_inputs_are_grouped_with_examples(finder: Failur
     assert view["wrong"] > 900
     assert "inputs longer than those in training" in view["summary"]
     assert json.loads(json.dumps(view)) == view
-    task = finder.runs.loaded(SHIPPED).task
+    task = finder.runs[SHIPPED].trained().task
     for groups in view["groupings"].values():
         assert sum(group["count"] for group in groups) == view["wrong"]
         for example in groups[0]["examples"]:

@@ -95,7 +95,7 @@ def test_training_waits_while_an_input_is_decoded(runs: Runs, monkeypatch: pytes
         requests.append(runs.inference_priority._num_requests)
         return inspect(*args, **kwargs)
 
-    monkeypatch.setattr(decode, "inspect", counted_inspect)
+    monkeypatch.setattr("core.interpret.trained.inspect", counted_inspect)
     decode.decode(runs, SHIPPED, "4829")
     assert requests == [1]
 
@@ -205,7 +205,7 @@ def test_a_form_without_values_is_refused(fields: object):
 )
 def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Runs, changes: dict, part: str):
     filled = form_of("digits-reversal", **changes)
-    before = runs.names()
+    before = list(runs)
     for ask in (True, False):
         _, _, problem, message, question, _ = preset_form.started(VisitorRuns(runs), *filled, ask=ask)
         assert problem["problem"]
@@ -215,7 +215,7 @@ def test_an_invalid_form_names_field_value_and_rule_and_starts_nothing(runs: Run
     summary, fields = checked(filled)
     assert part in summary["text"]
     assert any(field["invalid"] for field in fields.values())
-    assert runs.names() == before
+    assert list(runs) == before
 
 
 def test_tying_embeddings_of_two_vocabularies_is_refused_at_its_control():
@@ -301,7 +301,7 @@ def started(make_runs, monkeypatch: pytest.MonkeyPatch):
 def test_a_run_starts_and_the_bar_shows_it(started, seconds: float | None, ask: bool):
     (run, bar, summary, problem, question, asked), mine = started(seconds, ask=ask)
     assert run == "tiny-1"
-    assert mine.names() == [run]
+    assert list(mine) == [run]
     assert summary == gr.skip()
     assert (bar, problem, asked) == ({"current": run, "started": True}, {"text": ""}, {"text": ""})
     assert question["visible"] is False
@@ -312,7 +312,7 @@ def test_training_of_more_than_ten_minutes_is_asked_for_first(started):
     assert question["visible"] is True
     assert "Training takes 9–10 min on this machine" in asked["text"].replace("\N{NO-BREAK SPACE}", " ")
     assert problem == {"text": ""}
-    assert mine.names() == []
+    assert list(mine) == []
 
 
 def test_a_saved_preset_loads_again_under_a_new_name():

@@ -120,7 +120,7 @@ def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ab
     spec = InterventionSpec(SHIPPED, ablate=("cross.1.2",), patterns=("cross.2.1=diagonal",), ablate_with=ablation)
     shown = page._decode(runs, SHIPPED, "4829", spec)
     decoded: CurrentDecode = shown[0]
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     interventions = parse_interventions(
         loaded.model, loaded.task, ablate=spec.ablate, patterns=spec.patterns, ablation=ablation
     )
@@ -202,8 +202,8 @@ def test_invalid_interventions_in_the_address_are_explained_and_ignored(runs: Ru
 
 
 def test_head_importance_is_measured_cell_by_cell_and_saved(fresh: Runs):
-    heads = interventions.heads_of_run(fresh, SHIPPED)
-    before = head_importance.saved_value(fresh, SHIPPED, "zero")
+    heads = interventions.heads_of_run(fresh[SHIPPED])
+    before = head_importance.saved_value(fresh[SHIPPED], "zero")
     assert exact_matches(before) == [None] * 30
     values = [value for value, _ in attention.measure(fresh, SHIPPED, NO_INTERVENTIONS)]
     assert [value["measured"] for value in values] == list(range(31))
@@ -213,12 +213,12 @@ def test_head_importance_is_measured_cell_by_cell_and_saved(fresh: Runs):
         assert set(known[value["measured"] :]) <= {None}
     grid, *_ = attention.run_updates(fresh, SHIPPED, NO_INTERVENTIONS)
     assert exact_matches(grid["value"]) == exact_matches(values[-1])
-    step = fresh.loaded(SHIPPED).step
+    step = fresh[SHIPPED].trained().step
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
     assert grid["value"]["note"] == ""
     names = [cell["name"] for row in grid["value"]["rows"] for cell in row["cells"]]
     assert names == [f"{b}.{layer}.{head}" if head else f"{b}.{layer}" for b, layer, head in grid_cells(heads)]
-    assert exact_matches(head_importance.saved_value(fresh, SHIPPED, "mean")) == [None] * 30
+    assert exact_matches(head_importance.saved_value(fresh[SHIPPED], "mean")) == [None] * 30
 
 
 def test_a_cancelled_measurement_is_not_saved(fresh: Runs):
@@ -226,15 +226,15 @@ def test_a_cancelled_measurement_is_not_saved(fresh: Runs):
     assert [next(measuring)[0]["measured"] for _ in range(4)] == [0, 1, 2, 3]
     measuring.close()
     assert not RunFolder(fresh.root, SHIPPED).ablation.exists()
-    assert exact_matches(head_importance.saved_value(fresh, SHIPPED, "zero")) == [None] * 30
+    assert exact_matches(head_importance.saved_value(fresh[SHIPPED], "zero")) == [None] * 30
 
 
 def test_results_of_older_weights_say_so(fresh: Runs, trained: Path, monkeypatch: pytest.MonkeyPatch):
     shutil.copytree(trained / "done", fresh.root / "done")  # it has few heads
     list(attention.measure(fresh, "done", NO_INTERVENTIONS))
-    monkeypatch.setattr(head_importance, "_current_step", lambda runs, run: 1200)
-    value = head_importance.saved_value(fresh, "done", "zero")
-    assert value["step"] == fresh.loaded("done").step
+    monkeypatch.setattr(head_importance, "_current_step", lambda run: 1200)
+    value = head_importance.saved_value(fresh["done"], "zero")
+    assert value["step"] == fresh["done"].trained().step
     assert "after step 1200; measure again" in value["note"]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from core.interpret.health import COLLAPSED, DEAD, MARKS, UNIFORM, head_marks
 from core.interpret.health_course import health_rows, health_series, health_steps
-from core.runs import RunFolder
+from core.runs import Run, RunFolder
 from core.runs.recorder import train_recorded
 from core.runs.replay import Replay
 from core.server import Runs
@@ -41,7 +41,7 @@ def ask(runs: VisitorRuns, **argument):
 
 
 def test_the_answer_has_every_figure_of_the_replay(runs):
-    answer, course = ask(runs), health_steps(runs.replay("a").snapshots())
+    answer, course = ask(runs), health_steps(runs["a"].replay.snapshots())
     assert answer["steps"] == answer["added"] == [step for step, _ in course] == [0, 4, 8]
     series = health_series(health for _, health in course)
     assert answer["series"].keys() == series.keys()
@@ -76,9 +76,9 @@ def test_a_model_with_many_heads_has_a_line_for_each_layer(runs, monkeypatch):
 
 def test_a_run_recorded_without_health_has_no_figures_and_no_marks(runs, monkeypatch):
     old = Replay(4)
-    for each in runs.replay("a").snapshots():
+    for each in runs["a"].replay.snapshots():
         old.add(dataclasses.replace(each, health=None))
-    monkeypatch.setattr(VisitorRuns, "replay", lambda self, name: old)
+    monkeypatch.setattr(Run, "replay", old)
     answer = ask(runs)
     assert (answer["steps"], answer["added"]) == ([], [])
     assert all(of == {} for of in answer["series"].values())
@@ -94,17 +94,17 @@ def test_a_visitor_gets_no_figures_of_a_run_that_is_not_theirs(root):
 
 
 def test_marks_are_those_of_the_snapshot(runs):
-    last = runs.replay("a").snapshots()[-1]
+    last = runs["a"].replay.snapshots()[-1]
     marks = head_marks(last.health.heads)
     assert snapshot_value(last)["marks"] == marks
     assert replay_value([last])["snapshots"][0]["marks"] == marks
     current, _ = decode(runs, "a", "1 2", "greedy")
-    near = min(health_steps(runs.replay("a").snapshots()), key=lambda each: abs(each[0] - current.step))
+    near = min(health_steps(runs["a"].replay.snapshots()), key=lambda each: abs(each[0] - current.step))
     assert current.marks == head_marks(near[1].heads)
 
 
 def test_the_csv_has_a_row_for_each_step(runs):
-    header, *rows = health_rows(runs.replay("a").snapshots())
+    header, *rows = health_rows(runs["a"].replay.snapshots())
     assert header[0] == "step"
     assert [row[0] for row in rows] == [0, 4, 8]
     assert all(len(row) == len(header) == len(set(header)) for row in rows)

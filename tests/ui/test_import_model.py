@@ -114,12 +114,12 @@ def test_visitors_of_a_public_server_cannot_import_even_if_asked_directly(own_ru
     visitors = VisitorRuns(own_runs, lambda: Visitor("someone"))
     with pytest.raises(LabError, match="by its own user only"):
         visitors.import_model(folder, pairs=None, mapping=None, on_phase=print)
-    assert own_runs.names() == []
+    assert list(own_runs) == []
 
 
 @pytest.mark.parametrize("origin", ["https://elsewhere.example", "http://127.0.0.1:1"])
 def test_a_request_of_another_site_reads_nothing(address: str, runs: Runs, tmp_path: Path, origin: str):
-    folder, before = write_folder(tmp_path / "stolen", MARIAN), runs.names()
+    folder, before = write_folder(tmp_path / "stolen", MARIAN), list(runs)
     client = httpx.Client(base_url=address, timeout=60)
     config = client.get("config").json()
     path = next(each["id"] for each in config["components"] if each["props"].get("elem_id") == "model-path")
@@ -128,7 +128,7 @@ def test_a_request_of_another_site_reads_nothing(address: str, runs: Runs, tmp_p
     answer = client.post("gradio_api/queue/join", json=body, headers={"origin": origin})
     assert answer.status_code == 403
     assert "only the lab's own pages" in answer.text
-    assert runs.names() == before
+    assert list(runs) == before
 
 
 # ---- import
@@ -137,8 +137,8 @@ def test_a_request_of_another_site_reads_nothing(address: str, runs: Runs, tmp_p
 def test_a_folder_becomes_a_run_that_says_what_it_is(own_runs: Runs, tmp_path: Path):
     folder = write_marian_text_model(tmp_path / "opus")
     end = last(own_runs, f'  "{folder}" ')
-    info = own_runs.info(end["run"])
-    size = len(own_runs.loaded(end["run"]).task.src_vocab)
+    info = own_runs[end["run"]].info
+    size = len(own_runs[end["run"]].trained().task.src_vocab)
     assert end["run"] == "opus-1"
     assert end["message"] == {"text": ""}
     assert "Marian: 1 encoder and 2 decoder layers, 2 heads, d_model 8, " in info.message
@@ -149,7 +149,7 @@ def test_pairs_are_imported_to_measure_the_model_on(own_runs: Runs, tmp_path: Pa
     folder = write_marian_text_model(tmp_path / "opus")
     (tmp_path / "test.tsv").write_text("Press Enter.\tEnter.\nIt's open.\tOffen.\n")
     end = last(own_runs, folder, pairs=str(tmp_path / "test.tsv"))
-    assert len(own_runs.loaded(end["run"]).task.table) == 2
+    assert len(own_runs[end["run"]].trained().task.table) == 2
 
 
 def test_a_state_dict_is_imported_with_the_mapping_that_the_user_corrected(own_runs: Runs, weights: Path):
@@ -159,9 +159,9 @@ def test_a_state_dict_is_imported_with_the_mapping_that_the_user_corrected(own_r
     assert "num_heads, norm, activation and scale_embeddings are not in the weights" in proposed["message"]["text"]
     assert "problem" not in proposed["message"]
     assert "#   out.weight (20, 32)" in mapping
-    assert own_runs.names() == []
+    assert list(own_runs) == []
     end = last(own_runs, weights, mapping=mapping.replace("num_heads: 8", "num_heads: 4"))
-    assert own_runs.preset(end["run"]).model.num_heads == 4
+    assert own_runs[end["run"]].preset.model.num_heads == 4
     assert end["mapping"]["value"] == ""
 
 
@@ -177,7 +177,7 @@ def test_a_mapping_that_cannot_be_proposed_is_written_by_hand(own_runs: Runs, tm
     for field, name in (("source_embedding", "src"), ("target_embedding", "tgt"), ("output", "out")):
         mapping = mapping.replace(f'{field}: ""', f"{field}: {name}.weight")
     end = last(own_runs, tmp_path / "two.pt", mapping=mapping)
-    assert "does not use bridge.bias" in own_runs.info(end["run"]).message
+    assert "does not use bridge.bias" in own_runs[end["run"]].info.message
 
 
 def test_an_import_that_is_stopped_leaves_nothing(own_runs: Runs, tmp_path: Path):
@@ -213,7 +213,7 @@ def test_paths_that_are_no_model_are_explained_without_their_content(own_runs, t
     text = problem_of(last(own_runs, path.format(here=tmp_path)))
     assert message in text
     assert "1234567" not in text
-    assert own_runs.names() == []
+    assert list(own_runs) == []
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_folder_that_does_not_fit_names_file_and_field(own_runs, tmp_path, cha
     folder = write_folder(tmp_path / "m", MARIAN)
     (folder / "config.json").write_text(json.dumps(MARIAN | changes))
     assert message in problem_of(last(own_runs, folder))
-    assert own_runs.names() == []
+    assert list(own_runs) == []
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_mapping_that_does_not_fit_names_its_field(own_runs, weights, changed,
     end = last(own_runs, weights, mapping="\n".join(lines))
     assert message in problem_of(end)
     assert "mapping" not in end  # what was typed stays
-    assert own_runs.names() == []
+    assert list(own_runs) == []
 
 
 @pytest.mark.parametrize(("pairs", "message"), [("none.tsv", "pairs="), ("my_model.pt", "must end with .tsv")])

@@ -38,12 +38,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 @pytest.mark.parametrize("text", ["4 8 2 9", "4829", "1", "1" * 62])
 def test_an_input_that_the_task_can_read_is_kept(lab: Runs, text: str):
-    assert decode.readable_input(VisitorRuns(lab), SHIPPED, text) == (text, "")
+    assert decode.readable_input(lab[SHIPPED], text) == (text, "")
 
 
 @pytest.mark.parametrize("text", ["three hundred", "4 x", "<b>", "1" * 63, "1 " * 5_000, "\ud800", "a\x00b"])
 def test_another_input_becomes_an_example_and_is_named(lab: Runs, text: str):
-    shown, note = decode.readable_input(VisitorRuns(lab), SHIPPED, text)
+    shown, note = decode.readable_input(lab[SHIPPED], text)
     assert shown == EXAMPLE
     assert text.strip()[:20] in note
     assert "is not an input of digits-reversal" in note
@@ -52,17 +52,17 @@ def test_another_input_becomes_an_example_and_is_named(lab: Runs, text: str):
 
 @pytest.mark.parametrize("text", ["", "   "])
 def test_an_empty_input_becomes_an_example_without_a_word(lab: Runs, text: str):
-    assert decode.readable_input(VisitorRuns(lab), SHIPPED, text) == (EXAMPLE, "")
+    assert decode.readable_input(lab[SHIPPED], text) == (EXAMPLE, "")
 
 
 def test_words_that_a_task_does_not_know_become_an_example(lab: Runs):
     mine = VisitorRuns(lab)
-    example = decode.examples_of(mine, "words")[0][0]
+    example = decode.examples_of(mine["words"])[0][0]
     for unknown in ("qwerty zzz", "zzz"):
-        shown, note = decode.readable_input(mine, "words", unknown)
+        shown, note = decode.readable_input(mine["words"], unknown)
         assert (shown, unknown in note) == (example, True)
     known = example.split()[0] + " zzz"
-    assert decode.readable_input(mine, "words", known) == (known, "")  # one known word is enough to decode
+    assert decode.readable_input(mine["words"], known) == (known, "")  # one known word is enough to decode
 
 
 def test_the_note_stands_before_the_message_of_the_decode(lab: Runs):
@@ -137,10 +137,10 @@ def translating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VisitorRun
 
 
 def test_digits_of_another_task_become_a_sentence_though_subwords_could_read_them(translating: VisitorRuns):
-    shown, note = decode.readable_input(translating, TRANSLATOR, "4 8 2 9")
+    shown, note = decode.readable_input(translating[TRANSLATOR], "4 8 2 9")
     assert any(each.isalpha() for each in shown)
     assert "“4 8 2 9” is not an input of" in note
-    assert decode.readable_input(translating, TRANSLATOR, "Press F1.") == ("Press F1.", "")
+    assert decode.readable_input(translating[TRANSLATOR], "Press F1.") == ("Press F1.", "")
 
 
 def test_a_blank_input_is_refused_where_subwords_could_read_it(translating: VisitorRuns):

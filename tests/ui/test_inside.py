@@ -34,7 +34,7 @@ CELL = {"block": "cross", "layer": 2, "head": 3, "row": 1, "column": 3}
 
 def test_a_cell_is_the_arithmetic_of_the_core(runs):
     answer = ask(runs, "cell", **shown(runs), **CELL)
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     src = torch.tensor([[1, *loaded.task.src_vocab.encode([*"4829"]), 2]])
     tokens = torch.tensor([[*loaded.task.tgt_vocab.encode([*"9284"]), 2]])
     cell = cell_arithmetic(loaded.model, src, tokens, Head("cross", 2, 3), 1, 3)

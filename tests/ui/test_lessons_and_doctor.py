@@ -48,8 +48,8 @@ def test_the_pair_of_a_lesson_starts_under_unused_names(root, monkeypatch):
     assert current == "no-residual-broken"
     assert "no-residual-right" in message["text"]
     assert train_pair(runs, "no-residual")[1] == "no-residual-broken-2"
-    assert runs.preset("no-residual-broken").bug == "no-residual"
-    assert runs.preset("no-residual-right").bug is None
+    assert runs["no-residual-broken"].preset.bug == "no-residual"
+    assert runs["no-residual-right"].preset.bug is None
     assert train_pair(runs, "nothing")[0]["problem"]
 
 
@@ -72,17 +72,20 @@ def test_the_doctor_examines_the_same_weights_once(runs, monkeypatch):
 
 def test_the_doctor_pauses_between_examinations_of_a_training_run(tiny, monkeypatch):
     run = SimpleNamespace(status="training", step=0, model=new_state(tiny).model)
-    runs = SimpleNamespace(
-        title=lambda name: "It",
-        info=lambda name: SimpleNamespace(status=run.status),
-        preset=lambda name: tiny,
-        folder=lambda name: SimpleNamespace(pairs=None),
-        loaded=lambda name: SimpleNamespace(
-            kind="latest", step=run.step, model=run.model, preset=tiny, task=build_task(tiny.task)
-        ),
-        history=lambda name: None,
-        replay=lambda name: SimpleNamespace(snapshots=list),
-    )
+    task = build_task(tiny.task)
+
+    class It:
+        name, title, preset, history = "it", "It", tiny, None
+        replay = SimpleNamespace(snapshots=list)
+        info = property(lambda self: SimpleNamespace(status=run.status))
+
+        def task(self):
+            return task
+
+        def trained(self):
+            return SimpleNamespace(kind="latest", step=run.step, model=run.model, preset=tiny, task=task)
+
+    runs = {"it": It()}
 
     def examined(name, state, history, course):
         run.now += 1

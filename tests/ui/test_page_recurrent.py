@@ -97,7 +97,7 @@ def test_a_form_of_another_family_than_the_shipped_preset_is_valid(lab, tiny_gru
 
 
 def test_the_settings_line_lists_a_changed_family(lab):
-    line = settings_line(lab, RUN)
+    line = settings_line(lab[RUN])
     assert "model.family transformer → gru" in line
     assert "model.d_hidden 12" in line
     assert "None" not in line

@@ -78,8 +78,8 @@ def test_a_hostile_choice_keeps_the_form(picked):
 def test_the_settings_of_a_run_are_copied_to_the_form(runs):
     draft = Draft(load_preset("tiny"), load_preset("tiny"), edition=4)
     mine = VisitorRuns(runs)
-    copied = reused_draft(mine, runs.names()[-1], draft)
-    assert (copied.start, copied.edition) == (runs.preset(runs.names()[-1]), 5)
+    copied = reused_draft(mine, list(runs)[-1], draft)
+    assert (copied.start, copied.edition) == (runs[list(runs)[-1]].preset, 5)
     assert reused_draft(mine, None, draft) is draft
 
 

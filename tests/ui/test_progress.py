@@ -46,7 +46,7 @@ def metrics_of(step: int) -> tuple[float, float, float]:
 
 
 def poll(runs: Any, **held: int) -> dict[str, Any]:
-    return progress_since(runs, "long", **({"since_step": -1, "since_evaluation": -1} | held))
+    return progress_since(runs["long"], **({"since_step": -1, "since_evaluation": -1} | held))
 
 
 @pytest.mark.parametrize("num_steps", [819_180, 1_000_000])  # the first just before the groups widen

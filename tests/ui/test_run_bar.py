@@ -196,7 +196,7 @@ def test_the_feed_says_what_the_bar_shows(runs: Runs):
     answer = Bar(runs).feed(run=SHIPPED)
     assert answer["run"] == SHIPPED
     assert (answer["status"], answer["step"], answer["steps"]) == ("finished", 1000, 1000)
-    assert answer["title"] == runs.title(SHIPPED)
+    assert answer["title"] == runs[SHIPPED].title
     assert answer["task"] == "reverse 3–10 digits"
     assert answer["exact_match"] == 1
     assert (answer["shipped"], answer["stoppable"], answer["resumable"]) == (True, False, False)
@@ -310,7 +310,7 @@ def test_a_snapshot_of_any_saved_step_can_be_fetched(runs: Runs):
 
 
 def test_maps_are_the_saved_bytes(runs: Runs):
-    saved = runs.replay(SHIPPED).snapshots()[-1].outputs[2].maps["cross"]
+    saved = runs[SHIPPED].replay.snapshots()[-1].outputs[2].maps["cross"]
     shown = Bar(runs).snapshot(run=SHIPPED, step=1000, input=2)["maps"]["cross"]
     assert (shown["shape"], shown["bytes"]) == (saved.shape, 1)
     assert base64.b64decode(shown["data"]) == saved.data

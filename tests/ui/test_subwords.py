@@ -25,7 +25,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
     """A lab with one finished run, ``a``."""
     runs = Runs(tmp_path_factory.mktemp("checkpoints"))
     runs.start(small_translation(), name="a")
-    wait_for(lambda: runs.info("a").status in ("finished", "failed"), seconds=180)
+    wait_for(lambda: runs["a"].info.status in ("finished", "failed"), seconds=180)
     yield runs
     runs.close()
 
@@ -37,7 +37,7 @@ def decoded(trained: Runs):
 
 def test_the_answer_is_a_sentence_and_its_steps_are_pieces(trained, decoded):
     value = answer_value(decoded)
-    task = trained.loaded("a").task
+    task = trained["a"].trained().task
     assert value["texts"] == {"source": SENTENCE, "output": task.answer_text(value["output"]), "expected": None}
     assert value["input"] == task.tokenize(SENTENCE)
     assert [step["token"] for step in value["steps"]][: len(value["output"])] == value["output"]
@@ -68,7 +68,7 @@ def test_the_words_of_a_map_are_those_of_its_tokens(decoded):
 def test_a_beam_search_has_sentences_too(trained):
     beam = decode.decode(trained, "a", SENTENCE, "beam")[0]
     value = answer_value(beam)
-    task = trained.loaded("a").task
+    task = trained["a"].trained().task
     assert [each["text"] for each in value["n_best"]] == [task.answer_text(each["output"]) for each in value["n_best"]]
     assert tree_value(beam)["subwords"]
     compared = strategies_value([beam.inspection])
@@ -77,7 +77,7 @@ def test_a_beam_search_has_sentences_too(trained):
 
 
 def test_the_bench_and_the_replay_have_the_sentences_of_each_step(trained):
-    task = trained.loaded("a").task
+    task = trained["a"].trained().task
     latest, earlier = (call(run_bar(trained), "snapshot", {"run": "a", "step": step}) for step in (2, 1))
     for answer in (*latest["answers"], *earlier["answers"]):
         assert answer["texts"]["source"] == task.source_text(answer["source"])
@@ -101,7 +101,7 @@ def test_questions_about_an_answer_name_the_pieces(trained, decoded):
     assert value["subwords"]
     request = {"run": "a", "method": "parts", "step": 0, "source": value["source"], "tokens": value["tokens"]}
     answer = call(why_answer(trained), "why", request)
-    assert answer["question"] == f"why {trained.loaded('a').task.token_name(value['tokens'][0])}?"
+    assert answer["question"] == f"why {trained['a'].trained().task.token_name(value['tokens'][0])}?"
     assert "▁" not in answer["question"]
 
 

@@ -72,5 +72,5 @@ def test_too_many_sentences_and_only_refused_ones_are_problems(mine):
         values = page._decode_as_asked(mine, SHIPPED, text, NO_INTERVENTIONS, *STRATEGY)
         assert message in values[MESSAGE]["text"]
         assert values[TRANSLATIONS] is None
-        assert decode.readable_input(mine, SHIPPED, text)[0] == "4 8 2 9"
-    assert decode.readable_input(mine, SHIPPED, TEXT) == (TEXT, "")
+        assert decode.readable_input(mine[SHIPPED], text)[0] == "4 8 2 9"
+    assert decode.readable_input(mine[SHIPPED], TEXT) == (TEXT, "")

@@ -31,7 +31,7 @@ def ask(runs: Runs, method: str, **request: Any) -> dict[str, Any]:
 def test_the_parts_are_those_of_the_core_and_sum_to_the_logit(runs):
     answer = ask(runs, "parts", foil="9")
     assert answer["question"] == "why 2, not 9?"
-    loaded = runs.loaded(SHIPPED)
+    loaded = runs[SHIPPED].trained()
     prediction = prediction_at(loaded.model, loaded.task, [*"4829"], step=1, foil="9", answer=[*"9284"])
     found = direct_logit_attribution(loaded.model, prediction)
     assert [part["name"] for part in answer["parts"][:-1]] == [part.name for part in found.ranked[:12]]

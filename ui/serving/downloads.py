@@ -45,10 +45,10 @@ def download_route(runs: VisitorRuns) -> Route:
 
 def _write(runs: VisitorRuns, name: str, file: Path) -> None:
     """Write a run's file; RunError if it contains another visitor's pairs."""
-    folder = runs.folder(name)
+    run = runs[name]
     if file.suffix != ".zip":
-        export_weights(folder, file)
+        export_weights(run.folder, file)
         return
-    if folder.preset().task.own_data and not runs.is_mine(name):
+    if run.preset.task.own_data and not runs.is_mine(name):
         raise RunError(f"run={name!r} contains uploaded pairs, which only its owner may download")
-    export_package(folder, file)
+    export_package(run.folder, file)

@@ -157,9 +157,9 @@ def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionS
     _, start, cancel = _state(measuring=False)
     if run is None:
         return [gr.update(value=None, measuring=False), start, cancel, gr.skip(), gr.skip(), gr.skip(), NO_RUN]
-    cross = [str(head) for head in heads_of_run(runs, run) if head.block == "cross"]
+    cross = [str(head) for head in heads_of_run(runs[run]) if head.block == "cross"]
     return [
-        gr.update(value=saved_value(runs, run, interventions.ablate_with), measuring=False),
+        gr.update(value=saved_value(runs[run], interventions.ablate_with), measuring=False),
         start,
         cancel,
         interventions.ablate_with,
@@ -186,7 +186,7 @@ def applicable(runs: VisitorRuns, run: str | None, interventions: InterventionSp
     if not interventions or run is None:
         return interventions, ""
     try:
-        return interventions.validated(heads_of_run(runs, run)), ""
+        return interventions.validated(heads_of_run(runs[run])), ""
     except LabError as error:
         return interventions.cleared(), f"Decoded without interventions: {error}"
 
@@ -195,7 +195,7 @@ def set_ablate_with(
     runs: VisitorRuns, run: str | None, interventions: InterventionSpec, ablate_with: Ablation
 ) -> list[Any]:
     """Change the replacement for ablated heads' outputs, and show the head importance saved for it."""
-    value = saved_value(runs, run, ablate_with) if run else None
+    value = saved_value(runs[run], ablate_with) if run else None
     _, start, cancel = _state(measuring=False)
     spec = replace(interventions.for_run(run), ablate_with=ablate_with)
     return [spec, gr.update(value=value, measuring=False), start, cancel]
@@ -228,7 +228,7 @@ def measure(runs: VisitorRuns, run: str | None, interventions: InterventionSpec)
         yield gr.skip(), NO_RUN
         return
     try:
-        for value in Measurement.of(runs, run, interventions.ablate_with).values():
+        for value in Measurement.of(runs[run], interventions.ablate_with).values():
             yield value, gr.skip()
     except LabError as error:
         yield gr.skip(), problem(error)
@@ -245,6 +245,6 @@ def _changed(
     if run is None:
         return gr.skip(), NO_RUN
     try:
-        return change(heads_of_run(runs, run)), {"text": ""}
+        return change(heads_of_run(runs[run])), {"text": ""}
     except LabError as error:
         return gr.skip(), problem(error)

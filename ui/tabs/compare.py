@@ -47,7 +47,7 @@ class Comparer:
                     yield _done({"text": ""}, as_data(event))
                 elif time.monotonic() - updated > UPDATE_INTERVAL:
                     updated = time.monotonic()
-                    yield _working(ticket, {"progress": {"done": event.done, "run": self.runs.title(event.run)}})
+                    yield _working(ticket, {"progress": {"done": event.done, "run": self.runs[event.run].title}})
         except LabError as error:
             yield _done(problem(error), None)
 
@@ -81,7 +81,9 @@ def compare_events(
     """Compare runs on ``SEQUENCES`` inputs; see ``core.reports.comparison.compare``."""
     if not 2 <= len(names) <= MAX_RUNS:
         raise InputError(f"select 2 to {MAX_RUNS} runs of one task to compare; {len(names)} selected")
-    yield from compare(runs, names, sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, cache=measurements)
+    yield from compare(
+        [runs[name] for name in names], sequences=SEQUENCES, per_length=INPUTS_PER_LENGTH, cache=measurements
+    )
 
 
 def _working(ticket: str, value: dict[str, Any]) -> Outputs:

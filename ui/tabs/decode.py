@@ -1,8 +1,6 @@
 """The input, and the Decode tab: the output with the model's probabilities at each step."""
 
-from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -11,12 +9,11 @@ from core.generation import GREEDY, Strategy
 from core.generation.translation import Translation, translate
 from core.interpret.health import HeadMarks, head_marks
 from core.interpret.health_course import health_steps
-from core.interpret.inspection import inspect
-from core.interpret.interventions import Interventions
-from core.runs.load import LoadedRun
+from core.interpret.trained import Trained
+from core.runs import Run
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError, LabError
-from core.tasks import Task, build_task
+from core.tasks import Task
 from core.text.sentences import split_sentences
 from core.text.vocab import UNK_ID
 from ui.components.answer import FAILED, answer, answer_value
@@ -153,17 +150,17 @@ def decode(
         strategy = strategy_form.strategy_in(kind, values or _default_values())
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
         with runs.inference_priority.inference():
-            loaded = runs.loaded(run)
-            resolved = interventions.resolve(loaded)
+            chosen = runs[run]
+            loaded = chosen.trained()
+            changed = interventions.applied_to(loaded)
             sentences = _sentences(loaded.task, text)
-            results = _translate(loaded, sentences, strategy, resolved) if len(sentences) > 1 else []
+            results = _translate(changed, sentences, strategy) if len(sentences) > 1 else []
             readable = (sentence for sentence, each in zip(sentences, results, strict=False) if not each.problem)
             text = next(readable, sentences[0] if results else text)
-            inspect_input = partial(inspect, loaded.model, loaded.task, text, strategy=strategy, prefix=prefix)
-            inspection = inspect_input(interventions=resolved)
-            baseline = inspect_input() if interventions else None
-            marks = _marks_near(runs, run, loaded.step)
-            current = CurrentDecode(run, runs.title(run), loaded.step, inspection, interventions, baseline, marks)
+            inspection = changed.decode(text, strategy=strategy, prefix=prefix)
+            baseline = loaded.decode(text, strategy=strategy, prefix=prefix) if interventions else None
+            marks = _marks_near(chosen, loaded.step)
+            current = CurrentDecode(run, chosen.title, loaded.step, inspection, interventions, baseline, marks)
     except LabError as error:
         return None, [problem(error), FAILED, *_EMPTY[1:]]
     message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
@@ -189,33 +186,32 @@ def compare(
     if run is None:
         return NO_RUN, None
     try:
-        loaded = runs.loaded(run)
+        trained = interventions.for_run(run).applied_to(runs[run].trained())
         strategies = [strategy_form.strategy_in(kind, values) for kind in strategy_form.KINDS]
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
-        inspect_input = partial(inspect, loaded.model, loaded.task, _sentences(loaded.task, text)[0], prefix=prefix)
-        resolved = interventions.for_run(run).resolve(loaded)
+        sentence = _sentences(trained.task, text)[0]
         with runs.inference_priority.inference():
-            inspections = [inspect_input(strategy=strategy, interventions=resolved) for strategy in strategies]
+            inspections = [trained.decode(sentence, strategy=strategy, prefix=prefix) for strategy in strategies]
     except LabError as error:
         return problem(error), None
     return {"text": ""}, strategies_value(inspections, interventions.for_run(run))
 
 
-def readable_input(runs: VisitorRuns, run: str, text: str) -> tuple[str, str]:
+def readable_input(run: Run, text: str) -> tuple[str, str]:
     """Return the input if the run's task can read it, else the task's first example; and a note if it was replaced."""
-    task = _task_of(runs, run)
-    longest = runs.preset(run).model.max_seq_len
+    task = run.task()
+    longest = run.preset.model.max_seq_len
     try:
         sentences = _sentences(task, text)
     except InputError:
         sentences = []
     # Subwords read any text, also the digits of another task.
-    is_text = not runs.preset(run).task.has_subwords or any(each.isalpha() for each in text)
+    is_text = not run.preset.task.has_subwords or any(each.isalpha() for each in text)
     if is_text and any(_is_readable(task, sentence, longest) for sentence in sentences):
         return text, ""
     example = task.examples[0]
     shown = _shortened(text)
-    return example, f"“{shown}” is not an input of {runs.title(run)}. This is an example of its task." if shown else ""
+    return example, f"“{shown}” is not an input of {run.title}. This is an example of its task." if shown else ""
 
 
 def _is_readable(task: Task, text: str, max_seq_len: int) -> bool:
@@ -240,12 +236,10 @@ def _sentences(task: Task, text: str) -> list[str]:
     return sentences if len(sentences) > 1 else [text]
 
 
-def _translate(
-    loaded: LoadedRun, sentences: list[str], strategy: Strategy, interventions: Interventions | None
-) -> list[Translation]:
+def _translate(trained: Trained, sentences: list[str], strategy: Strategy) -> list[Translation]:
     """Decode the sentences of an input together."""
-    with interventions.applied_to(loaded.model) if interventions else nullcontext():
-        return list(translate(loaded.model, loaded.task, sentences, strategy=strategy))
+    with trained.changed():
+        return list(translate(trained.model, trained.task, sentences, strategy=strategy))
 
 
 def _shortened(text: str) -> str:
@@ -253,21 +247,16 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def examples_of(runs: VisitorRuns, run: str | None) -> list[list[str]]:
+def examples_of(run: Run) -> list[list[str]]:
     """Return example inputs of a run's task, one per row."""
-    return [[example] for example in _task_of(runs, run).examples] if run else []
-
-
-def _task_of(runs: VisitorRuns, run: str) -> Task:
-    pairs = runs.folder(run).pairs  # for a task on the user's own data
-    return build_task(runs.preset(run).task, pairs=pairs)
+    return [[example] for example in run.task().examples]
 
 
 def _default_values() -> list[Any]:
     return [update["value"] for update in strategy_form.controls_for(GREEDY)]
 
 
-def _marks_near(runs: VisitorRuns, run: str, step: int) -> HeadMarks:
+def _marks_near(run: Run, step: int) -> HeadMarks:
     """Return the marks of the heads at the snapshot nearest to a step; {} for a run without any."""
-    course = health_steps(runs.replay(run).snapshots())
+    course = health_steps(run.replay.snapshots())
     return head_marks(min(course, key=lambda each: abs(each[0] - step))[1].heads) if course else {}

@@ -42,6 +42,6 @@ def train_pair(runs: VisitorRuns, name: str) -> list[Any]:
         ]
     except LabError as error:
         return [problem(error), gr.skip()]
-    right, broken = map(runs.title, started)
+    right, broken = (runs[name].title for name in started)
     text = f"Started {right} and {broken}. Watch them on the Train tab; the Compare tab compares them once they finish."
     return [{"text": text}, started[1]]

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,7 +12,7 @@ import gradio as gr
 from core.reports.formatting import count, percent
 from core.reports.report import METRICS_FILE, PAGE_FILE, Gallery, find_failures, gallery_as_data, write_report
 from core.reports.report.gallery import FailureSource
-from core.runs import ACTIVE
+from core.runs import ACTIVE, Run
 from core.server.access import VisitorRuns
 from core.storage.errors import LabError
 from ui.components.doctor import doctor
@@ -63,33 +62,35 @@ def write(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     if run is None:
         return NO_RUN
     try:
-        report = write_report(runs, run, sequences=SEQUENCES)
-        report.save(runs.folder(run).report)
+        chosen = runs[run]
+        report = write_report(chosen, sequences=SEQUENCES)
+        report.save(chosen.folder.report)
     except LabError as error:
         return problem(error)
-    return {"text": f"{runs.title(run)}: {report.summary}"}
+    return {"text": f"{chosen.title}: {report.summary}"}
 
 
 def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
     """Return the updates for the current run: message, its saved report if any, no wrong answers, and the doctor."""
     if run is None:
         return [NO_RUN, NO_REPORT, None, {"run": None}]
-    folder, title = runs.folder(run).report, runs.title(run)
+    chosen = runs[run]
+    folder, title = chosen.folder.report, chosen.title
     if not (folder / PAGE_FILE).is_file():
         text = f"No report on {title} yet. Writing one decodes {SEQUENCES:,} held-out inputs."
         return [{"text": text}, {"run": run, "written": None}, None, {"run": run}]
     outdated = f"This report is of an earlier checkpoint of {title}. Write it again for the current weights."
-    text = outdated if _is_outdated(runs, run, folder) else ""
+    text = outdated if _is_outdated(chosen) else ""
     return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}, None, {"run": run}]
 
 
-def _is_outdated(runs: VisitorRuns, run: str, folder: Path) -> bool:
-    """Return whether a report is of other weights than the run, which is not training, decodes with."""
-    info = runs.info(run)
+def _is_outdated(run: Run) -> bool:
+    """Return whether a run's report is of other weights than a run that is not training decodes with."""
+    info = run.info
     if info.status in ACTIVE:
         return False  # the weights change constantly; the report names its step
     try:
-        about = json.loads((folder / METRICS_FILE).read_text(encoding="utf-8"))
+        about = json.loads((run.folder.report / METRICS_FILE).read_text(encoding="utf-8"))
         return (about["weights"], about["step"]) != ("best", info.best_step)
     except (OSError, ValueError, TypeError, KeyError):
         return True
@@ -99,7 +100,7 @@ def _measuring(runs: VisitorRuns, run: str | None) -> tuple[dict[str, str], Any]
     if run is None:
         return NO_RUN, gr.skip()
     try:
-        title = runs.title(run)
+        title = runs[run].title
     except LabError as error:
         return problem(error), gr.skip()
     return {"text": f"Measuring {title} on {SEQUENCES:,} held-out inputs …"}, gr.update(interactive=False)
@@ -163,7 +164,7 @@ class FailureFinder:
         ticket, updated = self.cancellation.ticket(), 0.0
         inputs = INPUTS.get(choice, INPUTS[next(iter(INPUTS))])
         try:
-            loaded, title = self.runs.loaded(run), self.runs.title(run)
+            loaded, title = self.runs[run].trained(), self.runs[run].title
             for event in find_failures(loaded, source=inputs.source, sequences=inputs.sequences):
                 if self.cancellation.is_cancelled(ticket):
                     yield _done({"text": "Cancelled."}, None)

@@ -89,7 +89,7 @@ def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
     """Return the updates for the current run: settings and model."""
     if run is None:
         return [{"text": ""}, model_diagram_value(runs, None)]
-    return [{"text": settings_line(runs, run)}, model_diagram_value(runs, run)]
+    return [{"text": settings_line(runs[run])}, model_diagram_value(runs, run)]
 
 
 def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:
@@ -117,8 +117,9 @@ def first_draft(runs: VisitorRuns, run: str | None, kept: str | None = None) -> 
             start = read_preset(kept, name="kept")
             runs.pairs_of(start)
             return Draft(base := form_base(start), start, edition=1, picked=base.name)
-    is_own = run is not None and not runs.info(run).shipped and _is_trainable(runs.preset(run))
-    start = runs.preset(run) if run is not None and is_own else first_preset()
+    chosen = None if run is None else runs[run]
+    is_own = chosen is not None and not chosen.info.shipped and _is_trainable(chosen.preset)
+    start = chosen.preset if chosen is not None and is_own else first_preset()
     base = form_base(start)
     return Draft(base, start, edition=1, picked=base.name, is_first=True)  # a choice made meanwhile is newer
 
@@ -145,9 +146,10 @@ def reused_draft(runs: VisitorRuns, run: str | None, draft: Draft) -> Draft:
     """
     if not run:
         return draft
-    if not _is_trainable(runs.preset(run)):
-        raise UnavailableError(f"{runs.title(run)} was imported from another program, with nothing here to train it on")
-    return draft.next(runs.preset(run))
+    chosen = runs[run]
+    if not _is_trainable(chosen.preset):
+        raise UnavailableError(f"{chosen.title} was imported from another program, with nothing here to train it on")
+    return draft.next(chosen.preset)
 
 
 def _is_trainable(preset: Preset) -> bool:

@@ -17,7 +17,7 @@ from core.evaluation.group_tests import GroupTest, Test, compare_groups, holm, s
 from core.evaluation.significance import Spread, t_interval
 from core.reports.comparison.comparable import MAX_GROUPED_RUNS, check_comparable, differing_settings
 from core.reports.comparison.measurement import ComparisonProgress
-from core.runs import RunSource
+from core.runs.run import Runs
 from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.table import sweep_table
 from core.runs.sweeps.trials import value_text
@@ -144,7 +144,7 @@ def groups_of_sweep(folder: SweepFolder, by: Sequence[str]) -> tuple[Groups, int
 
 
 def compare_run_groups(
-    runs: RunSource, groups: Groups, *, measure: Measure, test: Test, sequences: int, baseline: str | None = None
+    runs: Runs, groups: Groups, *, measure: Measure, test: Test, sequences: int, baseline: str | None = None
 ) -> Iterator[ComparisonProgress | GroupComparison]:
     """Measure all runs on the same test sequences, and compare their groups.
 
@@ -163,7 +163,7 @@ def compare_run_groups(
     names = [name for each in groups.values() for name in each]
     if len(names) > MAX_GROUPED_RUNS:
         raise InputError(f"the groups have {len(names)} runs; at most {MAX_GROUPED_RUNS} can be compared")
-    presets = {name: runs.preset(name) for name in names}
+    presets = {name: runs[name].preset for name in names}
     check_comparable(presets, most=MAX_GROUPED_RUNS)
     mixed = {label: _mixed(label, {name: presets[name] for name in each}) for label, each in groups.items()}
     values: dict[str, float] = {}
@@ -333,9 +333,9 @@ def _mixed(label: str, presets: Mapping[str, Preset]) -> tuple[str, ...]:
     return tuple(differing_settings(list(presets.values())))
 
 
-def _measured(runs: RunSource, name: str, measure: Measure, sequences: int) -> tuple[float, int]:
+def _measured(runs: Runs, name: str, measure: Measure, sequences: int) -> tuple[float, int]:
     """Return a run's measure on the test set, and the number of sequences."""
-    loaded = runs.loaded(name)
+    loaded = runs[name].trained()
     pairs = fixed_pairs(loaded.task, sequences, split="test")
     evaluation = evaluate(loaded.model, pairs, free_running_loss=measure == "free_running_loss", task=loaded.task)
     value = getattr(evaluation, measure)

@@ -20,9 +20,11 @@ from core.evaluation.translation_quality import (
     reference_texts,
     score_translations,
 )
+from core.interpret.trained import Trained
 from core.models import Seq2Seq, count_parameters
 from core.reports.comparison.comparable import RunGroup, check_comparable, differing_settings, group_runs
-from core.runs import LoadedRun, RunInfo, RunSource
+from core.runs import RunInfo
+from core.runs.run import Run
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
 
@@ -78,7 +80,7 @@ class ComparedRun:
     """
 
     title: str
-    loaded: LoadedRun
+    loaded: Trained
     info: RunInfo
     parameters: int
     measurement: RunMeasurement
@@ -153,8 +155,7 @@ class MeasurementCache:
 
 
 def compare(
-    runs: RunSource,
-    names: Sequence[str],
+    runs: Sequence[Run],
     *,
     sequences: int,
     per_length: int = 0,
@@ -178,12 +179,13 @@ def compare(
         InputError: the runs cannot be compared, or their task has no inputs of such lengths.
         RunError: there is no such run, or it has no weights yet.
     """
+    names = [run.name for run in runs]
     if len(set(names)) < len(names):
         raise InputError(f"runs={','.join(names)[:200]!r} names a run twice")
-    check_comparable({name: runs.preset(name) for name in names})
-    loaded = [runs.loaded(name) for name in names]
-    records = [(runs.info(name), runs.history(name).evaluations()) for name in names]
-    titles = [runs.title(name) for name in names]
+    check_comparable({run.name: run.preset for run in runs})
+    loaded = [run.trained() for run in runs]
+    records = [(run.info, run.history.evaluations()) for run in runs]
+    titles = [run.title for run in runs]
     cache = cache or MeasurementCache()
     task = loaded[0].task
     pairs = fixed_pairs(task, sequences, split="test")
@@ -237,7 +239,7 @@ def _comparison_of(compared: Sequence[ComparedRun], items: Batch) -> Comparison:
     )
 
 
-def _measure(loaded: LoadedRun, pairs: Batch, sets: dict[int, Batch]) -> Iterator[float | RunMeasurement]:
+def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[float | RunMeasurement]:
     """Yield the fraction of the work that is done, 0-1, and finally the measurement."""
     model, task = loaded.model, loaded.task
     total, done = len(pairs) + sum(map(len, sets.values())), 0

@@ -9,7 +9,7 @@ import pandas as pd
 from core.evaluation.answers import answer_parts, join_parts
 from core.evaluation.by_length import held_out_by_length, within_max_seq_len
 from core.evaluation.failures import OUTCOMES, first_difference
-from core.runs import LoadedRun
+from core.interpret.trained import Trained
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
 from core.text.pieces import sentence_of
@@ -53,7 +53,7 @@ class Gallery:
     by_position: tuple[FailureGroup, ...]
 
 
-def find_failures(loaded: LoadedRun, *, source: FailureSource, sequences: int) -> Iterator[float | Gallery]:
+def find_failures(loaded: Trained, *, source: FailureSource, sequences: int) -> Iterator[float | Gallery]:
     """Decode inputs greedily, each by itself, and collect the failures.
 
     Args:
@@ -105,7 +105,7 @@ def gallery_as_data(gallery: Gallery, *, subwords: bool = False) -> dict[str, An
     }
 
 
-def _inputs(loaded: LoadedRun, source: FailureSource, sequences: int) -> list[Batch]:
+def _inputs(loaded: Trained, source: FailureSource, sequences: int) -> list[Batch]:
     task, model = loaded.task, loaded.model
     if task.open_ended:
         raise InputError("this task has no single reference answer, so no output is a failure")

@@ -9,10 +9,11 @@ import pandas as pd
 from core.config.listing import describe_changes, shipped_preset
 from core.evaluation.by_length import AccuracyByLength
 from core.evaluation.failures import OUTCOMES, first_difference
+from core.interpret.trained import Trained
 from core.models import count_parameters
 from core.reports.formatting import percent, training_time
 from core.reports.report.measurements import ReportMeasurements
-from core.runs import LoadedRun, RunInfo
+from core.runs import RunInfo
 
 Rows = list[list[str]]
 
@@ -25,7 +26,7 @@ class ReportedRun:
         train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
     """
 
-    loaded: LoadedRun
+    loaded: Trained
     info: RunInfo
     train_loss: float | None
 

@@ -10,7 +10,8 @@ from core.evaluation.accuracy import evaluate
 from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
-from core.interpret.inspection import Inspection, inspect
+from core.interpret.inspection import Inspection
+from core.interpret.trained import Trained
 from core.reports.report.attention_section import answer_questions, best_head
 from core.reports.report.documented_examples import documented_examples
 from core.reports.report.findings import TrainingOutcome, findings, verdict
@@ -28,7 +29,7 @@ from core.reports.report.tables import (
     run_table,
 )
 from core.reports.report.translation_section import translation_section
-from core.runs import LoadedRun, RunSource
+from core.runs.run import Run
 from core.storage.atomic import write_atomically
 from core.storage.errors import LabError
 from core.tasks import fixed_pairs
@@ -81,25 +82,25 @@ class Report:
             raise LabError(f"the report cannot be written to {folder.name}: {error.strerror}") from error
 
 
-def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
+def write_report(run: Run, *, sequences: int) -> Report:
     """Measure a run on its test set and write a report about it.
 
     Args:
         sequences: number of test items, at least 1; fewer are used if the test set is smaller.
 
     Raises:
-        RunError: there is no such run, or it has no weights yet.
+        RunError: the run has no weights yet.
     """
-    loaded = runs.loaded(name)
-    training = _training_outcome(loaded, runs)
-    run = ReportedRun(loaded, runs.info(name), training.train_loss)
-    history = runs.history(name)
+    loaded = run.trained()
+    training = _training_outcome(loaded, run)
+    reported = ReportedRun(loaded, run.info, training.train_loss)
+    history = run.history
     pairs = fixed_pairs(loaded.task, sequences, split="test")
     measurements = measure(
         loaded.model, loaded.task, pairs, free_running_loss=loaded.preset.training.free_running_validation
     )
     translation = translation_section(loaded.model, loaded.task, pairs, measurements)
-    example = inspect(loaded.model, loaded.task, loaded.task.source_text(_median_length_input(measurements)))
+    example = loaded.decode(loaded.task.source_text(_median_length_input(measurements)))
     head = best_head(measurements)
     curve = None if translation else accuracy_by_length(loaded.model, loaded.task)
     figures = _draw_figures(
@@ -107,15 +108,15 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
     )
     failures = measurements.sequences[~measurements.sequences.is_exact]
     summary = verdict(measurements)
-    title = runs.title(name)
+    title = run.title
     context = {
         "title": title,
         "verdict": summary,
         "findings": findings(measurements, training),
         "description": loaded.preset.description,
-        "run_table": run_table(run),
+        "run_table": run_table(reported),
         "translation": translation,
-        "metrics": metrics_table(measurements, run),
+        "metrics": metrics_table(measurements, reported),
         "by_length": by_length_table(measurements),
         "other_lengths": other_lengths_table(curve),
         "limit": curve.limit if curve else "",
@@ -128,18 +129,18 @@ def write_report(runs: RunSource, name: str, *, sequences: int) -> Report:
         "example_texts": _texts(example),
         "head": head,
         "answers": answer_questions(measurements),
-        "health": health_section(runs.replay(name).snapshots()),
+        "health": health_section(run.replay.snapshots()),
         "no_attention": _why_no_attention(measurements),
         "figures": {figure.removesuffix(".png"): figure for figure in figures},
     }
     markdown = as_markdown(context)
     html = as_html(markdown, title=f"Report: {title}", figures=figures)
-    metrics = _metrics(run, measurements, summary) | {"translation": translation and translation.as_data()}
-    return Report(name, summary, markdown, html, figures, metrics)
+    metrics = _metrics(reported, measurements, summary) | {"translation": translation and translation.as_data()}
+    return Report(run.name, summary, markdown, html, figures, metrics)
 
 
-def _training_outcome(loaded: LoadedRun, runs: RunSource) -> TrainingOutcome:
-    config, info = loaded.preset.training, runs.info(loaded.run)
+def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
+    config, info = loaded.preset.training, run.info
     train_loss = None
     if config.training_sequences:
         count = min(config.training_sequences, MAX_TRAINING_SEQUENCES)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from core.config import Preset
 from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.significance import Spread, t_interval
+from core.interpret.trained import Trained
 from core.runs import load_run
-from core.runs.load import LoadedRun
 from core.runs.sweeps.folder import SweepError, SweepFile, SweepFolder
 from core.runs.sweeps.sweep import Metric
 from core.runs.sweeps.table import Row, SweepTable, sweep_table
@@ -88,7 +88,7 @@ def saved_preset(file: SweepFile, best: Best) -> Preset:
     return best.preset.model_copy(update=changes)
 
 
-def _tested(loaded: LoadedRun, sequences: int) -> Evaluation:
+def _tested(loaded: Trained, sequences: int) -> Evaluation:
     pairs = fixed_pairs(loaded.task, sequences, split="test")
     free_running = loaded.preset.training.free_running_validation
     return evaluate(loaded.model, pairs, free_running_loss=free_running, task=loaded.task)

@@ -56,8 +56,8 @@ class Trained:
     def wait_for_progress(self) -> None:
         """Wait until it trains and has made more than five further steps."""
         expect(self.page.locator("#run-bar .stop:enabled")).to_be_visible(timeout=MILLISECONDS)
-        step = self.runs.info(self.name).step
-        self.wait(lambda: self.runs.info(self.name).step > step + 5)
+        step = self.runs[self.name].info.step
+        self.wait(lambda: self.runs[self.name].info.step > step + 5)
 
     def seconds_until_message(self, *parts: str) -> float:
         """Wait until the message contains all parts; return the seconds it took."""
@@ -149,7 +149,7 @@ def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
     monkeypatch.undo()
     expect(run.page.locator("#run-bar .message")).to_be_hidden(timeout=MILLISECONDS)
     run.stop()
-    assert run.folder.info().step == run.runs.info(run.name).step > 0
+    assert run.folder.info().step == run.runs[run.name].info.step > 0
     row("F1", "on the page: the disk is full", "1 run", f"cause and remedy after {took:.1f} s; saved later")
     assert took <= SECONDS * load_per_core()
 

@@ -147,10 +147,11 @@ class ReplayRequest(MetricsRequest):
 
 def replay(runs: VisitorRuns, request: ReplayRequest) -> dict[str, Any]:
     """Return the state of a run with its new metrics and attention snapshots, and which of them have weights."""
-    progress = progress_since(runs, request.run, **request.held)
-    snapshots, kept = runs.replay(request.run).snapshots(), runs.weights_by_step(request.run)
+    run = runs[request.run]
+    progress = progress_since(run, **request.held)
+    snapshots, kept = run.replay.snapshots(), run.weights_by_step
     weights_steps = [each.step for each in snapshots if each.step in kept.steps]
-    found = replay_value(snapshots, since=request.since, subwords=runs.preset(request.run).task.has_subwords)
+    found = replay_value(snapshots, since=request.since, subwords=run.preset.task.has_subwords)
     return progress | found | {"weights_steps": weights_steps}
 
 

@@ -13,9 +13,9 @@ from pydantic import Field
 from core.config import Preset
 from core.interpret.cell import CellArithmetic, StreamStep, cell_arithmetic
 from core.interpret.parts import Kind, Part, model_parts, part_vectors
+from core.interpret.trained import Trained
 from core.models import outline_model
 from core.models.seq2seq import Block, Head
-from core.runs.load import LoadedRun
 from core.server.access import VisitorRuns
 from core.tasks import build_task
 from ui.components.component import RunRequest
@@ -68,8 +68,8 @@ class PartRequest(WeightsRequest):
 
 def parts(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     """Return the parts of a run's model, in the order of the computation, and its size in words."""
-    preset = runs.preset(request.run)
-    return {"run": request.run, **_parts_of(preset, runs.folder(request.run).pairs)}
+    run = runs[request.run]
+    return {"run": run.name, **_parts_of(run.preset, run.folder.pairs)}
 
 
 @lru_cache(64)
@@ -85,9 +85,9 @@ def _parts_of(preset: Preset, pairs: Path) -> dict[str, Any]:
 def part(runs: VisitorRuns, request: PartRequest) -> dict[str, Any]:
     """Return what a part computes as plain data: a list of numbers for each of the first tokens of its side."""
     with runs.inference_priority.inference():
-        loaded = runs.loaded(request.run, request.training_step)
+        loaded = runs[request.run].trained(request.training_step)
         src, tokens = request.ids(loaded)
-        interventions = request.interventions().resolve(loaded)
+        interventions = request.interventions().applied_to(loaded).interventions
         found = part_vectors(loaded.model, src, tokens, request.part, interventions)
     vectors = found.vectors
     answers = _top_answers(vectors[-1][1], loaded) if found.part.kind == "output" else None
@@ -118,7 +118,7 @@ def _matrix(values: torch.Tensor) -> list[list[float | None]]:
     return [json_numbers(row) for row in values[:MAX_ROWS, :MAX_ROWS]]
 
 
-def _top_answers(logits: torch.Tensor, loaded: LoadedRun) -> list[list[dict[str, Any]]]:
+def _top_answers(logits: torch.Tensor, loaded: Trained) -> list[list[dict[str, Any]]]:
     """Return the tokens with the highest logits of each row, with their probabilities."""
     probabilities = logits.softmax(dim=-1)
     return [
@@ -134,14 +134,14 @@ def cell(runs: VisitorRuns, request: CellRequest) -> dict[str, Any]:
     """Return the arithmetic of a cell as plain data."""
     head = Head(request.block, request.layer, request.head)
     with runs.inference_priority.inference():
-        loaded = runs.loaded(request.run, request.training_step)
+        loaded = runs[request.run].trained(request.training_step)
         src, tokens = request.ids(loaded)
-        interventions = request.interventions().resolve(loaded)
+        interventions = request.interventions().applied_to(loaded).interventions
         found = cell_arithmetic(loaded.model, src, tokens, head, request.row, request.column, interventions)
     return cell_value(found, loaded)
 
 
-def cell_value(cell: CellArithmetic, loaded: LoadedRun) -> dict[str, Any]:
+def cell_value(cell: CellArithmetic, loaded: Trained) -> dict[str, Any]:
     """Return the arithmetic of a cell as plain data, numbers with six significant digits."""
     order = cell.weights.argsort(descending=True, stable=True).tolist()
     shown = list(dict.fromkeys([cell.column, *order]))[:SHOWN_VALUES]
@@ -183,7 +183,7 @@ def _stream_value(step: StreamStep) -> dict[str, Any]:
     }
 
 
-def _answer_value(cell: CellArithmetic, loaded: LoadedRun) -> dict[str, Any] | None:
+def _answer_value(cell: CellArithmetic, loaded: Trained) -> dict[str, Any] | None:
     """Return the tokens with the highest logits, and the produced one, with their probabilities with and without it."""
     if cell.answer is None:
         return None
@@ -205,5 +205,5 @@ def _answer_value(cell: CellArithmetic, loaded: LoadedRun) -> dict[str, Any] | N
     }
 
 
-def _name(token: int, loaded: LoadedRun) -> str:
+def _name(token: int, loaded: Trained) -> str:
     return loaded.task.token_name(loaded.task.tgt_vocab.tokens[token])

@@ -34,7 +34,7 @@ def health(runs: VisitorRuns, request: HealthRequest) -> dict[str, Any]:
         {"run", "steps": all saved, "added": those after the request's step, "series": {measure: {name: values at the
         added steps}}, "by_layer": whether figures of heads are means over attention layers}.
     """
-    course = health_steps(runs.replay(request.run).snapshots())
+    course = health_steps(runs[request.run].replay.snapshots())
     added = [(step, each) for step, each in course if step > request.since]
     series = health_series((each for _, each in added), max_heads=MAX_HEADS)
     names = list(series["entropy"])

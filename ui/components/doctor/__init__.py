@@ -10,11 +10,10 @@ import gradio as gr
 
 from core.interpret.health_course import health_steps
 from core.models import parameters_of
-from core.runs import ACTIVE
+from core.runs import ACTIVE, Run
 from core.runs.training_state import training_state_of
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
-from core.tasks import build_task
 from core.teaching.bugs.descriptions import BUG_DESCRIPTIONS
 from core.teaching.doctor import Examination, examine_state
 from ui.components.component import RunRequest, component, validated
@@ -54,27 +53,25 @@ class Doctor:
 
     def examine(self, request: RunRequest) -> dict[str, Any]:
         """Return the findings on a run's current weights."""
-        is_training = self.runs.info(request.run).status in ACTIVE
-        return examination_value(self._examination(request.run, is_training)) | {
-            "training": is_training,
-            "title": self.runs.title(request.run),
-        }
+        run = self.runs[request.run]
+        is_training = run.info.status in ACTIVE
+        value = examination_value(self._examination(run, is_training))
+        return value | {"training": is_training, "title": run.title}
 
-    def _examination(self, run: str, is_training: bool) -> Examination:
-        if is_training and (cached := self._cache.get(run)) and cached.is_recent:
+    def _examination(self, run: Run, is_training: bool) -> Examination:
+        if is_training and (cached := self._cache.get(run.name)) and cached.is_recent:
             return cached.examination
         started = time.monotonic()
-        preset = self.runs.preset(run)
-        if parameters_of(preset.model, build_task(preset.task, pairs=self.runs.folder(run).pairs)) > MAX_PARAMETERS:
-            raise InputError(f"{run} is too large to examine on this page; use python -m core doctor --run {run}")
+        if parameters_of(run.preset.model, run.task()) > MAX_PARAMETERS:
+            raise InputError(f"{run.title} is too large to examine here; use python -m core doctor --run {run.name}")
         with self._lock:
-            loaded, cached = self.runs.loaded(run), self._cache.get(run)
+            loaded, cached = run.trained(), self._cache.get(run.name)
             weights = (loaded.kind, loaded.step)
             if cached and (cached.weights == weights or (is_training and cached.is_recent)):
                 return cached.examination
-            course = health_steps(self.runs.replay(run).snapshots())
-            examination = examine_state(run, training_state_of(loaded), self.runs.history(run), course)
-            self._cache[run] = _Cached(weights, examination, started, time.monotonic())
+            course = health_steps(run.replay.snapshots())
+            examination = examine_state(run.name, training_state_of(loaded), run.history, course)
+            self._cache[run.name] = _Cached(weights, examination, started, time.monotonic())
             while len(self._cache) > MAX_CACHED:
                 self._cache.popitem(last=False)
             return examination

@@ -12,10 +12,9 @@ import gradio as gr
 
 from core.interpret.ablation import AblatedHead, ablation_rows, cached_grid, grid_cells, latest_grid
 from core.interpret.interventions import Ablation
+from core.interpret.trained import Trained
 from core.models.seq2seq import Head
-from core.runs import RunError
-from core.runs.load import LoadedRun
-from core.server.access import VisitorRuns
+from core.runs import Run, RunError
 from core.tasks import Batch, fixed_pairs
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.component import component
@@ -35,12 +34,12 @@ def head_importance(*, elem_id: str = "heads") -> gr.HTML:
     return component("head_importance", elem_id=elem_id, events=["toggle"], interventions=none, measuring=False)
 
 
-def measure_heads(runs: VisitorRuns, run: str, ablate_with: Ablation) -> dict[str, Any]:
+def measure_heads(run: Run, ablate_with: Ablation) -> dict[str, Any]:
     """Measure a run with each head and each layer ablated; return the result as plain data."""
-    measurement = Measurement.of(runs, run, ablate_with)
+    measurement = Measurement.of(run, ablate_with)
     cells = list(measurement.cells())
     return {
-        "run": run,
+        "run": run.name,
         "step": measurement.loaded.step,
         "sequences": len(measurement.pairs),
         "ablate_with": ablate_with,
@@ -57,17 +56,17 @@ class Measurement:
         path: file of the saved results.
     """
 
-    loaded: LoadedRun
+    loaded: Trained
     pairs: Batch
     path: Path
     ablate_with: Ablation
 
     @classmethod
-    def of(cls, runs: VisitorRuns, run: str, ablate_with: Ablation) -> "Measurement":
+    def of(cls, run: Run, ablate_with: Ablation) -> "Measurement":
         """Load a run for measuring."""
-        loaded = runs.loaded(run)
+        loaded = run.trained()
         pairs = fixed_pairs(loaded.task, SEQUENCES, split="test")
-        return cls(loaded, pairs, runs.folder(run).ablation, ablate_with)
+        return cls(loaded, pairs, run.folder.ablation, ablate_with)
 
     def cells(self) -> Iterator[AblatedHead]:
         """Yield the cells, measured or from the saved file."""
@@ -87,14 +86,14 @@ class Measurement:
             yield value(cells, seconds_left=per_cell * (total - len(cells)))
 
 
-def saved_value(runs: VisitorRuns, run: str, ablate_with: Ablation) -> dict[str, Any]:
+def saved_value(run: Run, ablate_with: Ablation) -> dict[str, Any]:
     """Return the component's value with a run's saved head importance, or with empty cells."""
-    heads = heads_of_run(runs, run)
-    saved = latest_grid(runs.folder(run).ablation, heads, ablation=ablate_with)
+    heads = heads_of_run(run)
+    saved = latest_grid(run.folder.ablation, heads, ablation=ablate_with)
     if saved is None:
-        return grid_value(run, heads, [])
-    value = grid_value(run, heads, saved.cells, sequences=saved.sequences, step=saved.step)
-    current = _current_step(runs, run)
+        return grid_value(run.name, heads, [])
+    value = grid_value(run.name, heads, saved.cells, sequences=saved.sequences, step=saved.step)
+    current = _current_step(run)
     if current is not None and current != saved.step:
         value["note"] = f"The run now uses its weights after step {current}; measure again for those."
     return value
@@ -143,9 +142,9 @@ def grid_value(
     }
 
 
-def _current_step(runs: VisitorRuns, run: str) -> int | None:
+def _current_step(run: Run) -> int | None:
     """Return the training step of the weights that a run decodes with; None if it has none."""
     try:
-        return runs.loaded(run).step
+        return run.trained().step
     except RunError:
         return None

@@ -89,12 +89,12 @@ class LessonRequest(Request):
 
 def snapshots(runs: VisitorRuns, request: LessonRequest) -> dict[str, Any]:
     """Return the training replay of a lesson's run; see ``replay_value``."""
-    return replay_value(runs.replay(load_attention_lesson(request.name).run).snapshots())
+    return replay_value(runs[load_attention_lesson(request.name).run].replay.snapshots())
 
 
 def _figure(runs: VisitorRuns, function: Callable, request: FigureRequest) -> dict[str, Any]:
     """Load the run of the lesson and call a figure's function with its model and task."""
-    loaded = runs.loaded(load_attention_lesson(request.lesson).run)
+    loaded = runs[load_attention_lesson(request.lesson).run].trained()
     if not isinstance(loaded.model, Transformer):
         raise InputError(f"run={loaded.run} is not a Transformer; this lesson needs one")
     texts = {"input": request.input} | ({"other": request.other} if isinstance(request, OrdersRequest) else {})

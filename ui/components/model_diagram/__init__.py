@@ -50,7 +50,7 @@ def model_diagram(*, elem_id: str = "model") -> gr.HTML:
 
 def model_diagram_value(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     """Return the diagram of a run's model as the component's value."""
-    return {"columns": []} if run is None else diagram_of(runs.preset(run), runs.folder(run).pairs)
+    return {"columns": []} if run is None else diagram_of(runs[run].preset, runs[run].folder.pairs)
 
 
 @lru_cache(64)

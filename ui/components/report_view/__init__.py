@@ -27,7 +27,7 @@ def report_view(runs: VisitorRuns, *, elem_id: str = "report") -> gr.HTML:
 
 def saved(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     """Return a saved report as ``{"html": text}``."""
-    page = runs.folder(request.run).report / PAGE_FILE
+    page = runs[request.run].folder.report / PAGE_FILE
     if not page.is_file():
         raise RunError("this run has no report yet")
     return {"html": page.read_text(encoding="utf-8")}
@@ -35,7 +35,7 @@ def saved(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
 
 def bundle(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     """Return a saved report's Markdown and pictures as ``{"zip": base64}``."""
-    return {"zip": base64.b64encode(_zipped(runs.folder(request.run))).decode()}
+    return {"zip": base64.b64encode(_zipped(runs[request.run].folder)).decode()}
 
 
 def _zipped(folder: RunFolder) -> bytes:

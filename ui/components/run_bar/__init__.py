@@ -88,8 +88,8 @@ def run_bar(runs: VisitorRuns, *, elem_id: str = "run-bar") -> gr.HTML:
 
 def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
     """Return the state of a run, with the metrics and snapshots that the browser does not have yet."""
-    progress = progress_since(runs, request.run, **request.held)
-    info, task = runs.info(request.run), runs.preset(request.run).task
+    run = runs[request.run]
+    progress, info, task = progress_since(run, **request.held), run.info, run.preset.task
     mine = runs.is_mine(request.run) and not info.shipped
     about = {
         "task": task.summary,
@@ -100,16 +100,17 @@ def feed(runs: VisitorRuns, request: FeedRequest) -> dict[str, Any]:
         "stoppable": mine and info.status in STOPPABLE,
         "resumable": mine and info.status in RESUMABLE,
     }
-    snapshots = _new_snapshots(runs.replay(request.run).snapshots(), request, task.has_subwords)
+    snapshots = _new_snapshots(run.replay.snapshots(), request, task.has_subwords)
     return progress | about | {"snapshots": snapshots}
 
 
 def shipped_translator(runs: VisitorRuns) -> str | None:
     """Return the name of a shipped run that translates, which the page offers beside the run that it opens with."""
-    for name in reversed(runs.names()):  # shipped ones last
-        if not runs.info(name).shipped:
+    for name in reversed(list(runs)):  # shipped ones last
+        run = runs[name]
+        if not run.info.shipped:
             return None
-        if runs.preset(name).task.family == "translation":
+        if run.preset.task.family == "translation":
             return name
     return None
 
@@ -133,9 +134,10 @@ def snapshot(runs: VisitorRuns, request: SnapshotRequest) -> dict[str, Any]:
     Raises:
         RunError: there is none of that step.
     """
-    for each in runs.replay(request.run).snapshots():
+    run = runs[request.run]
+    for each in run.replay.snapshots():
         if each.step == request.step:
-            subwords = runs.preset(request.run).task.has_subwords
+            subwords = run.preset.task.has_subwords
             return snapshot_value(each, block=request.block, shown_input=request.input, subwords=subwords)
     raise RunError(f"step={request.step}: run {request.run!r} has no snapshot of this step")
 
@@ -203,17 +205,17 @@ def _encoded(maps: PackedMaps) -> dict[str, Any]:
 
 def actions(runs: VisitorRuns, request: RunRequest) -> dict[str, Any]:
     """Return what the visitor can do with a run."""
-    run = request.run
-    info = runs.info(run)
-    mine = runs.is_mine(run) and not info.shipped
-    has_file = runs.has_weights(run) and info.status not in ACTIVE
-    has_own_data = bool(runs.preset(run).task.own_data)
+    run = runs[request.run]
+    info = run.info
+    mine = runs.is_mine(run.name) and not info.shipped
+    has_file = run.has_weights and info.status not in ACTIVE
+    has_own_data = bool(run.preset.task.own_data)
     return {
-        "run": run,
-        "title": runs.title(run),
-        "file": f"{PATH}/{run}" if has_file and not has_own_data else None,
-        "package": f"{PATH}/{run}.zip" if has_file and (mine or not has_own_data) else None,
-        "shared": runs.is_shared(run) if mine and runs.has_visitors else None,
+        "run": run.name,
+        "title": run.title,
+        "file": f"{PATH}/{run.name}" if has_file and not has_own_data else None,
+        "package": f"{PATH}/{run.name}.zip" if has_file and (mine or not has_own_data) else None,
+        "shared": runs.is_shared(run.name) if mine and runs.has_visitors else None,
         "renamable": mine,
         "deletable": mine and info.status not in ACTIVE,
     }

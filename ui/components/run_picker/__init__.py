@@ -1,5 +1,6 @@
 """The run picker: runs by task, with checkboxes to select those to compare."""
 
+from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -8,6 +9,7 @@ import gradio as gr
 from core.config import Preset
 from core.config.listing import describe_changes, shipped_preset
 from core.reports.comparison import group_runs, held_out_key
+from core.runs import Run
 from core.server.access import VisitorRuns
 from ui.components.component import Request, component, validated
 from ui.run_info import MAX_LISTED_RUNS
@@ -24,39 +26,38 @@ def run_picker(runs: VisitorRuns, *, elem_id: str = "run-picker") -> gr.HTML:
 
 def runs_by_task(runs: VisitorRuns, _: Request | None = None) -> dict[str, Any]:
     """Return the runs grouped by task, and within a task by all settings except the seed."""
-    by_task: dict[tuple, dict[str, Preset]] = {}
+    by_task: dict[tuple, list[Run]] = {}
     for name in runs.readable_names(MAX_LISTED_RUNS):
-        preset = runs.preset(name)
-        by_task.setdefault(held_out_key(preset.task), {})[name] = preset
-    return {"tasks": [_task(runs, presets) for presets in by_task.values()]}
+        run = runs[name]
+        by_task.setdefault(held_out_key(run.preset.task), []).append(run)
+    return {"tasks": [_task({run.name: run for run in each}) for each in by_task.values()]}
 
 
-def _task(runs: VisitorRuns, presets: dict[str, Preset]) -> dict[str, Any]:
+def _task(runs: Mapping[str, Run]) -> dict[str, Any]:
+    presets = {name: run.preset for name, run in runs.items()}
     first = next(iter(presets.values()))
     groups = [
         {
             "label": group.label,
             "about": _about(presets[group.runs[0]]),
-            "runs": [
-                _listed(runs, name, presets[name]) for _, name in sorted(zip(group.seeds, group.runs, strict=True))
-            ],
+            "runs": [_listed(runs[name]) for _, name in sorted(zip(group.seeds, group.runs, strict=True))],
         }
-        for group in group_runs(presets, titles={name: runs.title(name) for name in presets})
+        for group in group_runs(presets, titles={name: run.title for name, run in runs.items()})
     ]
     return {"task": first.task.summary, "groups": groups}
 
 
-def _listed(runs: VisitorRuns, name: str, preset: Preset) -> dict[str, Any]:
-    info = runs.info(name)
+def _listed(run: Run) -> dict[str, Any]:
+    info = run.info
     return {
-        "id": name,
-        "title": runs.title(name),
-        "seed": preset.training.seed,
+        "id": run.name,
+        "title": run.title,
+        "seed": run.preset.training.seed,
         "status": info.status,
         "step": info.step,
         "exact_match": info.exact_match,
         "quality": info.quality and info.quality.model_dump(),
-        "ready": runs.has_weights(name),
+        "ready": run.has_weights,
     }
 
 

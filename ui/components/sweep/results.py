@@ -168,7 +168,7 @@ def curves(runs: VisitorRuns, request: CurvesRequest) -> dict[str, Any]:
         series: list[tuple[list[int], list[float]]] = []
         for seed in found.file.seeds:
             try:
-                history = runs.history(f"{row.trial}-seed-{seed}").evaluations()
+                history = runs[f"{row.trial}-seed-{seed}"].history.evaluations()
             except RunError:  # not begun
                 continue
             values = history.get(metric, [])
@@ -190,7 +190,7 @@ def trial(runs: VisitorRuns, request: TrialRequest) -> dict[str, Any]:
     for seed in found.file.seeds:
         name = f"{row.trial}-seed-{seed}"
         try:
-            info = runs.info(name)
+            info = runs[name].info
         except RunError:
             listed.append({"seed": seed, "run": None, "status": "waiting", "value": None})
             continue

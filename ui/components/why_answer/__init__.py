@@ -21,7 +21,7 @@ from core.interpret.attribution import (
 )
 from core.interpret.attribution.corrupted_input import corrupt
 from core.interpret.attribution.prediction import Prediction, prediction_at
-from core.runs.load import LoadedRun
+from core.interpret.trained import Trained
 from core.server.access import VisitorRuns
 from core.storage.errors import InputError
 from core.tasks import Task
@@ -89,10 +89,10 @@ def why(runs: VisitorRuns, request: WhyRequest) -> dict[str, Any]:
             f"{longest} tokens are more than {MAX_EXPLAINED}, which this page explains; use `core analyze --why`"
         )
     with runs.inference_priority.inference():
-        loaded = runs.loaded(request.run)
+        loaded = runs[request.run].trained()
         request.ids(loaded)  # checks the tokens
         answer = [token for token in request.tokens if token != EOS]
-        with request.interventions().resolve(loaded).applied_to(loaded.model):
+        with request.interventions().applied_to(loaded).changed():
             prediction = prediction_at(
                 loaded.model,
                 loaded.task,
@@ -113,7 +113,7 @@ def why(runs: VisitorRuns, request: WhyRequest) -> dict[str, Any]:
     }
 
 
-def _question(loaded: LoadedRun, prediction: Prediction) -> str:
+def _question(loaded: Trained, prediction: Prediction) -> str:
     name, foil = loaded.task.token_name, prediction.foil_token
     names = replace(
         prediction, target_token=name(prediction.target_token), foil_token=None if foil is None else name(foil)
@@ -122,14 +122,14 @@ def _question(loaded: LoadedRun, prediction: Prediction) -> str:
 
 
 @torch.no_grad()
-def _candidates(loaded: LoadedRun, prediction: Prediction) -> list[str]:
+def _candidates(loaded: Trained, prediction: Prediction) -> list[str]:
     """Return the most likely tokens at the step, other than the target."""
     logits = loaded.model(prediction.src, prediction.tgt_in)[0, -1]
     best = logits.argsort(descending=True)[: NUM_CANDIDATES + 1].tolist()
     return [loaded.task.tgt_vocab.tokens[each] for each in best if each != prediction.target][:NUM_CANDIDATES]
 
 
-def _parts(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
+def _parts(loaded: Trained, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
     found = direct_logit_attribution.direct_logit_attribution(loaded.model, prediction)
     shown, others = found.ranked[:LARGEST_PARTS], found.ranked[LARGEST_PARTS:]
     parts: list[dict[str, Any]] = [
@@ -151,7 +151,7 @@ def _head_value(part: direct_logit_attribution.Contribution) -> dict[str, Any] |
     return None if head is None else {"block": head.block, "layer": head.layer, "head": head.head}
 
 
-def _lens(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
+def _lens(loaded: Trained, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
     lens = logit_lens.logit_lens(loaded.model, loaded.task, prediction)
     rows = [
         {
@@ -173,7 +173,7 @@ def _lens(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) -> dic
     return {"rows": rows, "first": lens.first, "answers": answers, "limits": limits}
 
 
-def _tokens(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
+def _tokens(loaded: Trained, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
     model = loaded.model
     methods: dict[str, tuple[Callable[..., input_gradients.InputAttribution], str]] = {
         "integrated gradients": (input_gradients.integrated_gradients, input_gradients.INTEGRATED_LIMITS),
@@ -218,7 +218,7 @@ def _replacements(task: Task) -> list[str]:
     return list(symbols[:MAX_REPLACEMENTS])
 
 
-def _patching(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
+def _patching(loaded: Trained, prediction: Prediction, request: WhyRequest) -> dict[str, Any]:
     corrupted: Sequence[str] | None = None
     if request.position is not None:
         corrupted = corrupt(
@@ -252,7 +252,7 @@ def _patching(loaded: LoadedRun, prediction: Prediction, request: WhyRequest) ->
     }
 
 
-_METHODS: dict[Method, Callable[[LoadedRun, Prediction, WhyRequest], dict[str, Any]]] = {
+_METHODS: dict[Method, Callable[[Trained, Prediction, WhyRequest], dict[str, Any]]] = {
     "parts": _parts,
     "lens": _lens,
     "tokens": _tokens,

@@ -1,0 +1,176 @@
+"""A trained model with its task, which the command line, the page, reports and notebooks decode and measure with."""
+
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from core.config import Preset
+from core.generation import GREEDY, Strategy
+from core.interpret.inspection import Inspection, inspect
+from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
+from core.models import Seq2Seq
+from core.storage.errors import InputError
+from core.tasks import Task, fixed_pairs
+from core.tasks.data import Split
+
+if TYPE_CHECKING:  # decoding needs none of them
+    import pandas as pd
+
+    from core.evaluation.accuracy import Evaluation
+    from core.interpret.attribution.activation_patching import ActivationPatching
+
+WeightsKind = Literal["latest", "best", "kept"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A run's model in evaluation mode, with its task, its preset, and what is changed in its heads.
+
+    Attributes:
+        run: name of the run.
+        kind: which weights: "best" (lowest validation loss), "latest" while the run is training, or "kept" at an
+            earlier training step (``core.runs.weights_by_step``).
+        step: number of training steps after which these weights were saved.
+        preset: the preset that the run was started with.
+        task: the preset's task, with its vocabularies and data.
+        model: the model with the weights loaded, in evaluation mode, on the CPU.
+        facts: metadata saved with the weights: step, validation_loss, exact_match, quality of translations, preset,
+            provenance; empty unless "best".
+        interventions: applied in every method but ``patch``; none of them leaves the model as it was trained.
+    """
+
+    run: str
+    kind: WeightsKind
+    step: int
+    preset: Preset
+    task: Task
+    model: Seq2Seq
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    interventions: Interventions = NO_INTERVENTIONS
+
+    def __repr__(self) -> str:
+        changes = f", {self.interventions}" if self.interventions else ""
+        return f"<Trained {self.run}, step {self.step}{changes}>"
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The names of all attention heads: block, layer and head, from 1, as ``cross.2.1``."""
+        return tuple(str(head) for head in self.model.heads)
+
+    def decode(self, text: str, *, strategy: Strategy = GREEDY, prefix: str = "") -> Inspection:
+        """Decode an input, and record the probabilities of every step and the weights of every head.
+
+        Args:
+            text: the input as one would type it on the page, such as ``"4 8 2 9"``.
+            strategy: ``GREEDY``, ``Beam(beam_size=4)`` or another of ``core.generation``.
+            prefix: tokens that the answer must begin with, as typed.
+
+        Raises:
+            InputError: the task cannot read the text, or it is too long for the model.
+        """
+        return inspect(self.model, self.task, text, strategy=strategy, prefix=prefix, interventions=self.interventions)
+
+    def attention(self, text: str, *, strategy: Strategy = GREEDY) -> "dict[str, pd.DataFrame]":
+        """Decode an input and return each head's attention weights, by the head's name.
+
+        Returns:
+            A table a head, (queries, keys) float: of the encoder's heads source by source tokens; of the others a row
+            for each token produced, and columns for the tokens read: the source's, or the decoder's own.
+
+        Raises:
+            InputError: as ``decode``.
+        """
+        import pandas as pd
+
+        decoded = self.decode(text, strategy=strategy)
+        source = decoded.source_labels
+        produced, read = [step.produced for step in decoded.steps], [step.read for step in decoded.steps]
+        rows = {"encoder": source, "decoder": produced, "cross": produced}
+        columns = {"encoder": source, "decoder": read, "cross": source}
+        tables = {}
+        for head in self.model.heads:
+            block = getattr(decoded.maps, head.block)  # (L, 1, H, queries, keys)
+            weights = block[head.layer - 1, 0, head.head - 1].numpy()
+            keys = columns[head.block]
+            if weights.shape[1] > len(keys):  # a decoder without encoder attends to the source too
+                keys = [*source, *keys][: weights.shape[1]]
+            tables[str(head)] = pd.DataFrame(weights, index=rows[head.block][: len(weights)], columns=keys)
+        return tables
+
+    def score_heads(self, sequences: int = 500, *, split: Split = "test") -> "pd.DataFrame":
+        """Measure every head on the model's answers to held-out inputs.
+
+        Args:
+            sequences: how many; all that there are if fewer.
+            split: ``test`` or ``validation``.
+
+        Returns:
+            A row for each head, indexed by its name, with the columns of ``core.interpret.head_table.head_table``:
+            among them ``mass_produced``, the attention mass on the source of the token that a step produces, 0-1, with
+            ``uniform_produced``, that of uniform attention; ``entropy``, 0-1; and ``offset`` of the argmax, in tokens.
+        """
+        from core.interpret.head_table import measure_heads
+
+        with self.changed():
+            table = measure_heads(self.model, self.task, fixed_pairs(self.task, sequences, split=split))
+        return table.set_index(table["block"] + "." + table["layer"].astype(str) + "." + table["head"].astype(str))
+
+    def ablate(self, *heads: str, ablation: Ablation = "zero", patterns: Iterable[str] = ()) -> "Trained":
+        """Return this model with heads ablated; this one itself stays as it is.
+
+        Args:
+            heads: names of heads (``cross.2.1``), layers (``cross.2``) or blocks (``cross``).
+            ablation: what replaces their output: ``zero``, or its ``mean`` over held-out inputs.
+            patterns: cross-attention heads that follow a pattern: ``cross.2.1=diagonal``, ``anti-diagonal`` or
+                ``position 3``.
+
+        Raises:
+            InputError: the model has no such head, or a pattern is not valid.
+        """
+        from core.interpret.ablation import parse_interventions
+
+        parsed = parse_interventions(self.model, self.task, ablate=heads, patterns=patterns, ablation=ablation)
+        return replace(self, interventions=parsed)
+
+    def patch(
+        self, text: str, changed: str | None = None, *, step: int = 0, foil: str | None = None
+    ) -> "ActivationPatching":
+        """Put activations of one input into the run on a changed one, and measure what each restores of one token.
+
+        Args:
+            text: the input.
+            changed: an input with as many tokens; None replaces the token whose change moves the prediction most.
+            step: which token of the answer, from 0.
+            foil: the token to compare it with; None is what the model predicts on the changed input.
+
+        Raises:
+            InputError: the inputs differ in length or not at all, the answer has no such step, or heads are ablated.
+        """
+        from core.interpret.attribution.activation_patching import activation_patching
+        from core.interpret.attribution.prediction import prediction_at
+
+        if self.interventions:
+            raise InputError("patch measures the run as it was trained; call it on the run before ablate")
+        corrupted = None if changed is None else self._symbols(changed)
+        prediction = prediction_at(self.model, self.task, self._symbols(text), step=step, foil=foil)
+        return activation_patching(self.model, self.task, prediction, corrupted=corrupted)
+
+    def evaluate(self, sequences: int = 1_000, *, split: Split = "test") -> "Evaluation":
+        """Measure loss, token accuracy and exact match on held-out pairs.
+
+        Args:
+            sequences: how many; all that there are if fewer.
+            split: ``test`` or ``validation``.
+        """
+        from core.evaluation.accuracy import evaluate
+
+        with self.changed():
+            return evaluate(self.model, fixed_pairs(self.task, sequences, split=split), task=self.task)
+
+    def changed(self) -> AbstractContextManager[Any]:
+        """Return a context in which the interventions, if any, apply to whatever computes with the model."""
+        return self.interventions.applied_to(self.model) if self.interventions else nullcontext()
+
+    def _symbols(self, text: str) -> list[str]:
+        return self.task.src_vocab.decode(self.task.src_vocab.encode(self.task.tokenize(text)))
