@@ -18,7 +18,7 @@ class EnsembleMemory(Memory):
     members: tuple[Memory, ...] = ()
 
     def select(self, index: torch.Tensor) -> "EnsembleMemory":
-        """See ``Memory.select``."""
+        """Return the memory of a batch made of these rows, (N,) int64."""
         members = tuple(member.select(index) for member in self.members)
         return replace(self, states=members[0].states, mask=members[0].mask, members=members)
 
@@ -30,11 +30,11 @@ class EnsembleCache:
     members: tuple[Cache, ...]
 
     def select(self, index: torch.Tensor) -> "EnsembleCache":
-        """See ``Cache.select``."""
+        """Return the cache of a batch made of these rows, (N,) int64."""
         return EnsembleCache(tuple(member.select(index) for member in self.members))
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "EnsembleCache":
-        """See ``Cache.reorder``."""
+        """Return the cache in which row i continues row ``index[i]``, index (B,) int64."""
         return EnsembleCache(tuple(member.reorder(index, sources) for member in self.members))
 
 

@@ -76,11 +76,11 @@ class LayerCache:
         return LayerCache(self.source, (room[0].append(new[0]), room[1].append(new[1])), room)
 
     def select(self, index: torch.Tensor) -> "LayerCache":
-        """See ``Cache.select``."""
+        """Return the cache of a batch made of these rows, (N,) int64."""
         return LayerCache(_select(self.source, index), _select(self.target, index))
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "LayerCache":
-        """See ``Cache.reorder``."""
+        """Return the cache in which row i continues row ``index[i]``, index (B,) int64."""
         source = self.source if sources is None else _select(self.source, sources)
         if self.target is None or torch.is_grad_enabled():
             return LayerCache(source, _select(self.target, index))
@@ -100,11 +100,11 @@ class KeyValueCache:
     length: int = 0
 
     def select(self, index: torch.Tensor) -> "KeyValueCache":
-        """See ``Cache.select``."""
+        """Return the cache of a batch made of these rows, (N,) int64."""
         return KeyValueCache(tuple(layer.select(index) for layer in self.layers), self.length)
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "KeyValueCache":
-        """See ``Cache.reorder``."""
+        """Return the cache in which row i continues row ``index[i]``, index (B,) int64."""
         return KeyValueCache(tuple(layer.reorder(index, sources) for layer in self.layers), self.length)
 
 

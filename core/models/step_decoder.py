@@ -230,14 +230,14 @@ class ColumnCache:
         return weights.cross_out(attended.flatten(0, 1).t())
 
     def select(self, index: torch.Tensor) -> "ColumnCache":
-        """See ``Cache.select``."""
+        """Return the cache of a batch made of these rows, (N,) int64."""
         source = [kernels.select_columns(each, index) for each in self._source]
         hidden = None if self._hidden is None else kernels.select_columns(self._hidden, index)
         target = [kernels.select_columns(each, index) for each in self._target]
         return ColumnCache(self._layers, source, hidden, target, self.length)
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "ColumnCache":
-        """See ``Cache.reorder``; each source has one row."""
+        """Return the cache in which row i continues row ``index[i]``; each source has one row."""
         return self.select(index)
 
 
@@ -315,11 +315,11 @@ class SlotCache:
         return weights.cross_out(attended.transpose(1, 2).reshape(x.shape))
 
     def select(self, index: torch.Tensor) -> "SlotCache":
-        """See ``Cache.select``."""
+        """Return the cache of a batch made of these rows, (N,) int64."""
         return self._of_sources(index)
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "SlotCache":
-        """See ``Cache.reorder``."""
+        """Return the cache in which row i continues row ``index[i]``, index (B,) int64."""
         cache = self if sources is None else self._of_sources(sources)
         num_sources = cache._source[0].shape[1] // self._layers[0].num_heads
         rows = len(index) // num_sources

@@ -167,11 +167,11 @@ class VisitorRuns:
         return self._runs.estimates.get(preset, self._trainable(preset))
 
     def wait_for_training_time(self, preset: Preset, *, seconds: float) -> Answer:
-        """See ``Estimates.wait``; refused as for ``training_time``."""
+        """Return the training time once it is measured, or after so many seconds; refused as ``training_time`` is."""
         return self._runs.estimates.wait(preset, self._trainable(preset), seconds=seconds)
 
     def request_training_times(self, presets: Iterable[Preset]) -> None:
-        """See ``Estimates.request``; those that the visitor cannot train are left out."""
+        """Have the training times of presets measured, without those that the visitor cannot train."""
         trainable = []
         for preset in presets:
             with suppress(ConfigError):
@@ -286,7 +286,7 @@ class VisitorRuns:
         return name
 
     def resume(self, name: str) -> None:
-        """See ``Runs.resume``; refused as for ``start``."""
+        """Continue a run of the visitor's from its last saved state; refused as ``start`` is."""
         self.limits.check(self._runs[self.own(name).name].preset, pairs=self._runs[name].folder.pairs)
         with self._start_lock:
             self._check_limits(adds_run=False)
@@ -308,11 +308,11 @@ class VisitorRuns:
         return Classroom(self._runs, owner, self._network())
 
     def stop(self, name: str) -> None:
-        """See ``Runs.stop``."""
+        """Stop a run of the visitor's after its current step."""
         self._runs.stop(self.own(name).name)
 
     def delete(self, name: str) -> None:
-        """See ``Runs.delete``."""
+        """Delete a run of the visitor's and all its files permanently."""
         self._runs.delete(self.own(name).name)
 
     def share(self, name: str, shared: bool) -> None:

@@ -85,11 +85,11 @@ class Classroom:
         return self._classes.taught_by(self._owner)
 
     def open(self) -> Class:
-        """See ``Classes.open``."""
+        """Open a class, or find the one that is open."""
         return self._classes.open(self._owner, self._network)
 
     def end(self) -> None:
-        """See ``Classes.end``."""
+        """End the class, and delete all of it but the runs."""
         self._classes.end(self._owner)
 
     def send(self, parameters: dict[str, str]) -> None:
@@ -106,11 +106,11 @@ class Classroom:
         self._classes.send(self._owner, parameters)
 
     def remove(self, number: int) -> None:
-        """See ``Classes.remove``."""
+        """Remove a student from the class."""
         self._classes.remove(self._owner, number)
 
     def answer_help(self, number: int) -> None:
-        """See ``Classes.answer_help``."""
+        """Note that a student was helped."""
         self._classes.answer_help(self._owner, number)
 
     def board(self) -> list[BoardRow]:
@@ -186,15 +186,15 @@ class Classroom:
     # ---- the students
 
     def join(self, code: str, nickname: str) -> None:
-        """See ``Classes.join``."""
+        """Join the class with a code, under a nickname."""
         self._classes.join(self._owner, self._network, code, nickname)
 
     def leave(self) -> None:
-        """See ``Classes.leave``."""
+        """Leave the class, whose teacher no longer sees the runs."""
         self._classes.leave(self._owner)
 
     def ask_for_help(self, wanted: bool) -> None:
-        """See ``Classes.ask_for_help``."""
+        """Ask the teacher for help, or no longer."""
         self._classes.ask_for_help(self._owner, wanted)
 
     def seat(self) -> Seat | None:
