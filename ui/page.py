@@ -25,9 +25,9 @@ from ui.run_info import MAX_LISTED_RUNS, can_open
 from ui.serving.errors import show_errors
 from ui.serving.guarded_page import GuardedPage
 from ui.tabs import attention, compare, decode, lessons, report, sweep, train
+from ui.updates import Updates, by_name
 
 MAX_INPUT = 2_000  # characters of an input in the page's address
-_REQUESTED, _TRANSLATIONS = 1, 8  # indices of the request and of the translations in the values of a decode
 
 
 @dataclass(frozen=True)
@@ -82,21 +82,21 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         # Decoding
         strategy = decode_tab.strategy
         decode_inputs = [run, ask.text, spec, *strategy.all]
-        decode_outputs = [  # ``_decode_values`` returns their values
-            current_decode,
-            requested,
-            ask.message,
-            *decode_tab.results,
-            spec,
-            *attention_tab.decode_outputs,
-            attention_tab.viewer,
-            address,
-        ]
+        decode_outputs = {
+            "current_decode": current_decode,
+            "requested": requested,
+            "message": ask.message,
+            **decode_tab.outputs,
+            "spec": spec,
+            **attention_tab.decode_outputs,
+            "viewer": attention_tab.viewer,
+            "address": address,
+        }
         # The events share one queue, as their function is the same
         decode_event: dict[str, Any] = {
-            "fn": partial(_decode_as_asked, runs),
+            "fn": by_name(partial(_decode_as_asked, runs), decode_outputs),
             "inputs": decode_inputs,
-            "outputs": decode_outputs,
+            "outputs": list(decode_outputs.values()),
             "concurrency_limit": 4,
             **QUIET,
         }
@@ -112,76 +112,85 @@ def build_page(runs: VisitorRuns, *, reads_paths: bool = False) -> gr.Blocks:
         )
         decode_tab.examples.click(_example, decode_tab.examples, ask.text, **QUIET).then(**decode_event)
         for change in attention_tab.interventions_changed:
-            change.then(**decode_event | {"fn": partial(_decode_part, runs)})  # its result is beside the pressed head
+            # Its result is beside the pressed head
+            change.then(**decode_event | {"fn": by_name(partial(_decode_part, runs), decode_outputs)})
 
         # The current run
-        run_outputs = [*train_tab.run_outputs, *report_tab.run_outputs, *attention_tab.run_outputs]
+        run_outputs = train_tab.run_outputs | report_tab.run_outputs | attention_tab.run_outputs
+        selected = {"bar": bar, "examples": decode_tab.examples, **run_outputs}
+        readable = {"text": ask.text, **decode_outputs}
         run.change(
-            show_errors(partial(_select_run, runs)),
+            by_name(show_errors(partial(_select_run, runs)), selected),
             [run, spec],
-            [bar, decode_tab.examples, *run_outputs],
+            list(selected.values()),
             concurrency_limit=None,
             **QUIET,
         ).then(
-            partial(_decode_readable, runs), decode_inputs, [ask.text, *decode_outputs], concurrency_limit=4, **QUIET
+            by_name(partial(_decode_readable, runs), readable),
+            decode_inputs,
+            list(readable.values()),
+            concurrency_limit=4,
+            **QUIET,
         )
         bar.pick(_picked_run, None, run, **QUIET)
         sweep_view.pick(_picked_run, None, run, **QUIET)
         bar.gone(partial(_run_to_open, runs), None, run, **QUIET)
         refresh_event: dict[str, Any] = decode_event | {
-            "fn": partial(_decode_again, runs),
+            "fn": by_name(partial(_decode_again, runs), decode_outputs),
             "inputs": [requested, *decode_inputs],
         }
-        bar.status(partial(_run_updates, runs), [run, spec], run_outputs, **QUIET).then(**refresh_event)
+        bar.status(
+            by_name(partial(_run_updates, runs), run_outputs), [run, spec], list(run_outputs.values()), **QUIET
+        ).then(**refresh_event)
         bar.weights(**refresh_event, **LATEST)
 
         # Links to the tab Look inside
         viewer_outputs = [tabs, attention_tab.viewer]
         decode_tab.answer.inspect(_inspect_step, current_decode, viewer_outputs, **QUIET)
         decode_tab.translations.inspect(_pick_sentence, None, [tabs, ask.text], **QUIET).then(
-            **decode_event | {"fn": partial(_decode_part, runs, asked=True)}
+            **decode_event | {"fn": by_name(partial(_decode_part, runs, asked=True), decode_outputs)}
         )
         decode_tab.thumbnails.pick(_inspect_head, current_decode, viewer_outputs, **QUIET)
         train_tab.model.inspect(_inspect_block, current_decode, viewer_outputs, **QUIET)
 
         # Gradio passes event data and requests to annotated parameters only, and finds no annotations on a partial
-        def inspect_failure(run: str | None, event: gr.EventData) -> list[Any]:
+        def inspect_failure(run: str | None, event: gr.EventData) -> Updates:
             return _inspect_failure(runs, run, event)
 
+        failure = {"tabs": tabs, "text": ask.text, **strategy.outputs, **decode_outputs}
         report_tab.gallery.inspect(
-            inspect_failure,
+            by_name(inspect_failure, failure),
             run,
-            [tabs, ask.text, *strategy.all, *decode_outputs],
+            list(failure.values()),
             concurrency_limit=4,
             **QUIET,
         )
 
         # Opening the page; its script opens the tab that the address names
-        def open_page(request: gr.Request) -> list[Any]:
+        def open_page(request: gr.Request) -> Updates:
             return _open(runs, dict(request.query_params))
 
-        opened = page.load(open_page, None, [run, bar, ask.text, spec, *strategy.all, picker], **QUIET)
+        first = {"run": run, "bar": bar, "text": ask.text, "spec": spec, **strategy.outputs, "picker": picker}
+        opened = page.load(by_name(open_page, first), None, list(first.values()), **QUIET)
         train_tab.form.open_first(opened.then, partial(train.first_draft, runs), run)
     return page
 
 
-def _open(runs: VisitorRuns, query: dict[str, str]) -> list[Any]:
+def _open(runs: VisitorRuns, query: dict[str, str]) -> Updates:
     """Return the first values of the page: what its address says, else an active run, else the smallest shipped one."""
     named = query.get("run")
     is_missing = bool(named and not can_open(runs, named))
     run = None if is_missing else named or _run_to_open(runs)
     strategy = strategy_form.from_query(query)
     text = query.get("input", "")[:MAX_INPUT] or (decode.examples_of(runs[run])[0][0] if run else "")
-    return [
-        run,
-        {"current": run, "missing": readable_name(named)[:60] if named and is_missing else None},
-        text,
-        interventions.from_query(query, run),
-        strategy.kind,
-        query.get("prefix", "")[:MAX_INPUT],
-        *strategy_form.controls_for(strategy),
-        compare.picker_value(runs, query),
-    ]
+    return {
+        "run": run,
+        "bar": {"current": run, "missing": readable_name(named)[:60] if named and is_missing else None},
+        "text": text,
+        "spec": interventions.from_query(query, run),
+        **strategy_form.shown(strategy, query.get("prefix", "")[:MAX_INPUT]),
+        "picker": compare.picker_value(runs, query),
+    }
 
 
 def _run_to_open(runs: VisitorRuns) -> str | None:
@@ -201,22 +210,18 @@ def _picked_run(event: gr.EventData) -> str:
     return event_text(event, "run")
 
 
-def _select_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> list[Any]:
+def _select_run(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:
     """Return the updates that make a run the current one everywhere."""
     examples = gr.Dataset(samples=decode.examples_of(runs[run]) if run else [])
-    bar = {"current": run} if run else gr.skip()  # it may say why there is none
-    return [bar, examples, *_run_updates(runs, run, spec)]
+    bar = {"bar": {"current": run}} if run else {}  # it may say why there is none
+    return bar | {"examples": examples} | _run_updates(runs, run, spec)
 
 
-def _run_updates(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> list[Any]:
-    return [
-        *train.run_updates(runs, run),
-        *report.run_updates(runs, run),
-        *attention.run_updates(runs, run, spec),
-    ]
+def _run_updates(runs: VisitorRuns, run: str | None, spec: InterventionSpec) -> Updates:
+    return train.run_updates(runs, run) | report.run_updates(runs, run) | attention.run_updates(runs, run, spec)
 
 
-def _decode_as_asked(runs: VisitorRuns, run: str | None, text: str, *inputs: Any) -> list[Any]:
+def _decode_as_asked(runs: VisitorRuns, run: str | None, text: str, *inputs: Any) -> Updates:
     """Decode because the visitor asked for it; see ``_decode``."""
     return _decode(runs, run, text, *inputs, asked=True)
 
@@ -228,7 +233,7 @@ def _decode(
     spec: InterventionSpec = NO_INTERVENTIONS,
     *strategy: Any,
     asked: bool = False,
-) -> list[Any]:
+) -> Updates:
     """Decode the current input with the current run; return the updates of the tabs Decode and Look inside.
 
     Args:
@@ -241,29 +246,27 @@ def _decode(
     return _decode_values(
         current_decode,
         DecodeRequest(run, text or "", strategy),
-        results,
-        gr.skip() if applied == spec else applied,
-        attention.decode_updates(current_decode, applied, error),
-        attention_value(current_decode, run=run, problem=_problem_in(results), asked=asked),
-        _address(run, text, applied, *strategy),
-    )
+        results | attention.decode_updates(current_decode, applied, error),
+        viewer=attention_value(current_decode, run=run, problem=_problem_in(results), asked=asked),
+        address=_address(run, text, applied, *strategy),
+    ) | ({} if applied == spec else {"spec": applied})
 
 
 def _decode_readable(
     runs: VisitorRuns, run: str | None, text: str, spec: InterventionSpec = NO_INTERVENTIONS, *strategy: Any
-) -> list[Any]:
+) -> Updates:
     """Decode with a run that has become the current one; an input that its task cannot read is replaced.
 
     Returns:
-        The input, and the updates of ``_decode``.
+        The updates of ``_decode`` and, if it was replaced, of the input; what is being typed meanwhile is left alone.
     """
     shown, note = text, ""
     if run is not None:
         shown, note = decode.readable_input(runs[run], text or "")
-    values = _decode(runs, run, shown, spec, *strategy)
+    updates = _decode(runs, run, shown, spec, *strategy)
     if note:
-        values[2] = {"text": f"{note} {values[2].get('text', '')}".strip()}
-    return [gr.skip() if shown == text else shown, *values]  # what is being typed meanwhile is left alone
+        updates["message"] = {"text": f"{note} {updates['message'].get('text', '')}".strip()}
+    return updates if shown == text else updates | {"text": shown}
 
 
 def _decode_again(
@@ -273,32 +276,31 @@ def _decode_again(
     text: str,
     spec: InterventionSpec,
     *strategy: Any,
-) -> list[Any]:
+) -> Updates:
     """Decode the last requested input with the run's new weights; what is being typed meanwhile is left alone."""
     if requested is None or requested.run != run:
         return _decode(runs, run, text, spec, *strategy)
-    values = _decode(runs, run, requested.text, spec, *requested.strategy)
-    values[_REQUESTED] = gr.skip()  # another input may have been asked for meanwhile
-    return values
+    updates = _decode(runs, run, requested.text, spec, *requested.strategy)
+    del updates["requested"]  # another input may have been asked for meanwhile
+    return updates
 
 
-def _problem_in(results: list[Any]) -> str:
+def _problem_in(results: Updates) -> str:
     """Return the error that a decode ended with, or ""."""
-    message = results[0]
+    message = results["message"]
     return message["text"] if message.get("problem") else ""
 
 
 def _decode_values(
     current_decode: CurrentDecode | None,
     request: DecodeRequest,
-    results: list[Any],
-    spec: Any,
-    attention_updates: list[Any],
+    results: Updates,
+    *,
     viewer: dict[str, Any],
     address: dict[str, Any],
-) -> list[Any]:
-    """Return the values of ``decode_outputs``, in order."""
-    return [current_decode, request, *results, spec, *attention_updates, viewer, address]
+) -> Updates:
+    """Return the updates after a decode."""
+    return results | {"current_decode": current_decode, "requested": request, "viewer": viewer, "address": address}
 
 
 def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any) -> dict[str, Any]:
@@ -318,12 +320,12 @@ def _pick_sentence(event: gr.EventData) -> list[Any]:
     return [gr.Tabs(selected="attention"), event_text(event, "text")[:MAX_INPUT]]
 
 
-def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> list[Any]:
+def _decode_part(runs: VisitorRuns, *inputs: Any, asked: bool = False) -> Updates:
     """Decode what may be a sentence of an earlier input, whose translations then stay; see ``_decode``."""
-    values = _decode(runs, *inputs, asked=asked)
-    if values[_TRANSLATIONS] is None:
-        values[_TRANSLATIONS] = gr.skip()
-    return values
+    updates = _decode(runs, *inputs, asked=asked)
+    if updates["translations"] is None:
+        del updates["translations"]
+    return updates
 
 
 def _inspect_head(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
@@ -351,7 +353,7 @@ def _last_layer_value(current_decode: CurrentDecode | None, **selection: Any) ->
     return attention_value(current_decode, block=block, layer=current_decode.num_layers(block), **selection)
 
 
-def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> list[Any]:
+def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) -> Updates:
     """Decode a wrong answer again, greedily and without interventions, and select its first wrong step."""
     if event_text(event, "run") != run:
         raise gr.Error(
@@ -361,13 +363,12 @@ def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) ->
     text, step = event_text(event, "text")[:MAX_INPUT], event_number(event, "step")
     current_decode, results = decode.decode(runs, run, text)
     last = len(current_decode.inspection.steps) - 1 if current_decode else 0  # newer weights may answer in fewer steps
-    values = _decode_values(
+    updates = _decode_values(
         current_decode,
         DecodeRequest(run, text, ()),
-        results,
-        NO_INTERVENTIONS,
-        attention.decode_updates(current_decode, NO_INTERVENTIONS),
-        _last_layer_value(current_decode, row=min(step, last)),
-        _address(run, text, NO_INTERVENTIONS),
+        results | attention.decode_updates(current_decode, NO_INTERVENTIONS),
+        viewer=_last_layer_value(current_decode, row=min(step, last)),
+        address=_address(run, text, NO_INTERVENTIONS),
     )
-    return [gr.Tabs(selected="attention"), text, "greedy", "", *strategy_form.controls_for(GREEDY), *values]
+    opened = {"tabs": gr.Tabs(selected="attention"), "text": text, "spec": NO_INTERVENTIONS}
+    return opened | strategy_form.shown(GREEDY) | updates

@@ -52,29 +52,33 @@ def checked(filled) -> tuple[dict, dict[str, dict]]:
 
 
 def test_the_page_opens_with_the_shipped_run_and_an_example(runs: Runs):
-    run, _, text, *_ = page._open(runs, {})
-    assert run == SHIPPED
-    assert text == "4 8 2 9"
-    assert train.first_draft(runs, run).start == first_preset()  # the settings of one's own run, but not of this one
+    opened = page._open(runs, {})
+    assert opened["run"] == SHIPPED
+    assert opened["text"] == "4 8 2 9"
+    assert (
+        train.first_draft(runs, opened["run"]).start == first_preset()
+    )  # the settings of one's own run, but not of this one
 
 
 def test_an_invalid_strategy_in_the_address_opens_the_default_view(runs: Runs):
-    run, bar, text, _, strategy, *_ = page._open(runs, {"strategy": "<script>"})
-    assert (run, text, strategy) == (SHIPPED, "4 8 2 9", "greedy")
-    assert bar == {"current": SHIPPED, "missing": None}
+    opened = page._open(runs, {"strategy": "<script>"})
+    assert (opened["run"], opened["text"], opened["kind"]) == (SHIPPED, "4 8 2 9", "greedy")
+    assert opened["bar"] == {"current": SHIPPED, "missing": None}
 
 
 @pytest.mark.parametrize("name", ["../../etc", "no-such-run", "<b>", "x" * 500])
 def test_a_link_to_a_missing_run_opens_no_other_run_and_names_it(runs: Runs, name: str):
-    run, bar, text, *_ = page._open(runs, {"run": name, "input": "1 2"})
-    assert (run, bar["current"], text) == (None, None, "1 2")
+    opened = page._open(runs, {"run": name, "input": "1 2"})
+    bar = opened["bar"]
+    assert (opened["run"], bar["current"], opened["text"]) == (None, None, "1 2")
     assert bar["missing"]
     assert name.startswith(bar["missing"])
     assert len(bar["missing"]) <= 60
 
 
 def test_a_decode_shows_output_expected_output_and_probabilities(runs: Runs):
-    decoded, (message, answer, _, thumbnails, *_) = decode.decode(runs, SHIPPED, "4829")
+    decoded, updates = decode.decode(runs, SHIPPED, "4829")
+    message, answer, thumbnails = (updates[name] for name in ("message", "answer", "thumbnails"))
     assert answer["output"] == answer["expected"] == list("9284")
     assert answer["correct"] is True
     assert "best weights" in message["text"]
@@ -105,10 +109,10 @@ def test_training_waits_while_an_input_is_decoded(runs: Runs, monkeypatch: pytes
     [("4 x 2", "'x' at position 2"), ("   ", "empty"), ("1" * 70, "max_seq_len=64"), ("1" * 5000, "5,000 characters")],
 )
 def test_an_invalid_input_is_explained_and_not_decoded(runs: Runs, typed: str, part: str):
-    decoded, (message, answer, _, thumbnails, *_) = decode.decode(runs, SHIPPED, typed)
-    assert message["problem"]
-    assert part in message["text"]
-    assert (decoded, answer, thumbnails) == (None, FAILED, None)
+    decoded, updates = decode.decode(runs, SHIPPED, typed)
+    assert updates["message"]["problem"]
+    assert part in updates["message"]["text"]
+    assert (decoded, updates["answer"], updates["thumbnails"]) == (None, FAILED, None)
 
 
 def test_every_layer_has_all_heads_with_labeled_rows_and_columns(decoded):

@@ -119,7 +119,7 @@ def test_a_refused_intervention_shows_an_error_and_changes_nothing(runs: Runs):
 def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ablation: str):
     spec = InterventionSpec(SHIPPED, ablate=("cross.1.2",), patterns=("cross.2.1=diagonal",), ablate_with=ablation)
     shown = page._decode(runs, SHIPPED, "4829", spec)
-    decoded: CurrentDecode = shown[0]
+    decoded: CurrentDecode = shown["current_decode"]
     loaded = runs[SHIPPED].trained()
     interventions = parse_interventions(
         loaded.model, loaded.task, ablate=spec.ablate, patterns=spec.patterns, ablation=ablation
@@ -127,9 +127,10 @@ def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ab
     expected = inspect(loaded.model, loaded.task, "4829", interventions=interventions)
     assert decoded.inspection.output == expected.output
     assert decoded.inspection.steps == expected.steps
-    _, edited, line, _, explained = attention.decode_updates(decoded, spec)
-    assert explained["interventions"]["ablate"] == edited["interventions"]["ablated"]
-    assert shown.count(line) == 2  # in both tabs
+    updates = attention.decode_updates(decoded, spec)
+    edited, line = updates["grid"], updates["interventions"]
+    assert updates["why"]["interventions"]["ablate"] == edited["interventions"]["ablated"]
+    assert shown["interventions"] == shown["own_interventions"] == line  # in both tabs
     assert edited["interventions"] == {"ablated": ["cross.1.2"], "patterns": {"cross.2.1": "diagonal"}}
     intact, without = line["rows"]
     assert (intact["label"], intact["output"], intact["correct"]) == ("all heads as trained", list("9284"), True)
@@ -139,9 +140,10 @@ def test_a_decode_with_interventions_is_shown_beside_the_baseline(runs: Runs, ab
 
 
 def test_a_decode_without_interventions_has_no_baseline(runs: Runs):
-    decoded: CurrentDecode = page._decode(runs, SHIPPED, "4829")[0]
-    _, edited, *lines, _ = attention.decode_updates(decoded, decoded.interventions)
-    assert (edited["interventions"], lines) == ({"ablated": [], "patterns": {}}, [None, None])
+    decoded: CurrentDecode = page._decode(runs, SHIPPED, "4829")["current_decode"]
+    updates = attention.decode_updates(decoded, decoded.interventions)
+    assert updates["grid"]["interventions"] == {"ablated": [], "patterns": {}}
+    assert (updates["interventions"], updates["own_interventions"]) == (None, None)
 
 
 def test_interventions_do_not_apply_to_another_run(runs: Runs):
@@ -171,7 +173,7 @@ def test_all_strategies_decode_with_the_interventions(runs: Runs):
     ids=str,
 )
 def test_the_address_restores_interventions(runs: Runs, spec: InterventionSpec):
-    assert page._open(runs, address_of(page._decode(runs, SHIPPED, "4829", spec)))[3] == spec
+    assert page._open(runs, address_of(page._decode(runs, SHIPPED, "4829", spec)))["spec"] == spec
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_invalid_interventions_in_the_address_are_explained_and_ignored(runs: Ru
     _, problem = attention.applicable(runs, SHIPPED, spec)
     assert part in problem
     assert bool(problem) == bool(part)
-    answer = page._decode(runs, SHIPPED, "4829", spec)[3]
+    answer = page._decode(runs, SHIPPED, "4829", spec)["answer"]
     if part or "cross" not in spec.ablate:
         assert answer["correct"]
 
@@ -211,7 +213,7 @@ def test_head_importance_is_measured_cell_by_cell_and_saved(fresh: Runs):
         known = exact_matches(value)
         assert None not in known[: value["measured"]]
         assert set(known[value["measured"] :]) <= {None}
-    grid, *_ = attention.run_updates(fresh, SHIPPED, NO_INTERVENTIONS)
+    grid = attention.run_updates(fresh, SHIPPED, NO_INTERVENTIONS)["grid"]
     assert exact_matches(grid["value"]) == exact_matches(values[-1])
     step = fresh[SHIPPED].trained().step
     assert (grid["value"]["intact"], grid["value"]["sequences"], grid["value"]["step"]) == (1.0, 8, step)
@@ -241,14 +243,13 @@ def test_results_of_older_weights_say_so(fresh: Runs, trained: Path, monkeypatch
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     [(_, message)] = attention.measure(fresh, None, NO_INTERVENTIONS)
     assert message == attention.NO_RUN
-    assert attention.run_updates(fresh, None, NO_INTERVENTIONS)[-1] == attention.NO_RUN
+    assert attention.run_updates(fresh, None, NO_INTERVENTIONS)["pattern_message"] == attention.NO_RUN
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
     [(_, message)] = attention.measure(fresh, "empty", NO_INTERVENTIONS)
     assert message["problem"]
     assert "no weights yet" in message["text"]
-    assert (
-        len(exact_matches(attention.run_updates(fresh, "empty", NO_INTERVENTIONS)[0]["value"])) == 9
-    )  # 3 blocks of 2 heads
+    grid = attention.run_updates(fresh, "empty", NO_INTERVENTIONS)["grid"]
+    assert len(exact_matches(grid["value"])) == 9  # 3 blocks of 2 heads
 
 
 @pytest.mark.parametrize(
@@ -257,8 +258,8 @@ def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
 def test_other_models_show_the_heads_they_have(fresh: Runs, tiny, tiny_gru, family: str, cells: int, forced: list):
     preset = tiny_gru if family == "gru" else tiny.with_changes({"model.family": family})
     RunFolder.create(fresh.root, preset, name=family, status="stopped")
-    grid, _, _, _, choices, controls, missing = attention.run_updates(fresh, family, NO_INTERVENTIONS)
-    assert len(exact_matches(grid["value"])) == cells
-    assert choices["choices"] == forced
-    assert controls["visible"] == bool(forced)
-    assert (missing == attention.NO_CROSS) == (not forced)
+    updates = attention.run_updates(fresh, family, NO_INTERVENTIONS)
+    assert len(exact_matches(updates["grid"]["value"])) == cells
+    assert updates["pattern_head"]["choices"] == forced
+    assert updates["pattern_controls"]["visible"] == bool(forced)
+    assert (updates["pattern_message"] == attention.NO_CROSS) == (not forced)

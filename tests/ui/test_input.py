@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import gradio as gr
 import pytest
 
 from core.config import load_preset
@@ -20,7 +19,6 @@ from ui.tabs import decode
 EXAMPLE = "4 8 2 9"
 TRANSLATOR = "translate-en-de-shipped"
 STRATEGY = ("greedy", "", *decode._default_values())
-MESSAGE = 2  # index of the input's message in the updates of a decode
 
 
 @pytest.fixture(scope="module")
@@ -66,29 +64,29 @@ def test_words_that_a_task_does_not_know_become_an_example(lab: Runs):
 
 
 def test_the_note_stands_before_the_message_of_the_decode(lab: Runs):
-    text, *updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    text = updates["text"]
     assert text == EXAMPLE
-    message = updates[MESSAGE]["text"]
+    message = updates["message"]["text"]
     assert message.startswith("“three hundred” is not an input of ")
     assert message.endswith("training steps)")
-    assert updates[0].inspection.output == list("9284")
+    assert updates["current_decode"].inspection.output == list("9284")
 
 
 def test_a_note_does_not_hide_why_the_decode_failed(lab: Runs):
-    _, *updates = page._decode_readable(VisitorRuns(lab), "short", "three hundred", NO_INTERVENTIONS, *STRATEGY)
-    assert updates[0] is None
-    assert "no weights yet" in updates[MESSAGE]["text"]
+    updates = page._decode_readable(VisitorRuns(lab), "short", "three hundred", NO_INTERVENTIONS, *STRATEGY)
+    assert updates["current_decode"] is None
+    assert "no weights yet" in updates["message"]["text"]
 
 
 def test_without_a_run_the_input_is_kept(lab: Runs):
-    text, *_ = page._decode_readable(VisitorRuns(lab), None, "anything", NO_INTERVENTIONS, *STRATEGY)
-    assert text == gr.skip()
+    assert "text" not in page._decode_readable(VisitorRuns(lab), None, "anything", NO_INTERVENTIONS, *STRATEGY)
 
 
 def test_a_readable_input_is_not_written_again_because_another_may_be_typed_by_then(lab: Runs):
-    text, *updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
-    assert text == gr.skip()
-    assert updates[0].inspection.output == list("321")
+    updates = page._decode_readable(VisitorRuns(lab), SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
+    assert "text" not in updates
+    assert updates["current_decode"].inspection.output == list("321")
 
 
 # ---- new weights
@@ -97,21 +95,21 @@ def test_a_readable_input_is_not_written_again_because_another_may_be_typed_by_t
 def test_new_weights_decode_what_was_asked_for_and_not_what_is_being_typed(lab: Runs):
     mine = VisitorRuns(lab)
     asked = page._decode(mine, SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)
-    requested = asked[1]
+    requested = asked["requested"]
     assert requested == DecodeRequest(SHIPPED, EXAMPLE, STRATEGY)
     typing = ("beam", "7", *decode._default_values())
     again = page._decode_again(mine, requested, SHIPPED, "1 2 3 4 5", NO_INTERVENTIONS, *typing)
-    assert again[0].inspection.sources == asked[0].inspection.sources
-    assert again[1] == gr.skip()  # what is asked for meanwhile stays asked for
-    assert again[-1] == asked[-1]  # the address too
+    assert again["current_decode"].inspection.sources == asked["current_decode"].inspection.sources
+    assert "requested" not in again  # what is asked for meanwhile stays asked for
+    assert again["address"] == asked["address"]  # the address too
 
 
 def test_a_request_of_another_run_is_not_repeated(lab: Runs):
     requested = DecodeRequest("words", "one", STRATEGY)
     again = page._decode_again(VisitorRuns(lab), requested, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
-    assert again[1] == DecodeRequest(SHIPPED, "1 2 3", STRATEGY)
+    assert again["requested"] == DecodeRequest(SHIPPED, "1 2 3", STRATEGY)
     first = page._decode_again(VisitorRuns(lab), None, SHIPPED, "1 2 3", NO_INTERVENTIONS, *STRATEGY)
-    assert first[0].inspection.output == list("321")
+    assert first["current_decode"].inspection.output == list("321")
 
 
 # ---- what Look inside says
@@ -119,10 +117,10 @@ def test_a_request_of_another_run_is_not_repeated(lab: Runs):
 
 @pytest.mark.parametrize(("text", "part"), [("1" * 70, "max_seq_len=64"), ("4 x", "'x' at position 2"), ("", "empty")])
 def test_look_inside_says_why_there_are_no_maps(lab: Runs, text: str, part: str):
-    viewer = page._decode(VisitorRuns(lab), SHIPPED, text, NO_INTERVENTIONS, *STRATEGY)[-2]
+    viewer = page._decode(VisitorRuns(lab), SHIPPED, text, NO_INTERVENTIONS, *STRATEGY)["viewer"]
     assert viewer["decode"] is None
     assert part in viewer["problem"]
-    shown = page._decode(VisitorRuns(lab), SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)[-2]
+    shown = page._decode(VisitorRuns(lab), SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)["viewer"]
     assert not shown.get("problem")
 
 
@@ -145,4 +143,4 @@ def test_digits_of_another_task_become_a_sentence_though_subwords_could_read_the
 
 def test_a_blank_input_is_refused_where_subwords_could_read_it(translating: VisitorRuns):
     values = page._decode_as_asked(translating, TRANSLATOR, "   ", NO_INTERVENTIONS, *STRATEGY)
-    assert any(isinstance(each, dict) and "type a sentence" in each.get("text", "") for each in values)
+    assert any(isinstance(each, dict) and "type a sentence" in each.get("text", "") for each in values.values())

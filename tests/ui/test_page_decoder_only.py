@@ -32,8 +32,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Iterator[Runs
 
 def test_decoder_only_attention_covers_input_and_output(lab):
     shown = page._decode(lab, RUN, "4829")
-    decoded: CurrentDecode = shown[0]
-    thumbnails, viewer = shown[5], shown[-2]
+    decoded: CurrentDecode = shown["current_decode"]
+    thumbnails, viewer = shown["thumbnails"], shown["viewer"]
     assert [decoded.num_layers(each) for each in BLOCK_NAMES] == [0, 2, 0]
     record = viewer["decode"]
     assert [(each["block"], each["columns"]) for each in record["blocks"]] == [("decoder", "source and read")]

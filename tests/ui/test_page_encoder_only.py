@@ -35,8 +35,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 
 def test_all_heads_of_the_encoder_are_shown_with_the_gold_cells_of_masked_digits(lab):
     shown = page._decode(lab, RUN, INPUT)
-    decoded: CurrentDecode = shown[0]
-    thumbnails, viewer = shown[5], shown[-2]
+    decoded: CurrentDecode = shown["current_decode"]
+    thumbnails, viewer = shown["thumbnails"], shown["viewer"]
     assert [decoded.num_layers(each) for each in BLOCK_NAMES] == [0, 0, 2]
     record = viewer["decode"]
     assert record["source"] == ["<BOS>", "4", "8", "2", "<MASK>", "8", "4", "<EOS>"]
@@ -54,7 +54,7 @@ def test_all_heads_of_the_encoder_are_shown_with_the_gold_cells_of_masked_digits
 
 
 def test_the_attention_mass_is_that_of_the_masked_row(lab):
-    decoded: CurrentDecode = page._decode(lab, RUN, INPUT)[0]
+    decoded: CurrentDecode = page._decode(lab, RUN, INPUT)["current_decode"]
     for score in decoded.inspection.scores:
         weight = decoded.inspection.maps.encoder[score.layer - 1, 0, score.head - 1, 4, 3].item()
         assert score.attention_mass == pytest.approx(weight)
@@ -71,7 +71,7 @@ def test_its_training_can_be_replayed(lab):
 
 
 def test_a_filled_mask_is_explained_by_every_method_that_the_model_has(lab):
-    value = why_value(page._decode(lab, RUN, INPUT)[0])
+    value = why_value(page._decode(lab, RUN, INPUT)["current_decode"])
     shown = {"run": RUN, "source": value["source"], "tokens": value["tokens"]} | value["interventions"]
 
     def ask(method: str, **request) -> dict:

@@ -37,15 +37,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory, tiny_gru: Preset) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def answered(lab: Runs) -> list:
+def answered(lab: Runs) -> dict:
     """What the page shows of a decode."""
     return page._decode(lab, RUN, "4829")
 
 
 def test_a_recurrent_model_shows_only_cross_attention(answered):
-    decoded: CurrentDecode = answered[0]
+    decoded: CurrentDecode = answered["current_decode"]
     assert [decoded.num_layers(block) for block in BLOCK_NAMES] == [1, 0, 0]
-    record = answered[-2]["decode"]
+    record = answered["viewer"]["decode"]
     assert [each["block"] for each in record["blocks"]] == ["cross"]
     assert "encoder is recurrent" in record["blocks"][0]["caption"]
     weights = unpacked(record["maps"]["cross"])
@@ -65,7 +65,7 @@ def test_its_training_can_be_replayed(lab):
 
 
 def test_a_decode_shows_head_thumbnails(answered):
-    _, _, message, answer, _, thumbnails, *_ = answered
+    message, answer, thumbnails = (answered[name] for name in ("message", "answer", "thumbnails"))
     assert "best weights" in message["text"]
     assert len(answer["steps"]) == len(thumbnails["rows"])
 

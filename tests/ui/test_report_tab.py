@@ -30,7 +30,8 @@ def fresh(tmp_path: Path, trained: Path) -> Runs:
 
 def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(report, "SEQUENCES", 50)
-    message, view, *_ = report.run_updates(fresh, DONE)
+    updates = report.run_updates(fresh, DONE)
+    message, view = updates["report_message"], updates["report"]
     assert f"No report on {DONE} yet" in message["text"]
     assert view == {"run": DONE, "written": None}
     assert call(report_view(fresh), "saved", {"run": DONE}) == {"error": "this run has no report yet"}
@@ -39,7 +40,8 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
     assert "0 of 50 held-out inputs" in report.write(fresh, DONE)["text"]
     button, _ = report._written(fresh, DONE)
     assert button["interactive"] is True
-    message, view, *_ = report.run_updates(fresh, DONE)
+    updates = report.run_updates(fresh, DONE)
+    message, view = updates["report_message"], updates["report"]
     assert message["text"] == ""
     assert view["written"] > 0
     assert f"<h1>Report: {DONE}</h1>" in call(report_view(fresh), "saved", {"run": DONE})["html"]
@@ -48,10 +50,10 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
 
     folder = RunFolder(fresh.root, DONE)
     folder.write_info(folder.info().model_copy(update={"best_step": 7}))
-    message, _, *_ = report.run_updates(fresh, DONE)
+    message = report.run_updates(fresh, DONE)["report_message"]
     assert "earlier checkpoint" in message["text"]
     (folder.report / "report.json").write_text("{")
-    assert "earlier checkpoint" in report.run_updates(fresh, DONE)[0]["text"]
+    assert "earlier checkpoint" in report.run_updates(fresh, DONE)["report_message"]["text"]
 
 
 def test_a_report_that_cannot_be_written_shows_an_error_and_enables_the_button(fresh: Runs, monkeypatch):
@@ -67,7 +69,7 @@ def test_a_report_that_cannot_be_written_shows_an_error_and_enables_the_button(f
 
 def test_a_missing_run_or_missing_weights_is_explained(fresh: Runs, tiny):
     assert "No run yet" in report.write(fresh, None)["text"]
-    assert report.run_updates(fresh, None)[1] == report.NO_REPORT
+    assert report.run_updates(fresh, None)["report"] == report.NO_REPORT
     RunFolder.create(fresh.root, tiny, name="empty", status="stopped")
     message = report.write(fresh, "empty")
     assert message["problem"]

@@ -52,7 +52,7 @@ def test_a_strategy_survives_controls_and_address(strategy):
 def test_an_invalid_strategy_in_the_address_becomes_greedy(runs: Runs, spec):
     assert strategy_form.from_query(spec) == GREEDY
     opened = page._open(runs, spec)
-    assert opened[4] == "greedy"
+    assert opened["kind"] == "greedy"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,8 @@ def test_an_invalid_strategy_setting_is_explained(runs: Runs, field, value, mess
     values[places.index(("beam", field))] = value
     with pytest.raises(ConfigError):
         strategy_form.strategy_in("beam", values)
-    decoded, (notice, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
+    decoded, updates = decode.decode(runs, SHIPPED, "4829", "beam", "", *values)
+    notice, answer, tree = (updates[name] for name in ("message", "answer", "tree"))
     assert (decoded, answer, tree) == (None, FAILED, None)
     assert notice["problem"]
     assert message in notice["text"]
@@ -79,7 +80,8 @@ def test_an_invalid_strategy_setting_is_explained(runs: Runs, field, value, mess
 
 
 def test_beam_search_shows_its_n_best_hypotheses_and_its_tree(runs: Runs):
-    _, (_, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
+    _, updates = decode.decode(runs, SHIPPED, "4829", "beam", "", *filled(Beam(n_best=3)))
+    answer, tree = updates["answer"], updates["tree"]
     assert answer["n_best"][0]["output"] == answer["output"] == list("9284")
     assert len(answer["n_best"]) == 3
     scores = [ranked["score"] for ranked in answer["n_best"]]
@@ -91,7 +93,8 @@ def test_beam_search_shows_its_n_best_hypotheses_and_its_tree(runs: Runs):
 
 
 def test_prefix_tokens_are_marked_and_the_model_continues(runs: Runs):
-    decoded, (_, answer, tree, *_) = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
+    decoded, updates = decode.decode(runs, SHIPPED, "4829", "greedy", "7 7", *filled(GREEDY))
+    answer, tree = updates["answer"], updates["tree"]
     assert answer["output"][:2] == ["7", "7"]
     assert [step["forced"] for step in answer["steps"][:3]] == [True, True, False]
     assert answer["steps"][0]["probability"] < 0.5
@@ -116,6 +119,5 @@ def test_all_strategies_decode_the_same_input(runs: Runs):
 def test_the_address_restores_the_strategy(runs: Runs):
     values = filled(Beam(beam_size=2))
     opened = page._open(runs, address_of(page._decode(runs, SHIPPED, "4829", NO_INTERVENTIONS, "beam", "9", *values)))
-    kind, prefix, *controls, _ = opened[4:]  # last, the runs to compare
-    assert (kind, prefix) == ("beam", "9")
-    assert [update["value"] for update in controls] == values
+    assert (opened["kind"], opened["prefix"]) == ("beam", "9")
+    assert [opened[name]["value"] for name in strategy_form._names()] == values

@@ -12,6 +12,7 @@ from core.generation import GREEDY, Beam, Greedy, Sample, Strategy, parse_strate
 from core.storage import bounded_yaml
 from ui.events import LATEST, QUIET
 from ui.forms.setting_controls import Setting, control, hint_of_field, typed
+from ui.updates import Updates
 
 KINDS: dict[str, type[Greedy | Beam | Sample]] = {"greedy": Greedy, "beam": Beam, "sample": Sample}
 _COMMON_FIELD = "repetition_penalty"
@@ -29,6 +30,11 @@ class StrategyForm:
     def all(self) -> list:
         """The inputs of a handler that reads the form: see ``strategy_in``."""
         return [self.kind, self.prefix, *self.controls]
+
+    @property
+    def outputs(self) -> dict[str, Component]:
+        """The components by name, of which ``shown`` returns the updates."""
+        return {"kind": self.kind, "prefix": self.prefix} | dict(zip(_names(), self.controls, strict=True))
 
 
 def settings() -> list[Setting]:
@@ -81,6 +87,15 @@ def controls_for(strategy: Strategy) -> list[dict[str, Any]]:
         value = own[setting.field] if applies else defaults[setting.family][setting.field]
         updates.append(gr.update(value=value, visible=applies))
     return updates
+
+
+def shown(strategy: Strategy, prefix: str = "") -> Updates:
+    """Return the updates that show a strategy and an output prefix."""
+    return {"kind": strategy.kind, "prefix": prefix} | dict(zip(_names(), controls_for(strategy), strict=True))
+
+
+def _names() -> list[str]:
+    return [f"{setting.family or 'any'} {setting.field}" for setting in settings()]
 
 
 def strategy_in(kind: Any, values: Sequence[Any]) -> Strategy:

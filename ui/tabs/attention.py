@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 from gradio.events import Dependency
 
 from core.interpret.interventions import Ablation
@@ -20,6 +21,7 @@ from ui.components.why_answer import why_answer, why_value
 from ui.current_decode import CurrentDecode
 from ui.events import CPU, LATEST, QUIET, event_text
 from ui.interventions import InterventionSpec, heads_of_run
+from ui.updates import Updates
 
 AS_TRAINED = "as trained"
 NO_CROSS = {"text": "Pattern interventions need cross-attention, which this model does not have."}
@@ -36,14 +38,14 @@ class AttentionTab:
     """The components that the page updates, and the events that it answers with a new decode.
 
     Attributes:
-        run_outputs: the outputs of ``run_updates``, in order.
-        decode_outputs: the outputs of ``decode_updates``, in order.
+        run_outputs: the components that ``run_updates`` updates, by name.
+        decode_outputs: the components that ``decode_updates`` updates, by name.
         interventions_changed: events after which the current input must be decoded again.
     """
 
     viewer: gr.HTML
-    run_outputs: list
-    decode_outputs: list
+    run_outputs: dict[str, Component]
+    decode_outputs: dict[str, Component]
     interventions_changed: list[Dependency]
 
 
@@ -109,14 +111,20 @@ def build(
             for each in comparisons
         ),
     ]
-    return AttentionTab(
-        viewer, [*state, ablate_with, *pattern_outputs], [message, grid, *comparisons, explained], changed
-    )
+    run_outputs = {"grid": grid, "measure": start, "cancel": cancel, "ablate_with": ablate_with} | pattern_outputs
+    decode_outputs = {
+        "heads_message": message,
+        "grid": grid,
+        "interventions": decode_comparison,
+        "own_interventions": own_comparison,
+        "why": explained,
+    }
+    return AttentionTab(viewer, run_outputs, decode_outputs, changed)
 
 
 def _build_patterns(
     runs: VisitorRuns, run: gr.State, interventions: gr.State, message: gr.HTML
-) -> tuple[list, Dependency]:
+) -> tuple[dict[str, Component], Dependency]:
     """Build the pattern interventions; return the components that depend on the run, and the event of Apply."""
     with gr.Accordion(
         "Replace the attention pattern of a cross-attention head", open=False, elem_id="force", elem_classes="fold"
@@ -149,35 +157,39 @@ def _build_patterns(
     pattern.input(lambda kind: gr.update(visible=kind == "position"), pattern, position, **LATEST, **QUIET)
     inputs = [run, interventions, head, pattern, position]
     applied = button.click(partial(set_pattern, runs), inputs, [interventions, message], **QUIET)
-    return [head, controls, missing], applied
+    return {"pattern_head": head, "pattern_controls": controls, "pattern_message": missing}, applied
 
 
-def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> list[Any]:
+def run_updates(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> Updates:
     """Return the updates for the current run: its saved head importance, and the heads for pattern interventions."""
     _, start, cancel = _state(measuring=False)
+    updates: Updates = {"measure": start, "cancel": cancel}
     if run is None:
-        return [gr.update(value=None, measuring=False), start, cancel, gr.skip(), gr.skip(), gr.skip(), NO_RUN]
-    cross = [str(head) for head in heads_of_run(runs[run]) if head.block == "cross"]
-    return [
-        gr.update(value=saved_value(runs[run], interventions.ablate_with), measuring=False),
-        start,
-        cancel,
-        interventions.ablate_with,
-        gr.update(choices=cross, value=cross[0] if cross else None),
-        gr.update(visible=bool(cross)),
-        {"text": ""} if cross else NO_CROSS,
-    ]
+        return updates | {"grid": gr.update(value=None, measuring=False), "pattern_message": NO_RUN}
+    chosen = runs[run]
+    cross = [str(head) for head in heads_of_run(chosen) if head.block == "cross"]
+    return updates | {
+        "grid": gr.update(value=saved_value(chosen, interventions.ablate_with), measuring=False),
+        "ablate_with": interventions.ablate_with,
+        "pattern_head": gr.update(choices=cross, value=cross[0] if cross else None),
+        "pattern_controls": gr.update(visible=bool(cross)),
+        "pattern_message": {"text": ""} if cross else NO_CROSS,
+    }
 
 
-def decode_updates(decode: CurrentDecode | None, interventions: InterventionSpec, error: str = "") -> list[Any]:
+def decode_updates(decode: CurrentDecode | None, interventions: InterventionSpec, error: str = "") -> Updates:
     """Return the updates after a decode: an error about the interventions, and the values of grid and comparisons."""
     comparison = interventions_value(decode)
     marked = {
         "ablated": list(interventions.ablate),
         "patterns": dict(each.split("=") for each in interventions.patterns),
     }
-    message = problem(error) if error else gr.skip()
-    return [message, gr.update(interventions=marked), comparison, comparison, why_value(decode)]
+    return ({"heads_message": problem(error)} if error else {}) | {
+        "grid": gr.update(interventions=marked),
+        "interventions": comparison,
+        "own_interventions": comparison,
+        "why": why_value(decode),
+    }
 
 
 def applicable(runs: VisitorRuns, run: str | None, interventions: InterventionSpec) -> tuple[InterventionSpec, str]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from core.generation import GREEDY, Strategy
 from core.generation.translation import Translation, translate
@@ -26,9 +27,17 @@ from ui.current_decode import CurrentDecode
 from ui.forms import strategy_form
 from ui.forms.strategy_form import StrategyForm
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
+from ui.updates import Updates
 
 _SHOWN_CHARACTERS = 60  # of an input in a message
-_EMPTY = (None, None, None, None, {"text": ""}, None)  # the results after ``message``, without a decode
+_EMPTY: Updates = {
+    "answer": None,
+    "tree": None,
+    "thumbnails": None,
+    "strategies": None,
+    "strategies_message": {"text": ""},
+    "translations": None,
+}
 MAX_SENTENCES = 50  # of an input that is translated sentence by sentence
 
 
@@ -57,16 +66,16 @@ class DecodeTab:
     comparison: gr.HTML
 
     @property
-    def results(self) -> list:
-        """The outputs of ``decode`` after the decode itself and its message, in order."""
-        return [
-            self.answer,
-            self.tree,
-            self.thumbnails,
-            self.comparison,
-            self.compare_message,
-            self.translations,
-        ]
+    def outputs(self) -> dict[str, Component]:
+        """The components that ``decode`` updates, by name, besides the message."""
+        return {
+            "answer": self.answer,
+            "tree": self.tree,
+            "thumbnails": self.thumbnails,
+            "strategies": self.comparison,
+            "strategies_message": self.compare_message,
+            "translations": self.translations,
+        }
 
 
 def build_input() -> InputRow:
@@ -131,7 +140,7 @@ def decode(
     prefix: str = "",
     *values: Any,
     interventions: InterventionSpec = NO_INTERVENTIONS,
-) -> tuple[CurrentDecode | None, list[Any]]:
+) -> tuple[CurrentDecode | None, Updates]:
     """Decode an input with the current run.
 
     An input of several sentences, for a task that translates, is translated sentence by sentence; the decode is that of
@@ -142,10 +151,10 @@ def decode(
         interventions: interventions during the decode; if there are any, the input is also decoded without them.
 
     Returns:
-        The decode (None if it failed), and the values of ``InputRow.message`` and ``DecodeTab.results``.
+        The decode (None if it failed), and the updates of the message and of ``DecodeTab.outputs``.
     """
     if run is None:
-        return None, [NO_RUN, *_EMPTY]
+        return None, {"message": NO_RUN} | _EMPTY
     try:
         strategy = strategy_form.strategy_in(kind, values or _default_values())
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
@@ -162,14 +171,19 @@ def decode(
             marks = _marks_near(chosen, loaded.step)
             current = CurrentDecode(run, chosen.title, loaded.step, inspection, interventions, baseline, marks)
     except LabError as error:
-        return None, [problem(error), FAILED, *_EMPTY[1:]]
+        return None, {"message": problem(error)} | _EMPTY | {"answer": FAILED}
     message = f"Decoded with {current.title} ({loaded.kind} weights, after {loaded.step} training steps)"
     message += f", {interventions}" if interventions else ""
     message += f". Steps and attention are those of “{_shortened(text)}”" if results else ""
     block = current.source_block
     heads = layer_value(current, block, current.num_layers(block)) if current.num_layers(block) else None
-    shown = translations_value(sentences, results) if results else None
-    return current, [{"text": message}, answer_value(current), tree_value(current), heads, None, {"text": ""}, shown]
+    return current, _EMPTY | {
+        "message": {"text": message},
+        "answer": answer_value(current),
+        "tree": tree_value(current),
+        "thumbnails": heads,
+        "translations": translations_value(sentences, results) if results else None,
+    }
 
 
 def compare(

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from core.reports.formatting import count, percent
 from core.reports.report import METRICS_FILE, PAGE_FILE, Gallery, find_failures, gallery_as_data, write_report
@@ -21,6 +22,7 @@ from ui.components.notice import NO_RUN, notice, problem
 from ui.components.report_view import NO_REPORT, report_view
 from ui.events import CPU, QUIET
 from ui.serving.cancellation import Cancellation
+from ui.updates import Updates
 
 SEQUENCES = 2_000  # the command line uses more
 UPDATE_INTERVAL = 0.2  # seconds between progress updates
@@ -36,9 +38,14 @@ class ReportTab:
     doctor: gr.HTML
 
     @property
-    def run_outputs(self) -> list:
-        """The outputs of ``run_updates``, in order."""
-        return [self.message, self.view, self.gallery, self.doctor]
+    def run_outputs(self) -> dict[str, Component]:
+        """The components that ``run_updates`` updates, by name."""
+        return {
+            "report_message": self.message,
+            "report": self.view,
+            "wrong_answers": self.gallery,
+            "doctor": self.doctor,
+        }
 
 
 def build(runs: VisitorRuns, run: gr.State) -> ReportTab:
@@ -70,18 +77,20 @@ def write(runs: VisitorRuns, run: str | None) -> dict[str, Any]:
     return {"text": f"{chosen.title}: {report.summary}"}
 
 
-def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
+def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
     """Return the updates for the current run: message, its saved report if any, no wrong answers, and the doctor."""
+    updates: Updates = {"wrong_answers": None, "doctor": {"run": run}}
     if run is None:
-        return [NO_RUN, NO_REPORT, None, {"run": None}]
+        return updates | {"report_message": NO_RUN, "report": NO_REPORT}
     chosen = runs[run]
     folder, title = chosen.folder.report, chosen.title
     if not (folder / PAGE_FILE).is_file():
         text = f"No report on {title} yet. Writing one decodes {SEQUENCES:,} held-out inputs."
-        return [{"text": text}, {"run": run, "written": None}, None, {"run": run}]
+        return updates | {"report_message": {"text": text}, "report": {"run": run, "written": None}}
     outdated = f"This report is of an earlier checkpoint of {title}. Write it again for the current weights."
     text = outdated if _is_outdated(chosen) else ""
-    return [{"text": text}, {"run": run, "written": (folder / PAGE_FILE).stat().st_mtime}, None, {"run": run}]
+    written = (folder / PAGE_FILE).stat().st_mtime
+    return updates | {"report_message": {"text": text}, "report": {"run": run, "written": written}}
 
 
 def _is_outdated(run: Run) -> bool:
@@ -108,7 +117,7 @@ def _measuring(runs: VisitorRuns, run: str | None) -> tuple[dict[str, str], Any]
 
 def _written(runs: VisitorRuns, run: str | None) -> tuple[Any, dict[str, Any]]:
     """Enable the button again, also after an error, and show the current run's report."""
-    return gr.update(interactive=True), run_updates(runs, run)[1]
+    return gr.update(interactive=True), run_updates(runs, run)["report"]
 
 
 # ---- wrong answers

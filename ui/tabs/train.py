@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.components import Component
 
 from core.config import ConfigError, Preset, load_preset, read_preset
 from core.server.access import VisitorRuns
@@ -20,6 +21,7 @@ from ui.forms import import_model, own_data, preset_form
 from ui.forms.preset_form import Draft, Form, form_base
 from ui.forms.preset_list import first_preset, training_times
 from ui.run_info import settings_line
+from ui.updates import Updates
 
 
 @dataclass(frozen=True)
@@ -31,9 +33,9 @@ class TrainTab:
     model: gr.HTML
 
     @property
-    def run_outputs(self) -> list:
-        """The outputs of ``run_updates``, in order."""
-        return [self.settings, self.model]
+    def run_outputs(self) -> dict[str, Component]:
+        """The components that ``run_updates`` updates, by name."""
+        return {"settings": self.settings, "model": self.model}
 
 
 def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool = False) -> TrainTab:
@@ -85,11 +87,10 @@ def build(runs: VisitorRuns, run: gr.State, bar: gr.HTML, *, reads_paths: bool =
     return tab
 
 
-def run_updates(runs: VisitorRuns, run: str | None) -> list[Any]:
+def run_updates(runs: VisitorRuns, run: str | None) -> Updates:
     """Return the updates for the current run: settings and model."""
-    if run is None:
-        return [{"text": ""}, model_diagram_value(runs, None)]
-    return [{"text": settings_line(runs[run])}, model_diagram_value(runs, run)]
+    text = "" if run is None else settings_line(runs[run])
+    return {"settings": {"text": text}, "model": model_diagram_value(runs, run)}
 
 
 def import_run(runs: VisitorRuns, path: str | None) -> tuple[Any, dict[str, Any]]:
