@@ -46,7 +46,7 @@ def test_generated_parts_are_current():
 
 def test_links_and_paths_lead_somewhere():
     broken = []
-    for page in [*PAGES, REPOSITORY / "CHANGELOG.md"]:
+    for page in [*PAGES, REPOSITORY / "CHANGELOG.md", REPOSITORY / "SECURITY.md"]:
         text = page.read_text()
         for target in re.findall(r"\]\(([^)\s]+)\)", text):
             path, _, anchor = target.partition("#")
