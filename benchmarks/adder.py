@@ -20,7 +20,7 @@ from core import plugins
 from core.config import read_preset
 from core.config.preset import PLUGIN_FILES
 from core.config.sections import GRUConfig
-from core.evaluation.accuracy import DECODED
+from core.evaluation.passes import DECODED
 from core.generation import generate
 from core.interpret.trained import Trained
 from core.models import Seq2Seq, assemble_model

@@ -14,7 +14,7 @@ from statistics import median
 import torch
 
 from benchmarks.interleaved_timing import median_ratio, time_interleaved
-from core.evaluation.accuracy import exact_match_unpadded
+from core.evaluation.outputs import exact_match_unpadded
 from core.generation import Beam
 from core.interpret.inspection import inspect
 from core.models.transformer import Transformer

@@ -18,7 +18,9 @@ import torch
 from benchmarks.baseline import BaselineTransformer, build_baseline
 from core.cli.arguments import preset_from
 from core.config import Preset
-from core.evaluation.accuracy import CHUNK, evaluate, is_exact, sequence_loss
+from core.evaluation.accuracy import evaluate, sequence_loss
+from core.evaluation.outputs import is_exact
+from core.evaluation.passes import CHUNK
 from core.models import count_parameters
 from core.tasks import Batch, build_task, fixed_pairs
 from core.teaching.bugs import new_state

@@ -15,20 +15,18 @@ from core.cli.arguments import (
     loaded_run,
     strategy_from,
 )
-from core.evaluation.accuracy import Evaluation, evaluate, exact_match_unpadded
+from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.breakdown import BreakdownAccuracy, measure_breakdown
 from core.evaluation.error_rates import ErrorRates, measure_error_rates
-from core.evaluation.translating import measure_quality
+from core.evaluation.outputs import Outputs, decode_unpadded
 from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.generation import GREEDY, Strategy
 from core.interpret.head_scores import HeadScore, best_head_of_layer
+from core.interpret.recorded_outputs import decode_recorded, score_recorded_heads
 from core.interpret.trained import Trained
 from core.models import count_parameters
 from core.models.ensemble import Ensemble
-from core.reports.report import measure
-from core.tasks import fixed_pairs
-
-SCORED_SEQUENCES = 1_000  # enough for the mean over decoding steps
+from core.tasks import Batch, fixed_pairs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,13 +46,10 @@ def run(options: argparse.Namespace) -> int:
     started = time.perf_counter()
     evaluation = evaluate(loaded.model, pairs, strategy=strategy, task=loaded.task)
     seconds = time.perf_counter() - started
-    alone = exact_match_unpadded(loaded.model, pairs, strategy=strategy)
-    scores: list[HeadScore] = []  # an ensemble has no heads
-    if not isinstance(loaded.model, Ensemble):
-        scores = measure(loaded.model, loaded.task, pairs[:SCORED_SEQUENCES]).head_scores()
-    quality = measure_quality(loaded.model, loaded.task, pairs, strategy=strategy)
-    copying = copying_quality(loaded.task, pairs)
-    rates = measure_error_rates(loaded.model, loaded.task, pairs, strategy=strategy)
+    outputs, scores = _decode_unpadded(loaded, pairs, strategy)
+    alone = outputs.exact_match
+    quality, copying = outputs.quality(loaded.task), copying_quality(loaded.task, pairs)
+    rates = measure_error_rates(loaded.task, outputs)
     breakdown = measure_breakdown(loaded.model, loaded.task, sequences=options.sequences, strategy=strategy)
     _print(loaded, evaluation, alone, scores, strategy)
     if quality and copying:
@@ -69,6 +64,25 @@ def run(options: argparse.Namespace) -> int:
         result |= {"error_rates": _rates_as_json(rates), "breakdown": breakdown and asdict(breakdown)}
         print(json.dumps(result | {"strategy": strategy.model_dump()}))
     return 0
+
+
+def _decode_unpadded(loaded: Trained, pairs: Batch, strategy: Strategy) -> tuple[Outputs, list[HeadScore]]:
+    """Decode pairs without padding, and score the heads, always on greedy outputs; an ensemble has no heads."""
+    model, task = loaded.model, loaded.task
+    if isinstance(model, Ensemble):
+        return _decode_as_scored(loaded, pairs, strategy), []
+    if strategy == GREEDY:
+        recorded = decode_recorded(model, task, pairs)
+        return recorded.outputs, score_recorded_heads(recorded.steps)
+    greedy = decode_recorded(model, task, pairs, only_recorded=True)
+    return _decode_as_scored(loaded, pairs, strategy), score_recorded_heads(greedy.steps)
+
+
+def _decode_as_scored(loaded: Trained, pairs: Batch, strategy: Strategy) -> Outputs:
+    """Decode pairs as far as they are scored: for exact match alone, no further than the longest reference."""
+    is_read_whole = loaded.task.bleu_tokenizer is not None or loaded.task.rate_names is not None
+    max_steps = None if is_read_whole else pairs.tgt_out.shape[1]
+    return decode_unpadded(loaded.model, pairs, strategy=strategy, max_steps=max_steps)
 
 
 def _print(

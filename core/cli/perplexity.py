@@ -5,7 +5,7 @@ import json
 import math
 
 from core.cli.arguments import add_json, add_run
-from core.evaluation.accuracy import evaluate
+from core.evaluation.accuracy import perplexity, score_references
 from core.evaluation.ngram import MAX_ORDER, NGram
 from core.runs import DEFAULT_ROOT
 from core.runs.run import Runs
@@ -31,16 +31,16 @@ def run(options: argparse.Namespace) -> int:
     known, held_out = task.lines("train"), task.lines("test")
     if not known:
         raise InputError(f"run={options.run[:60]!r} does not model text; its task is to {summary}")
-    own = evaluate(loaded.model, fixed_pairs(task, len(held_out), split="test"))
+    loss = score_references(loaded.model, fixed_pairs(task, len(held_out), split="test")).loss
     tokens = sum(len(line) + 1 for line in held_out)
     print(f"run {loaded.run} ({loaded.preset.name}), best weights, from step {loaded.step}: {summary}")
     print(f"{len(held_out):,} held-out lines of {tokens:,} tokens, EOS included; trained on {len(known):,} lines")
-    print(f"the run         {own.perplexity:9.4f}  per token, {own.loss:.4f} nats")
+    print(f"the run         {perplexity(loss):9.4f}  per token, {loss:.4f} nats")
     losses = {}
     for order in range(1, options.order + 1):
         losses[order] = NGram(known, order=order, num_tokens=len(task.tgt_vocab.symbols) + 1).loss(held_out)
         print(f"{order}-grams         {math.exp(losses[order]):9.4f}  per token, {losses[order]:.4f} nats")
     if options.json:
         ngrams = {str(order): math.exp(loss) for order, loss in losses.items()}
-        print(json.dumps({"run": loaded.run, "lines": len(held_out), "perplexity": own.perplexity, "ngrams": ngrams}))
+        print(json.dumps({"run": loaded.run, "lines": len(held_out), "perplexity": perplexity(loss), "ngrams": ngrams}))
     return 0

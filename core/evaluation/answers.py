@@ -7,9 +7,10 @@ import pandas as pd
 import torch
 import torch.nn.functional as F
 
-from core.evaluation.accuracy import evaluation_mode, sequences_per_pass, with_eos
 from core.evaluation.failures import classify_answer
-from core.generation import GenerationResult, generate
+from core.evaluation.outputs import Outputs, with_eos
+from core.evaluation.passes import evaluation_mode, sequences_per_pass
+from core.generation import generate
 from core.models import Seq2Seq
 from core.tasks import Batch, Task, unpadded_batches
 from core.text.vocab import EOS_ID, PAD_ID, until_eos
@@ -17,8 +18,14 @@ from core.text.vocab import EOS_ID, PAD_ID, until_eos
 TOKENS_PER_PART = 20_000  # tokens decoded for one part of the table: well under a second for a small model
 
 
-def answer_table(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
+def answer_table(model: Seq2Seq, task: Task, pairs: Batch, *, outputs: Outputs | None = None) -> pd.DataFrame:
     """Decode pairs greedily, without padding. The model's training mode and weights are left unchanged.
+
+    Args:
+        model: decodes and scores in evaluation mode.
+        task: the task of the pairs.
+        pairs: with any padding.
+        outputs: what the model decodes from the pairs, up to its maximum length, if that is known already.
 
     Returns:
         One row per pair, in order, with index ``sequence`` and the columns
@@ -33,16 +40,17 @@ def answer_table(model: Seq2Seq, task: Task, pairs: Batch) -> pd.DataFrame:
           cross-entropy in nats, summed over the reference tokens, teacher-forced;
         - ``eos_probability``: probability of EOS after the complete reference, 0-1.
     """
-    return join_parts(list(answer_parts(model, task, pairs)))
+    return join_parts(list(answer_parts(model, task, pairs, outputs=outputs)))
 
 
-def answer_parts(model: Seq2Seq, task: Task, pairs: Batch) -> Iterator[pd.DataFrame]:
+def answer_parts(model: Seq2Seq, task: Task, pairs: Batch, *, outputs: Outputs | None = None) -> Iterator[pd.DataFrame]:
     """Yield the rows of ``answer_table`` in parts, by input length, so that the caller can report progress."""
     pairs = Batch(pairs.src, with_eos(pairs.tgt))
     part_size = min(sequences_per_pass(model, model.max_seq_len), TOKENS_PER_PART // model.max_seq_len + 1)
     for indices, batch in unpadded_batches(pairs):
         for rows in torch.arange(len(batch)).split(part_size):
-            yield _part(model, task, indices[rows], batch[rows])
+            known = None if outputs is None else outputs.tokens[indices[rows]]
+            yield _part(model, task, indices[rows], batch[rows], known)
 
 
 def join_parts(parts: list[pd.DataFrame]) -> pd.DataFrame:
@@ -51,18 +59,19 @@ def join_parts(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 @torch.no_grad()
-def _part(model: Seq2Seq, task: Task, indices: torch.Tensor, pairs: Batch) -> pd.DataFrame:
-    """Return the rows of pairs whose sources all have the same length."""
+def _part(model: Seq2Seq, task: Task, indices: torch.Tensor, pairs: Batch, tokens: torch.Tensor | None) -> pd.DataFrame:
+    """Return the rows of pairs whose sources all have the same length; ``tokens`` (B, T) int64, None to decode."""
     with evaluation_mode(model):
-        result = generate(model, pairs.src, max_steps=model.max_seq_len)
+        if tokens is None:
+            tokens = generate(model, pairs.src, max_steps=model.max_seq_len).tokens
         logits = model(pairs.src, pairs.tgt_in[:, : int((pairs.tgt_out != PAD_ID).sum(dim=1).max())])
-    rows = [_row(task, pairs, result, row) for row in range(len(pairs))]
+    rows = [_row(task, pairs, tokens, row) for row in range(len(pairs))]
     return pd.DataFrame(
         {"sequence": indices.tolist()}
         | {name: [row[name] for row in rows] for name in rows[0]}
         | {
             "num_tokens": (pairs.tgt_out != PAD_ID).sum(dim=1).tolist(),
-            "correct_tokens": _count_correct(result.tokens, pairs.tgt_out),
+            "correct_tokens": _count_correct(tokens, pairs.tgt_out),
             "correct_tokens_teacher_forced": _count_correct(logits.argmax(dim=-1), pairs.tgt_out),
             "loss": _losses(logits, pairs.tgt_out),
             "eos_probability": _eos_probabilities(logits, pairs.tgt_out),
@@ -70,15 +79,16 @@ def _part(model: Seq2Seq, task: Task, indices: torch.Tensor, pairs: Batch) -> pd
     ).set_index("sequence")
 
 
-def _row(task: Task, pairs: Batch, result: GenerationResult, row: int) -> dict[str, Any]:
+def _row(task: Task, pairs: Batch, tokens: torch.Tensor, row: int) -> dict[str, Any]:
     """Return the columns of one answer that are computed item by item."""
     source = task.src_vocab.decode(pairs.src[row].tolist()[1:-1])
     reference = task.tgt_vocab.decode(until_eos(pairs.tgt_out[row].tolist()))
-    output = task.tgt_vocab.decode(until_eos(result.tokens[row].tolist()))
+    ids = tokens[row].tolist()
+    output = task.tgt_vocab.decode(until_eos(ids))
     if output != reference and output in task.references(source):
         reference = output  # another correct answer
     text = " ".join if task.subwords is None else task.answer_text
-    stopped = bool(result.stopped[row])
+    stopped = EOS_ID in ids
     outcome = classify_answer(output, reference, stopped=stopped)
     return {
         "input": source,

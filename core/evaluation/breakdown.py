@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from core.evaluation.accuracy import count_exact, evaluation_mode
+from core.evaluation.outputs import count_exact
+from core.evaluation.passes import evaluation_mode
 from core.generation import GREEDY, Strategy
 from core.models import Seq2Seq
 from core.tasks import Task

@@ -3,13 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from rapidfuzz.distance import Levenshtein
 
-from core.evaluation.accuracy import evaluation_mode, sequences_per_pass
-from core.generation import GREEDY, Strategy, generate
-from core.models import Seq2Seq
-from core.tasks import Batch, Task, unpadded_batches
+from core.evaluation.outputs import Outputs
+from core.tasks import Task
 from core.text.vocab import until_eos
 
 
@@ -34,25 +31,19 @@ class ErrorRates:
     token_rate: float
 
 
-@torch.no_grad()
-def measure_error_rates(model: Seq2Seq, task: Task, pairs: Batch, *, strategy: Strategy = GREEDY) -> ErrorRates | None:
-    """Decode sources without padding and compare with all references; None if the task has no error rates."""
+def measure_error_rates(task: Task, outputs: Outputs) -> ErrorRates | None:
+    """Compare outputs with all references of their sources; None if the task has no error rates."""
     if task.rate_names is None:
         return None
     wrong = edits = tokens = 0
-    batch_size = max(1, sequences_per_pass(model, model.max_seq_len) // strategy.sequences_per_source)
-    with evaluation_mode(model):
-        for _, same_length in unpadded_batches(pairs):
-            for rows in torch.arange(len(same_length)).split(batch_size):
-                src = same_length[rows].src
-                result = generate(model, src, max_steps=model.max_seq_len, strategy=strategy)
-                for source, ids in zip(src.tolist(), result.tokens.tolist(), strict=True):
-                    references = task.references(task.src_vocab.decode(source[1:-1]))
-                    distance, reference = nearest_reference(task.tgt_vocab.decode(until_eos(ids)), references)
-                    wrong += distance > 0
-                    edits += distance
-                    tokens += len(reference)
-    return ErrorRates(task.rate_names, len(pairs), wrong / len(pairs), edits / max(1, tokens))
+    for source, ids in zip(outputs.pairs.src.tolist(), outputs.tokens.tolist(), strict=True):
+        references = task.references(task.src_vocab.decode(until_eos(source)[1:]))
+        distance, reference = nearest_reference(task.tgt_vocab.decode(until_eos(ids)), references)
+        wrong += distance > 0
+        edits += distance
+        tokens += len(reference)
+    total = len(outputs.pairs)
+    return ErrorRates(task.rate_names, total, wrong / total, edits / max(1, tokens))
 
 
 def nearest_reference(output: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[int, Sequence[str]]:

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.evaluation.accuracy import count_exact, evaluation_mode, sequences_per_pass
+from core.evaluation.outputs import count_exact
+from core.evaluation.passes import evaluation_mode, sequences_per_pass
 from core.generation import GREEDY
 from core.interpret.interventions import NO_INTERVENTIONS, Ablation, Interventions
 from core.models import Seq2Seq

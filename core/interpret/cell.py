@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from core.evaluation.accuracy import evaluation_mode
+from core.evaluation.passes import evaluation_mode
 from core.interpret.interventions import NO_INTERVENTIONS, Interventions
 from core.models import Seq2Seq
 from core.models.attention import AdditiveAttention, MultiHeadAttention, masked_softmax

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from core.evaluation.accuracy import evaluation_mode
+from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult, generate
 from core.interpret.map_rows import MapRows, map_rows, recordable_chunks
 from core.interpret.measures import (

@@ -12,7 +12,8 @@ from typing import Literal
 import torch
 from pydantic import BaseModel, ConfigDict
 
-from core.evaluation.accuracy import evaluation_mode, with_eos
+from core.evaluation.outputs import with_eos
+from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult
 from core.interpret.health_measures import (
     attention_distance,

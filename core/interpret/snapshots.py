@@ -11,7 +11,7 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from core.evaluation.accuracy import evaluation_mode
+from core.evaluation.passes import evaluation_mode
 from core.generation import GenerationResult, generate
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import score_heads

@@ -17,7 +17,7 @@ from statistics import fmean
 import torch
 
 from core.config import Preset
-from core.evaluation.accuracy import DECODED, evaluation_mode, sequences_per_pass
+from core.evaluation.passes import DECODED, evaluation_mode, sequences_per_pass
 from core.generation import generate
 from core.interpret.snapshots import SnapshotTaker, count_snapshots
 from core.models import Seq2Seq, parameters_of

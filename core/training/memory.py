@@ -11,7 +11,8 @@ from torch import nn
 
 from core.config import Preset
 from core.config.sections import TrainingConfig
-from core.evaluation.accuracy import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequence_loss, sequences_per_pass
+from core.evaluation.accuracy import sequence_loss
+from core.evaluation.passes import DECODED, MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
 from core.models import Seq2Seq, outline_model
 from core.models.attention import AdditiveAttention, MultiHeadAttention
 from core.models.embeddings import Embedding

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from core.config import load_preset
-from core.evaluation.accuracy import evaluate, exact_match_unpadded
+from core.evaluation.accuracy import evaluate
 from core.evaluation.ngram import MAX_ORDER, NGram
-from core.evaluation.translating import measure_quality
+from core.evaluation.outputs import decode_unpadded, exact_match_unpadded
 from core.models import count_parameters
 from core.tasks import Batch, fixed_pairs
 from core.teaching.bugs import new_state
@@ -68,7 +68,7 @@ def test_number_words_are_translated_after_1000_examples(language: str) -> None:
     assert state.preset.training.training_sequences == 1_000
     pairs = fixed_pairs(state.task, 10_000, split="test")
     exact = exact_match(state, pairs)
-    quality = measure_quality(state.model, state.task, pairs)
+    quality = decode_unpadded(state.model, pairs).quality(state.task)
     print(f"BLEU {quality.bleu:.2f} ({quality.bleu_signature}), chrF {quality.chrf:.2f} ({quality.chrf_signature})")
     assert quality.bleu >= 90
     assert exact >= 0.9

@@ -7,7 +7,8 @@ import torch
 
 from core.__main__ import main
 from core.cli.arguments import STRATEGY_OPTIONS, option_of
-from core.evaluation.accuracy import evaluate, exact_match_unpadded
+from core.evaluation.accuracy import evaluate
+from core.evaluation.outputs import exact_match_unpadded
 from core.generation import Beam, Sample, generate, strategy_class
 from core.interpret.interventions import Interventions
 from core.runs import DEFAULT_ROOT

@@ -7,18 +7,11 @@ import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from core.evaluation import accuracy
-from core.evaluation.accuracy import (
-    MAX_SCORED_FLOATS,
-    Evaluation,
-    evaluate,
-    evaluation_mode,
-    exact_match_unpadded,
-    is_exact,
-    sequence_loss,
-    sequences_per_pass,
-    with_eos,
-)
+from core.evaluation import accuracy, passes
+from core.evaluation import outputs as outputs_module
+from core.evaluation.accuracy import Evaluation, evaluate, sequence_loss
+from core.evaluation.outputs import exact_match_unpadded, is_exact, with_eos
+from core.evaluation.passes import MAX_SCORED_FLOATS, evaluation_mode, sequences_per_pass
 from core.generation import Beam, Greedy, Sample, generate
 from core.tasks import Batch, build_task, sample_distinct, unpadded_batches
 from core.teaching.bugs import new_state
@@ -60,7 +53,7 @@ def test_an_exact_match_has_every_token_and_eos():
 
 @pytest.mark.parametrize("build", [transformer, gru])
 def test_the_free_running_loss_is_that_of_a_decoder_that_reads_its_own_argmax(build, pairs, monkeypatch):
-    monkeypatch.setattr(accuracy, "CHUNK", 7)
+    monkeypatch.setattr(passes, "CHUNK", 7)
     model = build()
     nats = tokens = 0.0
     with torch.no_grad():
@@ -139,7 +132,7 @@ def test_loss_and_token_accuracy_are_token_means_over_chunks_and_padding(pairs, 
         tokens += tgt.shape[1] - 1
     assert whole.loss == pytest.approx(total / tokens, abs=1e-5)
     assert whole.token_accuracy == pytest.approx(correct / tokens)
-    monkeypatch.setattr(accuracy, "CHUNK", 7)
+    monkeypatch.setattr(passes, "CHUNK", 7)
     in_chunks = evaluate(model, pairs)
     assert in_chunks.loss == pytest.approx(whole.loss, abs=1e-5)
     assert in_chunks.token_accuracy == pytest.approx(whole.token_accuracy)
@@ -147,7 +140,7 @@ def test_loss_and_token_accuracy_are_token_means_over_chunks_and_padding(pairs, 
 
 
 def test_exact_match_covers_every_chunk(pairs, scripted, monkeypatch):
-    monkeypatch.setattr(accuracy, "CHUNK", 7)
+    monkeypatch.setattr(passes, "CHUNK", 7)
     evaluation = evaluate(scripted(oracle(pairs)), pairs)
     assert (evaluation.sequences, evaluation.exact_match) == (40, 1.0)
 
@@ -293,7 +286,7 @@ def test_a_wide_beam_is_decoded_in_smaller_batches(pairs, scripted, monkeypatch)
         sizes.append(len(src))
         return generate(model, src, **settings)
 
-    monkeypatch.setattr(accuracy, "CHUNK", 32)
-    monkeypatch.setattr(accuracy, "generate", counting)
+    monkeypatch.setattr(passes, "CHUNK", 32)
+    monkeypatch.setattr(outputs_module, "generate", counting)
     assert evaluate(scripted(oracle(pairs)), pairs, strategy=Beam(beam_size=8)).exact_match == 1.0
     assert sizes == [4] * 8 + [4] * 2

@@ -5,8 +5,9 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from core.evaluation import answers
-from core.evaluation.accuracy import evaluate, exact_match_unpadded
+from core.evaluation.accuracy import evaluate
 from core.evaluation.answers import answer_parts, answer_table, join_parts
+from core.evaluation.outputs import exact_match_unpadded
 from core.tasks import Batch, build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID

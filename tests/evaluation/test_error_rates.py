@@ -7,6 +7,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from core.evaluation.error_rates import measure_error_rates, nearest_reference
+from core.evaluation.outputs import decode_unpadded
 from core.generation.strategy import Beam, Greedy
 from core.tasks.pairs import PairTable, PairTask, RaggedRows, source_key
 from core.text.tokenizers import PlainTokenizer
@@ -86,6 +87,7 @@ def test_error_rates_of_known_outputs(scripted, outputs, sequence_rate, token_ra
     task = FourPairs()
     model = scripted(lookup(task, outputs), max_seq_len=8, vocab_size=6)
     for strategy in (Greedy(), Beam(beam_size=2)):
-        rates = measure_error_rates(model, task, task.all_pairs("test")[torch.arange(3)], strategy=strategy)
+        pairs = task.all_pairs("test")[torch.arange(3)]
+        rates = measure_error_rates(task, decode_unpadded(model, pairs, strategy=strategy))
         assert (rates.names, rates.sources) == (("WER", "PER"), 3)
         assert (rates.sequence_rate, rates.token_rate) == pytest.approx((sequence_rate, token_rate))

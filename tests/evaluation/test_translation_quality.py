@@ -13,7 +13,8 @@ from core.__main__ import main
 from core.config import preset_to_yaml
 from core.config.tasks import OwnPairsConfig
 from core.evaluation.accuracy import evaluate
-from core.evaluation.translating import measure_quality, translate_pairs
+from core.evaluation.outputs import decode_unpadded
+from core.evaluation.translating import translate_pairs
 from core.evaluation.translation_quality import (
     copying_quality,
     output_text,
@@ -147,14 +148,14 @@ def test_a_missing_sacrebleu_is_named_with_its_install_command(monkeypatch):
 def test_a_random_model_has_a_low_score_and_keeps_its_mode(translation_preset, task):
     pairs = fixed_pairs(task, 40, split="test")
     model = build_model(translation_preset.model, task, torch.Generator().manual_seed(0))
-    assert measure_quality(model, task, pairs).bleu < 50
+    assert decode_unpadded(model, pairs).quality(task).bleu < 50
     assert model.training
 
 
 def test_a_perfect_model_scores_100(scripted, task):
     pairs = fixed_pairs(task, 40, split="test")
     model = answering(scripted, task, pairs, pairs.tgt_out.tolist())
-    assert scores(measure_quality(model, task, pairs)) == pytest.approx((100, 100))
+    assert scores(decode_unpadded(model, pairs).quality(task)) == pytest.approx((100, 100))
 
 
 @pytest.mark.parametrize("strategy", [GREEDY, Beam(beam_size=3)])
@@ -166,10 +167,9 @@ def test_a_model_s_scores_are_those_of_its_outputs_one_by_one_with_any_strategy(
         source = until_eos(pairs.src[row].tolist())
         result = generate(model, torch.tensor([[*source, EOS_ID]]), max_steps=model.max_seq_len, strategy=strategy)
         outputs.append(task.answer_text(task.tgt_vocab.decode(until_eos(result.tokens[0].tolist()))))
-    assert translate_pairs(model, task, pairs, strategy=strategy) == outputs
-    assert scores(measure_quality(model, task, pairs, strategy=strategy)) == by_sacrebleu(
-        outputs, reference_texts(task, pairs)
-    )
+    decoded = decode_unpadded(model, pairs, strategy=strategy)
+    assert decoded.texts(task) == translate_pairs(model, task, pairs, strategy=strategy) == outputs
+    assert scores(decoded.quality(task)) == by_sacrebleu(outputs, reference_texts(task, pairs))
 
 
 def test_copying_the_source_is_scored_like_a_translation(task):
@@ -183,7 +183,7 @@ def test_copying_the_source_is_scored_like_a_translation(task):
 def test_tasks_that_are_not_translations_have_no_scores(tiny, scripted):
     task = build_task(tiny.task)
     pairs = fixed_pairs(task, 3, split="test")
-    assert measure_quality(scripted(lambda src: src), task, pairs) is None
+    assert decode_unpadded(scripted(lambda src: src), pairs).quality(task) is None
     assert copying_quality(task, pairs) is None
 
 
@@ -265,7 +265,7 @@ def test_evaluate_and_decode_print_text_and_scores(translation_runs, capsys):
         command = ["evaluate", "--run", "translation", "--sequences", "50", "--json", *options]
         assert main([*arguments, *command]) == 0
         printed = capsys.readouterr().out
-        quality = measure_quality(loaded.model, loaded.task, pairs, strategy=strategy)
+        quality = decode_unpadded(loaded.model, pairs, strategy=strategy).quality(loaded.task)
         result = json.loads(printed.strip().splitlines()[-1])
         assert result["quality"] == asdict(quality)
         assert result["copying"] == asdict(copying)

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.evaluation.accuracy import count_exact, evaluate
+from core.evaluation.accuracy import evaluate
+from core.evaluation.outputs import count_exact
 from core.generation import GREEDY, generate
 from core.interpret import ablation as ablate
 from core.interpret.ablation import (

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from core.evaluation.accuracy import is_exact, sequence_loss
+from core.evaluation.accuracy import sequence_loss
+from core.evaluation.outputs import is_exact
 from core.generation import Beam, generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.cells import Cell, LSTMCell, RecurrentLayer, RNNCell

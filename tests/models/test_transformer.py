@@ -8,7 +8,8 @@ from torch import nn
 from torch.testing import assert_close
 
 from core.config import load_preset, preset_names
-from core.evaluation.accuracy import is_exact, sequence_loss
+from core.evaluation.accuracy import sequence_loss
+from core.evaluation.outputs import is_exact
 from core.generation import generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
 from core.models.attention_maps import AttentionRecorder

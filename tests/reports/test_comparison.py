@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from core.config import load_preset, preset_names
-from core.evaluation.accuracy import with_eos
+from core.evaluation.outputs import with_eos
 from core.evaluation.significance import PairedOutcomes
 from core.interpret.trained import Trained
 from core.reports.comparison import (

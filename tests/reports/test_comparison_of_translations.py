@@ -6,7 +6,8 @@ import pytest
 
 from core.__main__ import main
 from core.evaluation.bootstrap import RESAMPLES, SEED, paired_bootstraps
-from core.evaluation.translating import measure_quality, translate_pairs
+from core.evaluation.outputs import decode_unpadded
+from core.evaluation.translating import translate_pairs
 from core.evaluation.translation_quality import copying_quality, reference_texts
 from core.reports.comparison import Comparison, as_data, compare, describe_quality
 from core.runs import RunFolder
@@ -49,7 +50,7 @@ def test_each_run_has_its_scores_and_every_two_their_bootstrap(shelf, comparison
     expected = paired_bootstraps(outputs, reference_texts(task, pairs), tokenizer="13a")
     assert {(pair.first, pair.second): pair.quality for pair in comparison.pairs} == expected
     for run in comparison.runs:
-        assert run.measurement.quality == measure_quality(run.loaded.model, task, pairs)
+        assert run.measurement.quality == decode_unpadded(run.loaded.model, pairs).quality(task)
     assert comparison.copying == copying_quality(task, pairs)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from core.config.tasks import OwnPairsConfig
-from core.evaluation.translating import measure_quality
+from core.evaluation.outputs import decode_unpadded
 from core.evaluation.translation_quality import copying_quality, reference_texts, source_texts
 from core.generation import Beam
 from core.models import build_model
@@ -24,6 +24,7 @@ from core.tasks import build_task, fixed_pairs
 from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID, until_eos
 from core.training.history import History
+from tests.support.decodes import counted_decodes
 
 pytest.importorskip("num2words")
 FINISHED = TrainingOutcome(step=8, steps=8, message="", train_loss=None, guessing_loss=3.9)
@@ -55,12 +56,20 @@ def translating(scripted, task, pairs, answers):
     )
 
 
+def test_a_report_decodes_each_input_once_with_padding_and_once_without(written):
+    with counted_decodes() as counts:
+        write_report(Runs(written[1].path.parent)["french"], sequences=60)
+    of_kind = {kind: [count for (of, _), count in counts.items() if of == kind] for kind in ("greedy", "beam")}
+    assert of_kind["beam"] == [1] * 60
+    assert sorted(of_kind["greedy"]) == [2] * 59 + [3]  # the example is decoded once more, with its candidates
+
+
 def test_the_report_of_a_translation_has_scores_signatures_and_samples(written):
     report, folder = written
     loaded = load_run(folder.path)
     pairs = fixed_pairs(loaded.task, 60, split="test")
-    greedy = measure_quality(loaded.model, loaded.task, pairs)
-    beam = measure_quality(loaded.model, loaded.task, pairs, strategy=Beam(beam_size=5))
+    greedy = decode_unpadded(loaded.model, pairs).quality(loaded.task)
+    beam = decode_unpadded(loaded.model, pairs, strategy=Beam(beam_size=5)).quality(loaded.task)
     copying = copying_quality(loaded.task, pairs)
     for row in (
         "| decoding | BLEU | chrF |",
@@ -111,7 +120,7 @@ def test_scores_by_length_are_those_of_the_outputs_in_each_group(preset, task):
     for span, inputs, bleu, chrf in rows:
         first, last = (int(end) for end in (span.split("–") * 2)[:2])
         group = pairs[(first <= lengths) & (lengths <= last)]
-        quality = measure_quality(model, task, group)
+        quality = decode_unpadded(model, group).quality(task)
         assert (int(inputs), bleu, chrf) == (len(group), f"{quality.bleu:.2f}", f"{quality.chrf:.2f}")
     assert sum(int(row[1]) for row in rows) == 60
     assert translation_section(model, task, pairs[:10], measure(model, task, pairs[:10])).by_length[1:] == []

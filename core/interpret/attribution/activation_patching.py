@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from core.evaluation.accuracy import sequences_per_pass
+from core.evaluation.passes import sequences_per_pass
 from core.interpret.attribution.corrupted_input import corrupt
 from core.interpret.attribution.patch_sites import Activation, GridName, Layout, Phase, Positions, SiteGrid, site_grids
 from core.interpret.attribution.prediction import Prediction

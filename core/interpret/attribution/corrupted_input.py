@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from core.evaluation.accuracy import sequences_per_pass
+from core.evaluation.passes import sequences_per_pass
 from core.interpret.attribution.prediction import Prediction, token_id
 from core.models import Seq2Seq
 from core.storage.errors import InputError

@@ -1,30 +1,18 @@
 """Measurements for a run's report: every held-out input decoded by itself, with its cross-attention per step."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pandas as pd
 import torch
 
-from core.evaluation.accuracy import Evaluation, evaluate, evaluation_mode, with_eos
+from core.evaluation.accuracy import Evaluation, evaluate
 from core.evaluation.answers import answer_table
-from core.evaluation.translation_quality import (
-    TranslationQuality,
-    answer_text,
-    copying_quality,
-    reference_texts,
-    score_translations,
-)
-from core.generation import GenerationResult, generate
+from core.evaluation.translation_quality import TranslationQuality, copying_quality
 from core.interpret.head_scores import HeadScore
-from core.interpret.map_rows import recordable_chunks
-from core.interpret.step_table import step_table
+from core.interpret.recorded_outputs import decode_recorded, score_recorded_heads
 from core.models import Seq2Seq
 from core.tasks import Batch, Task
 from core.text.vocab import EOS_ID, PAD_ID
-
-MAX_SEQUENCES_RECORDED = 1_000  # sequences whose attention is recorded: enough for a mean
-MAX_STEPS_RECORDED = 4_000_000  # rows of the step table, over all heads
 
 
 @dataclass(frozen=True)
@@ -84,24 +72,9 @@ class ReportMeasurements:
 
     def head_scores(self) -> list[HeadScore]:
         """Return the alignment scores of every cross-attention head; [] without cross-attention."""
-        if self.steps.empty:
-            return []
-        aligned = self.steps[self.steps.gold_column >= 0]
-        weights = aligned.aer_weight
-        errors = {
-            "aer": (1 - aligned.argmax_accuracy) * weights,
-            "uniform_aer": (1 - aligned.uniform_accuracy) * weights,
-        }
-        by_head = aligned.assign(**errors).groupby(["layer", "head"])
-        means = by_head[["attention_mass", "argmax_accuracy", "uniform_mass"]].mean()
-        rates = by_head[[*errors]].sum().div(by_head.aer_weight.sum(), axis=0)
-        return [
-            HeadScore(layer, head, *map(float, (*mean, *rate)))
-            for (layer, head), mean, rate in zip(means.index, means.to_numpy(), rates.to_numpy(), strict=True)
-        ]
+        return score_recorded_heads(self.steps)
 
 
-@torch.no_grad()
 def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool = False) -> ReportMeasurements:
     """Measure a model on held-out pairs; its mode and weights are unchanged afterwards.
 
@@ -112,28 +85,15 @@ def measure(model: Seq2Seq, task: Task, pairs: Batch, *, free_running_loss: bool
         ValueError: there are no pairs.
     """
     evaluation = evaluate(model, pairs, free_running_loss=free_running_loss, task=task)
-    sequences = answer_table(model, task, pairs)
-    quality = None
-    if task.bleu_tokenizer is not None:
-        # The table's references may be others: where an output equals another reference, the table has that one.
-        outputs = [answer_text(task, tokens) for tokens in sequences.output]
-        quality = score_translations(outputs, reference_texts(task, pairs), tokenizer=task.bleu_tokenizer)
-    copying = copying_quality(task, pairs)
-    pairs = Batch(pairs.src, with_eos(pairs.tgt))
-    steps = []
-    with evaluation_mode(model):
-        for indices, chunk in _recorded_chunks(model, pairs):
-            result = generate(model, chunk.src, max_steps=model.max_seq_len, need_weights=True)
-            steps.append(_step_rows(task, indices, chunk, result))
-    table = pd.concat(steps, ignore_index=True) if steps else pd.DataFrame()
+    recorded = decode_recorded(model, task, pairs)
     return ReportMeasurements(
         evaluation,
-        sequences,
-        table,
+        answer_table(model, task, pairs, outputs=recorded.outputs),
+        recorded.steps,
         sample_targets(task),
         task.open_ended,
-        quality,
-        copying,
+        recorded.outputs.quality(task),
+        copying_quality(task, pairs),
         has_subwords=task.subwords is not None,
     )
 
@@ -148,19 +108,3 @@ def sample_targets(task: Task, *, count: int = 1_000) -> TrainingTargets:
         with_eos=(batch.tgt.gather(1, last) == EOS_ID).float().mean().item(),
         lengths=tuple(lengths.unique().tolist()),
     )
-
-
-def _recorded_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
-    """Yield (indices, pairs) in chunks without padding, as many as ``MAX_STEPS_RECORDED`` allows."""
-    source = pairs.src[:1]
-    maps = generate(model, source, max_steps=1, need_weights=True).maps
-    weights = None if maps is None else maps.over_source(source.shape[1])  # (L, 1, H, 1, S)
-    if weights is not None:
-        rows_per_sequence = weights.shape[0] * weights.shape[2] * model.max_seq_len
-        count = min(MAX_SEQUENCES_RECORDED, MAX_STEPS_RECORDED // rows_per_sequence + 1)
-        yield from recordable_chunks(model, pairs[:count])
-
-
-def _step_rows(task: Task, indices: torch.Tensor, pairs: Batch, result: GenerationResult) -> pd.DataFrame:
-    table = step_table(task, pairs, result)
-    return table.assign(sequence=indices.cpu().numpy()[table.sequence])

@@ -6,13 +6,7 @@ from typing import Any
 import pandas as pd
 
 from core.evaluation.translating import translate_pairs
-from core.evaluation.translation_quality import (
-    TranslationQuality,
-    answer_text,
-    copying_quality,
-    reference_texts,
-    score_translations,
-)
+from core.evaluation.translation_quality import TranslationQuality, answer_text, reference_texts, score_translations
 from core.generation import Beam
 from core.models import Seq2Seq
 from core.reports.report.measurements import ReportMeasurements
@@ -65,7 +59,7 @@ def translation_section(
     Raises:
         LabError: sacrebleu is not installed.
     """
-    copying = copying_quality(task, pairs)
+    copying = measurements.copying
     if task.bleu_tokenizer is None or measurements.quality is None or copying is None:
         return None
     outputs, references = translate_pairs(model, task, pairs, strategy=BEAM), reference_texts(task, pairs)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core.evaluation.accuracy import evaluate
+from core.evaluation.accuracy import score_references
 from core.evaluation.by_length import AccuracyByLength, accuracy_by_length
 from core.interpret.alignment import gold_cells
 from core.interpret.head_scores import HeadScore
@@ -144,7 +144,7 @@ def _training_outcome(loaded: Trained, run: Run) -> TrainingOutcome:
     train_loss = None
     if config.training_sequences:
         count = min(config.training_sequences, MAX_TRAINING_SEQUENCES)
-        train_loss = evaluate(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
+        train_loss = score_references(loaded.model, fixed_pairs(loaded.task, count, split="train")).loss
     return TrainingOutcome(info.step, config.steps, info.message, train_loss, math.log(len(loaded.task.tgt_vocab)))
 
 

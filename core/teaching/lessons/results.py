@@ -10,7 +10,9 @@ from typing import Any
 import torch
 
 from core.config import Preset
-from core.evaluation.accuracy import evaluate, evaluation_mode, exact_match_unpadded
+from core.evaluation.accuracy import evaluate
+from core.evaluation.outputs import exact_match_unpadded
+from core.evaluation.passes import evaluation_mode
 from core.interpret.inspection import inspect, label_source
 from core.models import forward_with_attention
 from core.models.seq2seq import BLOCKS
