@@ -96,8 +96,7 @@ def load_plugins(files: list[str], *, public: bool) -> None:
     """Load the files of ``--plugin``.
 
     Raises:
-        InputError: the page is public. Strangers' presets and inputs would reach code that was not written for them,
-            and no limit holds for it.
+        InputError: the page is public. Strangers' presets and inputs would reach code that is not covered by any limit.
         PluginError: a file cannot be loaded.
     """
     if files and public:
@@ -113,8 +112,8 @@ def folder_of_runs(named: Path | None) -> Path:
     """Return the folder to keep runs in, and log a warning if it cannot keep them for long.
 
     Args:
-        named: the user's choice, used even if runs can only be looked at there. None is ``checkpoints/`` of the
-            project, or a new temporary folder if nothing can be written there, as on a read-only disk.
+        named: the user's choice, used even if runs can only be viewed there. None is ``checkpoints/`` of the project,
+            or a new temporary folder if nothing can be written there, as on a read-only disk.
 
     Raises:
         InputError: a crash would damage runs in the folder, see ``check_folder``.

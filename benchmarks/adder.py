@@ -1,8 +1,8 @@
 """``bench adder``: AdderBoard's protocol on a run that adds: its pairs, its edge cases, its count of parameters.
 
-AdderBoard (https://github.com/anadim/AdderBoard) asks for the sums of 10 edge cases and of 10,000 pairs of integers up
-to 9,999,999,999 from ``random.Random(2025)``. At least 99 % must be right, from a model with self-attention that
-generates one token after another. Unique parameters count: shared ones once, fixed positions not at all.
+AdderBoard (https://github.com/anadim/AdderBoard) tests the sums of 10 edge cases and of 10,000 pairs of integers up to
+9,999,999,999 from ``random.Random(2025)``. At least 99 % must be right, from a model with self-attention that generates
+one token after another. Unique parameters count: shared ones once, fixed positions not at all.
 
 ``--submission FILE`` writes what AdderBoard's verify.py reads. It decodes with this repository, one sum at a time.
 """
@@ -123,7 +123,7 @@ def adder_of(loaded: Trained) -> Adder:
 
 
 def add_all(adder: Adder, pairs: Sequence[tuple[int, int]]) -> list[int | None]:
-    """Return the sums that a model decodes greedily, token by token; None for an output that is no number."""
+    """Return the sums that a model decodes greedily, token by token; None for an output that is not a number."""
     model, task = adder
     rows = []
     for first, second in pairs:
@@ -140,14 +140,14 @@ def add(adder: Adder, a: int, b: int) -> int | None:
 
 
 def unique_parameters(model: Seq2Seq) -> int:
-    """Count parameters as AdderBoard does: shared ones once, learned positions too, fixed ones, as buffers, not."""
+    """Count parameters as AdderBoard does: shared ones once, learned positions, but not fixed ones (buffers)."""
     return sum({id(parameter): parameter.numel() for parameter in model.parameters()}.values())
 
 
 def write_submission(path: Path, folder: RunFolder, loaded: Trained, parameters: int) -> None:
-    """Write a submission, and beside it its weights, the same name with ``.safetensors``, and the plugins they need.
+    """Write a submission, and next to it its weights (``.safetensors``) and the plugins that they need.
 
-    The presets that these register come too, as a plugin reads them when it is loaded.
+    The presets that plugins register are copied too, since a plugin reads them when it is loaded.
 
     Raises:
         InputError: one of the files exists already, or cannot be written.
@@ -182,7 +182,7 @@ def _needed_files() -> list[Path]:
 
 
 def read_model(weights: Path, plugin_files: Sequence[Path] = ()) -> Adder:
-    """Read the weights of a submission whose blocks plugins may build."""
+    """Read the weights of a submission, with blocks that plugins may build."""
     torch.set_num_threads(1)
     for file in plugin_files:
         plugins.load(file)

@@ -1,9 +1,9 @@
 """``bench agreement``: whether patching, ablation and attribution agree on what a reversed digit depends on.
 
-A pair is a held-out input and a copy of it with one digit replaced, both drawn at random. The step is the one whose
-correct token is that digit; the question is why the model predicts its token there and not the other digit. The
-alignment head is the cross-attention head of the last decoder layer with the most attention on the correct source
-token, measured on other held-out inputs.
+A pair is a held-out input and a copy of it with one digit replaced, both drawn at random. The step is the one that
+should produce this digit. The question is why the model predicts its token there and not the other digit. The alignment
+head is the cross-attention head of the last decoder layer with the most attention on the correct source token, measured
+on other held-out inputs.
 """
 
 import argparse
@@ -77,8 +77,8 @@ class Agreement:
 
     Attributes:
         head: the alignment head.
-        counts: of the pairs that meet each criterion.
-        removed: per pair, the share of the logit difference that ablating the alignment head removes.
+        counts: number of pairs that meet each criterion.
+        removed: per pair, the share of the logit difference removed by ablating the alignment head.
         seconds: of all methods together, wall time per pair.
     """
 
@@ -131,7 +131,7 @@ def measure(preset: Preset, num_pairs: int) -> Agreement:
     """Train a preset to its end and measure the model.
 
     Raises:
-        InputError: the preset's task or model is not one that this benchmark is about.
+        InputError: the benchmark does not apply to the preset's task or model.
     """
     state = new_state(preset)
     is_reversal = isinstance(preset.task, DigitsConfig) and preset.task.transform == "reverse"
@@ -179,7 +179,7 @@ def draw_pairs(task: Task, count: int, *, seed: int) -> Iterator[Pair]:
 
 
 def examine(model: Transformer, task: Task, pair: Pair, head: Head) -> tuple[dict[str, bool], float]:
-    """Return which criteria a pair meets, and the share of the logit difference that ablating the head removes."""
+    """Return which criteria a pair meets, and the share of the logit difference removed by ablating the head."""
     step, column = len(pair.symbols) - 1 - pair.position, pair.position + 1
     clean = prediction_at(model, task, pair.symbols, step=step)
     prediction = prediction_at(model, task, pair.symbols, step=step, foil=pair.corrupted[pair.position])
@@ -236,7 +236,7 @@ def _patched_answer(model: Transformer, task: Task, pair: Pair, prediction: Pred
 def _still_restores(
     model: Transformer, task: Task, pair: Pair, prediction: Prediction, column: int, ablated: tuple[Head, ...]
 ) -> bool:
-    """Return whether, with heads ablated, the patch makes the model predict the token, and it does not without."""
+    """Return whether, with heads ablated, the model predicts the token with the patch but not without it."""
     src = _source(task, pair)
     with Interventions(ablated).applied_to(model):
         without = int(model(src, prediction.tgt_in)[0, -1].argmax())
@@ -246,7 +246,7 @@ def _still_restores(
 
 
 def _tokens_named(model: Transformer, prediction: Prediction, column: int, head: Head) -> dict[str, bool]:
-    """Return whether each attribution gives the changed digit the largest value of the digits; BOS and EOS are none."""
+    """Return whether each attribution gives the changed digit the largest value; BOS and EOS are ignored."""
     values = [
         occlusion(model, prediction).source,
         cast(torch.Tensor, value_zeroing(model, prediction).cross)[head.layer - 1, -1],

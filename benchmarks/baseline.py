@@ -19,7 +19,7 @@ def build_baseline(preset: Preset) -> "BaselineTransformer":
     """Build the baseline for a preset's model; its weights are drawn from PyTorch's global generator.
 
     Raises:
-        ConfigError: the preset's model is no encoder-decoder Transformer.
+        ConfigError: the preset's model is not an encoder-decoder Transformer.
     """
     if not isinstance(preset.model, TransformerConfig):
         raise ConfigError([("model", f"preset={preset.name!r} has no baseline: it is no encoder-decoder Transformer")])
@@ -30,7 +30,7 @@ def build_baseline(preset: Preset) -> "BaselineTransformer":
 class BaselineTransformer(nn.Module):
     """An encoder-decoder from ``nn.TransformerEncoder`` and ``nn.TransformerDecoder``.
 
-    Sizes and dropout are the preset's. All else is the default: post-norm, ReLU, sinusoidal positions, untied
+    Sizes and dropout are the preset's. Everything else is the default: post-norm, ReLU, sinusoidal positions, untied
     embeddings.
 
     Args:

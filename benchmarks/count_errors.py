@@ -1,4 +1,4 @@
-"""Count WER and PER of pronunciations as the literature does, without any code that the project's figures come from.
+"""Count WER and PER of pronunciations as in the literature, without code of the project.
 
 ``python -m benchmarks.count_errors REFERENCES ANSWERS``: each line of REFERENCES is a word and its pronunciations with
 tabs between them, each line of ANSWERS the answer to the word on the same line, as ``core translate`` prints them.
@@ -19,7 +19,7 @@ def edits(one: list[str], other: list[str]) -> int:
 
 
 def count_errors(references: Iterable[str], answers: Iterable[str]) -> tuple[int, int, int, int]:
-    """Return the numbers of words, of wrong ones, of edits to the nearest references, and of phones in these."""
+    """Return the numbers of words, wrong words, edits to the nearest references, and phones in these references."""
     words = wrong = distance = phones = 0
     for line, answer in zip(references, answers, strict=True):
         _, *pronunciations = line.rstrip("\n").split("\t")

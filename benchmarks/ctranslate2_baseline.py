@@ -28,8 +28,8 @@ def to_ctranslate2(model: Transformer) -> ctranslate2.Translator:
     """Convert a model to CTranslate2's, in float32 and on one thread; tokens are named by ``_names``.
 
     Raises:
-        InputError: the model has relative positions, windowed or linear attention, or scores that are scaled by the
-            length, which CTranslate2 lacks; or another norm than a layer norm.
+        InputError: the model has relative positions, windowed or linear attention, scores scaled by the length, or a
+            norm other than a layer norm; CTranslate2 supports none of these.
     """
     config = model.config
     if config.positions in RELATIVE_POSITIONS or config.attention != "full":

@@ -17,7 +17,7 @@ from core.models import Seq2Seq, build_model, count_parameters
 from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID
 
-# The preset's own sizes and a larger model, both with room for MANY_TOKENS tokens.
+# The preset's sizes and a larger model, both with room for MANY_TOKENS tokens.
 MODELS: dict[str, dict[str, Any]] = {
     "digits-reversal": {},
     "d_model 128, 4 heads, 2 + 2 layers": {"model.d_model": 128, "model.d_ff": 512},

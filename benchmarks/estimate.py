@@ -1,7 +1,7 @@
 """``bench estimate``: estimated training times compared with those of real trainings.
 
-Each preset is estimated, and then trained to its end through the server's runs, as the page does, in a temporary
-folder. The time counts from the start of the run to its end on disk. Nothing else should run meanwhile.
+Each preset is estimated and then trained to its end through the server's runs, as on the page, in a temporary folder.
+The time is measured from the start of the run to its end on disk. No other program should run at the same time.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from core.runs.estimate import TrainingTime, estimate_training_time
 from core.server import Runs
 from core.storage.errors import InputError
 
-MOST_SECONDS = 300.0  # estimated, of the presets that are trained unless others are named
-WARM_UP_PRESET = "tiny"  # measured first and not counted: it imports and allocates what all presets use
+MOST_SECONDS = 300.0  # estimate up to which presets are trained by default
+WARM_UP_PRESET = "tiny"  # measured first and not counted, because it imports and allocates what all presets use
 _SECONDS_BETWEEN_LOOKS = 0.05
 
 

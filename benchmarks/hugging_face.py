@@ -21,7 +21,7 @@ SPECIAL_TOKENS = {
     "bos_token_id": BOS_ID,
     "eos_token_id": EOS_ID,
     "decoder_start_token_id": BOS_ID,
-    "forced_eos_token_id": None,  # an output that reaches max_steps gets no EOS
+    "forced_eos_token_id": None,  # an output that reaches max_steps has no EOS
 }
 
 
@@ -29,8 +29,8 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
     """Convert a model to Hugging Face's, on the same device, of the same dtype and in evaluation mode.
 
     Raises:
-        ValueError: the model has relative positions, windowed or linear attention, scores scaled by the length, or
-            another norm than a layer norm; neither Marian nor Pegasus has any of these.
+        ValueError: the model has relative positions, windowed or linear attention, scores scaled by the length, or a
+            norm other than a layer norm; Marian and Pegasus support none of these.
         RuntimeError: a weight has no counterpart of its shape. Pegasus has one vocabulary size for both sides.
     """
     config = model.config
@@ -48,7 +48,7 @@ def to_hugging_face(model: Transformer) -> HuggingFaceModel:
         "max_position_embeddings": config.max_seq_len,
         "activation_function": config.activation,
         "scale_embedding": True,
-        "tie_word_embeddings": False,  # a table that our model shares is copied to each of theirs
+        "tie_word_embeddings": False,  # a table that is shared in our model is copied to each of theirs
     }
     for side, num_layers in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         shape[f"{side}_layers"] = num_layers

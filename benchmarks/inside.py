@@ -1,4 +1,4 @@
-"""``bench inside``: time of what the page's tab Look inside computes when something is opened."""
+"""``bench inside``: time of the computations when something is opened on the page's tab Look inside."""
 
 import argparse
 from collections.abc import Callable

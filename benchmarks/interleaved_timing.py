@@ -1,4 +1,4 @@
-"""Interleaved timing: functions to compare take turns, so that a busy machine slows all of them alike."""
+"""Interleaved timing: functions are timed in turns, so that a busy machine slows all of them equally."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ def time_interleaved(
     The order reverses every round.
 
     Args:
-        clock: ``time.process_time`` measures the time of all threads without that of other programs.
-        warm_up: whether a round comes first that is not counted; False if all were called before.
+        clock: ``time.process_time`` measures the time of all threads, without other programs.
+        warm_up: whether to begin with a round that is not counted; False if all functions were called before.
     """
     seconds: list[list[float]] = [[] for _ in functions]
     for number in range(0 if warm_up else 1, rounds + 1):

@@ -1,8 +1,8 @@
 """``bench memory``: memory growth of long trainings, one recorded as the page does, and the memory of one update.
 
 A snapshot of the attention is recorded at every evaluation, of which there are many here; a replay keeps a bounded
-number of them. The memory of an update is compared with the estimate: what PyTorch allocates at most, which is what is
-estimated, and what the process grows by, which is more, because the C library keeps freed blocks for later.
+number of them. The estimate of the memory of an update is compared with PyTorch's peak allocation, which it estimates,
+and with the growth of the process, which is larger, because the C library keeps freed blocks.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from core.training.optimizers import build_optimizer
 
 PRESET, STEPS, EVALUATE_EVERY, READINGS = "tiny", 5_000, 10, 5
 UPDATED, BATCHES, LENGTHS = "small", (1, 2, 4, 8, 16), (64, 128, 256, 512)
-WARM_UP = 2, 8  # sequences and tokens of the first update of a process, which is not measured
+WARM_UP = 2, 8  # sequences and tokens of the first, unmeasured update of a process
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class UpdateMemory:
 
     Attributes:
         estimated: by ``estimate_memory``, without overhead and evaluations.
-        allocated: what PyTorch allocates at most.
+        allocated: PyTorch's peak allocation.
         resident: growth of the process's resident set.
     """
 
@@ -151,7 +151,7 @@ def measure_update(name: str, batch_size: int, length: int) -> UpdateMemory:
 
 
 def _allocated_by_update(preset: Preset, batch_size: int, length: int) -> int:
-    """Make two updates; return what the second one takes at most, with the model and the optimizer's state."""
+    """Make two updates; return the peak of the second one, with the model and the optimizer's state."""
     generator = torch.Generator().manual_seed(0)
     model = build_model(preset.model, build_task(preset.task), generator).train()
     optimizer = build_optimizer(preset.training, model)

@@ -1,6 +1,6 @@
 """``bench page``: startup time of the app and of the command line.
 
-Each is started as a process of its own, with whatever the disk cache holds.
+Each is started in its own process, with the current state of the disk cache.
 """
 
 import argparse

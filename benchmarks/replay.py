@@ -29,8 +29,8 @@ class ReplayCost:
     """A preset trained to its end, with and without a replay, and with a replay without health.
 
     Attributes:
-        seconds, seconds_without_health, seconds_without: processor time of the training with a replay, with one that
-            records no health, and with none, evaluations and files included, from the second evaluation on.
+        seconds, seconds_without_health, seconds_without: processor time of the training with a replay, with a replay
+            without health, and without a replay, from the second evaluation on; includes evaluations and files.
         snapshots: in the replay at the end.
         bytes_on_disk: size of the replay's file.
     """
@@ -44,12 +44,12 @@ class ReplayCost:
 
     @property
     def overhead(self) -> float:
-        """Time that the replay adds, as a fraction of the training without it."""
+        """Overhead of the replay, as a fraction of the training without it."""
         return self.seconds / self.seconds_without - 1
 
     @property
     def health_overhead(self) -> float:
-        """Time that recording the health adds, as a fraction of the training with a replay without it."""
+        """Overhead of recording the health, as a fraction of the training with a replay without it."""
         return self.seconds / self.seconds_without_health - 1
 
 
@@ -61,7 +61,7 @@ class RecorderWithoutHealth(Recorder):
 
 
 class NoUpdateMeasurement:
-    """Takes the place of the measurement of an update, and measures nothing."""
+    """Replaces the measurement of an update, and measures nothing."""
 
     def __init__(self, model: object) -> None:
         pass
@@ -85,12 +85,12 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_replay(name: str) -> ReplayCost:
-    """Train a preset three times, taking turns after every evaluation, so that a busy machine slows both alike."""
+    """Train a preset three times, interleaved at every evaluation, so that a busy machine slows all equally."""
     preset = load_preset(name)
     with tempfile.TemporaryDirectory() as root:
         folders = [RunFolder.create(Path(root), preset, name=run) for run in ("with", "without-health", "without")]
         runs = [_segments(folder, preset) for folder in folders]
-        between_saves = recorder.MIN_SECONDS_BETWEEN_SAVES * len(runs)  # the clock runs on during the others' turns
+        between_saves = recorder.MIN_SECONDS_BETWEEN_SAVES * len(runs)  # the clock continues during others' turns
         with patch.object(recorder, "MIN_SECONDS_BETWEEN_SAVES", between_saves):
             seconds, seconds_without_health, seconds_without = _interleave(runs)
         replay = Replay.load(folders[0].replay_file, preset.training.evaluate_every)

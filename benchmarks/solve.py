@@ -1,9 +1,9 @@
 """``bench solve``: time until a preset solves its task, compared with a baseline model of the same sizes.
 
 The baseline is the tutorials' recipe: ``torch.nn``'s Transformer layers, Adam with a constant learning rate of 1e-3,
-batches of 64. Solved means: free-running greedy decoding produces 99.9 % of 10,000 held-out sequences exactly. A preset
-is trained to its last step and measured once. The baseline, which has no last step, is measured every 50 steps until it
-passes. Only data and updates are timed. Both train on fresh sequences of the same task.
+batches of 64. A task counts as solved if free-running greedy decoding produces 99.9 % of 10,000 held-out sequences
+exactly. A preset is trained to its last step and measured once. The baseline, which has no last step, is measured every
+50 steps until it passes. Only data and updates are timed. Both train on fresh sequences of the same task.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
     """Train with ``options.seeds`` consecutive seeds, beginning with the preset's, and print a table."""
     preset = preset_from(options)
     if options.baseline:
-        build_baseline(preset)  # raise now if there is none, not after hours of training
+        build_baseline(preset)  # raise now if it is missing, not after hours of training
     test_pairs = fixed_pairs(build_task(preset.task), TEST_SEQUENCES, split="test")
     solve_with_preset(_shorten(preset), test_pairs[:1])  # warm up
     _print_header(preset, with_baseline=options.baseline)

@@ -24,7 +24,7 @@ from core.teaching.bugs import new_state
 from core.training.loop import train
 
 PRESETS = ("digits-reversal", "small")
-ROUNDS, STEPS = 15, POOL_BATCHES  # so many steps that batches grouped by length come in every length
+ROUNDS, STEPS = 15, POOL_BATCHES  # enough steps for batches of every length
 PEAK_MATRIX_SIZE = 1024
 COMPARABLE_SETTINGS = {
     "training.optimizer": "adam",

@@ -1,7 +1,7 @@
-"""``bench sweeps``: the table of a large sweep, and what a run of a sweep costs beside its training.
+"""``bench sweeps``: the table of a large sweep, and the overhead of a run of a sweep.
 
-The table is that of made-up runs, read by the command in a process of its own. The cost of a run is measured with short
-trainings: the time that one of the places of the sweep is taken by it, less its training time.
+The table consists of made-up runs, read by the command in its own process. The overhead of a run is measured with short
+trainings: the time for which it occupies a slot of the sweep, minus its training time.
 """
 
 import argparse
@@ -68,10 +68,10 @@ def run_bench(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def write_sweep(root: Path, trials: int) -> None:
-    """Write a sweep whose runs are all done, with made-up figures.
+    """Write a sweep with finished runs and made-up metrics.
 
     Args:
-        trials: how many, a multiple of 4.
+        trials: number of trials, a multiple of 4.
     """
     base = load_preset("tiny")
     rates = [round(1e-5 * (i + 1), 6) for i in range(trials // 4)]
@@ -105,7 +105,7 @@ def _table(root: Path) -> tuple[float, int]:
 
 
 def _overhead(words: list[str]) -> float:
-    """Return the mean time of a run beside its training, without the start of the sweep and its first run."""
+    """Return the mean overhead of a run, without the start of the sweep and its first run."""
     with tempfile.TemporaryDirectory() as folder:
         root, file = Path(folder) / "runs", Path(folder) / "short.yaml"
         rates = [round(1e-4 * (i + 1), 4) for i in range(SHORT_RUNS)]

@@ -1,7 +1,7 @@
-"""Part of ``bench memory``: what a process grows by while it trains and records a preset, beside the estimate.
+"""Part of ``bench memory``: growth of a process that trains and records a preset, compared with the estimate.
 
-Each preset is trained in a process of its own, as batches of many lengths leave kernels and freed blocks in memory. It
-is evaluated, recorded and saved as ``train`` on the command line does it.
+Each preset is trained in its own process, because batches of many lengths leave kernels and freed blocks in memory. It
+is evaluated, recorded and saved as by ``train`` on the command line.
 """
 
 import multiprocessing
@@ -25,19 +25,19 @@ from core.training.memory import training_memory
 
 PRESETS = ("g2p-english", "translate-en-de")  # of many lengths, one with a large vocabulary
 FIRST_READING = 300  # updates
-TOLERANCE = 0.25  # the process may grow by so much more than is estimated
-MOST_GROWTH = 0.1  # of the estimate, from the first reading to the end: freed blocks still find their places
+TOLERANCE = 0.25  # allowed growth relative to the estimate
+MOST_GROWTH = 0.1  # fraction of the estimate, from the first reading to the end: fragmentation still grows
 
 
 @dataclass(frozen=True)
 class TrainingMemory:
-    """Bytes that a process grew by while it trained, from when it had read the task's data.
+    """Growth of a process in bytes during training, after it has read the task's data.
 
     Attributes:
         estimated: by ``training_memory``, overhead included.
-        first: at most, up to the first reading, after ``FIRST_READING`` updates.
-        highest: at most, up to the last update.
-        process: all that the process took at most, Python and PyTorch included.
+        first: peak up to the first reading, after ``FIRST_READING`` updates.
+        highest: peak up to the last update.
+        process: peak of the whole process, Python and PyTorch included.
     """
 
     preset: str
@@ -49,7 +49,7 @@ class TrainingMemory:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong: more memory than estimated, or memory that goes on growing; empty if nothing is."""
+        """The problems: more memory than estimated, or memory that keeps growing; empty if there are none."""
         problems = []
         if self.highest > (1 + TOLERANCE) * self.estimated:
             problems.append(f"more than {1 + TOLERANCE:g} × the estimate")
@@ -59,7 +59,7 @@ class TrainingMemory:
 
 
 def without_package(names: list[str]) -> dict[str, str]:
-    """Return the presets that cannot be trained here, each with what it misses.
+    """Return the presets that cannot be trained here, each with the missing package.
 
     Raises:
         InputError: there is no such preset.
@@ -68,12 +68,12 @@ def without_package(names: list[str]) -> dict[str, str]:
 
 
 def measure_trainings(names: list[str], updates: int) -> Iterator[TrainingMemory]:
-    """Train each preset for so many updates, in a process of its own."""
+    """Train each preset for ``updates`` updates, in its own process."""
     context = multiprocessing.get_context("spawn")
     for name in names:
         with context.Pool(1) as pool:
             first, highest, process = pool.apply(_measure, (name, updates, FIRST_READING))
-        # Estimated here, as the modules that this imports are not part of a training
+        # Estimated here, because its imports are not part of a training
         yield TrainingMemory(name, updates, training_memory(load_preset(name)).total, first, highest, process)
 
 

@@ -2,8 +2,8 @@
 
 Both decode ids on one thread in float32, greedily and with a beam without length penalty, which the two define
 differently. Each batches the sources in its own way, or both take batches of the same numbers of sources. Times are
-processor time, so that other programs disturb them less. Without ``--run`` the model is untrained, of the size of a
-small translation model, and changed so that its outputs depend on their sources and end at different lengths.
+processor time, which other programs affect less. Without ``--run`` the model is untrained, of the size of a small
+translation model, and changed so that its outputs depend on their sources and end at different lengths.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-BASELINE_BATCH_SIZE = 32  # sources; CTranslate2 is within a tenth as fast with 16 and 64
-# Of the weights of an untrained model, whose outputs would otherwise hardly depend on their sources.
+BASELINE_BATCH_SIZE = 32  # sources; CTranslate2's speed differs by less than a tenth with 16 and 64
+# Scales for the weights of an untrained model; otherwise its outputs would hardly depend on the sources.
 GAINS = {"cross_attention.w_q": 4, "cross_attention.w_v": 6, "cross_attention.w_o": 6, "output.weight": 10}
 VOCAB_SIZE, MAX_STEPS, LENGTHS = 4_000, 64, (3, 40)
 
@@ -43,7 +43,7 @@ class TranslationSpeed:
         sentences_per_second: of ours.
         mean_tokens: length of the outputs, without EOS.
         ratio: sentences per second of ours divided by those of CTranslate2; None without ``ctranslate2``.
-        same: share of the sentences for which both give the same tokens.
+        same: fraction of the sentences for which both give the same tokens.
     """
 
     strategy: str
@@ -137,7 +137,7 @@ def _ids(pairs: Batch) -> list[list[int]]:
 
 
 def untrained_model() -> Transformer:
-    """Return a model whose outputs have from 1 to ``MAX_STEPS`` tokens."""
+    """Return a model with outputs of 1 to ``MAX_STEPS`` tokens."""
     generator = torch.Generator().manual_seed(0)
     config = TransformerConfig(
         d_model=192,

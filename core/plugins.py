@@ -1,7 +1,7 @@
 """User-defined tasks, models, blocks, metrics and presets, registered from a notebook or a file given by ``--plugin``.
 
-A name is registered once. Only in a notebook or a script (``__main__``) the same name may be registered again, so that
-a cell can run twice. A plugin is a program: it runs with all rights of the user who names it.
+A name can be registered once. Only in a notebook or a script (``__main__``) may the same name be registered again, so
+that a cell can run twice. A plugin is a program: it runs with all rights of the user who loads it.
 """
 
 import hashlib
@@ -50,18 +50,18 @@ _BASES: dict[BlockKind, type[nn.Module]] = {
 }
 _NEEDED = ("length_field", "num_distinct", "longest_source", "longest_answer", "summary")  # see TaskSection
 _owners: dict[tuple[str, str], str] = {}  # (what, name) → module that registered it
-_preset_files: list[str] = []  # of which presets were registered, in this order
+_preset_files: list[str] = []  # preset files in the order of their registration
 
 
 class PluginError(LabError):
-    """A plugin cannot be loaded, or registers something that cannot be used; the message says what and why."""
+    """A plugin cannot be loaded, or registers something unusable; the message says what and why."""
 
 
 def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
     """Register a family of tasks: ``@plugins.task(MyConfig)`` above the class that ``MyConfig`` describes.
 
     Args:
-        section: the settings, a ``TaskSection`` with a ``family`` of its own; presets select it by that.
+        section: the settings, a ``TaskSection`` with its own ``family``, by which presets select it.
 
     Returns:
         A decorator of the ``Task``, or of a function that returns one; it is called with a ``section`` object.
@@ -93,10 +93,10 @@ def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
 def model(section: type[_Config]) -> type[_Config]:
     """Register a family of models: a decorator of its settings, derived from those of a built-in family.
 
-    The built-in family's class builds it; what is new are its fields, which blocks read, and its defaults.
+    The class of the built-in family builds it. The family adds fields, which blocks read, and defaults.
 
     Raises:
-        PluginError: the section is derived from no built-in one or has no ``family`` of its own, or that exists.
+        PluginError: the section is not derived from a built-in one, has no ``family`` of its own, or the family exists.
     """
     _check_section("model", section, section_classes("model"))
     _add_family("model", section)
@@ -110,12 +110,12 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
         kind: "attention", for a class derived from ``MultiHeadAttention``; "feed_forward", from ``FeedForward``;
             "embedding", from ``Embedding``; "output", from ``Output``; or "norm", any module that maps (B, T, D) to
             the same shape.
-        name: what presets call it.
+        name: its name in presets.
 
     Returns:
         A decorator of the class, or of a function that returns such a module. It is called with the preset's model
-        section and the run's random generator, which dropout needs; an embedding or an output also with the number of
-        tokens.
+        section and the run's random generator, which dropout needs; an embedding or an output layer also with the
+        number of tokens.
 
     Raises:
         PluginError: the kind does not exist, or the name does.
@@ -141,7 +141,7 @@ def block(kind: BlockKind, name: str) -> Callable[[_Registered], _Registered]:
 def metric(name: str) -> Callable[[_Registered], _Registered]:
     """Register a metric: a function of a list of outputs and the list of their references, both as text.
 
-    Every evaluation measures it, of the same outputs as exact match: ``Evaluation.metrics``, the lines of a training,
+    Every evaluation measures it on the same outputs as exact match. ``Evaluation.metrics``, the output of ``train``,
     ``metrics.jsonl``, ``evaluate`` and the report show it. A value that is not finite counts as not measured.
 
     Raises:
@@ -167,7 +167,7 @@ def preset(source: str | Path | Preset) -> Preset:
 
     Raises:
         ConfigError: the preset is not valid.
-        PluginError: another preset of that name ships or is from a file; that of a notebook is replaced.
+        PluginError: another preset of this name ships or comes from a file; a preset from a notebook is replaced.
     """
     added = source if isinstance(source, Preset) else load_preset_file(Path(source))
     if ADDED_PRESETS.get(added.name) != added:
@@ -180,14 +180,15 @@ def preset(source: str | Path | Preset) -> Preset:
 
 
 def load(path: str | Path) -> None:
-    """Run a file that registers something, as ``--plugin`` does; the second time, or for a copy of it, it does nothing.
+    """Run a file that registers something, as ``--plugin`` does.
 
-    The file can import others of its folder while it runs, not later in its functions: afterwards they are no longer
-    found, so that another plugin's of the same name are. ``PLUGIN_FILES`` has the hashes of all of them. If it fails,
-    nothing of it stays registered.
+    Loading the same file, or an identical copy, again has no effect. The file can import other files of its folder
+    while it runs, but not later in its functions: afterwards the folder is no longer searched, so that another plugin
+    can import its own files of the same name. ``PLUGIN_FILES`` has the hashes of all of them. If the file fails,
+    everything that it registered is removed.
 
     Raises:
-        PluginError: the file cannot be read, is not Python, is named as another one that is loaded, or raises an
+        PluginError: the file cannot be read, is not Python, has the name of another loaded file, or raises an
             exception; the message names its line.
     """
     path = Path(path)
@@ -199,7 +200,7 @@ def load(path: str | Path) -> None:
     except OSError as error:
         raise PluginError(f"plugin={str(path)!r} cannot be read: {error.strerror or error}") from error
     sha256 = hashlib.sha256(content).hexdigest()
-    if file.name in PLUGIN_FILES:  # runs name their plugins without folders
+    if file.name in PLUGIN_FILES:  # runs store the names of plugins without folders
         known = PLUGIN_FILES[file.name]
         if known.sha256 == sha256 and not known.imports:
             return
@@ -228,7 +229,7 @@ def load(path: str | Path) -> None:
     finally:
         for each in _modules_of(file.parent, before=modules):
             del sys.modules[each]
-        if folder in sys.path:  # else the plugin took it out
+        if folder in sys.path:  # unless the plugin removed it
             sys.path.remove(folder)
 
 
@@ -240,7 +241,7 @@ def snapshot() -> tuple[Any, ...]:
 
 
 def restore(state: tuple[Any, ...]) -> None:
-    """Register what was registered at the time of a ``snapshot``, and nothing else."""
+    """Restore the registrations of a ``snapshot``."""
     sections, blocks, *registries = state
     set_section_classes("task", sections[0])
     set_section_classes("model", sections[1])
@@ -262,9 +263,9 @@ def _imported_from(folder: Path, *, before: set[str]) -> dict[str, str]:
 
 
 def _modules_of(folder: Path, *, before: set[str]) -> list[str]:
-    """Return the modules imported since ``before`` that were found in a folder, but the plugins that are loaded.
+    """Return the modules imported since ``before`` from a folder, except loaded plugins.
 
-    Not all below the folder: a virtual environment may be there.
+    Subfolders are not included: one may be a virtual environment.
     """
     since = sys.modules.keys() - before
     found = {name for name in since if "." not in name and _is_found_in(folder, sys.modules[name])}

@@ -19,7 +19,7 @@ from core.server.limits import LAPTOP, PUBLIC, Limits
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
 COLAB = DOCS / "colab.ipynb"
-ENTRY_POINTS = ("app", "ui", "benchmarks")  # what is drawn beside the rooms of core/
+ENTRY_POINTS = ("app", "ui", "benchmarks")  # drawn in addition to the packages of core/
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def generated_pages() -> Iterator[tuple[Path, str]]:
-    """Yield every page with generated parts, and what its text should be."""
+    """Yield every page with generated parts, and its expected text."""
     parts = {
         REPOSITORY / "README.md": {"badge": badge_in_markdown},
         DOCS / "command-line.md": {"commands": commands_in_markdown},
@@ -63,7 +63,7 @@ def repository_address() -> str:
 
 
 def badge_in_markdown() -> str:
-    """Return the badge that opens the notebook in Colab, which can do that with a repository on GitHub; or ""."""
+    """Return the badge that opens the notebook in Colab; "" if the repository is not on GitHub."""
     match = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", repository_address())
     if not match:
         return ""
@@ -84,7 +84,7 @@ def colab_notebook(text: str) -> str:
 
 
 def commands_in_markdown() -> str:
-    """Return a section for each command: what it does, its usage and its arguments."""
+    """Return a section for each command: its summary, usage and arguments."""
     sections = []
     for name, summary in COMMANDS.items():
         lines = [f"### `{name}`", "", f"{summary[0].upper()}{summary[1:]}.", ""]
@@ -188,7 +188,7 @@ def drawing_in_mermaid() -> str:
 
 
 def rooms_in_markdown() -> str:
-    """Return a table of the rooms of core/, from the lowest to the highest, with the first line of their docstrings."""
+    """Return a table of the packages of core/, lowest first, with the first line of their docstrings."""
     imports = room_imports()
 
     def height(room: str) -> int:

@@ -1,1 +1,1 @@
-"""Benchmarks of the page: ``load`` (many visitors) and ``soak`` (long use), each in processes of its own."""
+"""Benchmarks of the page: ``load`` (many visitors) and ``soak`` (long use), each in its own processes."""

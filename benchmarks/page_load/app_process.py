@@ -1,4 +1,4 @@
-"""The app in a process of its own, and a client that requests what an open page does."""
+"""The app in its own process, and a client that sends the requests of an open page."""
 
 import http.client
 import json
@@ -24,13 +24,13 @@ SECONDS_TO_START = 120.0
 
 
 class AppProcess:
-    """``app.py`` with a checkpoint folder of its own that holds the shipped run.
+    """``app.py`` with its own checkpoint folder, which contains the shipped run.
 
     Args:
         folder: an empty folder.
         public: whether to serve it as on a public Space, with ``--public``.
         with_figure_count: whether to count matplotlib figures, which costs the process a little time.
-        max_files: how many files and connections the system lets the process have open; None as it is.
+        max_files: limit on open files and connections of the process; None keeps the system's.
         options: further options of ``app.py``.
 
     Attributes:
@@ -100,7 +100,7 @@ class AppProcess:
         return next(int(line.split()[1]) / 1000 for line in lines if line.startswith(f"{field}:"))
 
     def megabytes_of_all(self) -> float:
-        """Return the memory of the process and of those that it has started, in MB; what they share counts once."""
+        """Return the memory of the process and its child processes in MB; shared memory counts once."""
         return sum(_proportional_megabytes(pid) for pid in _with_children(self.process.pid))
 
     def threads(self) -> int:
@@ -131,7 +131,7 @@ class AppProcess:
 
 
 def _with_children(pid: int) -> list[int]:
-    """Return a process and all that it has started, also indirectly."""
+    """Return a process and all processes that it has started, also indirectly."""
     children = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         children += [int(each) for each in task.read_text().split()]

@@ -1,7 +1,7 @@
-"""One attacker of the page, in a process of its own: ``python -m benchmarks.page_load.attacker ADDRESS``.
+"""One attacker of the page, in its own process: ``python -m benchmarks.page_load.attacker ADDRESS``.
 
-Behind the proxy, its address is another than that of everyone else. Until its standard input is closed it repeats, all
-together: uploads that are announced and never sent; ``report`` calls, 29 a second; a zip whose directory has 900,000
+Behind the proxy, it has an address of its own. Until its standard input is closed, it repeats all of these at the same
+time: uploads that are announced and never sent; ``report`` calls, 29 a second; a zip whose directory has 900,000
 entries, opened as a run; a new cookie for every request, also to train; and connections that send half a request.
 
 It prints one JSON object at the end: how often each attack got which answer.
@@ -27,10 +27,10 @@ import httpx
 from benchmarks.page_load.app_process import COOKIE, SHIPPED_RUN, PageClient
 from ui.serving.connections import raise_file_limit
 
-ADDRESS = "198.51.100.23"  # of the attacker, as the proxy names it
+ADDRESS = "198.51.100.23"  # address of the attacker behind the proxy
 HEAD = f"Host: 127.0.0.1\r\nX-Forwarded-For: {ADDRESS}\r\n"
 ANNOUNCED, ANNOUNCED_BYTES = 42, 40_000_000
-SECONDS_HELD = 10.0  # for which connections are held before the next ones
+SECONDS_HELD = 10.0  # seconds to hold connections before opening new ones
 REPORTS_PER_SECOND = 29
 ZIP_ENTRIES, SECONDS_BETWEEN_ZIPS = 900_000, 10.0
 TRAININGS, COOKIES, COOKIES_PER_SECOND = 24, 10_080, 100
@@ -67,7 +67,7 @@ def _sent(host: str, port: int, text: str) -> socket.socket | None:
 
 
 def _answer_on(connection: socket.socket | None) -> str:
-    """Close a connection; return the status on it, or what became of it."""
+    """Close a connection; return its status, or what happened to it."""
     if connection is None:
         return "refused"
     with connection:
@@ -88,7 +88,7 @@ def report(page: PageClient, count: Count, is_over: threading.Event) -> None:
 
 
 def large_zip(num_entries: int) -> bytes:
-    """Return a zip of one empty file, whose directory has it so many times; the zip says once."""
+    """Return a zip with one empty file, which its directory lists many times; the zip states one entry."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a", b"")
@@ -111,7 +111,7 @@ def open_zip(page: PageClient, event: int, content: bytes, count: Count, is_over
 
 
 def invent_cookies(address: str, count: Count, is_over: threading.Event) -> None:
-    """Train and then look in, each time as somebody new."""
+    """Train and then view the page, each time as a new visitor."""
     for _ in range(TRAININGS):
         page = _page(address)
         try:

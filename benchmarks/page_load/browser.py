@@ -1,6 +1,6 @@
-"""``bench browser``: the page in Chromium: opening it, seeing a training move, and what an open page costs.
+"""``bench browser``: the page in Chromium: time to open, time to see a training start, and the cost of an open page.
 
-Needs Playwright and Chromium (``requirements-dev.txt``). Nothing else should run meanwhile.
+Needs Playwright and Chromium (``requirements-dev.txt``). No other program should run at the same time.
 """
 
 import argparse
@@ -38,7 +38,7 @@ CHROMIUM_FLAGS = (
     "--disable-sync",
 )
 REPEATS, RATE_PAIRS, RATE_STEPS = 5, 6, 500
-SETTLE_MS = 6000  # in which an opened page measures the training times of the listed presets
+SETTLE_MS = 6000  # seconds in which an opened page measures the training times of the listed presets
 LONG_STEPS, LONG_EVALUATE_EVERY = 1_000_000, 20
 TARGETS = {
     "opened_seconds": 2.0,
@@ -151,7 +151,7 @@ def stop_all(runs: Runs) -> None:
 
 
 def poll_costs(runs: Runs) -> dict[str, float]:
-    """Return size and time of a poll of a long run by a page that has nothing of it yet."""
+    """Return size and time of the first poll of a long run by a page."""
     preset = load_preset("tiny").with_changes(
         {"training.steps": LONG_STEPS, "training.evaluate_every": LONG_EVALUATE_EVERY}
     )
@@ -180,10 +180,10 @@ def poll_costs(runs: Runs) -> dict[str, float]:
 def rate_with_page(browser: Browser, runs: Runs, address: str) -> float:
     """Return the rate of a training started and watched on an open page, divided by the rate without any page.
 
-    The median of pairs, of which every second one begins with the page.
+    The median of pairs; every second pair begins with the page.
     """
     preset = load_preset("digits-reversal").with_changes({"training.steps": RATE_STEPS})
-    last = runs.start(preset)  # warms up; a page that opens with it has its settings in the form
+    last = runs.start(preset)  # warm-up; a page that opens with this run has its settings in the form
     finish(runs, last)
     ratios = []
     for pair in range(RATE_PAIRS):

@@ -1,12 +1,13 @@
 """A class on one server of two cores: ``python -m core bench class``.
 
 The app is served as on a public Space. A teacher opens a class, and students join it, all from one address, as behind
-the router of a school. Each trains ``tiny``, and until all are finished decodes, looks at heads, ablates one and looks
-back at snapshots of the training, waiting 2 to 6 seconds before each; with their own run once it has weights, else with
-the shipped one. Meanwhile their pages poll the run and the class, and the teacher's page the board, as scripts do.
+the router of a school. Each trains ``tiny``. Until all are finished, each decodes, looks at heads, ablates one and goes
+back to snapshots of the training, waiting 2 to 6 seconds before each step; with their own run once it has weights, and
+with the shipped run before. Their pages poll the run and the class, and the teacher's page polls the board, as the
+page's scripts do.
 
-With ``--attack``, ``benchmarks.page_load.attacker`` attacks the server all the while, which may then have no more than
-1,024 files open. The class may take twice the time of its targets, and still sees no error.
+With ``--attack``, ``benchmarks.page_load.attacker`` attacks the server the whole time, and the server may have at most
+1,024 open files. The class may then take twice the time of its targets, but must see no error.
 """
 
 import argparse
@@ -26,7 +27,7 @@ import httpx
 from benchmarks.page_load.app_process import REPOSITORY, SHIPPED_RUN, PageClient, serve_app
 from benchmarks.page_load.load import ResponseTimes
 
-ADDRESS = "203.0.113.7"  # of the school, as its proxy names it
+ADDRESS = "203.0.113.7"  # address of the school behind its proxy
 POLL_SECONDS = {
     "starting": 0.1,
     "active": 0.5,
@@ -35,16 +36,16 @@ POLL_SECONDS = {
     "class": 3.0,
     "board": 1.5,
 }  # as in ui/web/run_feed.js and class_board/
-STARTING_SECONDS = 3.0  # as there: in which a run's first two snapshots are polled for often
+STARTING_SECONDS = 3.0  # as there: time in which a run's first two snapshots are polled frequently
 THINKING_SECONDS = (2.0, 6.0)
-ARRIVAL_SECONDS = 30.0  # in which all students join and press Train
-# Targets in seconds: of the median answer and the 95th percentile, polls left out; until all runs are finished; and of
-# the board behind a student's page
+ARRIVAL_SECONDS = 30.0  # seconds in which all students join and press Train
+# Targets in seconds: the median and the 95th percentile of responses, without polls; the time until all runs are
+# finished; and the delay of the board relative to a student's page
 MAX_MEDIAN, MAX_P95, MAX_UNTIL_FINISHED, MAX_BEHIND = 0.3, 1.5, 300.0, 2.0
 UNDER_ATTACK = 2.0  # times the targets
-FILES_UNDER_ATTACK = 1_024  # that the server may have open, as on a machine that allows no more
+FILES_UNDER_ATTACK = 1_024  # open files of the server, as on a machine with this limit
 MAX_MINUTES = 30.0
-POLLS = ("feed", "class_role", "class_board")  # for which nobody waits
+POLLS = ("feed", "class_role", "class_board")  # nobody waits for their responses
 ACTIVE = ("queued", "training", "stopping")
 HELD = {"since_step": -1, "since_evaluation": -1, "step_width": 0, "evaluation_width": 0}
 
@@ -73,7 +74,7 @@ class Log:
 
 
 class Person:
-    """A teacher or student with a page of their own."""
+    """A teacher or student with an open page."""
 
     def __init__(self, address: str, log: Log) -> None:
         self.page, self.log = PageClient(address), log
@@ -110,7 +111,7 @@ class Student(Person):
             threading.Thread(target=poll, args=(is_over,), daemon=True).start()
         actions: list[Callable[[], None]] = []
         while not self._wait(is_over, self._random.uniform(*THINKING_SECONDS)):
-            if not actions:  # each of them once, in an order of its own
+            if not actions:  # each of them once, in a random order
                 actions = [self._decode, self._look_at_heads, self._ablate, self._look_back]
                 self._random.shuffle(actions)
             actions.pop()()
@@ -171,7 +172,7 @@ class Student(Person):
 
 
 class Teacher(Person):
-    """The teacher, whose page polls the board.
+    """The teacher, with a page that polls the board.
 
     Attributes:
         code: of the class.

@@ -1,7 +1,7 @@
 """``bench isolation``: trainings in processes compared with trainings in threads, while many visitors use the page.
 
-Rounds alternate: an app of each kind is started, two runs train, visitors come as for ``bench load``, and leave.
-Nothing else should run meanwhile. Of each figure the median of the rounds is printed.
+Rounds alternate: an app of each kind is started, two runs train, and visitors use the page as in ``bench load``. No
+other program should run at the same time. The medians over all rounds are printed.
 """
 
 import argparse
@@ -15,13 +15,13 @@ from benchmarks.page_load.app_process import serve_app
 from benchmarks.page_load.load import SECONDS_WITHOUT_VISITORS, Trainings, visit
 
 WAYS = ("threads", "processes")
-LEAST_RATE = 0.95  # of the updates per second of threads
-MOST_TIME = 1.05  # of the response times of threads: no slower, but for the noise between rounds
+LEAST_RATE = 0.95  # relative to the updates per second with threads
+MOST_TIME = 1.05  # relative to the response times with threads: not slower, except for noise between rounds
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What one round measured; seconds of responses and updates per second of both trainings together.
+    """Measurements of one round; seconds of responses, and updates per second of both trainings together.
 
     Attributes:
         rate_alone: updates per second without visitors.
@@ -79,7 +79,7 @@ def medians(rounds: list[Figures]) -> dict[str, float]:
 
 
 def is_taken(threads: dict[str, float], processes: dict[str, float]) -> bool:
-    """Return whether answers keep their times with processes, and updates do not fall by more than 5 %."""
+    """Return whether processes keep response times, and updates per second do not fall by more than 5 %."""
     times = ("decode", "decode_p95", "all", "all_p95")
     keeps_times = all(processes[name] <= MOST_TIME * threads[name] for name in times)
     keeps_rates = all(processes[name] >= LEAST_RATE * threads[name] for name in ("rate", "rate_alone"))

@@ -1,7 +1,7 @@
 """Many visitors while two runs train: ``python -m core bench load``.
 
 The app is served from one process as on a public Space, visitors send requests from a second one, and this one requests
-``/health`` all the while. benchmarks/page_load/visitors.py describes the visitors. Two more visitors train a shared run
+``/health`` throughout. benchmarks/page_load/visitors.py describes the visitors. Two more visitors train a shared run
 each; the speed of both trainings is measured before and during the visits.
 """
 
@@ -134,7 +134,7 @@ class HealthPings:
 
 
 def visit(app: AppProcess, trainings: Trainings, kind: str, *flags: str) -> VisitResult:
-    """Run visitors in a process of their own and measure meanwhile; ``flags`` are those of visitors.py."""
+    """Run visitors in a separate process and measure at the same time; ``flags`` are those of visitors.py."""
     runs = ",".join(trainings.names)
     command = [sys.executable, "-m", "benchmarks.page_load.visitors", app.address, "--runs", runs, *flags]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:

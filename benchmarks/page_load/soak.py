@@ -1,9 +1,10 @@
 """Whether memory, threads or files grow while the page is used: ``python -m core bench soak --minutes 10``.
 
 Three visitors have the page open. Every second each sends the requests of an open page (list of runs, metrics of a run,
-its attention replay), decodes an input and downloads a picture of one head. A run trains all the while; when it ends it
-is deleted and the next one started. Every five seconds the server's memory, threads, open files and matplotlib figures
-are counted. The first fifth of the time is a warm-up; the medians of the second and of the last fifth are compared.
+its attention replay), decodes an input and downloads a picture of one head. A run trains throughout; when it ends, it
+is deleted and the next one is started. Every five seconds the server's memory, threads, open files and matplotlib
+figures are counted. The first fifth of the time is a warm-up; the medians of the second and of the last fifth are
+compared.
 """
 
 import argparse
@@ -76,7 +77,7 @@ class Workload:
         return page.call_component("viewer.picture", picture | {"marked": attention["gold_cells"]})
 
     def _keep_training(self) -> None:
-        """Request the progress of the present run; once it has ended, delete it and start the next."""
+        """Request the progress of the current run; once it has ended, delete it and start the next."""
         page = self.pages[0]
         if self._run is not None:
             progress = self._request(partial(page.call_component, "run-bar.feed", {"run": self._run}))
@@ -118,7 +119,7 @@ def print_counts(counts: list[ResourceCount], max_rows: int = 11) -> None:
 
 
 def measure(minutes: float) -> tuple[list[ResourceCount], Workload]:
-    """Run the workload for some minutes and return the counts taken meanwhile."""
+    """Run the workload for some minutes and return the counts taken during it."""
     counts: list[ResourceCount] = []
     with serve_app(with_figure_count=True) as app:
         workload, started = Workload(app), time.monotonic()

@@ -1,10 +1,10 @@
-"""Visitors of the page, in a process of their own: ``python -m benchmarks.page_load.visitors ADDRESS --runs A,B``.
+"""Visitors of the page, in a separate process: ``python -m benchmarks.page_load.visitors ADDRESS --runs A,B``.
 
 Each visitor is a ``gradio_client.Client`` with its own session and cookie. *People* arrive within ten seconds, open the
 page and repeat until the time is up: decode an input with the shipped run or one in training (one time in five by beam
 search), view its attention, and request the progress of a run in training, waiting 1 to 5 seconds before each.
 Meanwhile their page requests the list of runs every second, as its scripts do. A *burst* is a worst case: all visitors
-decode at the same moment, one decode after the other without waiting.
+decode at the same moment, repeatedly and without waiting.
 
 Scripts and styles, which a browser caches, are not requested. Every line printed is a JSON object: one when the visits
 begin, one with all requests at the end.

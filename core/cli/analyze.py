@@ -152,7 +152,7 @@ def _without(cells: list[AblatedHead], *, layers: bool = False) -> pd.DataFrame:
 
 
 def _best_head(table: pd.DataFrame) -> str:
-    """Say which head aligns best with the source of the token produced, beside chance, and on how many links."""
+    """Print the head that aligns best with the source of the produced token, chance level, and number of links."""
     scored = table[table["links"] > 0]
     if scored.empty:
         return "no gold alignment: no token is known to come from a single token of the source"

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the values they stand for."""
+"""Arguments that several commands share, and their values."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ STRATEGY_OPTIONS = {  # setting → metavar and help; the settings' rules are ch
 }
 
 
-_RECORDED = ("run", "seed", "seeds", "device")  # options of a training that its provenance keeps, as they were given
+_RECORDED = ("run", "seed", "seeds", "device")  # options of a training that its provenance stores unchanged
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_ensemble(parser: argparse.ArgumentParser) -> None:
 
 
 def loaded_run(options: argparse.Namespace) -> "Trained":
-    """Load the run that ``--run`` names or, with ``--ensemble``, all of them as one model; RunError if refused."""
+    """Load the run of ``--run`` or, with ``--ensemble``, all runs as one model; RunError if refused."""
     from core.runs import DEFAULT_ROOT, Runs
 
     runs = Runs(options.checkpoints or DEFAULT_ROOT)
@@ -83,7 +83,7 @@ def add_preset(parser: argparse.ArgumentParser, *, required: bool = True, defaul
 
 
 def preset_from(options: argparse.Namespace) -> Preset:
-    """Load the preset that ``--preset`` names, with the changes of ``--set`` and ``--seed``.
+    """Load the preset of ``--preset``, with the changes of ``--set`` and ``--seed``.
 
     Raises:
         ConfigError: there is no such preset, or it is not valid with these changes.
@@ -94,7 +94,7 @@ def preset_from(options: argparse.Namespace) -> Preset:
 
 
 def named_preset(name: str) -> Preset:
-    """Load a preset by its name or the path of its file; ConfigError if there is none or it is not valid."""
+    """Load a preset by its name or the path of its file; ConfigError if it is missing or not valid."""
     return load_preset_file(Path(name)) if _is_file(name) else load_preset(name)
 
 
@@ -113,7 +113,7 @@ def check_preset(arguments: Sequence[str]) -> None:
 
 
 def recorded_command(options: argparse.Namespace) -> str:
-    """Return the command that started a training as its provenance keeps it: without folders and secrets of names."""
+    """Return the command that started a training for its provenance, without folders and secrets of names."""
     from core.runs.names import readable_name  # imports torch, which other commands do not wait for
 
     words = [word for file in PLUGIN_FILES for word in ("--plugin", file)] + [options.command]
@@ -129,7 +129,7 @@ def recorded_command(options: argparse.Namespace) -> str:
 
 
 def pairs_from(options: argparse.Namespace) -> Path | None:
-    """Return the file for the own pairs of a preset that ``--preset`` names by its file; None for shipped presets."""
+    """Return the pairs file of a preset that ``--preset`` names by its file; None for shipped presets."""
     return pairs_beside(Path(options.preset)) if _is_file(options.preset) else None
 
 
@@ -211,7 +211,7 @@ def add_strategy(parser: argparse.ArgumentParser, *, beam_size: int | None = Non
 
 
 def strategy_from(options: argparse.Namespace) -> "Strategy":
-    """Return the strategy that the options describe.
+    """Return the strategy described by the options.
 
     Raises:
         ConfigError: a value is not allowed, or the option does not belong to this kind of strategy.

@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Refuse options that do not belong to what is compared."""
+    """Refuse options that do not apply to the comparison."""
     of_groups = ("by", "baseline", "measure", "test", "format")
     if options.runs is not None:
         if given := next((name for name in of_groups if getattr(options, name) is not None), None):
@@ -148,7 +148,7 @@ def _run_groups(options: argparse.Namespace, root: Path) -> int:
 
 
 def named_runs(text: str, known: Sequence[str]) -> list[str]:
-    """Return the runs that ``a,b`` names; a name that is not a run stands for its seeds, NAME-seed-0 and so on."""
+    """Return the runs named by ``a,b``; a name that is not a run stands for its seeds, NAME-seed-0 and so on."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in text.split(","))):
         seeds = [each for each in known if re.fullmatch(rf"{re.escape(name)}-seed-\d+", each)]
@@ -207,7 +207,7 @@ def _spreads(result: dict[str, Any]) -> Rows:
 
 
 def _scores(result: dict[str, Any]) -> list[str]:
-    """Return the names of the scores that runs of a translation have besides the other figures."""
+    """Return the names of the additional scores of translation runs."""
     return ["bleu", "chrf"] if result["translation"] else []
 
 
@@ -216,7 +216,7 @@ def _score_names(result: dict[str, Any]) -> list[str]:
 
 
 def _print_translation(translation: dict[str, Any]) -> None:
-    """Print what copying the source scores, the signatures, and how two runs are compared."""
+    """Print the scores of copying the source, the signatures, and how two runs are compared."""
     copying = translation["copying"]
     print(f"\nthe sources as they are: {copying['bleu_name']} {copying['bleu']:.2f}, chrF {copying['chrf']:.2f}")
     for name in ("bleu", "chrf"):
@@ -292,7 +292,7 @@ def _print_lengths(result: dict[str, Any]) -> None:
 
 
 def _print_longer(longer: dict[str, Any], groups: list[dict[str, Any]], title_of: dict[str, str]) -> None:
-    """Print means over the lengths beyond those trained on: one row per run, and the median over seeds."""
+    """Print means over lengths beyond training: one row per run, and the median over seeds."""
     print(f"\nmeans over lengths {format_range(longer['at'][0], longer['at'][-1])}, all lengths weighted equally")
     rows = [["run", "free-running tokens", "exact match"]]
     for group in groups:

@@ -98,8 +98,8 @@ def _format_step(step: Step, name: Callable[[str], str]) -> str:
 def as_json(seen: Inspection) -> dict:
     """Return a decode as plain data: input, output, and the token and probability of each step.
 
-    Of subwords, input and outputs are sentences, and the tokens of the steps are pieces as in the vocabulary.
-    ``expected`` and ``correct`` are None where the task has no single reference answer.
+    With subwords, input and outputs are sentences, and the tokens of the steps are vocabulary pieces. ``expected`` and
+    ``correct`` are None if the task has no single reference answer.
     """
     interventions = seen.interventions
     text: Callable[[Sequence[str]], str] = " ".join

@@ -1,4 +1,4 @@
-"""``deploy``: create or update a Hugging Face Space that serves the page to everybody."""
+"""``deploy``: create or update a Hugging Face Space that serves the page publicly."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Doctor benchmark: examine models whose diagnosis is known, the bugs and the presets, and compare."""
+"""Doctor benchmark: examine bugs and presets with a known diagnosis, and compare."""
 
 import shutil
 import sys
@@ -39,7 +39,7 @@ FOLDER = "_doctor"  # of the trained presets, beside the runs; no run can have t
 
 @dataclass(frozen=True)
 class Verdict:
-    """An examination and the diagnosis it should have come to: a bug, or None.
+    """An examination and its expected diagnosis: a bug, or None.
 
     Attributes:
         is_finished: whether training reached its end, so that the model must do its task.
@@ -120,7 +120,7 @@ def _train(folder: RunFolder, state: TrainingState, history: History, updates: i
             folder,
             state,
             history,
-            should_stop=lambda: updates <= state.step < state.preset.training.steps,  # at its end it stops by itself
+            should_stop=lambda: updates <= state.step < state.preset.training.steps,  # at its end it stops anyway
             on_event=on_event,
             command="doctor --all-bugs",
         )

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Create a finished run from the model, and print what is to be known about it; or propose a mapping."""
+    """Create a finished run from the model and print its description; or propose a mapping."""
     if options.propose:
         return _propose(options)
 

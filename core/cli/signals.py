@@ -1,4 +1,4 @@
-"""What a command does when Ctrl+C or SIGTERM ends it: it is stopped in order, so that what it made is saved."""
+"""Stop a command in order on Ctrl+C or SIGTERM, so that its results are saved."""
 
 import contextlib
 import signal

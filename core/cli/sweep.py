@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train what is not done yet, and print a line for every run that ends."""
+    """Train the unfinished runs, and print a line for every run that ends."""
     sweep = load_sweep(options.file)
     base, pairs = base_of(sweep, options.file.parent)
     logs = check_logs(options.log)
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _connected(address: str | None, sweep: Sweep, stack: contextlib.ExitStack) -> Cluster | None:
-    """Connect to the cluster that is given, if one is, until the stack is closed."""
+    """Connect to the given cluster, if any, until the stack is closed."""
     if address is None:
         return None
     cluster = Cluster(address, sweep.resources)

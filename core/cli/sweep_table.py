@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the table, also of a sweep that is not at its end."""
+    """Print the table, also of an unfinished sweep."""
     plot: Path | None = options.plot
     if (plot is None) != (options.by is None):
         raise InputError("--plot and --by must be given together, such as --plot rates.png --by training.learning_rate")

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
         sys.stdout.reconfigure(encoding="utf-8")
     refused: dict[int, str] = {}  # reasons by line number, of lines that are not text, until they are reported
     lines = _lines(sys.stdin.buffer, refused)
-    outputs = []  # for JSON; else nothing is kept, for any number of lines
+    outputs = []  # only for JSON, so that memory does not grow with the number of lines
     code = 0
     with tqdm(unit=" sentences", file=sys.stderr, disable=None, leave=False) as bar:  # on a terminal only
         results = translate(loaded.model, loaded.task, lines, strategy=strategy, report=bar.update)
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lines(file: Iterable[bytes], refused: dict[int, str]) -> Iterator[str]:
-    """Yield the lines of a file; of a line that is not UTF-8 an empty text, with the reason in ``refused``."""
+    """Yield the lines of a file; for a line that is not UTF-8 an empty text, with the reason in ``refused``."""
     for number, line in enumerate(file, start=1):
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")

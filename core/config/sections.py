@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-FIXED = "fixed"  # marks fields that come with the preset and that the user does not edit
+FIXED = "fixed"  # marks fields that the preset sets and the user does not edit
 
 Norm = Literal["post", "pre"]
 Activation = Literal["relu", "gelu", "silu"]
@@ -28,7 +28,7 @@ Positions = Literal["sinusoidal", "sinusoidal-halves", "learned", "none", "alibi
   "the second type of rotary position embedding", https://kexue.fm/archives/10862); compare RoVE (García-Castellanos
   et al. 2026).
 """
-RELATIVE_POSITIONS = ("alibi", "rope", "vo-rope")  # known to self-attention, and not added to the embeddings
+RELATIVE_POSITIONS = ("alibi", "rope", "vo-rope")  # used by self-attention, not added to the embeddings
 
 BlockKind = Literal["attention", "feed_forward", "norm", "embedding", "output"]
 BLOCKS: dict[BlockKind, dict[str, Callable[..., Any] | None]] = {
@@ -38,9 +38,9 @@ BLOCKS: dict[BlockKind, dict[str, Callable[..., Any] | None]] = {
     "embedding": {"table": None},
     "output": {"linear": None},
 }
-"""What each kind of block may be: its names, and what builds it; None is built in.
+"""The blocks of each kind: names, and the functions that build them; None for built-in blocks.
 
-It is built from ``(config, generator)``; embeddings and outputs from ``(config, generator, vocab_size)``.
+Blocks are built from ``(config, generator)``; embeddings and outputs from ``(config, generator, vocab_size)``.
 """
 
 
@@ -51,7 +51,7 @@ class Section(BaseModel):
 
 
 class BlocksConfig(Section):
-    """Fields shared by the models that are built of Transformer blocks."""
+    """Fields shared by all models that consist of Transformer blocks."""
 
     family: str
     d_model: Annotated[int, Field(ge=4, le=1024, description="embedding size: width of every token's vector")] = 64
@@ -69,14 +69,14 @@ class BlocksConfig(Section):
     ] = "post"
     positions: Annotated[
         Positions,
-        Field(description="positional encoding; alibi, rope and vo-rope are relative, known to self-attention alone"),
+        Field(description="positional encoding; alibi, rope and vo-rope are relative, for self-attention only"),
     ] = "sinusoidal"
     position_period: Annotated[
         int,
         Field(
             ge=0,
             le=512,
-            description="rope: positions repeat after so many tokens, so digits of like significance share one; "
+            description="rope: positions repeat after this many tokens, so digits of like significance share one; "
             "0: never",
         ),
     ] = 0
@@ -136,7 +136,7 @@ class BlocksConfig(Section):
                 "only 'rope' can repeat"
             )
         if self.position_period == 1:
-            raise ValueError("model.position_period=1 must be 0 or at least 2: else all positions are the same")
+            raise ValueError("model.position_period=1 must be 0 or at least 2: otherwise all positions are the same")
         return self
 
     @model_validator(mode="after")
@@ -156,10 +156,10 @@ class BlocksConfig(Section):
         return tuple(kind for kind, blocks in BLOCKS.items() if blocks[getattr(self, f"{kind}_block")])
 
     def build_block(self, kind: BlockKind, generator: Any, *sizes: int) -> Any:
-        """Return a new block as the plugin builds that registered it; None if the block is built in.
+        """Return a new block from the plugin that registered it; None if the block is built in.
 
         Args:
-            sizes: of an embedding or an output, the tokens of its vocabulary.
+            sizes: for an embedding or an output layer, the size of its vocabulary.
         """
         build = BLOCKS[kind][getattr(self, f"{kind}_block")]
         return build(self, generator, *sizes) if build else None
@@ -195,12 +195,12 @@ class TransformerConfig(BlocksConfig):
     ] = "sqrt"
     final_norm: Annotated[
         Literal["pre-norm", "always"],
-        Field(description="layer normalization after the last layer: of pre-norm stacks; or always, as nn.Transformer"),
+        Field(description="layer normalization after the last layer: in pre-norm stacks; or always, as nn.Transformer"),
         FIXED,
     ] = "pre-norm"
     source_bos: Annotated[
         bool,
-        Field(description="the encoder reads the BOS of its source; if not, nothing attends to it, as in Marian"),
+        Field(description="the encoder reads the BOS of its source; otherwise nothing attends to it, as in Marian"),
         FIXED,
     ] = True
     position_stretch: Annotated[
@@ -268,7 +268,7 @@ class DecoderOnlyConfig(BlocksConfig):
     num_layers: Annotated[int, Field(ge=1, le=24, description="layers")] = 2
     source_eos: Annotated[
         bool,
-        Field(description="the target follows the EOS of its source; if not, it takes the EOS's position, unattended"),
+        Field(description="the target follows the EOS of its source; otherwise it replaces EOS, which is masked"),
     ] = True
 
     @property
@@ -316,7 +316,7 @@ ModelConfig = TransformerConfig | DecoderOnlyConfig | EncoderOnlyConfig | GRUCon
 
 
 class TrainingConfig(Section):
-    """How the model is trained: data, optimizer, learning rate schedule and evaluation."""
+    """Settings of the training: data, optimizer, learning rate schedule and evaluation."""
 
     steps: Annotated[int, Field(ge=1, le=1_000_000, description="optimizer updates")] = 1000
     batch_size: Annotated[
@@ -344,8 +344,8 @@ class TrainingConfig(Section):
         Field(
             ge=0,
             le=100_000,
-            description="compute a batch in parts of at most so many tokens a side: less memory, the same gradient; "
-            "0: in one",
+            description="split each batch into parts of at most this many tokens per side: less memory, same gradient; "
+            "0: no split",
         ),
     ] = 0
     optimizer: Annotated[
@@ -392,7 +392,7 @@ class TrainingConfig(Section):
     validation_sequences: Annotated[int, Field(ge=1, le=10_000, description="held-out sequences per evaluation")] = 256
     free_running_validation: Annotated[
         bool,
-        Field(description="also measure the validation loss of the model reading its own output; best is its lowest"),
+        Field(description="also measure the validation loss on the model's own output, to choose the best weights"),
     ] = False
     seed: Annotated[int, Field(ge=0, le=2**31 - 1, description="random seed of the run")] = 0
 

@@ -56,7 +56,7 @@ class _RunningHypotheses:
         """
         vocab_size = log_probs.shape[-1]
         totals = (self.log_probs[..., None] + log_probs).flatten(1)
-        # Of equals the first is preferred, as by argmax: a beam of 1 is greedy decoding also then.
+        # Ties go to the first, as in argmax, so a beam of 1 is greedy decoding with ties, too.
         indices = kernels.top_k(totals, 2 * beam_size) if forced is None else forced
         totals, token_log_probs = totals.gather(1, indices), log_probs.flatten(1).gather(1, indices)
         return BeamStep(indices % vocab_size, indices // vocab_size, token_log_probs, totals, ~totals.isneginf())
@@ -67,7 +67,7 @@ class _FinishedHypotheses:
     """The N best finished hypotheses of each source, best first.
 
     Attributes:
-        scores: (B, N) float, what they are ranked by; -inf if there are fewer.
+        scores: (B, N) float, for ranking; -inf if there are fewer.
         log_probs: (B, N) float, of the whole hypothesis.
         lengths: (B, N) int64, number of tokens, which is the number of the step it ended in.
         slots: (B, N) int64, its slot in that step.
@@ -104,12 +104,12 @@ class _FinishedHypotheses:
         )
 
     def select(self, rows: torch.Tensor) -> "_FinishedHypotheses":
-        """Return those of some sources, (R,) int64."""
+        """Return the hypotheses of some sources, (R,) int64."""
         return _FinishedHypotheses(self.scores[rows], self.log_probs[rows], self.lengths[rows], self.slots[rows])
 
     @staticmethod
     def join(parts: list[tuple[torch.Tensor, "_FinishedHypotheses"]]) -> "_FinishedHypotheses":
-        """Return those of all sources in order, from (sources (R,), hypotheses) of parts that have not fewer each."""
+        """Return the hypotheses of all sources in order, from parts: (sources (R,), hypotheses)."""
         if len(parts) == 1:
             return parts[0][1]
         order = torch.cat([sources for sources, _ in parts]).argsort()
@@ -147,7 +147,7 @@ class _FinishedHypotheses:
 
 @dataclass(frozen=True)
 class _StepRecord:
-    """What is recorded of a step to build the result from.
+    """The record of a step, from which the result is built.
 
     Attributes:
         step: the slots.
@@ -190,7 +190,7 @@ def beam_search(
     running = _RunningHypotheses.start(len(src), src.device)
     finished = _FinishedHypotheses.start(len(src), src.device)
     can_drop = can_drop_rows(recorder, num_candidates)
-    sources = torch.arange(len(src), device=src.device)  # those whose hypotheses the model still decodes
+    sources = torch.arange(len(src), device=src.device)  # sources that the model still decodes
     done: list[tuple[torch.Tensor, _FinishedHypotheses]] = []  # the others, and their results
     cache: Cache | None = None
     records: list[_StepRecord] = []

@@ -74,7 +74,7 @@ class BeamStep:
     is_active: torch.Tensor
 
     def in_rows(self, rows: torch.Tensor, num_rows: int) -> "BeamStep":
-        """Return the beam of ``num_rows`` sources: these in their rows, (R,) int64, and empty slots in the others."""
+        """Return the beam of ``num_rows`` sources: these in ``rows``, (R,) int64, and empty slots elsewhere."""
         columns = (self.tokens, self.parents, self.log_probs, self.total_log_probs, self.is_active)
         fills = (PAD_ID, 0, 0, -torch.inf, False)
         return BeamStep(*(in_rows(each, rows, num_rows, fill) for each, fill in zip(columns, fills, strict=True)))
@@ -134,7 +134,7 @@ class BeamSearch:
 
 @dataclass(frozen=True)
 class GenerationResult:
-    """The tokens generated for a batch of sources; of a beam search, those of the best hypotheses.
+    """The tokens generated for a batch of sources; for beam search, those of the best hypotheses.
 
     "The distribution" of a step is the one the token was chosen from: after the repetition penalty and, for sampling,
     after temperature, top-k and top-p.
@@ -143,7 +143,7 @@ class GenerationResult:
         tokens: (B, T) int64, EOS included, PAD after it.
         candidates: (B, T, C) int64, the C most likely tokens of each step's distribution, most likely first.
         probabilities: (B, T, C) float, their probabilities.
-        maps: attention recorded in these very steps: row t belongs to the step that *produced* ``tokens[:, t]`` after
+        maps: attention recorded in these steps: row t belongs to the step that *produced* ``tokens[:, t]`` after
             *reading* the previous token (BOS at t = 0). Rows after EOS are meaningless. None unless recorded.
         log_probs: (B, T) float, log-probability of each token in its step's distribution, in nats; 0 after EOS, -inf
             for a forced token that top-k or top-p excludes.

@@ -18,7 +18,7 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 # (logits (R, V), step, sources (R,)) → chosen tokens (R, 1), log-probabilities (R, V) they were chosen from
 ChooseToken = Callable[[torch.Tensor, int, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
-MAX_RUNNING = 0.75  # share of a batch's sequences that still run when the others are left out of it
+MAX_RUNNING = 0.75  # fraction of unfinished sequences at which the finished ones are dropped from the batch
 
 
 def generate_stepwise(
@@ -116,8 +116,8 @@ def _sampler(strategy: Sample, src: torch.Tensor, max_steps: int) -> ChooseToken
 def sampling_noise(src: torch.Tensor, seed: int, steps: int) -> torch.Tensor:
     """Return uniform random numbers in [0, 1) for every source and step, (B, steps) float64.
 
-    Each source has its own generator, seeded from ``seed`` and the source's tokens without PAD. So its numbers are
-    independent of the batch, and different sources get different ones. The price is that the same source and seed
+    Each source has its own generator, seeded from ``seed`` and the source's tokens without PAD. Its numbers are
+    independent of the batch, and different sources get different numbers. As a consequence, the same source and seed
     always give the same output.
     """
     generator, rows = torch.Generator(), []

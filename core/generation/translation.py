@@ -1,4 +1,4 @@
-"""Decode many texts with one run: files line by line, and paragraphs sentence by sentence."""
+"""Decode many texts with one run: files by line, and paragraphs by sentence."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,13 +54,13 @@ def translate(
 ) -> Iterator[Translation]:
     """Yield the output for each text, in order; memory does not grow with their number.
 
-    ``WINDOW`` texts are decoded together, in batches of similar lengths. A text that the model cannot read whole, of a
-    task that translates sentences, is decoded sentence by sentence.
+    ``WINDOW`` texts are decoded together, in batches of similar lengths. In tasks that translate sentences, a text that
+    is too long for the model is decoded sentence by sentence.
 
     Args:
         model: in evaluation mode.
-        texts: read as they are needed. One without any words has an empty output.
-        strategy: the decoding strategy; of several hypotheses the best is returned.
+        texts: read as they are needed. A text without words has an empty output.
+        strategy: the decoding strategy; only the best hypothesis is returned.
         report: called after each batch with the number of texts or sentences in it.
     """
     remaining = iter(texts)

@@ -22,8 +22,8 @@ from core.storage.errors import InputError
 from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import PAD_ID
 
-MEAN_SEQUENCES = 500  # held-out sequences whose mean head outputs replace an ablated head's
-MEAN_CHUNK = 100  # sequences whose head outputs are in memory together
+MEAN_SEQUENCES = 500  # held-out sequences for the mean outputs that replace an ablated head's output
+MEAN_CHUNK = 100  # sequences with head outputs in memory at the same time
 _Fraction = Annotated[float, Field(ge=0, le=1)]
 _log = logging.getLogger(__name__)
 _means: WeakKeyDictionary[Seq2Seq, Mapping[Head, torch.Tensor]] = WeakKeyDictionary()
@@ -89,7 +89,7 @@ def ablation_grid(model: Seq2Seq, pairs: Batch, *, ablation: Ablation = "zero") 
 
     Args:
         ablation: "zero" replaces a head's output with zeros (Michel et al. 2019, section 2.2); "mean" with its mean
-            output over the pairs, which later layers find less unusual (Wang et al. 2023, section 2.2).
+            output over the pairs, which is closer to the usual input of later layers (Wang et al. 2023, section 2.2).
 
     Raises:
         ValueError: there are no pairs.
@@ -145,11 +145,11 @@ def parse_interventions(
     """Parse interventions as ``Interventions.parse`` does, and compute the mean outputs that a mean ablation needs.
 
     Args:
-        model: its weights must not change afterwards: its means are computed once.
-        task: whose held-out pairs the means are taken over.
+        model: must not be trained afterwards, because the means are computed once.
+        task: provides the held-out pairs for the means.
         ablate: names of heads, layers or blocks to ablate.
         patterns: of cross-attention heads, ``HEAD=PATTERN``.
-        ablation: what replaces an ablated head's output.
+        ablation: replacement of an ablated head's output.
 
     Raises:
         InputError: the model lacks a head, or a name or pattern is not valid.
@@ -186,7 +186,7 @@ def mean_head_outputs(model: Seq2Seq, pairs: Batch) -> dict[Head, torch.Tensor]:
 def load_grid(
     path: Path, heads: Sequence[Head], *, step: int, sequences: int, ablation: Ablation
 ) -> AblationGrid | None:
-    """Return the saved grid of these heads measured in exactly this way, or None."""
+    """Return the saved grid of these heads with exactly these settings, or None."""
     for grid in _read(path).grids:
         cells = [(cell.block, cell.layer, cell.head) for cell in grid.cells]
         if (grid.step, grid.sequences, grid.ablation) == (step, sequences, ablation) and cells == grid_cells(heads):

@@ -1,7 +1,7 @@
 """Gold alignment: the source positions that each answer token comes from, as the task defines them.
 
-Where an answer has one right order, the alignment depends on the input alone. In a translation it depends on the words
-that the model produced; see ``Task.produced_alignment``.
+If an answer has a single correct order, the alignment depends only on the input. In a translation it depends on the
+words that the model produced; see ``Task.produced_alignment``.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def gold_cells(sources: Sequence[Sequence[int]], *, steps: int) -> list[tuple[in
 
     Args:
         sources: per answer symbol, the indices of the source symbols it may come from; see ``Task.gold_alignment``.
-        steps: rows of the map; later answer symbols are left out.
+        steps: rows of the map; later answer symbols are ignored.
     """
     return [(step, index + 1) for step, indices in enumerate(sources[:steps]) for index in indices]  # column 0 is BOS
 
@@ -26,7 +26,7 @@ def gold_alignment(task: Task, pairs: Batch, tokens: torch.Tensor, *, steps: int
     """Mark the source columns that the token of each decoding step may come from; see ``Task.produced_alignment``.
 
     Args:
-        tokens: that were produced, (B, T) int64.
+        tokens: the produced tokens, (B, T) int64.
 
     Returns:
         (B, steps, S) bool, over the columns of ``pairs.src``; all False at steps without a source, such as EOS.

@@ -1,8 +1,8 @@
 """The arithmetic of one attention weight: from query and key to the score, the weights of the row, and the answer.
 
 One teacher-forced pass over an answer records the tensors at the hook points. Every line is then computed again, in
-float64, from what the line before recorded. Where something has replaced a recorded tensor (an ablation, a pattern, a
-bug), the two differ; ``CellArithmetic.replaced`` names those lines.
+float64, from the recording of the previous line. If a recorded tensor was replaced (by an ablation, a pattern or a
+bug), the two differ; ``CellArithmetic.replaced`` names these lines.
 """
 
 import copy
@@ -52,7 +52,7 @@ class StreamStep:
 
 @dataclass(frozen=True)
 class CellAnswer:
-    """What the model answers at the row, a decoding step, with and without the head.
+    """The model's output at the row, a decoding step, with and without the head.
 
     Attributes:
         logits: (V,) float64.
@@ -67,7 +67,7 @@ class CellAnswer:
 
 @dataclass(frozen=True)
 class CellArithmetic:
-    """How one weight of an attention map came about, and what became of it.
+    """The computation of one weight of an attention map, and its effect on the answer.
 
     K is the width of a head, Tk the number of keys, D the width of the residual stream. All tensors are float64 on the
     CPU.
@@ -76,10 +76,10 @@ class CellArithmetic:
         head, row, column: the cell; row and column from 0.
         method: "dot product": q·k / √K (Vaswani et al. 2017, eq. 1); "linear": φ(q)·φ(k) with φ(x) = elu(x) + 1
             (Katharopoulos et al. 2020); "additive": v·tanh(q + k) with q = W_s s and k = W_h h (Bahdanau et al. 2015).
-        query, key: (K,), as the products use them: of linear attention φ(q) and φ(k), of RoPE rotated, of scores
-            scaled by ``log_length`` q times that.
+        query, key: (K,), as used in the products: φ(q) and φ(k) in linear attention, rotated with RoPE, and q times
+            ``log_length`` for scores scaled by it.
         products: (K,), by dimension: q·k, or v·tanh(q + k).
-        divisor: what the sum of the products is divided by: √K, or 1.
+        divisor: of the sum of the products: √K, or 1.
         bias: (Tk,) added to the scores, by ALiBi; None without one.
         scores: (Tk,), after the division and the bias.
         visible: (Tk,) bool, False where the mask hides the key.
@@ -88,11 +88,11 @@ class CellArithmetic:
         weighted_sum: (K,), Σ weight · value.
         rotated_back: whether the sum is rotated back by the query's position (VO-RoPE) before it is the output.
         output: (K,), the head's output z.
-        head_addition: (D,), W_o z, this head's part of the sublayer's output; None of additive attention, whose output
-            is an input of the recurrent cell.
-        stream: the head's sublayer and those after it in its layer; () of a recurrent model.
-        answer: None where the row is no decoding step, as in the encoder of an encoder-decoder.
-        replaced: lines whose recorded numbers do not follow from the line before: "scores", "weights", "output",
+        head_addition: (D,), W_o z, this head's part of the sublayer's output; None for additive attention, where the
+            output is an input of the recurrent cell.
+        stream: the head's sublayer and later sublayers of its layer; () in a recurrent model.
+        answer: None if the row is not a decoding step, as in the encoder of an encoder-decoder.
+        replaced: lines with recorded numbers that do not follow from the previous line: "scores", "weights", "output",
             "sublayer" (the sum of all heads and the bias of W_o) or "stream" (the additions and norms).
     """
 
@@ -134,7 +134,7 @@ def cell_arithmetic(
         model: its mode and all random generators are unchanged.
         src: (1, S) int64.
         tokens: (1, T) int64, the answer, as ``generate`` returns it.
-        row: a decoding step or, of the encoder, a source token, from 0.
+        row: a decoding step or, in the encoder, a source token, from 0.
         column: a key, from 0; see ``AttentionMaps`` for their order.
         interventions: applied to the pass.
 
@@ -179,7 +179,7 @@ class _Recorded:
         return joined.cpu() if joined.dtype == torch.bool else joined.cpu().double()
 
     def row_of(self, module: nn.Module, point: str, shape: torch.Size, head: int, row: int) -> torch.Tensor | None:
-        """Return a row (Tk,) of what is broadcast to (1, H, Tq, Tk); None if the point was not reached."""
+        """Return a row (Tk,) of a tensor broadcastable to (1, H, Tq, Tk); None if the point was not reached."""
         name = getattr(module, point).name
         if not self.calls[name]:
             return None
@@ -187,7 +187,7 @@ class _Recorded:
 
 
 def _record(model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor, head: Head) -> _Recorded:
-    """Run a pass and record what concerns a head: its attention module, and its layer."""
+    """Run a pass and record the attention module and the layer of a head."""
     attention = model.attention[head.block, head.layer]
     layer = _layer_of(model, head)
     modules: list[nn.Module] = [attention, *((layer, layer.feed_forward) if layer else ())]
@@ -200,7 +200,7 @@ def _record(model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor, head: Head)
         if head.block == "encoder":
             return _Recorded(calls)
         for name, of_source in calls.items():
-            if not name.endswith(("hook_k", "hook_v")):  # a decoder-only model has read the source, which has no rows
+            if not name.endswith(("hook_k", "hook_v")):  # a decoder-only model has also read the source, without rows
                 of_source.clear()
         model.decode(tgt_in, memory)
     return _Recorded(calls)
@@ -356,7 +356,7 @@ def _rotation_at(model: Seq2Seq, row: int, shape: torch.Size) -> Rotation | None
 def _stream(
     layer: EncoderLayer | DecoderLayer, recorded: _Recorded, head: Head, row: int
 ) -> list[tuple[StreamStep, torch.Tensor]]:
-    """Return the sublayers from the head's on, and what each computes from its stream and its output."""
+    """Return the head's sublayer and later ones, and what each computes from its stream and its output."""
     has_cross = isinstance(layer, DecoderLayer) and layer.cross_attention is not None
     steps: list[tuple[str, str, nn.Module, str, nn.Module]] = []
     if isinstance(layer, EncoderLayer):

@@ -11,18 +11,18 @@ from core.tasks import Batch, Task
 
 @dataclass(frozen=True)
 class HeadScore:
-    """How well one head follows the gold alignment: means over the steps whose token comes from the source.
+    """How well one head follows the gold alignment: means over steps with a token that comes from the source.
 
-    Where a token may come from several source tokens, they count together.
+    If a token may come from several source tokens, they count together.
 
     Attributes:
         layer: numbered from 1.
         head: numbered from 1.
         attention_mass: mean attention weight on the gold source token, 0-1.
-        argmax_accuracy: fraction of steps whose largest weight over the source is on the gold token, 0-1.
+        argmax_accuracy: fraction of steps with the largest weight over the source on the gold token, 0-1.
         uniform_mass: the ``attention_mass`` of uniform attention, 0-1: the baseline.
         aer: alignment error rate of the largest weights, 0-1; see ``aer_row_weights``.
-        uniform_aer: that of columns chosen at random, 0-1.
+        uniform_aer: the same for columns chosen at random, 0-1.
     """
 
     layer: int

@@ -52,9 +52,9 @@ def head_table(task: Task, pairs: Batch, result: GenerationResult) -> pd.DataFra
         - ``links``: number of rows with a gold alignment of the token produced;
         - ``rows``: number of rows averaged over; if 0, all following columns are NaN;
         - ``mass_produced``, ``mass_read``: attention mass on the gold alignment, 0-1; ``uniform_produced``,
-          ``uniform_read``: that of uniform attention;
+          ``uniform_read``: the same for uniform attention;
         - ``aer_produced``, ``aer_read``: alignment error rate of the argmax over the source, 0-1;
-          ``uniform_aer_produced``, ``uniform_aer_read``: that of a column chosen at random;
+          ``uniform_aer_produced``, ``uniform_aer_read``: the same for a column chosen at random;
         - ``entropy``: divided by the log of the number of visible keys, 0-1;
         - ``offset``: the most frequent offset of the argmax from its row, in tokens; see ``MapRows.offsets``;
           ``offset_fraction``: how frequent, 0-1; ``positional``: whether that is at least 90 %;

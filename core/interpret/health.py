@@ -1,7 +1,7 @@
-"""The health of a model at a training step: what its heads and layers do on fixed inputs, under teacher forcing.
+"""The health of a model at a training step: measures of heads and layers on fixed inputs, under teacher forcing.
 
-Every figure is a mean over the same rows at every step: source positions, or decoding steps of the reference answers.
-So a figure changes only because the weights do, not because the model's own answers do.
+Every measure is a mean over the same rows at every step: source positions, or decoding steps of the reference answers.
+A measure therefore changes only with the weights, not with the model's own answers.
 """
 
 import math
@@ -35,11 +35,11 @@ from core.models.seq2seq import BLOCKS, Block, DecoderOutput, Memory
 from core.tasks import Batch, Task, fixed_pairs
 from core.text.vocab import EOS_ID, PAD_ID
 
-NUM_PAIRS = 32  # fixed pairs, if the maps of so many fit into ``MAX_WEIGHTS``
-MAX_WEIGHTS = 250_000  # attention weights that are compared with the next snapshot's, 4 bytes each
-DEAD = 0.02  # a head whose output is a smaller share of its layer's
-COLLAPSED = 0.98  # a head with more of its attention on one key of each input, whatever the query
-UNIFORM = 0.95  # a head with a larger entropy share
+NUM_PAIRS = 32  # fixed pairs, if their maps fit into ``MAX_WEIGHTS``
+MAX_WEIGHTS = 250_000  # attention weights kept for comparison with the next snapshot, 4 bytes each
+DEAD = 0.02  # a head is dead if its share of its layer's output is smaller
+COLLAPSED = 0.98  # a head is collapsed if more of its attention is on one key of each input, whatever the query
+UNIFORM = 0.95  # a head is uniform if its entropy share is larger
 
 Mark = Literal["", "dead", "collapsed", "uniform"]
 Figure = float | None
@@ -53,25 +53,25 @@ MARKS: dict[Mark, str] = {
 
 
 class HeadHealth(BaseModel):
-    """What the heads and layers of a model do on fixed inputs.
+    """Measures of the heads and layers of a model on fixed inputs.
 
-    Figures of heads are [layer][head] by block, "encoder", "decoder" and "cross"; a mean over rows with at least two
-    visible keys. None stands for what does not exist or is not finite.
+    Measures of heads are [layer][head] by block, "encoder", "decoder" and "cross"; means over rows with at least two
+    visible keys. None stands for a value that does not exist or is not finite.
 
     Attributes:
         entropy: mean entropy of a head's rows, nats.
         entropy_share: the same divided, row by row, by the log of the number of visible keys, 0-1.
-        distance: mean distance between query and key weighted by attention, tokens. Positions count from BOS on both
-            sides; a decoding step has the position of the token that it read. A decoder-only model's target continues
-            its source's positions.
+        distance: mean distance between query and key weighted by attention, tokens. Positions are counted from BOS on
+            both sides; a decoding step has the position of the token that it read. A decoder-only model's target
+            continues its source's positions.
         reach: largest distance of a key with a weight of at least 0.1, tokens.
-        fixed_key_mass: attention on the one key that gets most in an input, whatever the query, 0-1.
+        fixed_key_mass: attention on the key that gets most attention in an input, whatever the query, 0-1.
         output_share: root mean square of a head's output after W_o, divided by that of its attention layer's output
             without bias; {} for additive attention, which has no output projection.
-        change: mean total-variation distance of a head's rows to those of the snapshot taken before, 0 unchanged to 1
+        change: mean total-variation distance of a head's rows to those of the previous snapshot, 0 unchanged to 1
             disjoint; {} at the first snapshot, or if the maps are too large to keep.
         diversity: by block and layer, the mean total-variation distance of all pairs of heads, 0 alike to 1 disjoint.
-        layer_rms: by layer ("encoder.1", "decoder.1" …), root mean square of the residual stream after it; of a
+        layer_rms: by layer ("encoder.1", "decoder.1" …), root mean square of the residual stream after it; for a
             recurrent layer, of its last states.
     """
 
@@ -135,10 +135,10 @@ class HealthTaker:
     """Measures the heads and layers of a model on fixed pairs of a task.
 
     Args:
-        task: the pairs come from.
-        model: whose size decides how many pairs are used.
-        pairs: the scored inputs of the attention snapshots with their references; inputs without one are left out.
-            If there are none, as for an open-ended task, validation pairs are measured.
+        task: source of the pairs.
+        model: its size decides how many pairs are used.
+        pairs: the scored inputs of the attention snapshots with their references; inputs without a reference are left
+            out. If there are none, as for an open-ended task, validation pairs are measured.
     """
 
     def __init__(self, task: Task, model: Seq2Seq, pairs: Batch | None) -> None:
@@ -162,8 +162,8 @@ class HealthTaker:
             before: the rows that the last call returned, {} for none.
 
         Returns:
-            The figures, None if no pair fits the model; and the rows of attention to pass to the next call, (L, H, N,
-            K) float by block, {} if they are more than ``MAX_WEIGHTS``.
+            The measures, None if no pair fits the model; and the rows of attention to pass to the next call, (L, H, N,
+            K) float by block, {} if they exceed ``MAX_WEIGHTS``.
         """
         if not len(self.pairs):
             return None, {}
@@ -207,7 +207,7 @@ class HealthTaker:
 
 
 def _with_references(pairs: Batch) -> Batch:
-    """Leave out the pairs whose answer is empty, because the task has no reference for their input."""
+    """Leave out pairs with an empty answer, because the task has no reference for their input."""
     has_answer = ((pairs.tgt_out != PAD_ID) & (pairs.tgt_out != EOS_ID)).any(dim=1)
     return pairs[has_answer.nonzero()[:, 0]]
 
@@ -221,7 +221,7 @@ def _num_weights(pairs: Batch, model: Seq2Seq) -> int:
 
 
 def _shortest(pairs: Batch, model: Seq2Seq) -> Batch:
-    """Return the pairs, or as many of the shortest, at least one, as have no more than ``MAX_WEIGHTS`` weights."""
+    """Return the pairs, or the shortest of them (at least one) with no more than ``MAX_WEIGHTS`` weights."""
     if _num_weights(pairs, model) <= MAX_WEIGHTS:
         return pairs
     order = pairs.lengths().sum(dim=1).argsort(stable=True)
@@ -241,7 +241,7 @@ def _num_keys(model: Seq2Seq, source: int, target: int) -> dict[Block, int]:
 
 
 class _Recorded:
-    """What the hook points of one teacher-forced pass recorded.
+    """The recordings of the hook points in one teacher-forced pass.
 
     Attributes:
         patterns, z: by block and layer, the tensors of each call, joined along the queries.
@@ -271,7 +271,7 @@ def _record(model: Seq2Seq, pairs: Batch) -> _Recorded:
     with hooks(by_name):
         memory = model.encode(pairs.src)
         for of_source in (*recorded.patterns["decoder"], *recorded.z["decoder"]):
-            of_source.clear()  # a decoder-only model has read the source, which is in no map
+            of_source.clear()  # a decoder-only model has also read the source, which is in no map
         output = model.decode(pairs.tgt_in, memory)
     sides = {"encoder": pairs.src != PAD_ID, "decoder": generated_steps(pairs.tgt_out)}
     recorded.states = {name: states[sides[name.split(".")[0]]].float() for name, states in streams.items()}
@@ -289,7 +289,7 @@ def _residual_layers(model: Seq2Seq) -> dict[str, Layer]:
 
 
 def _recurrent_states(memory: Memory, output: DecoderOutput) -> dict[str, torch.Tensor]:
-    """Return the last states (B, D) of recurrent layers; {} of a model without any."""
+    """Return the last states (B, D) of recurrent layers; {} for a model without any."""
     if memory.final is None:
         return {}
     sides: dict[str, torch.Tensor] = {"encoder": memory.final, "decoder": output.cache.hidden}

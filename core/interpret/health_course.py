@@ -1,4 +1,4 @@
-"""The health of a run over its training: every figure as a series by step, for charts, tables and CSV files."""
+"""The health of a run over its training: every measure as a series by step, for charts, tables and CSV files."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ class MarkedHead:
 
 
 def health_steps(snapshots: Sequence[Snapshot]) -> list[tuple[int, Health]]:
-    """Return step and health of the snapshots that have one; [] for runs recorded before there was any."""
+    """Return step and health of the snapshots that have it; [] for runs of versions that did not record it."""
     return [(each.step, each.health) for each in snapshots if each.health]
 
 
 def health_series(course: Iterable[Health], *, max_heads: int | None = None) -> Series:
-    """Return every figure of a course, {measure: {name: one value per step}}, None where there is none.
+    """Return every measure of a course, {measure: {name: one value per step}}, None for missing values.
 
     Names are parts ("embeddings", "encoder.1"), attention layers ("cross.1"), heads ("cross.1.2"), or "validation" for
     the perplexity.

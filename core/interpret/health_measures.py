@@ -8,7 +8,7 @@ import torch
 
 from core.interpret.measures import TINY
 
-REACH_WEIGHT = 0.1  # a key with less weight does not count for the reach
+REACH_WEIGHT = 0.1  # keys with less weight do not count for the reach
 
 
 def entropy(weights: torch.Tensor) -> torch.Tensor:
@@ -62,8 +62,8 @@ def head_diversity(weights: torch.Tensor) -> torch.Tensor:
 def fixed_key_mass(weights: torch.Tensor, sequence: torch.Tensor) -> torch.Tensor:
     """Return how much of a head's attention is on one key whatever the query, (L, H) float, 0-1.
 
-    Of each sequence, the mean weight over its rows on the key where that mean is highest; then the mean over the
-    sequences of two rows or more, NaN without any. 1 means that in each sequence all rows attend to the same key only.
+    For each sequence, the mean weight over its rows on the key with the highest mean; then the mean over all sequences
+    with at least two rows, NaN without any. 1 means that in each sequence all rows attend to the same key only.
 
     Args:
         weights: (L, H, N, K) float.
@@ -80,7 +80,7 @@ def output_shares(z: torch.Tensor, w_o: torch.Tensor) -> torch.Tensor:
     """Return the size of each head's output compared with the output of its attention layer, (L, H) float.
 
     A head's output is its part of the layer's sum: its weighted values times its columns of W_o. Both sizes are root
-    mean squares over rows; the bias of W_o is no head's and is left out. Shares need not add up to 1, because the
+    mean squares over rows; the bias of W_o belongs to no head and is left out. Shares need not add up to 1, because the
     outputs of heads may cancel.
 
     Args:

@@ -31,7 +31,7 @@ class Step:
         read: the decoder input of this step: BOS, then the token produced before.
         candidates: the most probable tokens with their probabilities, 0-1, best first.
         probability: of the produced token, in the distribution that the strategy chose from.
-        forced: whether the token belongs to a given prefix, so was not chosen by the strategy.
+        forced: whether the token belongs to a given prefix and was not chosen by the strategy.
     """
 
     produced: str
@@ -68,12 +68,12 @@ class TreeNode:
 
 @dataclass(frozen=True)
 class Inspection:
-    """One decoded input with everything that was recorded.
+    """One decoded input and its recordings.
 
     Attributes:
         symbols: the input as the model reads it; unknown words are UNK.
         output: the answer's symbols, without EOS.
-        expected: the reference, the nearest to the output if there are several; None for tasks without one.
+        expected: the reference, or the nearest to the output if there are several; None for tasks without references.
         stopped: whether the model produced EOS before it reached its maximum length.
         steps: one per produced token, EOS included.
         maps: attention maps of this generation, batch of one; rows of decoder and cross maps are the steps.
@@ -83,7 +83,7 @@ class Inspection:
         note: a remark about the input, such as unknown words, or "".
         strategy: the decoding strategy.
         interventions: applied to the heads during generation, or None.
-        scored: what ``scores`` is computed from when it is read.
+        scored: the data from which ``scores`` is computed when it is read.
         hypotheses: the best of a beam search, the answer first; empty for other strategies.
         tree: all nodes of a beam search, parents before their children; empty for other strategies.
     """
@@ -113,17 +113,17 @@ class Inspection:
 
     @property
     def correct(self) -> bool | None:
-        """Whether the model stopped by itself with exactly the expected output; None without a reference."""
+        """Whether the model produced EOS after exactly the expected output; None without a reference."""
         return None if self.expected is None else self.stopped and self.output == self.expected
 
     @property
     def text(self) -> str:
-        """The answer as text: words joined from subwords; of other tasks the symbols with spaces between them."""
+        """The answer as text: words joined from subwords; for other tasks the symbols with spaces between them."""
         return self.scored[0].answer_text(self.output) if self.scored else " ".join(self.output)
 
     @property
     def has_subwords(self) -> bool:
-        """Whether the tokens are subwords, whose text is not the tokens with spaces between them."""
+        """Whether the tokens are subwords, so that the text is not the tokens with spaces between them."""
         return self.scored is not None and self.scored[0].subwords is not None
 
     @property

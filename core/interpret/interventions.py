@@ -1,7 +1,7 @@
 """Interventions on attention heads: ablate them, or make a cross-attention head follow a pattern.
 
 Ablation replaces a head's output by zeros (Michel et al. 2019) or by its mean (Wang et al. 2023). The interventions are
-hooks of the calls inside ``Interventions.applied_to``; the model itself stays as it is.
+hooks of the calls inside ``Interventions.applied_to``; the model itself is unchanged.
 """
 
 import re
@@ -24,14 +24,14 @@ Ablation = Literal["zero", "mean"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Where a cross-attention head is made to attend: to one source token in each step, with all its weight.
+    """A forced pattern of a cross-attention head: in each step, all weight is on one source token.
 
     Columns are counted from 0, BOS. A pattern that leaves the source stays on its first or last token, BOS or EOS.
 
     Attributes:
         kind: "diagonal": in step t, counted from 0, column t + 1; "anti-diagonal": column n - t of a source of n tokens
-            between BOS and EOS, so first the last of them and, in the step that ends a reversal, BOS; "position":
-            always the same column.
+            between BOS and EOS, which begins at the last of them and, in the step that ends a reversal, is BOS;
+            "position": always the same column.
         position: that column.
     """
 
@@ -69,11 +69,11 @@ class Pattern:
 
 @dataclass(frozen=True, eq=False)
 class Interventions:
-    """What is changed in a model's heads while it reads and writes.
+    """Changes of a model's heads during encoding and decoding.
 
     Attributes:
-        ablated: heads whose output is replaced.
-        means: the replacements, (K,) float a head, such as ``core.interpret.ablation.head_means`` returns; None for
+        ablated: heads with a replaced output.
+        means: the replacements, (K,) float per head, as returned by ``core.interpret.ablation.head_means``; None for
             zeros.
         patterns: cross-attention heads and the patterns they follow.
     """
@@ -98,7 +98,7 @@ class Interventions:
             patterns: heads and their patterns, ``cross.2.1=anti-diagonal``.
 
         Raises:
-            InputError: the model cannot do that; the message says what it can.
+            InputError: the model does not support it; the message says what it supports.
         """
         ablated = [head for name in ablate for head in _heads_named(name, heads)]
         return cls(tuple(dict.fromkeys(ablated)), means, tuple(map(_parse_pattern, patterns))).checked(heads)
@@ -109,7 +109,7 @@ class Interventions:
 
     @property
     def ablation(self) -> Ablation:
-        """What replaces the output of an ablated head."""
+        """The kind of replacement for the output of an ablated head."""
         return "zero" if self.means is None else "mean"
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ class Interventions:
         return "; ".join(parts + [f"{head} follows {pattern}" for head, pattern in self.patterns])
 
     def checked(self, heads: Sequence[Head]) -> "Interventions":
-        """Return these interventions if a model with these heads can do them.
+        """Return these interventions if a model with these heads supports them.
 
         Raises:
             InputError: the model lacks a head, a pattern is for another block than cross, or a head is named twice.

@@ -33,10 +33,10 @@ class MapRows:
             at -1. In a decoder-only model the target's positions continue the source's.
         sequence: (N,) int64, the row's sequence in the batch.
         index: (N,) int64, the row's index in its map, from 0.
-        produced: (N, S) bool, gold alignment of the token the step *produces*, over the first S keys (the source);
-            see ``gold_alignment``. None for blocks whose rows do not attend to the source while decoding.
-        read: (N, S) bool, gold alignment of the token the step *read*; None likewise, and in an encoder-only model,
-            which reads none.
+        produced: (N, S) bool, gold alignment of the token the step *produces*, over the first S keys (the source); see
+            ``gold_alignment``. None for blocks with rows that do not attend to the source during decoding.
+        read: (N, S) bool, gold alignment of the token the step *read*; None in the same blocks, and in an encoder-only
+            model, which reads no tokens.
     """
 
     weights: torch.Tensor
@@ -54,7 +54,7 @@ def map_rows(block: Block, task: Task, pairs: Batch, result: GenerationResult) -
 
     Args:
         block: one of ``BLOCKS``.
-        pairs: the sources that were decoded; their targets are not used.
+        pairs: the decoded sources; their targets are not used.
     """
     weights = None if result.maps is None else getattr(result.maps, block)
     if weights is None:
@@ -104,7 +104,7 @@ def source_block(result: GenerationResult) -> Block:
 
 
 def first_step_row(block: Block) -> int:
-    """Return the row of the first step in a map over the source: 1 in the encoder's, whose row 0 is BOS, else 0."""
+    """Return the row of the first step in a map over the source: 1 in the encoder, where row 0 is BOS, otherwise 0."""
     return int(block == "encoder")
 
 
@@ -121,7 +121,7 @@ def _generated_rows(tokens: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def recordable_chunks(model: Seq2Seq, pairs: Batch) -> Iterator[tuple[torch.Tensor, Batch]]:
-    """Split pairs into chunks without padding, each of which records at most ``MAX_WEIGHTS`` attention weights.
+    """Split pairs into chunks without padding that each record at most ``MAX_WEIGHTS`` attention weights.
 
     The bound assumes answers of the model's maximum length. A chunk has at least one sequence.
 

@@ -11,8 +11,8 @@ TINY = torch.finfo(torch.float32).tiny
 def attention_mass(weights: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
     """Return the attention weight of each row that falls on the marked keys, 0-1.
 
-    On the gold alignment this is the expected-pattern score: 1 for a head that attends only to the token's source.
-    Where a token may come from several keys, their weights are summed.
+    On the gold alignment this is the expected-pattern score: 1 for a head that attends only to the token's source. If a
+    token may come from several keys, their weights are summed.
 
     Args:
         weights: (L, H, N, K) float.
@@ -37,7 +37,7 @@ def uniform_mass(visible: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
 def argmax_weights(weights: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     """Return each row's argmax as (L, H, N, K) float: 1 at the key with the largest weight, 0 elsewhere.
 
-    If m keys tie, each gets 1/m. A row whose largest weight is on an invisible key is all zeros.
+    If m keys tie, each gets 1/m. A row with its largest weight on an invisible key is all zeros.
     """
     is_largest = (weights == weights.amax(dim=-1, keepdim=True)) & visible
     return is_largest / is_largest.sum(dim=-1, keepdim=True).clamp(min=1)
@@ -60,10 +60,10 @@ def argmax_accuracy(weights: torch.Tensor, visible: torch.Tensor, cells: torch.T
 def aer_row_weights(cells: torch.Tensor) -> torch.Tensor:
     """Return the weight of each row in the alignment error rate, (N,) float.
 
-    AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), Och & Ney 2003. A are the predicted links, one per row: its argmax.
-    P are the possible links, all cells; S the sure links, those of rows with exactly one cell. So a row with a sure
-    link has weight 2, one with several possible links 1, and one without any 0. With these weights AER is the
-    weighted mean of 1 − ``argmax_accuracy``. If every row has one gold link, it is 1 − the mean accuracy.
+    AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|), Och & Ney 2003. A are the predicted links, one per row: its argmax. P
+    are the possible links, all cells; S are the sure links, those of rows with exactly one cell. A row with a sure link
+    therefore has weight 2, a row with several possible links 1, and a row without links 0. With these weights AER is
+    the weighted mean of 1 − ``argmax_accuracy``. If every row has one gold link, it is 1 − the mean accuracy.
 
     Args:
         cells: (N, S) bool.
@@ -102,9 +102,8 @@ def offset_counts(weights: torch.Tensor, visible: torch.Tensor, offsets: torch.T
 def head_distances(weights: torch.Tensor) -> torch.Tensor:
     """Sum over rows the distance between each two heads of a layer, (L, H, H) float; per row 0 equal, 1 disjoint.
 
-    It is the Jensen–Shannon distance, √(H((p + q) / 2) − (H(p) + H(q)) / 2) with entropies in bits (Endres &
-    Schindelin 2003): the square root of the divergence that Clark et al. 2019 compare heads by, so that it is a
-    metric.
+    It is the Jensen–Shannon distance, √(H((p + q) / 2) − (H(p) + H(q)) / 2) with entropies in bits (Endres & Schindelin
+    2003): the square root of the divergence with which Clark et al. 2019 compare heads, and therefore a metric.
     """
     layers, heads = weights.shape[:2]
     own = _entropy_in_bits(weights)

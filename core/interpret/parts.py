@@ -1,4 +1,4 @@
-"""The parts of a model in the order of figure 1 of the paper, and what each computes for one decode."""
+"""The parts of a model in the order of figure 1 of the paper, and the vectors that each computes for one decode."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class Part:
     Attributes:
         name: such as "source.embedding", "encoder.1.feed-forward" or "output".
         label: as the paper names it.
-        side: whose tokens it works on.
+        side: the side of the tokens that it works on.
         layer: from 1; None outside of the layers.
-        block: of attention, else None.
+        block: for attention; None otherwise.
     """
 
     name: str
@@ -45,15 +45,15 @@ class Part:
 
 @dataclass(frozen=True)
 class PartVectors:
-    """What a part computes, one row a token of its side: of the source with BOS and EOS, or of the decoder's input.
+    """The output of a part, one row per token of its side: the source with BOS and EOS, or the decoder's input.
 
     Attributes:
         part: the part.
         vectors: (name, (N, ·) float) in the order of the computation: "before", "added", "activations", "after",
             "logits".
-        similarity: (N, N) float, cosines of the rows of the last of them; None of attention and output.
-        patterns: of positions, what the heads of the first self-attention make of positions alone, every token
-            embedding being zero: (H, N, N) float weights; else None.
+        similarity: (N, N) float, cosines of the rows of the last vectors; None for attention and output.
+        patterns: for positions, the weights (H, N, N) float of the first self-attention computed from positions alone,
+            with all token embeddings zero; None otherwise.
     """
 
     part: Part
@@ -126,12 +126,12 @@ def part_vectors(
     name: str,
     interventions: Interventions = NO_INTERVENTIONS,
 ) -> PartVectors:
-    """Return what a part of a model computes in a teacher-forced pass over an answer.
+    """Return the vectors that a part of a model computes in a teacher-forced pass over an answer.
 
     Args:
         src: (1, S) int64.
         tokens: (1, T) int64, the answer, as ``generate`` returns it.
-        name: of a part that is not attention; see ``model_parts``.
+        name: a part that is not attention; see ``model_parts``.
         interventions: applied to the pass.
 
     Raises:
@@ -156,7 +156,7 @@ def _names(model: Seq2Seq) -> list[str]:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """The tensors at all hook points while a source was read, and while the answer was; and what both returned."""
+    """The tensors at all hook points while the source and the answer were read, and the results of both calls."""
 
     of_source: dict[str, torch.Tensor]
     of_target: dict[str, torch.Tensor]
@@ -182,7 +182,7 @@ def _record(model: Seq2Seq, src: torch.Tensor, tgt_in: torch.Tensor) -> _Recorde
     with hooks({name: partial(of_target.__setitem__, name) for name in names}):
         output = model.decode(tgt_in, memory)
     states, cache = [], None
-    for token in tgt_in.split(1, dim=1):  # one at a time, because the cache holds the last state only
+    for token in tgt_in.split(1, dim=1):  # one at a time, because the cache only holds the last state
         cache = model.decode(token, memory, cache).cache
         states.append(cache.hidden[-1, 0])
     return _Recorded(of_source, of_target, memory, output, torch.stack(states)[:, : memory.states.shape[-1]])
@@ -251,7 +251,7 @@ def _layers(model: Seq2Seq) -> list[EncoderLayer | DecoderLayer]:
 
 
 def _embedding(model: Seq2Seq, side: Side) -> Embedding:
-    """Return the embedding of a side; where both share one, the target's."""
+    """Return the embedding of a side; if both share one, the target's."""
     source = getattr(model, "src_embedding", None)
     return cast(Embedding, source if side == "source" and source is not None else model.tgt_embedding)
 

@@ -1,4 +1,4 @@
-"""Shape trace: the name and shape of every tensor that a batch produces on its way through a model, in order."""
+"""Shape trace: the name and shape of every tensor in the forward pass of a batch, in order."""
 
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class TensorTrace:
     Attributes:
         name: of the module, as in the names of its weights, or of the hook point.
         kind: class of the module, "HookPoint", "ids" or "scores".
-        shapes: "" for the tensor itself; of attention also "weights", (B, H, Tq, Tk).
+        shapes: "" for the tensor itself; for attention also "weights", (B, H, Tq, Tk).
         parameters: of the module, those of its submodules included.
         depth: number of modules that contain it.
         calls: uses per batch; a recurrent decoder's modules are used once per step.
@@ -50,7 +50,7 @@ class TensorTrace:
 def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[TensorTrace]:
     """Run a training batch through the preset's model on the meta device, and record the shape of every tensor.
 
-    The batch has the shape of a real one. Meta tensors have a shape and no content, so this takes no time.
+    The batch has the shape of a real one. Meta tensors have a shape but no data, so this takes no time.
 
     Args:
         preset: of the model, its task and its batch size.
@@ -71,7 +71,7 @@ def trace_shapes(preset: Preset, *, pairs: Path | None = None) -> list[TensorTra
 
 
 def _batch(task: Task, count: int) -> Batch:
-    """Return a training batch; of a task without data, one of the shape that its first example has on both sides."""
+    """Return a training batch; for a task without data, a batch with the shape of its first example on both sides."""
     try:
         return task.sample(count, split="train", generator=torch.Generator().manual_seed(0))
     except UnavailableError:
@@ -107,7 +107,7 @@ class _Recorder:
         self.traces.append(TensorTrace(name, kind, shapes, parameters, depth, block=block, layer=layer))
 
     def distinct(self) -> list[TensorTrace]:
-        """Return each tensor of one name and shape once, where it was first used, with the number of its uses."""
+        """Return each tensor of the same name and shape once, at its first use, with the number of uses."""
         keys = [(trace.name, tuple(trace.shapes.values())) for trace in self.traces]
         counts = Counter(keys)
         first = dict(zip(reversed(keys), reversed(self.traces), strict=True))

@@ -1,4 +1,4 @@
-"""Attention snapshots: the attention maps of a few fixed inputs, taken repeatedly while a model trains.
+"""Attention snapshots: the attention maps of a few fixed inputs, recorded repeatedly during training.
 
 The inputs depend on the task only, so runs of one task can be compared. Snapshots are small: one byte per weight, and
 at most ``MAX_CELLS`` weights each.
@@ -24,7 +24,7 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 MAX_BYTE = 255  # the byte of a weight of 1; rounding changes a weight by at most 0.002
 MAX_CELLS = 50_000  # weights in one snapshot
-NUM_SCORED = 32  # inputs that the heads are scored on, if there are enough; a few of them are also shown
+NUM_SCORED = 32  # inputs for scoring the heads, if there are enough; a few of them are also shown
 MAX_SNAPSHOTS = 64  # per run
 OPEN_ENDED_STEPS = 32  # tokens generated for an input without a reference answer
 _CANDIDATES = 128  # held-out inputs to choose from
@@ -35,7 +35,7 @@ HeadMasses = tuple[tuple[float, ...], ...]  # attention mass by layer and head
 
 @dataclass(frozen=True)
 class SnapshotInput:
-    """An input whose attention maps are recorded.
+    """An input with recorded attention maps.
 
     Attributes:
         symbols: of the input.
@@ -71,8 +71,8 @@ class SnapshotOutput:
     """A model's greedy answer to a snapshot input, with the attention maps of its generation.
 
     Attributes:
-        tokens: produced, EOS included if the model stopped by itself.
-        maps: by block, of the blocks that the model has.
+        tokens: the produced tokens, with EOS if the model produced it.
+        maps: by block, for the blocks of the model.
     """
 
     tokens: tuple[str, ...]
@@ -85,13 +85,14 @@ class Snapshot:
 
     Attributes:
         step: updates made.
-        inputs: whose maps are recorded, the same at every step; empty if the maps of one input exceed ``MAX_CELLS``.
+        inputs: the inputs with recorded maps, the same at every step; empty if the maps of one input exceed
+            ``MAX_CELLS``.
         outputs: one per input.
         attention_mass: by layer and head, the mean attention mass on the gold alignment over the scored inputs, 0-1;
-            each of their lengths has equal weight. None if the task or the model has no alignment to score.
+            each input length has equal weight. None if the task or the model has no alignment to score.
         uniform_mass: the attention mass of uniform attention.
         num_scored: number of scored inputs.
-        health: what heads and layers do, and how the last update changed them; None in older files.
+        health: measures of heads and layers, and of the last update; None in older files.
     """
 
     step: int
@@ -106,8 +107,8 @@ class Snapshot:
 def snapshot_interval(step: int, *, every: int) -> int:
     """Return the number of steps between the snapshots of a run that has reached ``step``.
 
-    At first every evaluation takes a snapshot. Whenever there would be more than ``MAX_SNAPSHOTS``, including one at
-    a last step that is no multiple of the interval, the interval doubles and every second snapshot is dropped.
+    At first every evaluation takes a snapshot. If there would be more than ``MAX_SNAPSHOTS``, including one at a last
+    step that is not a multiple of the interval, the interval doubles and every second snapshot is dropped.
 
     Args:
         every: steps between two evaluations.
@@ -119,12 +120,12 @@ def snapshot_interval(step: int, *, every: int) -> int:
 
 
 def is_snapshot_step(step: int, *, every: int) -> bool:
-    """Return whether a run that evaluates every so many steps takes a snapshot at ``step``."""
+    """Return whether a run that evaluates every ``every`` steps takes a snapshot at ``step``."""
     return step % snapshot_interval(step, every=every) == 0
 
 
 def count_snapshots(steps: int, *, every: int) -> int:
-    """Return how many snapshots a run of ``steps`` steps takes, those included that are dropped later."""
+    """Return how many snapshots a run of ``steps`` steps takes, including those that are dropped later."""
     count, first, interval = 0, 0, every
     while first <= steps:
         end = (MAX_SNAPSHOTS - 1) * interval  # from here on, the interval is twice as long
@@ -140,8 +141,8 @@ class SnapshotTaker:
     length. For a task without reference answers they are its first examples. A large model records fewer of them.
 
     Args:
-        task: the inputs come from.
-        model: whose size decides how many inputs are recorded.
+        task: source of the inputs.
+        model: its size decides how many inputs are recorded.
 
     Attributes:
         inputs: whose maps are recorded.
@@ -160,7 +161,7 @@ class SnapshotTaker:
 
     @property
     def num_decoded(self) -> int:
-        """Number of inputs that a snapshot decodes, those included that are only scored."""
+        """Number of inputs that a snapshot decodes, including those that are only scored."""
         return sum(len(group.src) for group in self._groups)
 
     @torch.no_grad()
@@ -194,7 +195,8 @@ class SnapshotTaker:
     def _scores(self, results: list[GenerationResult]) -> tuple[HeadMasses | None, float | None, int]:
         """Return the last three fields of a ``Snapshot``, as means over the lengths of the inputs.
 
-        An alignment that depends on the output is not scored: of so few inputs, each step would score other words.
+        An alignment that depends on the output is not scored: with so few inputs, each step would score different
+        words.
         """
         if not self._has_scores:
             return None, None, 0
@@ -217,7 +219,7 @@ class _Group:
     Attributes:
         src: (B, S) int64.
         steps: most tokens to generate.
-        shown: (row, index among the snapshot inputs) of those whose maps are recorded.
+        shown: (row, index among the snapshot inputs) of the inputs with recorded maps.
     """
 
     src: torch.Tensor
@@ -254,12 +256,12 @@ def _open_ended_inputs(task: Task) -> list[_Candidate]:
 def _inputs_with_answers(task: Task) -> list[_Candidate]:
     """Return the first example and held-out inputs, half about as long as it, half of the maximum length.
 
-    One more of the short ones and two of the long ones are shown; the others are for the scores. There are only two
-    lengths because each takes a decode of its own, and a snapshot should cost almost no time.
+    Besides the example, one short input and two long ones are shown; the others are for the scores. There are only two
+    lengths because each length needs a separate decode, and a snapshot should take almost no time.
     """
     example = task.src_vocab.encode(task.tokenize(task.examples[0]))
     answer = (*task.tgt_vocab.encode(task.answer(task.src_vocab.decode(example))), EOS_ID)
-    most = len(answer) if len(answer) > 1 else OPEN_ENDED_STEPS  # an example need not have a reference
+    most = len(answer) if len(answer) > 1 else OPEN_ENDED_STEPS  # an example may lack a reference
     candidates = [_Candidate((BOS_ID, *example, EOS_ID), answer, most, is_shown=True)]
     pairs = fixed_pairs(task, _CANDIDATES, split="validation")
     lengths = (pairs.src != PAD_ID).sum(dim=1)
@@ -285,7 +287,7 @@ def _as_pairs(candidates: Sequence[_Candidate]) -> Batch:
 
 
 def _affordable(candidates: list[_Candidate], model: Seq2Seq) -> list[_Candidate]:
-    """Return the first inputs whose maps fit into ``MAX_CELLS``."""
+    """Return the first inputs with maps that fit into ``MAX_CELLS``."""
     affordable, cells = [], 0
     for each in candidates:
         cells += _num_cells(model.heads, len(each.source), min(each.steps, model.max_seq_len))

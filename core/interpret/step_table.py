@@ -28,10 +28,10 @@ def step_table(task: Task, pairs: Batch, result: GenerationResult) -> pd.DataFra
         - ``argmax_column``: the source column with the largest weight;
         - ``gold_column``: the source column of the correct token, -1 if there is none; if there are several, the one
           nearest to ``argmax_column``;
-        - ``attention_mass``: weight on all gold columns, 0-1; ``uniform_mass``: that of uniform attention over the
+        - ``attention_mass``: weight on all gold columns, 0-1; ``uniform_mass``: the same for uniform attention over the
           visible keys;
         - ``argmax_accuracy``: whether the largest weight is on a gold column, 0-1: a fraction if several keys tie;
-        - ``uniform_accuracy``: ``argmax_accuracy`` of a column chosen at random, 0-1;
+        - ``uniform_accuracy``: ``argmax_accuracy`` of a random column, 0-1;
         - ``aer_weight``: weight of the step in the alignment error rate, 0 to 2; see ``aer_row_weights``;
         - ``entropy``: of the weights over the source, divided by the log of its number of tokens, 0-1;
         - ``is_correct``: whether the step produced the token of the reference.

@@ -24,8 +24,8 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
     """Build and initialize the model of a preset's ``model`` section; the vocabularies come from the task.
 
     Args:
-        generator: source of the initial weights and, in training, of dropout. The model lives on its device; initial
-            weights are drawn on the CPU all the same, so that a seed means the same ones everywhere.
+        generator: source of the initial weights and, in training, of dropout. The model is on its device, but initial
+            weights are drawn on the CPU, so a seed gives the same weights on every device.
     """
     from core.models.initialization import initialize  # loading a run does not need it
 
@@ -38,13 +38,13 @@ def build_model(config: ModelConfig, task: Task, generator: torch.Generator) -> 
 
 
 def outline_model(config: ModelConfig, task: Task) -> Seq2Seq:
-    """Return such a model with shapes and no content: its tensors are on PyTorch's meta device and take no memory."""
+    """Return a model with shapes but no data: its tensors are on PyTorch's meta device and take no memory."""
     with torch.device("meta"):
         return assemble_model(config, task, None)
 
 
 def parameters_of(config: ModelConfig, task: Task) -> int:
-    """Return how many parameters such a model has, without allocating them."""
+    """Return how many parameters a model has, without allocating them."""
     return count_parameters(outline_model(config, task))
 
 
@@ -54,7 +54,7 @@ def count_parameters(model: torch.nn.Module) -> int:
 
 
 def assemble_model(config: ModelConfig, task: Task, generator: torch.Generator | None = None) -> Seq2Seq:
-    """Build such a model with PyTorch's default weights, to load others into."""
+    """Build a model with PyTorch's default weights, to load saved weights into."""
     sizes = len(task.src_vocab), len(task.tgt_vocab)
     if isinstance(config, GRUConfig):
         from core.models.gru import GRUSeq2Seq

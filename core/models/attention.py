@@ -23,7 +23,7 @@ def masked_softmax(scores: torch.Tensor, mask: torch.Tensor | None) -> torch.Ten
     """Turn scores (…, Tk) float into weights over the keys that a mask, broadcastable to them, lets through.
 
     Returns:
-        Float of the same shape; each row sums to 1, or is all zeros where nothing may be attended to.
+        Float of the same shape; each row sums to 1, or is all zeros if the mask hides every key.
     """
     if mask is None:
         return kernels.softmax(scores)
@@ -35,7 +35,7 @@ def log_length(key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """Return log(n) / log(``UNSCALED_LENGTH``) for the n keys that each query may attend to, (…, Tq or 1, 1) float.
 
     Scores times the logarithm of the length (Chiang & Cholak 2022; with a learned factor Nakanishi 2025,
-    "Scalable-Softmax") keep attention as sharp on long inputs: else a key that stands out by the same score gets less
+    "Scalable-Softmax") keep attention as sharp on long inputs: without it, a key with the same lead in score gets less
     weight among more keys.
 
     Args:
@@ -49,7 +49,7 @@ def log_length(key: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
 class MultiHeadAttention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017, section 3.2.2), used for self- and cross-attention.
 
-    All heads run as one batched product. Where nobody needs the weights, PyTorch's fused kernel gives the same output
+    All heads run as one batched product. If no hook reads the weights, PyTorch's fused kernel computes the same output
     without storing them.
 
     Args:
@@ -83,7 +83,7 @@ class MultiHeadAttention(nn.Module):
         self.hook_z, self.hook_out = HookPoint(), HookPoint()
 
     def keys_values(self, x: torch.Tensor, positions: RelativePositions = NO_POSITIONS) -> KeysValues:
-        """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K), rotated if the positions say so."""
+        """Project states (B, Tk, D) to keys and values, each (B, H, Tk, K), rotated if ``positions`` has a rotation."""
         key, value = self._split_heads(self.w_k(x)), self._split_heads(self.w_v(x))
         key = key if positions.rope is None else positions.rope.apply(key)
         value = value if positions.vo_rope is None else positions.vo_rope.apply(value)
@@ -132,7 +132,7 @@ class MultiHeadAttention(nn.Module):
         return kernels.matmul_shared(self.dropout(pattern), value)
 
     def _needs_weights(self, query: torch.Tensor) -> bool:
-        """Whether to compute the weights; for a single query that is also the faster way."""
+        """Whether to compute the weights; for a single query this is also faster."""
         is_read = self.hook_pattern.is_used or self.hook_attn_scores.is_used
         return query.shape[-2] == 1 or self.dropout.is_active or is_read
 

@@ -16,7 +16,7 @@ class AttentionMaps:
 
     Attributes:
         encoder: (L, B, H, S, S) float, or None if the model has no such heads.
-        decoder: (L, B, H, T, T) float, or None; of a model without encoder (L, B, H, T, S + T), the source first.
+        decoder: (L, B, H, T, T) float, or None; in a model without an encoder (L, B, H, T, S + T), the source first.
         cross: (L, B, H, T, S) float, or None.
     """
 
@@ -25,11 +25,11 @@ class AttentionMaps:
     cross: torch.Tensor | None
 
     def over_source(self, length: int) -> torch.Tensor | None:
-        """Return the target's attention to a source of that many tokens, (L, B, H, T, S), or None.
+        """Return the target's attention to a source of S tokens, (L, B, H, T, S), or None.
 
-        That is cross-attention or, in a decoder that read the source itself, the source's part of its self-attention.
-        In a model without a decoder it is the encoder's self-attention without the row of BOS, so that row t belongs to
-        token t of the answer; T is then S - 1.
+        This is cross-attention or, in a decoder-only model, the source columns of self-attention. In a model without a
+        decoder it is the encoder's self-attention without the row of BOS, so row t belongs to token t of the answer; T
+        is then S - 1.
         """
         if self.cross is not None:
             return self.cross
@@ -42,7 +42,7 @@ class AttentionRecorder:
     """Records the attention weights of a model's calls inside a ``with`` block.
 
     Args:
-        enabled: False records nothing, so that the model need not compute the weights.
+        enabled: False records nothing, so the model need not compute the weights.
     """
 
     def __init__(self, model: Seq2Seq, *, enabled: bool = True) -> None:
@@ -63,7 +63,7 @@ class AttentionRecorder:
             self._hooks.__exit__(kind, error, trace)
 
     def take(self) -> AttentionMaps:
-        """Return what was recorded since the last ``take``, and forget it; None for blocks without calls."""
+        """Return the maps recorded since the last ``take``, and clear them; None for blocks without calls."""
         if not self._calls:
             return AttentionMaps(None, None, None)
         maps = {block: self._stacked(block) for block in BLOCKS}

@@ -1,4 +1,4 @@
-"""A causal language model: decoder layers without an encoder, which read the source as the beginning of the text."""
+"""A causal language model: decoder layers without an encoder that read the source as the beginning of the text."""
 
 import torch
 from torch import nn
@@ -14,7 +14,7 @@ from core.text.vocab import EOS_ID, PAD_ID
 
 
 class DecoderOnly(Seq2Seq):
-    """Decoder layers over the source and, after it, the target; each token attends to those before it and itself.
+    """Decoder layers over the source followed by the target; each token attends to itself and to earlier tokens.
 
     A batch pads sources on the right, so PAD is between a source and its target: nothing attends to it, and the
     target's positions continue where its source ends. Without ``config.source_eos``, the source's EOS is treated like
@@ -88,7 +88,7 @@ class DecoderOnly(Seq2Seq):
     def _read(
         self, x: torch.Tensor, caches: tuple[LayerCache, ...], context: DecoderContext
     ) -> tuple[torch.Tensor, tuple[LayerCache, ...]]:
-        """Pass embedded tokens (B, T, D) through the stack; also the caches with them in it."""
+        """Pass embedded tokens (B, T, D) through the stack; also return the extended caches."""
         layers = []
         for layer, cache in zip(self.layers, caches, strict=True):
             x, cache = layer(x, cache, context)

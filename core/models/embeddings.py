@@ -14,13 +14,13 @@ from core.text.vocab import PAD_ID
 
 
 class Embedding(nn.Module):
-    """Turn token ids into vectors: embedding × √d_model, plus positional encodings if there are any, then dropout.
+    """Turn token ids into vectors: embedding × √d_model, plus positional encodings if any, then dropout.
 
-    The embedding of PAD is zero and is not trained. Configured otherwise, ``scale`` is 1 and ``norm`` a layer norm.
+    The embedding of PAD is zero and is not trained. Presets can set ``scale`` to 1 and ``norm`` to a layer norm.
 
     Args:
         dropout: applied to the sum.
-        positions: (P, D) float, one row a position; learned if it is a parameter; None adds none.
+        positions: (P, D) float, one row per position; learned if it is a parameter; None adds none.
     """
 
     def __init__(self, vocab_size: int, d_model: int, dropout: Dropout, positions: torch.Tensor | None = None) -> None:
@@ -39,7 +39,7 @@ class Embedding(nn.Module):
         """Embed ids (B, T) int64 to (B, T, D) float.
 
         Args:
-            start: position of the first id; (B,) int64 where it differs between the sequences.
+            start: position of the first id; (B,) int64 if it differs between sequences.
         """
         embedded = self.hook_embed(self.tokens(ids) * self.scale)
         if self.positions is not None:
@@ -51,7 +51,7 @@ class Embedding(nn.Module):
         return self.dropout(self.norm(embedded))
 
     def output_weight(self) -> torch.Tensor:
-        """Return the table (V, D) for a tied output layer, through which PAD's row gets no gradient either."""
+        """Return the table (V, D) for a tied output layer; PAD's row gets no gradient from it."""
         weight = self.tokens.weight
         if not torch.is_grad_enabled():
             return weight
@@ -79,7 +79,7 @@ def build_embedding(config: BlocksConfig, generator: torch.Generator | None, voc
 def build_embeddings(
     config: BlocksConfig, vocab_sizes: tuple[int, int], num_positions: int, generator: torch.Generator | None
 ) -> tuple[Embedding | None, Embedding]:
-    """Return the source's embedding, None where it shares the target's, and the target's.
+    """Return the source embedding, or None if it is the target's, and the target embedding.
 
     Args:
         vocab_sizes: of source and target.
@@ -114,6 +114,6 @@ class Output(nn.Linear):
 
 
 def build_output(config: BlocksConfig, generator: torch.Generator | None, vocab_size: int) -> Output:
-    """Return a new output layer: the preset's block, else a linear map, whose weights may be an embedding's."""
+    """Return a new output layer: the preset's block, or by default a linear map, optionally with tied weights."""
     block = config.build_block("output", generator, vocab_size)
     return Output(config.d_model, vocab_size, is_tied=config.tie_embeddings != "none") if block is None else block

@@ -15,10 +15,10 @@ from core.text.vocab import PAD_ID
 class EncoderOnly(Seq2Seq):
     """Encoder layers and an output projection, as in BERT (Devlin et al. 2019, section 3).
 
-    There is no autoregression: ``encode`` does all the work, and all positions are predicted independently of each
-    other. Token t of the answer, counted from 0, is scored at source position t + 1, after BOS; so the answer to a
-    source whose tokens are masked is the source with the masks filled, and the source's EOS is where the answer ends.
-    ``decode`` only picks these positions: it counts the tokens of ``tgt_in`` and ignores which ones they are.
+    There is no autoregression: ``encode`` does all the computation, and all positions are predicted independently of
+    each other. Token t of the answer, counted from 0, is scored at source position t + 1, after BOS. The answer to a
+    source with masked tokens is therefore the source with the masks filled in, and the answer ends at the source's EOS.
+    ``decode`` only selects these positions: it uses the number of tokens in ``tgt_in``, not their ids.
 
     Args:
         config: sizes and options; see ``core.config.sections.EncoderOnlyConfig``.

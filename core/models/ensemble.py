@@ -13,7 +13,7 @@ from core.models.seq2seq import Cache, DecoderOutput, Memory, Seq2Seq
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """What each member hands from ``encode`` to ``decode``; states and mask are the first member's."""
+    """The memory of each member; states and mask are the first member's."""
 
     members: tuple[Memory, ...] = ()
 
@@ -39,9 +39,9 @@ class EnsembleCache:
 
 
 class Ensemble(Seq2Seq):
-    """Models with the same vocabularies, which decode together. Its logits are log-probabilities.
+    """Models with the same vocabularies that decode together. Its logits are log-probabilities.
 
-    It has no attention of its own; look at that of its members.
+    It has no attention of its own; see that of its members.
 
     Args:
         members: at least one; of several families and sizes if desired.

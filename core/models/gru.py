@@ -44,8 +44,8 @@ class Encoder(nn.Module):
     def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Read embedded tokens (B, S, E).
 
-        A layer reads from left to right, so PAD after a sequence cannot change its outputs: it is enough to take the
-        final state where the sequence ends.
+        A layer reads from left to right, so PAD after a sequence cannot change its outputs: it is sufficient to take
+        the final state where the sequence ends.
 
         Args:
             lengths: (B,) int64, tokens to read of each sequence.

@@ -2,7 +2,7 @@
 
 A hook belongs to a call, not to the module: threads share loaded models, so a hook that is registered on a module would
 change what the others compute. Hooks are kept in a ``ContextVar``, so every thread has its own, and a thread started
-inside the block does not inherit them. The one exception is ``HookPoint.permanent``, set while a model is built:
+inside the block does not inherit them. The only exception is ``HookPoint.permanent``, set while a model is built:
 
     with hooks({"decoder_layers.0.cross_attention.hook_pattern": print}):
         logits = model(src, tgt_in)
@@ -28,7 +28,9 @@ _step: ContextVar[int] = ContextVar("step", default=0)
 
 
 class HookPoint:
-    """An identity with a name. Not an ``nn.Module``, whose call overhead would be paid at every point of every step.
+    """A named identity function.
+
+    It is not an ``nn.Module``, because calling a module costs time at every point of every step.
 
     Attributes:
         name: path of the module and the point in the model, set by ``name_hook_points``.
@@ -42,7 +44,7 @@ class HookPoint:
         self.permanent: Hook | None = None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return ``x``, or what the hooks of this point replace it with."""
+        """Return ``x``, or its replacement by the hooks of this point."""
         active = _hooks.get()
         if not active and self.permanent is None:
             return x
@@ -86,7 +88,7 @@ def hooks_are_active() -> bool:
 
 
 def has_permanent_hooks(module: nn.Module) -> bool:
-    """Whether a hook point that is an attribute of this very module has a permanent hook."""
+    """Whether a hook point of this module itself, not of its submodules, has a permanent hook."""
     return any(isinstance(each, HookPoint) and each.permanent is not None for each in vars(module).values())
 
 

@@ -15,10 +15,10 @@ def initialize(
 ) -> None:
     """Draw every parameter of a model, in place.
 
-    Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have standard deviation
-    gain / √d_model, so that with a gain of 1, after the scaling by √d_model, they are as large as the positions added
-    to them; PAD's is zero. Learned positions start as large as the sines they replace. Recurrent matrices are
-    orthogonal, each gate by itself, so that states neither vanish nor explode over many steps.
+    Matrices are Xavier-uniform (Glorot & Bengio 2010) and biases zero. Embeddings have standard deviation gain /
+    √d_model, so that with a gain of 1, after the scaling by √d_model, they are as large as the positions added to them;
+    PAD's is zero. Learned positions start as large as the sines they replace. Recurrent matrices are orthogonal, each
+    gate separately, so that states neither vanish nor explode over many steps.
 
     Args:
         embedding_gain: of the token embeddings.
@@ -33,7 +33,7 @@ def initialize(
             nn.init.normal_(module.positions, std=0.5**0.5, generator=generator)
         elif isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=embedding_gain * module.embedding_dim**-0.5, generator=generator)
-            module.weight.data[PAD_ID] = 0  # drawn all the same, so that the other rows do not depend on it
+            module.weight.data[PAD_ID] = 0  # drawn too, so the other rows do not depend on it
         elif isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
             nn.init.zeros_(module.bias)
@@ -46,7 +46,7 @@ def initialize(
 
 
 def _initialize_linear(module: nn.Linear, generator: torch.Generator) -> None:
-    if module.weight is not None:  # else tied to an embedding
+    if module.weight is not None:  # otherwise tied to an embedding
         nn.init.xavier_uniform_(module.weight, generator=generator)
     if module.bias is not None:
         nn.init.zeros_(module.bias)
@@ -54,7 +54,7 @@ def _initialize_linear(module: nn.Linear, generator: torch.Generator) -> None:
 
 @torch.no_grad()
 def _initialize_gates(module: nn.GRU | nn.GRUCell | Cell, generator: torch.Generator) -> None:
-    """Draw the weights of a recurrent layer, whose gates are stacked along the first dimension."""
+    """Draw the weights of a recurrent layer; its gates are stacked along the first dimension."""
     num_gates = module.num_gates if isinstance(module, Cell) else 3
     for name, parameter in module.named_parameters():
         if name.startswith("bias"):

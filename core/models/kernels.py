@@ -1,7 +1,7 @@
-"""Faster ways to compute what stands beside each of them as the plain line it equals, and dropout with its own draws.
+"""Faster equivalents of the plain lines in their docstrings, and dropout that draws from a run's own generator.
 
-The figures are ratios to the plain line on a CPU, for the presets of a laptop; ``tests/models/test_kernels.py`` checks
-that each function equals its plain line.
+Speeds are relative to the plain line on a CPU, with presets for a laptop; ``tests/models/test_kernels.py`` checks that
+each function equals its plain line.
 """
 
 import math
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 SHORT_ROW = 16  # numbers; the CPU's softmax and fused attention are several times slower on shorter rows
-_PACKED_NUMEL, _PACKED_ROWS = 400_000, 64  # least numbers of a weight that is packed, and rows it is packed for
+_PACKED_NUMEL, _PACKED_ROWS = 400_000, 64  # minimum size of a weight that is packed, and the rows it is packed for
 _ROOM = 16  # rows; see ``GrowingRows``
 _DROPOUT_LEVELS = 2**16  # a dropout rate is rounded to a multiple of 1 / 65,536
 
@@ -20,11 +20,12 @@ _DROPOUT_LEVELS = 2**16  # a dropout rate is rounded to a multiple of 1 / 65,536
 def softmax(scores: torch.Tensor) -> torch.Tensor:
     """Softmax over the last dimension.
 
-    Plain: ``scores.softmax(dim=-1)``. On a CPU, short rows are put side by side first, which takes a third of the time.
+    Plain: ``scores.softmax(dim=-1)``. On a CPU, short rows are first placed side by side, which takes a third of the
+    time.
     """
     if _is_short(scores.shape[-1], scores.device):
         weights = scores.movedim(-1, 0).softmax(dim=0).movedim(0, -1)
-        # Of these strides PyTorch multiplies each row by its values alone, which takes 20 times as long.
+        # With these strides PyTorch would multiply row by row, which takes 20 times as long.
         return weights.contiguous() if scores.shape[-2:-1] == (1,) else weights
     return scores.softmax(dim=-1)
 
@@ -42,10 +43,10 @@ def matmul_shared(rows: torch.Tensor, shared: torch.Tensor) -> torch.Tensor:
 
 
 def top_k(scores: torch.Tensor, k: int) -> torch.Tensor:
-    """Return the indices of the ``k`` largest of each row (B, N), largest first, of equals the first; (B, k) int64.
+    """Return the indices of the ``k`` largest per row (B, N), largest first, ties in order of index; (B, k) int64.
 
-    Plain: ``scores.sort(dim=1, descending=True, stable=True).indices[:, :k]``. Where no two of the largest are equal,
-    which decides nothing, PyTorch's ``topk`` takes a fiftieth of the time for 20,000 scores.
+    Plain: ``scores.sort(dim=1, descending=True, stable=True).indices[:, :k]``. If there are no ties among the largest,
+    PyTorch's ``topk`` gives the same and takes a fiftieth of the time for 20,000 scores.
     """
     if 4 * k < scores.shape[1]:
         top = scores.topk(k + 1, dim=1)
@@ -56,14 +57,14 @@ def top_k(scores: torch.Tensor, k: int) -> torch.Tensor:
 
 
 class GrowingRows:
-    """A tensor (B, H, P, K) that further ones are appended to along P, as keys and values are while decoding.
+    """A tensor (B, H, P, K) that grows along P, for keys and values during decoding.
 
-    Plain: ``tensor = torch.cat([tensor, new], dim=2)``, which copies all of it at every step, a fifth of the time of
-    greedy decoding in large batches. Here there is room for more at the end.
+    Plain: ``tensor = torch.cat([tensor, new], dim=2)``, which copies the whole tensor at every step, a fifth of the
+    time of greedy decoding in large batches. Here the tensor is allocated with room at the end.
 
     Args:
         rows: (B, H, P, K) float, the first ones.
-        index: (N,) int64, which of the B to take, in this order; None takes all.
+        index: (N,) int64, the rows of the batch to take, in this order; None takes all.
     """
 
     def __init__(self, rows: torch.Tensor, index: torch.Tensor | None = None) -> None:
@@ -81,7 +82,7 @@ class GrowingRows:
         return self._room[:, :, : self.length]
 
     def append(self, new: torch.Tensor) -> torch.Tensor:
-        """Append rows (B, H, T, K) and return all; what ``rows`` returned before keeps its values."""
+        """Append rows (B, H, T, K) and return all rows; earlier results of ``rows`` keep their values."""
         end = self.length + new.shape[2]
         if end > self._room.shape[2]:
             self._room = F.pad(self.rows, (0, 0, 0, end + _ROOM))
@@ -96,7 +97,8 @@ def fused_attention(
     """Attend without storing the weights.
 
     Plain: ``masked_softmax(query @ key.mT / sqrt(K) + bias, mask) @ value``. PyTorch's fused kernel takes half of the
-    time of the plain line, backward pass included; on a CPU few keys are padded, which takes 0.7 of the time again.
+    time of the plain line, backward pass included; on a CPU, short rows of keys are padded, which takes 0.7 of that
+    time.
 
     Args:
         query: (B, H, Tq, K) float.
@@ -116,8 +118,8 @@ class PackedLinear:
     """A linear map (N, K) and its activation, with a weight that is reordered once for many small batches.
 
     Plain: ``activation(F.linear(x, weight, bias))``. For 4,000 outputs of 176 inputs and 8 to 128 rows, oneDNN takes
-    0.6 to 0.75 of the time. A small weight gains little and stays as it is: a kernel is kept for each shape, and few
-    are (``core.KERNELS_CACHED``). A packed weight does not follow later changes of the weight.
+    0.6 to 0.75 of the time. A small weight gains little and is not packed: a kernel is cached for each shape, and the
+    cache is small (``core.KERNELS_CACHED``). Later changes of the weight do not change a packed weight.
 
     Args:
         activation: "relu" or "gelu"; "none" without.
@@ -137,7 +139,7 @@ class PackedLinear:
         return y if self._activation == "none" else y.relu_() if self._activation == "relu" else F.gelu(y)
 
     def columns(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
-        """Map (B, K) to columns (N, B) float, without the activation; nothing is transposed for it.
+        """Map (B, K) to columns (N, B) float, without the activation and without a transposition.
 
         Args:
             out: (N, B) float, to be written to; None makes a new tensor.
@@ -179,9 +181,9 @@ def attend_slots(
 ) -> torch.Tensor:
     """Attend with the M rows of each of B sources to keys and values that they share.
 
-    Plain: ``(query @ key.mT + hidden).softmax(dim=-1) @ value``, with keys and values as (B, H, slots, K). A beam of 4
-    has a quarter of the matrices that rows with keys of their own have: half of the time with heads of width 16 and 6
-    steps, and none for reordering them.
+    Plain: ``(query @ key.mT + hidden).softmax(dim=-1) @ value``, with keys and values as (B, H, slots, K). With a beam
+    of 4 there are a quarter as many matrices as with separate keys per row: half of the time with heads of width 16 and
+    6 steps, and no reordering.
 
     Args:
         query: (B, H, M, K) float, divided by √K.
@@ -200,8 +202,8 @@ def attend_slots(
 def keep_mask(x: torch.Tensor, p: float, generator: torch.Generator | None) -> torch.Tensor:
     """Draw which elements dropout keeps, each with probability 1 - p; bool of the shape of ``x``.
 
-    Plain: ``torch.empty_like(x).bernoulli_(1 - p, generator=generator).bool()``. On a CPU four draws are made of each
-    64 random bits, which takes a fifth of the time; they are in the order of the elements, whatever their strides.
+    Plain: ``torch.empty_like(x).bernoulli_(1 - p, generator=generator).bool()``. On a CPU, 64 random bits give four
+    draws, which takes a fifth of the time. Draws are in the order of the elements, independent of their strides.
     """
     if x.device.type != "cpu":
         return x.new_empty(x.shape).bernoulli_(1 - p, generator=generator).bool()
@@ -213,7 +215,7 @@ def keep_mask(x: torch.Tensor, p: float, generator: torch.Generator | None) -> t
 def drop(x: torch.Tensor, keep: torch.Tensor, p: float) -> torch.Tensor:
     """Zero the elements of ``x`` that are not kept and divide the others by 1 - p.
 
-    Plain: ``x * keep.to(x.dtype).div_(1 - p)``. For the backward pass one byte an element is saved, not a float.
+    Plain: ``x * keep.to(x.dtype).div_(1 - p)``. For the backward pass, one byte per element is saved, not a float.
 
     Args:
         x: float of any shape.
@@ -236,7 +238,7 @@ class _Drop(torch.autograd.Function):
 
 
 def _scaled(x: torch.Tensor, keep: torch.Tensor, p: float) -> torch.Tensor:
-    """Compute the plain line of ``drop``; other strides than it has would change the last bits of a later product."""
+    """Compute the plain line of ``drop``, with its strides: others would change the last bits of a later product."""
     factors = keep.to(x.dtype).div_(1 - p)
     return factors.mul_(x) if x.is_contiguous() else x * factors
 
@@ -268,5 +270,5 @@ class Dropout(nn.Module):
 
 
 def _is_short(length: int, device: torch.device) -> bool:
-    """Whether rows of this length are slow; an exported graph must hold for every length, so there none is."""
+    """Whether rows of this length are slow; never in an exported graph, which must work for every length."""
     return device.type == "cpu" and not torch.compiler.is_exporting() and length < SHORT_ROW

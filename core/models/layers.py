@@ -37,7 +37,7 @@ class FeedForward(nn.Module):
 def build_attention(
     config: BlocksConfig, generator: torch.Generator | None, *, is_cross: bool = False
 ) -> MultiHeadAttention:
-    """Return a new attention module: multi-head, the preset's own block, or linear self-attention."""
+    """Return a new attention module: multi-head, a plugin's block, or linear self-attention."""
     sizes = config.d_model, config.num_heads, config.dropout, generator
     if getattr(config, "attention", "full") == "linear" and not is_cross:
         from core.models.linear_attention import LinearAttention  # on demand: few models have it
@@ -51,7 +51,7 @@ def build_attention(
 
 
 def build_feed_forward(config: BlocksConfig, generator: torch.Generator | None) -> FeedForward:
-    """Return a new feed-forward network: the preset's block, else the paper's."""
+    """Return a new feed-forward network: the preset's block, or the paper's by default."""
     block = config.build_block("feed_forward", generator)
     return FeedForward(config, generator) if block is None else block
 
@@ -65,10 +65,10 @@ def build_norm(config: BlocksConfig, generator: torch.Generator | None) -> nn.Mo
 
 
 class Layer(nn.Module):
-    """Residual connections and layer norms around sublayers, in the order that ``config.norm`` says.
+    """Residual connections and layer norms around sublayers, in the order given by ``config.norm``.
 
-    The norm comes after the addition, as in the paper ("post"), or before the sublayer, so that the residual stream
-    passes through the stack unchanged but for what is added ("pre"; Xiong et al. 2020); the stack then ends in a norm.
+    The norm comes after the addition, as in the paper ("post"), or before the sublayer ("pre"; Xiong et al. 2020). With
+    "pre", sublayers only add to the residual stream, and the stack ends in a norm.
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None) -> None:
@@ -114,7 +114,7 @@ class EncoderLayer(Layer):
 
 @dataclass(frozen=True)
 class DecoderContext:
-    """Masks and positions that one decode call passes to every decoder layer; masks are True = may attend.
+    """Masks (True = may attend) and positions that a decode call passes to every decoder layer.
 
     Attributes:
         tgt_mask: bool, broadcastable to (B, H, T, P + T); None lets every token attend to all.
@@ -144,7 +144,7 @@ class DecoderLayer(Layer):
             self.hook_resid_cross = HookPoint()  # the residual stream after cross-attention
 
     def new_cache(self, states: torch.Tensor) -> LayerCache:
-        """Return an empty cache, with keys and values of the encoder's output (B, S, D) computed once for all steps."""
+        """Return an empty cache with the keys and values of the encoder's output (B, S, D), for all steps."""
         if self.cross_attention is None:
             return LayerCache(None)
         key, value = self.cross_attention.keys_values(states)

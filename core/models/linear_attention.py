@@ -5,18 +5,18 @@ import torch.nn.functional as F
 
 from core.models.attention import MultiHeadAttention
 
-EPSILON = 1e-6  # smallest divisor: a query that may attend to nothing gets zeros, not NaN
+EPSILON = 1e-6  # smallest divisor: a query without visible keys gets zeros, not NaN
 
 
 class LinearAttention(MultiHeadAttention):
     """Multi-head self-attention with weights φ(q)·φ(k) / Σ φ(q)·φ(k), where φ(x) = elu(x) + 1.
 
-    The similarity is a product where the softmax has exp(q·k / √K), so the sum over the keys comes first: Σ φ(k) vᵀ is
-    computed once for all queries (eq. 5) or, in a causal decoder, as a running sum (eq. 9), and no matrix of queries by
-    keys is needed. It is computed only for hooks that read the weights, and for a single query, for which it is a row.
+    The similarity is a product instead of exp(q·k / √K), so the sum over the keys can be computed first: Σ φ(k) vᵀ is
+    computed once for all queries (eq. 5) or, in a causal decoder, as a running sum (eq. 9). No matrix of queries by
+    keys is needed. It is computed only for hooks that read the weights, and for a single query.
 
-    A decoder's cache holds keys and values as elsewhere, not the running sum alone, so that a step's weights can be
-    shown. There is no dropout on the weights.
+    A decoder's cache contains keys and values, not only the running sum, so the weights of a step can be shown. There
+    is no dropout on the weights.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class LinearAttention(MultiHeadAttention):
 
         Args:
             mask: bool, True = may attend: of keys, (B, 1, 1, Tk), or causal, (Tq, Tk); None lets all attend to all.
-            bias: None, since a sum over the keys that comes first cannot depend on distances.
+            bias: must be None, since the sum over the keys cannot depend on distances.
         """
         key, value = keys_values
         query, key = F.elu(query) + 1, F.elu(key) + 1
@@ -50,7 +50,7 @@ class LinearAttention(MultiHeadAttention):
 
 
 def _causal(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Let the last of the positions, one a query, attend to all up to themselves."""
+    """Let the last positions, one per query, attend to all positions up to their own."""
     past = key.shape[-2] - query.shape[-2]
     products = (key[..., None] * value[..., None, :]).cumsum(dim=2)[:, :, past:]  # (B, H, Tq, K, K): Σ φ(k) vᵀ so far
     sums = key.cumsum(dim=2)[:, :, past:, :, None]

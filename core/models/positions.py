@@ -37,13 +37,13 @@ def alibi_bias(slopes: torch.Tensor, queries: torch.Tensor, keys: torch.Tensor) 
 
 
 ROPE_BASE = 10_000.0  # Su et al. 2021, section 3.2.2
-VO_ROPE_BASE = 10.0  # a turn takes 6 to 63 positions; with lower frequencies, short inputs would meet few of its angles
+VO_ROPE_BASE = 10.0  # a turn takes 6 to 63 positions; with lower frequencies, short inputs would use few angles
 
 
 def rotary_inv_freq(head_dim: int, base: float, period: int = 0) -> torch.Tensor:
     """Return the angle per position of each pair of dimensions, (K / 2,) float32 in radians: base^(-2i / K).
 
-    With a ``period``, positions repeat after it: each pair makes whole turns in it, 2π(i + 1) / period.
+    With a ``period``, positions repeat after it: each pair of dimensions makes whole turns, 2π(i + 1) / period.
     """
     pair = torch.arange(head_dim // 2)
     return 2 * math.pi / period * (pair + 1) if period else base ** (-pair / (head_dim // 2))
@@ -51,11 +51,11 @@ def rotary_inv_freq(head_dim: int, base: float, period: int = 0) -> torch.Tensor
 
 @dataclass(frozen=True)
 class Rotation:
-    """Rotations of head vectors by angles proportional to their positions, one frequency a pair of dimensions.
+    """Rotations of head vectors by angles proportional to their positions, one frequency per pair of dimensions.
 
     RoPE (Su et al. 2021, eq. 34): queries and keys are rotated, so a score depends on the distance of the two tokens
     and on neither position. VO-RoPE (Su 2025): values are rotated by their own position, and the weighted sum is
-    rotated back by the query's, so the same holds for what a head reads. GTA (Miyato et al. 2024) does both.
+    rotated back by the query's, so a head's output depends on distances. GTA (Miyato et al. 2024) does both.
 
     Attributes:
         cosine, sine: (B or 1, 1, T, K / 2) float.
@@ -86,7 +86,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """What self-attention knows of distances, beside the positions that were added to the embeddings.
+    """Relative positions for self-attention, in addition to positions added to the embeddings.
 
     Attributes:
         bias: added to the scores, broadcastable to (B, H, Tq, Tk) float; None unless positions are "alibi".
@@ -103,7 +103,7 @@ NO_POSITIONS = RelativePositions()
 
 
 class RelativeEncoding(nn.Module):
-    """Makes the relative positions that a model's ``positions`` setting asks for; it has no parameters."""
+    """Computes the relative positions of a model's ``positions`` setting. It has no parameters."""
 
     slopes: torch.Tensor | None
     inv_freq: torch.Tensor | None

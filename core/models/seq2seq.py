@@ -53,10 +53,10 @@ class LayerCache:
     """Keys and values that a decoder layer has computed.
 
     Attributes:
-        source: of the encoder's output, each (B, H, S, K); in a beam search a row for each source, while ``target`` has
-            one for each hypothesis, those of a source one after the other. None without encoder.
-        target: of the tokens read so far, each (B, H, P, K); None before the first.
-        room: where those of further tokens are appended to them; None before the second, and where gradients flow.
+        source: of the encoder's output, each (B, H, S, K); None without an encoder. In a beam search there is one row
+            per source, while ``target`` has one per hypothesis, with those of a source in succession.
+        target: of the tokens read so far, each (B, H, P, K); None before the first token.
+        room: where keys and values of further tokens are appended; None before the second token and with gradients.
     """
 
     source: KeysValues | None
@@ -117,13 +117,13 @@ def _select(pair: KeysValues | None, index: torch.Tensor) -> KeysValues | None:
 
 @dataclass(frozen=True)
 class Memory:
-    """What ``encode`` hands to ``decode``.
+    """The result of ``encode``, an input of ``decode``.
 
     Attributes:
-        states: (B, S, D) float, the encoder's output or, of a decoder-only model, its states for the source.
+        states: (B, S, D) float, the encoder's output; in a decoder-only model its states for the source.
         mask: (B, 1, 1, S) bool, True where the source is not PAD.
         final: (L, B, D) float, the last state of each recurrent layer, (L, B, 2 D) of LSTMs; or None.
-        past: of a decoder-only model, the cache with the source in it.
+        past: in a decoder-only model, the cache that contains the source.
         stride: (B, 1) float, step between consecutive position ids on both sides, drawn in training with
             ``position_stretch``; None for 1.
     """
@@ -135,7 +135,7 @@ class Memory:
     stride: torch.Tensor | None = None
 
     def select(self, index: torch.Tensor) -> "Memory":
-        """Return the memory of a batch made of these rows, (N,) int64, in any order and as often as they occur."""
+        """Return the memory of a batch made of these rows, (N,) int64, in any order and with repetitions."""
         return replace(
             self,
             states=self.states[index],
@@ -147,10 +147,10 @@ class Memory:
 
 
 class Cache(Protocol):
-    """What a decoder keeps of the target tokens it has read, for a whole batch."""
+    """The state that a decoder keeps of the target tokens read so far, for a whole batch."""
 
     def select(self, index: torch.Tensor) -> Self:
-        """Return the cache of a batch made of these rows, (N,) int64, in any order and as often as they occur.
+        """Return the cache of a batch made of these rows, (N,) int64, in any order and with repetitions.
 
         There must be a row for each source, as before the first ``reorder``.
         """
@@ -158,10 +158,10 @@ class Cache(Protocol):
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> Self:
         """Return the cache in which row i continues row ``index[i]``, index (B,) int64, as in a beam search.
 
-        Both rows must belong to the same source, so what belongs to a source is shared, neither moved nor copied.
+        Both rows must belong to the same source, so tensors of the source are shared and neither moved nor copied.
 
         Args:
-            index: of the rows, as many for each source.
+            index: of the rows, the same number for each source.
             sources: (R,) int64, the sources that the rows belong to, in their order; None for all sources.
         """
 
@@ -183,7 +183,7 @@ class Seq2Seq(nn.Module, ABC):
     """A model from source ids to target logits. Padding the source with PAD does not change the logits.
 
     Attributes:
-        max_seq_len: most ids of a source and, over all calls, of a decoder input; special tokens count.
+        max_seq_len: maximum number of ids of a source and, over all calls, of a decoder input, special tokens included.
         vocab_sizes: tokens of the source and of the target vocabulary, special ones included.
         attention: its attention modules by block and layer, numbered from 1.
     """
@@ -273,7 +273,7 @@ class Seq2Seq(nn.Module, ABC):
                 f"{name} has {length} tokens, special tokens included, more than max_seq_len={self.max_seq_len}"
             )
         if ids.device.type != "cpu" or torch.compiler.is_compiling() or not ids.numel():
-            return  # another device would have to be waited for; it reports such ids itself, less clearly
+            return  # checking on another device would wait for it; the device reports such ids itself, less clearly
         for extreme in (limit.item() for limit in ids.aminmax()):
             if not 0 <= extreme < vocab_size:
                 raise InputError(f"{name} has token id {extreme}; the {vocab_size} ids of its vocabulary start at 0")

@@ -1,9 +1,9 @@
 """Decode one token per call, as ``Transformer.decode`` does, with fewer and larger operations.
 
-``Transformer.decode`` reads like figure 1 of the paper and is the definition; ``StepDecoder`` gives its logits but for
-rounding, where no hook could see the difference. It projects queries, keys and values in one product, with weights
-joined for each generation, and arranges keys and values so that no step copies them: ``ColumnCache`` for one row per
-source, ``SlotCache`` for beams. The caches belong to a generation, so threads may share the model, and weights may
+``Transformer.decode`` reads like figure 1 of the paper and is the definition. ``StepDecoder`` computes the same logits,
+up to rounding, where no hook could see a difference. It projects queries, keys and values in one product, with weights
+joined for each generation, and arranges keys and values so that they are never copied: ``ColumnCache`` for one row per
+source, ``SlotCache`` for beams. Each generation has its own caches, so threads may share the model, and weights may
 change between generations.
 """
 
@@ -25,20 +25,20 @@ from core.models.layers import DecoderLayer, FeedForward
 from core.models.seq2seq import DecoderOutput, Memory, Seq2Seq
 from core.models.transformer import Transformer
 
-_ROOM = 8  # steps that the room for keys and values grows by; larger gaps between rows make reading them slower
+_ROOM = 8  # steps by which the room for keys and values grows; larger gaps between rows make reading slower
 _COLUMNS_HEAD_DIM = 32  # head width below which ``ColumnCache`` is faster than ``SlotCache``
 
 
 def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepDecoder | None":
-    """Return a decoder of single tokens, or None where only the model itself may decode.
+    """Return a decoder of single tokens, or None if the model itself must decode.
 
-    That is so while hooks are active, with gradients, outside of evaluation mode, on another device than a CPU or in
-    another precision than float32, and for models other than a Transformer of multi-head attention without relative
-    positions and with the paper's scale.
+    The model itself must decode while hooks are active, with gradients, in training mode, on devices other than a CPU,
+    in precisions other than float32, and if it is not a Transformer with multi-head attention, the paper's scale and no
+    relative positions.
 
     Args:
         memory: what the model's ``encode`` returned.
-        rows_per_source: most rows of the batch that belong to one source: the beam size.
+        rows_per_source: maximum number of rows of the batch per source: the beam size.
     """
     if type(model) is not Transformer or model.training or hooks_are_active() or torch.is_grad_enabled():
         return None
@@ -55,7 +55,7 @@ def step_decoder(model: Seq2Seq, memory: Memory, rows_per_source: int) -> "StepD
 
 
 def _replaced_modules(model: Transformer) -> Iterator[tuple[nn.Module, type[nn.Module]]]:
-    """Yield the modules that ``StepDecoder`` computes itself without calling them, and the class each must have."""
+    """Yield the modules that ``StepDecoder`` replaces, and the class that each must have."""
     yield model.output, Output
     for layer in (cast(DecoderLayer, each) for each in model.decoder_layers):
         yield layer, DecoderLayer
@@ -71,7 +71,7 @@ def _replaced_modules(model: Transformer) -> Iterator[tuple[nn.Module, type[nn.M
 
 
 def _is_plain(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a module is of this very class and has no hook, of this project or of PyTorch."""
+    """Whether a module has exactly this class and no hook, of this project or of PyTorch."""
     if type(module) is not kind or module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
         return False
     return kind is nn.Linear or not has_permanent_hooks(module)
@@ -81,7 +81,7 @@ class StepDecoder:
     """Decodes single tokens with a ``Transformer``; make one for each generation.
 
     Args:
-        use_columns: keep keys and values in a ``ColumnCache``, for one row per source; else in a ``SlotCache``.
+        use_columns: keep keys and values in a ``ColumnCache``, for one row per source; otherwise in a ``SlotCache``.
     """
 
     def __init__(self, model: Transformer, *, use_columns: bool) -> None:
@@ -119,7 +119,7 @@ class StepDecoder:
 
 @dataclass(frozen=True)
 class _LayerWeights:
-    """What a decoder layer computes, with joined weights; queries are divided by √K already.
+    """A decoder layer with joined weights; queries are already divided by √K.
 
     Attributes:
         qkv, out: of self-attention, from D to 3 D and from D to D.
@@ -165,7 +165,7 @@ class _LayerWeights:
 
 
 def _norm_function(norm: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Return what computes a norm: of a layer norm, whose module takes twice as long to call, the operation itself."""
+    """Return the function of a norm: for a layer norm the operation, since calling the module takes twice as long."""
     if type(norm) is not nn.LayerNorm or norm._forward_hooks or norm._forward_pre_hooks or "forward" in vars(norm):
         return norm
     return lambda x: torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
@@ -174,7 +174,7 @@ def _norm_function(norm: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
 class ColumnCache:
     """Keys and values with the rows of the batch in the last dimension, for one row per source.
 
-    Attention with one query per row then consists of sums over whole columns; PyTorch would multiply the small matrices
+    Attention with one query per row then consists of sums over whole columns. PyTorch would multiply the small matrices
     of each row and head one by one. The projections can write their outputs transposed at no cost.
 
     Attributes:
@@ -244,8 +244,8 @@ class ColumnCache:
 class SlotCache:
     """Keys and values in slots that all M rows of a source share, for beams.
 
-    Each step adds a slot for each row, and none moves again: what changes is which slots a row may attend to, those of
-    the tokens that it continues. So a beam search copies no keys and values.
+    Each step adds a slot for each row, and slots never move. Only the set of slots that a row may attend to changes:
+    those of the tokens that it continues. Beam search therefore copies no keys and values.
 
     Attributes:
         length: number of target tokens read so far.
@@ -334,7 +334,7 @@ class SlotCache:
         )
 
     def _of_sources(self, sources: torch.Tensor) -> "SlotCache":
-        """Return the cache of some sources, (R,) int64, in which each row may attend to what it may here."""
+        """Return the cache of some sources, (R,) int64; each row may attend to the same slots as here."""
 
         def of_heads(x: torch.Tensor) -> torch.Tensor:
             by_source = x.view(2, -1, self._layers[0].num_heads, *x.shape[2:])
@@ -357,6 +357,6 @@ class SlotCache:
 
 
 def _hidden_source(memory: Memory) -> torch.Tensor | None:
-    """Return what is added to the scores of source tokens, (B, S) float: -inf at PAD, else 0; None without PAD."""
+    """Return the mask to add to scores of source tokens, (B, S) float: -inf at PAD, else 0; None without PAD."""
     mask = memory.mask[:, 0, 0]
     return None if mask.all() else torch.zeros(mask.shape).masked_fill_(~mask, -math.inf)

@@ -40,7 +40,7 @@ class Transformer(Seq2Seq):
         encoder = [EncoderLayer(config, generator) for _ in range(config.num_encoder_layers)]
         decoder = [DecoderLayer(config, generator) for _ in range(config.num_decoder_layers)]
         self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)
-        # No norm has touched the residual stream of a pre-norm stack, so it needs one at the end.
+        # The residual stream of a pre-norm stack is never normalized, so the stack needs a norm at the end.
         is_normed = config.norm == "pre" or config.final_norm == "always"
         self.encoder_norm, self.decoder_norm = (
             build_norm(config, generator) if is_normed else nn.Identity() for _ in range(2)
@@ -61,7 +61,7 @@ class Transformer(Seq2Seq):
         self.check_src(src)
         mask = (src != PAD_ID)[:, None, None, :]  # (B, 1, 1, S)
         start: int | torch.Tensor = 0
-        if not self.config.source_bos:  # nothing attends to it, and positions count from the token after it
+        if not self.config.source_bos:  # nothing attends to it, and positions are counted from the next token
             mask, start = mask & (src != BOS_ID)[:, None, None, :], src.new_full(src.shape[:1], -1)
         embed = self.tgt_embedding if self.src_embedding is None else self.src_embedding
         stride = self._draw_stride(src.shape[0])
@@ -90,7 +90,7 @@ class Transformer(Seq2Seq):
         return DecoderOutput(logits, KeyValueCache(tuple(caches), end))
 
     def _relative_positions(self, start: int, end: int, stride: torch.Tensor | None) -> RelativePositions:
-        """Return those of queries from ``start`` to ``end`` and keys from 0 to ``end``, ``stride`` apart."""
+        """Return the relative positions of queries ``start`` to ``end`` and keys 0 to ``end``, ``stride`` apart."""
         if self.config.positions not in RELATIVE_POSITIONS:
             return NO_POSITIONS
         ids = torch.arange(end, device=self.device)[None]
@@ -98,7 +98,7 @@ class Transformer(Seq2Seq):
         return self.relative(ids[:, start:], ids)
 
     def _draw_stride(self, batch_size: int) -> torch.Tensor | None:
-        """Draw, in training, the distance between neighboring tokens of each sequence, (B, 1) float; None for 1.
+        """In training, draw the distance between neighboring tokens of each sequence, (B, 1) float; None for 1.
 
         Larger strides show distances that only longer inputs have: randomized positions (Ruoss et al. 2023), evenly
         spaced. They are log-uniform, since inputs that are not stretched, of whatever length, have a stride of 1.
@@ -124,7 +124,7 @@ def causal_mask(length: int, past: int = 0, device: torch.device | None = None, 
 
 
 def window_mask(length: int, window: int, device: torch.device | None = None) -> torch.Tensor | None:
-    """Return (length, length) bool: tokens may attend to those at most ``window`` positions away; None if it is 0."""
+    """Return (length, length) bool: tokens may attend to tokens at most ``window`` positions away; None for 0."""
     if not window:
         return None
     return torch.ones(length, length, dtype=torch.bool, device=device).tril(window).triu(-window)

@@ -1,8 +1,8 @@
-"""Numbers in sentences and tables: no more digits than are meaningful, and never rounded up to all or down to none."""
+"""Numbers in sentences and tables: only meaningful digits, never rounded up to 100 % or down to 0."""
 
 _SPACE = "\N{NO-BREAK SPACE}"
 _HOUR, _DAY = 3_600, 86_400
-_UNITS = (  # name, seconds, and the seconds from which the next one is used
+_UNITS = (  # name, seconds, and the seconds above which the next unit is used
     ("s", 1, 90),
     ("min", 60, 1.5 * _HOUR),
     ("h", _HOUR, 2 * _DAY),
@@ -12,7 +12,7 @@ _UNITS = (  # name, seconds, and the seconds from which the next one is used
 
 
 def percent(fraction: float) -> str:
-    """Format a fraction (0-1) with one decimal; ``100 %`` and ``0 %`` only if it is exactly that."""
+    """Format a fraction (0-1) with one decimal; ``100 %`` and ``0 %`` only if it is exactly 1 or 0."""
     if fraction in (0, 1):
         return f"{fraction * 100:.0f}{_SPACE}%"
     text = f"{fraction * 100:.1f}"
@@ -27,12 +27,12 @@ def count(number: int, noun: str) -> str:
 
 
 def training_time(seconds: float) -> str:
-    """Format the seconds that a run trained for; a dash for 0, as an imported run has."""
+    """Format the training time of a run in seconds; a dash for 0, as in imported runs."""
     return f"{seconds:.1f} s" if seconds else "–"
 
 
 def duration_range(low: float, high: float) -> str:
-    """Format a range of seconds in one unit and without digits that an estimate does not have: ``1.5–2 h``."""
+    """Format a range of seconds in one unit, with as few digits as an estimate justifies: ``1.5–2 h``."""
     if high < 1:
         return f"less than 1{_SPACE}s"
     unit, seconds, _ = next(each for each in _UNITS if high < each[2])
@@ -42,7 +42,7 @@ def duration_range(low: float, high: float) -> str:
 
 
 def _rounded(value: float, *, finest: float) -> float:
-    """Round a positive value to a multiple of 5, 50 and so on, if that is at most a quarter of it; to 1 or less else.
+    """Round a positive value to a multiple of 5, 50 and so on that is at most a quarter of it; otherwise to 1 or less.
 
     Args:
         finest: the smallest step to round to, 1 or less. The result is at least one step.

@@ -19,7 +19,7 @@ ATTENTION_STOPS = ["#f7fbff", "#deebf7", "#c6dbef", "#9ecae1", "#6baed6", "#4292
 TRAIN_COLOR, VALIDATION_COLOR = "#2563eb", "#ea580c"
 ATTENTION_COLORS = LinearSegmentedColormap.from_list("attention", ATTENTION_STOPS)
 _CELL_INCHES = 0.45
-_DPI, _MAX_PIXELS = 150, 2_000  # per side: otherwise drawing the largest map would take gigabytes
+_DPI, _MAX_PIXELS = 150, 2_000  # per side: without a limit, drawing the largest map would take gigabytes
 _MAX_SIZE_WITH_VALUES = 16  # rows or columns: in larger maps, values in the cells would be too small to read
 
 
@@ -57,7 +57,7 @@ def draw_attention(axes: Axes, weights: np.ndarray, *, rows: Sequence[str], colu
     """Draw an attention map into axes of the caller's figure; arguments as for ``attention_figure``.
 
     Returns:
-        The image, to add a color bar for.
+        The image, for a color bar.
     """
     height, width = weights.shape
     image = axes.imshow(weights, vmin=0, vmax=1, cmap=ATTENTION_COLORS)

@@ -15,7 +15,7 @@ def sweep_figure(table: SweepTable, *, key: str, level: float | None = None) -> 
 
     Args:
         key: the axis to draw them along; its values must be numbers.
-        level: of the metric, drawn as a dashed line; the title then counts the trials whose mean reaches it.
+        level: of the metric, drawn as a dashed line; the title then counts the trials with a mean that reaches it.
 
     Raises:
         InputError: the key is not an axis with numbers, or no trial is complete.

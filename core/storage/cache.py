@@ -13,7 +13,7 @@ class FileCache(Generic[T]):
     """Thread-safe LRU cache of at most ``size`` values, one per file path.
 
     Args:
-        max_bytes: the size on disk of all files whose values are kept, beyond the latest one; None for no limit.
+        max_bytes: limit on the total size of the cached files on disk, except the latest one; None for no limit.
     """
 
     def __init__(self, size: int, *, max_bytes: int | None = None) -> None:
@@ -47,7 +47,7 @@ def _size_of(stamp: tuple[int, ...]) -> int:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return modification time, size and inode, one of which changes with every write; () for a missing file."""
+    """Return modification time, size and inode; every write changes at least one. () for a missing file."""
     try:
         status = path.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Exceptions whose message is meant for the user."""
+"""Exceptions with messages for the user."""
 
 
 class LabError(ValueError):
@@ -13,7 +13,7 @@ class InputError(LabError):
 
 
 class UnavailableError(InputError):
-    """What was asked for needs something that this run does not have, such as data; nothing is wrong with it."""
+    """The request needs something that this run does not have, such as data; this is not a bug."""
 
 
 class CheckpointError(LabError):

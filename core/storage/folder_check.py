@@ -1,4 +1,4 @@
-"""Whether a folder can keep the promises of the files in it: tried out once, before runs are written there."""
+"""Check once, before runs are written to a folder, whether it supports crash-safe files."""
 
 import errno
 import os
@@ -18,13 +18,13 @@ _LONG_AGO = 1e9  # seconds since 1970
 
 
 def check_folder(root: Path) -> str:
-    """Create a folder of runs if it is missing, and try out in it what writing runs relies on.
+    """Create a folder of runs if it is missing, and test the operations that writing runs needs.
 
     Returns:
-        What is lost in a folder that is read-only or full, whose runs can still be looked at; "" if it has all.
+        What does not work in a read-only or full folder, where runs can still be viewed; "" if everything works.
 
     Raises:
-        InputError: the folder lacks an operation, without which runs would be lost or damaged; the message names both.
+        InputError: an operation fails without which runs would be lost or damaged; the message names it and the folder.
     """
     draft = root / f".check.{secrets.token_hex(4)}.new"  # see ``core.runs.delete_leftovers``
     operation = "create a folder"
@@ -85,7 +85,7 @@ def _rename_folder(draft: Path) -> None:
 def _lock(draft: Path) -> None:
     first, second = FileLock(draft / ".lock"), FileLock(draft / ".lock")
     with first.acquire(blocking=False):
-        if isinstance(first, SoftFileLock):  # what filelock turns into without the system's locks
+        if isinstance(first, SoftFileLock):  # the class that filelock uses without system locks
             raise OSError(errno.ENOSYS, "there are no locks that end with their process")
         try:
             second.acquire(blocking=False)

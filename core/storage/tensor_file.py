@@ -2,7 +2,7 @@
 
 A file is an ordinary safetensors file. Its metadata has three strings: ``format``, ``facts`` (JSON that describes the
 tensors) and ``sha256``, the SHA-256 of the whole file with zeros in place of these 64 digits. The checksum is verified
-before anything else is used, since safetensors has none: most damage would just change the numbers.
+before anything else is used, since safetensors has none and most damage would only change numbers.
 """
 
 import hashlib
@@ -29,9 +29,7 @@ _CHUNK_BYTES = 1_000_000  # read at a time to verify a checksum
 _LENGTH_BYTES = 8  # the file starts with the header's length, a little-endian integer
 _ZEROS = b"0" * 64
 _CHECKSUM = re.compile(rb'"sha256":"([0-9a-f]{64})"')
-_FORMAT_LIMIT = (
-    100_000_000  # header bytes that any reader accepts: a single byte of a pickle may begin a smaller length
-)
+_FORMAT_LIMIT = 100_000_000  # header bytes that any reader accepts; a pickle may begin like a smaller length
 _OTHER_FORMATS = {
     b"PK\x03\x04": "a zip archive, such as PyTorch's .pt files",
     b"\x80": "a pickle, such as old PyTorch files",
@@ -116,7 +114,7 @@ def save_weights(path: Path, weights: dict[str, torch.Tensor], facts: dict[str, 
 
 
 def load_weights(path: Path, model: torch.nn.Module) -> dict[str, Any]:
-    """Load a weight file into a model of the same shape and return the facts saved with it.
+    """Load a weight file into a model of the same shape and return its facts.
 
     Raises:
         CheckpointError: the file is missing, damaged, of another format or of another model.
@@ -133,7 +131,7 @@ def load_into(model: torch.nn.Module, tensors: dict[str, torch.Tensor], label: s
         label: the file's name, for the message.
 
     Raises:
-        CheckpointError: the tensors are those of another model.
+        CheckpointError: the tensors belong to another model.
     """
     try:
         model.load_state_dict(tensors)
@@ -147,7 +145,7 @@ def serialize(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> bytes:
 
 
 def _serialized(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> tuple[bytearray, memoryview]:
-    """Return the header and the rest of a file: joining them would copy all tensors once more."""
+    """Return the header and the rest of a file, because joining them would copy all tensors again."""
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     metadata = {"format": FORMAT, "facts": json.dumps(facts), "sha256": _ZEROS.decode()}
     data = save(contiguous, metadata=metadata)

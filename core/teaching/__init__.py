@@ -1,1 +1,1 @@
-"""Lessons on attention, and on bugs that can be switched on, with a doctor that finds them."""
+"""Lessons on attention and on optional bugs, with a doctor that finds the bugs."""

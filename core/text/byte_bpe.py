@@ -1,8 +1,8 @@
 """Byte-level BPE as in GPT-2 and BART (Radford et al. 2019, section 2.2), for imported models.
 
-Text is split into words, each with the space before it, and the UTF-8 bytes of a word are merged in the order that was
-learned. A piece is written as its text with ``▁`` for the space, as SentencePiece writes it, or as its bytes, such as
-``<0xE2><0x96>``, if it is not text by itself.
+Text is split into words, each with the space before it, and the UTF-8 bytes of a word are merged in the learned order.
+A piece is written as its text with ``▁`` for the space, as in SentencePiece, or as its bytes, such as ``<0xE2><0x96>``,
+if it is not valid text on its own.
 """
 
 import re
@@ -44,7 +44,7 @@ def content_of(piece: str) -> bytes:
 def alphabet() -> dict[str, int]:
     """Return the characters that stand for the 256 bytes in files of GPT-2 and BART, with their bytes.
 
-    Printable characters of Latin-1 stand for themselves; the others are those from U+0100 on, in order.
+    Printable characters of Latin-1 stand for themselves; the other bytes are U+0100 and following, in order.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -55,7 +55,7 @@ class ByteBPE:
     """Split text into pieces and join them again; every text is restored.
 
     Args:
-        pieces: those of the 256 bytes, then the result of each merge, in the order of the merges.
+        pieces: the 256 bytes, then the result of each merge, in the order of the merges.
     """
 
     def __init__(self, pieces: Sequence[str]) -> None:
@@ -71,7 +71,7 @@ class ByteBPE:
         return b"".join(map(content_of, pieces)).decode(errors="replace")
 
     def _merge(self, word: str) -> tuple[str, ...]:
-        """Merge the bytes of a word, of all neighbors those whose merge was learned first."""
+        """Merge the bytes of a word, at each step the neighbors with the earliest learned merge."""
         parts = [bytes([byte]) for byte in word.encode()]
         never = len(self._ranks)
         while len(parts) > 1:

@@ -1,4 +1,4 @@
-"""The case of texts: whether all of them are in one, and a text in that case."""
+"""The case of texts: whether all are in the same case, and conversion of a text to it."""
 
 import unicodedata
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ TextCase = Literal["as-is", "lower", "upper"]
 
 @dataclass
 class CaseCheck:
-    """Finds out whether the texts that it is shown are all in lower or all in upper case."""
+    """Detects whether all texts are in lower case or all in upper case."""
 
     has_lower: bool = False
     has_upper: bool = False

@@ -9,11 +9,11 @@ from core.text.subwords import WORD_START
 from core.text.vocab import SPECIAL_TOKENS
 
 JOINED = "\u00b7"
-"""Stands before the name of a piece that no space separates from the piece before it."""
+"""Prefix of the name of a piece that no space separates from the previous piece."""
 
 
 class _Kind(Enum):
-    """What a piece is to a word: letters, digits and bytes are parts of one, punctuation is one by itself."""
+    """The role of a piece in a word: letters, digits and bytes are parts of words, punctuation is a separate word."""
 
     PART, SPACE, ALONE = range(3)
 
@@ -21,7 +21,7 @@ class _Kind(Enum):
 def piece_name(token: str) -> str:
     """Return a piece as people read it: ``Haus`` for ``▁Haus``, ``·tür`` for ``tür``, ``␣`` for a space.
 
-    Special tokens and bytes stand as they are.
+    Special tokens and bytes are unchanged.
     """
     if is_bytes(token) or token in SPECIAL_TOKENS:
         return token
@@ -43,7 +43,7 @@ def sentence_of(tokens: Sequence[str]) -> str:
 def word_groups(tokens: Sequence[str]) -> list[range]:
     """Return the positions of the pieces of each word, in order; every piece is in exactly one word.
 
-    A piece of punctuation is a word, and so is a special token; after either, a new word begins.
+    A punctuation piece and a special token are each a word; a new word begins after them.
     """
     starts: list[int] = []
     previous = _Kind.ALONE
@@ -62,11 +62,11 @@ def word_names(tokens: Sequence[str]) -> list[str]:
 
 
 def shared_words(source: Sequence[str], produced: Sequence[str]) -> list[list[int]]:
-    """Align the words that a text and its translation share literally: numbers, identifiers and names.
+    """Align the words that occur literally in a text and its translation: numbers, identifiers and names.
 
     A word counts if it occurs once on each side and has a digit, a capital letter after its first character, or a
-    capital first letter and at least four characters; such a word has no other translation than itself. Unlike a
-    statistical aligner this needs no training, and it leaves all other words out.
+    capital first letter and at least four characters; such a word is its own translation. Unlike a statistical aligner
+    this needs no training, and it ignores all other words.
 
     Returns:
         For each piece of ``produced`` the positions of the pieces of its word in ``source``; [] for other words.

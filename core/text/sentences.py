@@ -5,7 +5,7 @@ import re
 # A run of end marks with closing quotes or brackets, and the space after it; or a line break.
 _BREAK = re.compile(r"(?<![.!?…:])(?P<marks>[.!?…:]+)[\"'”’“»)\]]*\s+|\n\s*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'„“”‘’«»]*\Z")
-_LONGEST_WORD = 30  # characters before a period that are looked at
+_LONGEST_WORD = 30  # characters before a period that are checked
 _ABBREVIATIONS = (
     "mr mrs ms dr prof st vs cf approx dept est inc ltd jr sr hr fr str nr ca bzw vgl evtl ggf inkl exkl bsp tel sog "
     "zzgl abzgl mind max min jan feb mar apr aug sept sep okt oct nov dez dec"
@@ -18,8 +18,8 @@ _ORDINAL = re.compile(r"\d{1,2}")  # "am 3. Mai", "1. Choose a file"
 def split_sentences(text: str) -> list[str]:
     """Split a text after ``. ! ? … :`` and at line breaks, by rules for English and German.
 
-    Nothing is split before a small letter, nor after an abbreviation, an initial or an ordinal number. A text that is
-    hard to decide stays together.
+    There is no split before a lower-case letter, or after an abbreviation, an initial or an ordinal number. Ambiguous
+    text is not split.
 
     Returns:
         The sentences, each with the white space after it, so that ``"".join(sentences) == text``.

@@ -1,8 +1,8 @@
 """Subword tokenizers: BPE and unigram vocabularies, learned and applied by SentencePiece.
 
-A piece that begins a word begins with ``▁`` (U+2581), which stands for the space before it. Characters that no piece
-has are written as their UTF-8 bytes, such as ``<0xF0>``, so there are no unknown tokens and every text can be restored.
-Vocabularies of imported models may lack the bytes, normalize text, or have whole words as their pieces.
+A piece at the beginning of a word begins with ``▁`` (U+2581), which stands for the space before it. Characters outside
+the vocabulary are written as their UTF-8 bytes, such as ``<0xF0>``, so there are no unknown tokens and every text can
+be restored. Vocabularies of imported models may lack the bytes, normalize text, or have whole words as their pieces.
 """
 
 import io
@@ -23,7 +23,7 @@ Normalization = Literal["identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"
 
 WORD_START = "\u2581"
 NUM_BYTES = 256
-_MASK = "<mask>"  # of BART, which fills in what it stands for
+_MASK = "<mask>"  # of BART, which fills in masked text
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(NUM_BYTES))
 CHARACTER_COVERAGE = 0.9999  # of the training text; rarer characters are written as bytes
 _MAX_TEXTS = 500_000  # to learn from; more would change the vocabulary little
@@ -37,7 +37,7 @@ class SubwordError(LabError):
 class SubwordTokenizer(BaseModel):
     """Split text into pieces of words and join them again; ``detokenize(tokenize(text)) == text`` for every text.
 
-    The attributes from ``byte_fallback`` on have other values than the default in imported models only; text is then
+    Only imported models have non-default values of ``byte_fallback`` and the following attributes; text is then
     restored as far as normalization and unknown pieces allow.
 
     Attributes:
@@ -47,11 +47,11 @@ class SubwordTokenizer(BaseModel):
         pieces: what text is split into, the 256 bytes first.
         scores: order of the merges (BPE), or log-probabilities (unigram), of each piece; 0 for the last two.
         byte_fallback: whether the bytes are among the pieces, so that no piece is unknown.
-        normalization: SentencePiece's rule that text is normalized by before it is split.
-        remove_extra_whitespaces: whether spaces at both ends, and all but one of several, are dropped.
+        normalization: SentencePiece's rule for normalizing text before it is split.
+        remove_extra_whitespaces: whether surrounding and repeated spaces are dropped.
         vocabulary: the model's tokens by id, special ones not counted, if they are not the pieces.
         has_unk: whether the model has a token for unknown pieces.
-        first_piece: a token that stands before every text, such as BART's ``<s>``.
+        first_piece: a token before every text, such as BART's ``<s>``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -97,11 +97,11 @@ class SubwordTokenizer(BaseModel):
 
     @classmethod
     def learn(cls, texts: Iterable[str], *, algorithm: Algorithm, vocabulary_size: int) -> "SubwordTokenizer":
-        """Learn a vocabulary; the result depends on nothing but the arguments.
+        """Learn a vocabulary; the result depends only on the arguments.
 
         Args:
             texts: of the training split only.
-            vocabulary_size: pieces at most, the 256 bytes included; a small text has fewer.
+            vocabulary_size: maximum number of pieces, the 256 bytes included; a small text has fewer.
 
         Raises:
             SubwordError: the size is too small for the characters of the texts, or there is nothing to learn.
@@ -169,7 +169,7 @@ class SubwordTokenizer(BaseModel):
         return self._processor.encode(text, out_type=str)
 
     def detokenize(self, pieces: Sequence[str], /) -> str:
-        """Join pieces to text; bytes that are no UTF-8 become U+FFFD, and other tokens stand as they are."""
+        """Join pieces to text; bytes that are not UTF-8 become U+FFFD, and other tokens are unchanged."""
         if self.first_piece and pieces and pieces[0] == self.first_piece:
             pieces = pieces[1:]
         if self.algorithm == "words":
@@ -233,7 +233,7 @@ class SubwordTokenizers(BaseModel):
         joint: whether the source's tokenizer is the target's too.
         source: of the source.
         target: of the target; None if it is the source's.
-        answer_start: the ``first_piece`` of the target's tokenizer, where the source's has none.
+        answer_start: the ``first_piece`` of the target's tokenizer, if the source's has none.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -11,8 +11,8 @@ SPECIAL_TOKENS = PAD, BOS, EOS, UNK = "<PAD>", "<BOS>", "<EOS>", "<UNK>"
 class Vocab:
     """The tokens of one language: special tokens first, then symbols.
 
-    PAD fills up batches, BOS starts every sequence, EOS ends it. UNK stands for unknown symbols; a task whose symbols
-    are all known has no UNK, so that the ten digits give a vocabulary of size 13.
+    PAD fills up batches, BOS starts every sequence, EOS ends it. UNK stands for unknown symbols; a task without unknown
+    symbols has no UNK, so the ten digits give a vocabulary of size 13.
 
     Args:
         symbols: distinct strings, none of them a special token.

@@ -1,9 +1,9 @@
 """Data-parallel training in several processes started by ``torchrun``.
 
 Every process draws the same batches and computes its own rows of each. Losses and gradients are summed over all
-processes before each update, so that all hold the same weights: those one process would have that computes whole
-batches. ``torch.nn.parallel.DistributedDataParallel`` averages per process instead, which differs where rows have
-different numbers of tokens.
+processes before each update, so all processes have the same weights as one process that computes whole batches.
+``torch.nn.parallel.DistributedDataParallel`` averages per process instead, which differs if rows have different numbers
+of tokens.
 """
 
 import os
@@ -44,7 +44,7 @@ class ProcessGroup:
         self._stop_agreed = False
 
     def request_stop(self) -> None:
-        """Ask all processes to stop after the same step, the present one or the next."""
+        """Ask all processes to stop after the same step, the current or the next one."""
         self._stop_requested.set()
 
     def should_stop(self) -> bool:
@@ -67,7 +67,7 @@ class ProcessGroup:
     def all_reduce(self, loss: float, gradients: list[torch.Tensor]) -> float:
         """Return the sum of all ranks' losses and replace the gradients, in place, by their sums over all ranks.
 
-        The ranks also agree here whether to stop, see ``should_stop``.
+        The ranks also agree here on whether to stop; see ``should_stop``.
 
         Raises:
             LostWorkerError: another process is gone; the gradients are unchanged.
@@ -95,8 +95,8 @@ def process_group(preset: Preset, device: str) -> Iterator[ProcessGroup]:
     """Join the process group that ``torchrun`` describes until the block ends; without torchrun, a group of one.
 
     Args:
-        preset: what the processes train; must be the same in all.
-        device: "cpu" or "cuda"; with "cuda" every process takes a GPU of its own.
+        preset: the preset to train; must be the same in all processes.
+        device: "cpu" or "cuda"; with "cuda" every process uses its own GPU.
 
     Raises:
         InputError: torchrun's environment variables, the device or the presets do not allow it.

@@ -1,6 +1,6 @@
-"""Give freed memory back to the system; the C library keeps it, in pieces that the next batch may not fit into.
+"""Return freed memory to the system. The C library keeps it in pieces that may be too small for the next batch.
 
-Nothing happens without GNU's C library.
+These functions do nothing without GNU's C library.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 _M_MMAP_THRESHOLD = -3  # of malloc.h
-_LARGE_BLOCK = 2**22  # bytes; smaller ones are too many to ask the system for each
+_LARGE_BLOCK = 2**22  # bytes; requesting each smaller block from the system would take too long
 
 
 def give_back_freed_memory() -> None:
@@ -20,12 +20,12 @@ def give_back_freed_memory() -> None:
 
 
 def give_back_large_blocks() -> None:
-    """From now on, let this process return each freed block of 4 MB or more to the system immediately.
+    """Make this process return each freed block of 4 MB or more to the system immediately.
 
-    By default the C library raises that limit to the largest block that was freed, at most 32 MB. Tensors of batches of
-    many lengths then leave gaps that no other fits into. The system clears what it hands out, so a lower limit costs
-    time: ``translate-en-de`` takes 693 MB and 1.04 s of processor time an update by default, 634 MB and 1.18 s with
-    4 MB, 616 MB and 1.41 s with 1 MB.
+    By default the C library raises this limit to the largest freed block, at most 32 MB. Tensors of batches of many
+    lengths then leave gaps that other tensors do not fit into. The system clears the memory that it allocates, so a
+    lower limit costs time: ``translate-en-de`` takes 693 MB and 1.04 s of processor time per update by default, 634 MB
+    and 1.18 s with 4 MB, 616 MB and 1.41 s with 1 MB.
     """
     c_library = _gnu_c_library()
     if c_library is not None:
@@ -34,7 +34,7 @@ def give_back_large_blocks() -> None:
 
 @cache
 def _gnu_c_library() -> Any:  # a ctypes.CDLL, whose functions are found by name
-    """Return the C library of this process if it is GNU's, else None."""
+    """Return the C library of this process if it is GNU's, otherwise None."""
     if sys.platform != "linux":
         return None
     c_library = ctypes.CDLL(None)

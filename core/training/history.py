@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 POINT_COLUMNS = ("step", "loss", "learning_rate", "gradient_norm")
 EVALUATION_COLUMNS = ("step", "validation_loss", "token_accuracy", "exact_match")
-FREE_RUNNING_LOSS = "free_running_loss"  # a further column of evaluations, where the preset has it measured
-QUALITY_COLUMNS = ("bleu", "chrf")  # further columns of evaluations, where the task is a translation
-METRICS_COLUMN = "metrics"  # a further entry of evaluations: a plugin's metrics by name
-MAX_POINTS = 8_000  # rows of steps that are kept, about; a run of no more steps keeps all of them
+FREE_RUNNING_LOSS = "free_running_loss"  # an additional column of evaluations, if the preset measures it
+QUALITY_COLUMNS = ("bleu", "chrf")  # additional columns of evaluations, if the task is a translation
+METRICS_COLUMN = "metrics"  # an additional entry of evaluations: a plugin's metrics by name
+MAX_POINTS = 8_000  # approximate number of kept rows of steps; a shorter run keeps all of them
 RESERVED_COLUMNS = (  # no names of metrics
     *POINT_COLUMNS,  # ``History.table`` joins both series
     *EVALUATION_COLUMNS,
@@ -40,11 +40,11 @@ SeriesName = Literal["points", "evaluations"]
 
 @dataclass(frozen=True)
 class _Series:
-    """What is the same for the series of all runs.
+    """The columns of a series and how to thin it; the same for all runs.
 
     Attributes:
-        optional: columns that not every run has; their values may be None. The value of ``METRICS_COLUMN`` is a dict.
-        extremes: the rows of a group of steps that are taken, besides the last, where a series is thinned.
+        optional: columns that some runs lack; their values may be None. The value of ``METRICS_COLUMN`` is a dict.
+        extremes: the rows of a group of steps that thinning keeps, besides the last row.
         chart_groups: groups of steps in a chart, at most.
     """
 
@@ -69,9 +69,9 @@ _KEPT_GROUPS = MAX_POINTS // 4 + 1  # steps count from 1, so the group of MAX_PO
 class History:
     """Loss, learning rate and gradient norm per step, validation metrics per evaluation. Thread-safe.
 
-    After more than ``MAX_POINTS`` steps, of every group of consecutive steps those with the lowest loss, the highest
-    loss and the highest gradient norm are kept, and the last one; groups widen as the run goes on. What is kept depends
-    on the metrics only, not on where a run was stopped and resumed. Evaluations all are kept.
+    After more than ``MAX_POINTS`` steps, each group of consecutive steps keeps the steps with the lowest loss, the
+    highest loss and the highest gradient norm, and the last step; groups become wider during the run. The selection
+    depends only on the metrics, not on where a run was stopped and resumed. All evaluations are kept.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class History:
 
     @property
     def num_rows(self) -> int:
-        """The number of steps and evaluations that are kept."""
+        """The number of kept steps and evaluations."""
         with self._lock:
             return sum(map(len, self._rows.values()))
 
@@ -103,11 +103,11 @@ class History:
         return _as_line(name, row)
 
     def points(self, *, since: int = -1) -> dict[str, list]:
-        """Return the ``POINT_COLUMNS`` of the steps after ``since`` that are kept: {column: values}."""
+        """Return the ``POINT_COLUMNS`` of the kept steps after ``since``: {column: values}."""
         return _as_columns("points", self._after("points", since))
 
     def evenly_spaced_points(self) -> dict[str, list]:
-        """Return ``points`` without the extremes, one of each group of steps: for averages, which they would bias."""
+        """Return ``points`` without the extremes, one per group of steps: for averages, which extremes would bias."""
         rows = self._after("points", -1)
         width = group_width(rows, _KEPT_GROUPS)
         if not holds_all(width, _SERIES["points"].extremes):
@@ -117,8 +117,8 @@ class History:
     def evaluations(self, *, since: int = -1) -> dict[str, list]:
         """Return the ``EVALUATION_COLUMNS`` of evaluations after step ``since``: {column: values}.
 
-        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS``, and one a metric of a plugin, if one
-        of them has it.
+        There are also the columns ``FREE_RUNNING_LOSS`` and ``QUALITY_COLUMNS``, and one per metric of a plugin, if an
+        evaluation has them.
         """
         columns = _as_columns("evaluations", self._after("evaluations", since))
         by_evaluation = [metrics or {} for metrics in columns.pop(METRICS_COLUMN, [])]
@@ -140,7 +140,7 @@ class History:
         return pd.concat(series, axis="columns").sort_index().astype(float)
 
     def evaluation_at(self, step: int) -> dict[str, float | None] | None:
-        """Return the columns of the evaluation at a step, without the step and metrics of plugins; None if none was."""
+        """Return the columns of the evaluation at a step, without the step and metrics of plugins; None without one."""
         series = _SERIES["evaluations"]
         with self._lock:
             rows = self._rows["evaluations"]
@@ -155,18 +155,19 @@ class History:
         """Return the rows that a chart has to replace and add to show a series, thinned.
 
         The steps so far are divided into groups of ``width`` consecutive steps, a power of two: at most 400 groups of
-        points, 200 of evaluations. Of each group the chart shows the rows with the lowest and the highest loss, with
-        the highest gradient norm or the lowest and the highest exact match, and the last one; also the first of all.
+        points, 200 of evaluations. The chart shows the following rows of each group: those with the lowest and the
+        highest loss, those with the highest gradient norm or the lowest and the highest exact match, and the last row.
+        It also shows the first row of all.
 
         Args:
             name: "points" or "evaluations".
-            since: last step that the chart has; -1 for none.
-            width: the width that it was given with that step; 0 for none.
+            since: last step of the chart; -1 for none.
+            width: the width returned with that step; 0 for none.
 
         Returns:
             {"width": width, "from": step, "columns": {column: values}}: the chart drops its rows from that step on, and
-            appends these, of 5 significant digits. "from" is 0 where the chart has none, the width has changed, or the
-            run was rewound behind ``since``.
+            appends these, of 5 significant digits. "from" is 0 if the chart has no rows, the width has changed, or the
+            run was rewound to before ``since``.
         """
         series = _SERIES[name]
         with self._lock:
@@ -185,7 +186,7 @@ class History:
     def rewind(self, step: int, *, evaluated_step: int) -> None:
         """Delete rows after ``step`` and evaluations after ``evaluated_step``, where the run resumes.
 
-        Of the group of steps that holds ``step``, rows may be missing until the run has repeated the deleted steps.
+        The group that contains ``step`` may lack rows until the run has repeated the deleted steps.
         """
         lasts: dict[SeriesName, int] = {"points": step, "evaluations": evaluated_step}
         with self._lock:
@@ -215,7 +216,7 @@ class History:
                 name: SeriesName = "points" if "loss" in row else "evaluations"
                 step, first, second, third = values_of[name](row)
                 further = nothing[name]
-                if len(row) > 4:  # most rows have nothing further; long runs have 100,000 rows
+                if len(row) > 4:  # most rows have no other keys; long runs have 100,000 rows
                     further = tuple(_optional_value(column, row.get(column)) for column in _SERIES[name].optional)
                 rows[name][int(step)] = (int(step), float(first), float(second), float(third), *further)
             except (ValueError, TypeError, KeyError, OverflowError):  # None is no row either
@@ -232,7 +233,7 @@ class History:
         self._rows["points"] = thin(rows, self._width, _SERIES["points"].extremes)
 
     def _thin_last_group(self) -> None:
-        """Thin all groups if there are too many, else the one of the last step."""
+        """Thin all groups if there are too many, otherwise the group of the last step."""
         rows, extremes = self._rows["points"], _SERIES["points"].extremes
         if group_width(rows, _KEPT_GROUPS) != self._width:
             self._thin()
@@ -247,7 +248,7 @@ class History:
 
 
 def _parsed(text: str) -> list[Any]:
-    """Return the value of each JSON line, or None where it is damaged."""
+    """Return the value of each JSON line, or None if it is damaged."""
     try:
         return from_json(f"[{text.strip().replace(chr(10), ',')}]")  # five times as fast as json, line by line
     except ValueError:

@@ -1,4 +1,4 @@
-"""Sums of log-probabilities over the tokens of a batch, which a label-smoothed loss is made of."""
+"""Sums of log-probabilities over the tokens of a batch, for a label-smoothed loss."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,13 +13,13 @@ Sums = tuple[torch.Tensor, torch.Tensor]
 
 
 def log_prob_sums(logits: torch.Tensor, targets: torch.Tensor) -> Sums:
-    """Sum the log-probabilities of the targets, and those of all tokens; PAD counts neither as target nor as token.
+    """Sum the log-probabilities of the targets and of all tokens; PAD counts neither as a target nor as a token.
 
-    Plain: ``_sums(logits, targets)``. Many logits are computed some rows at a time, and again in the backward pass, so
-    that instead of four float32 copies of them there is their gradient alone; it takes a quarter of the time.
+    Plain: ``_sums(logits, targets)``. Large logits are processed in groups of rows, and again in the backward pass, so
+    memory holds only their gradient instead of four float32 copies; this takes a quarter of the time.
 
     Args:
-        logits: (N, V) float of any precision; the rest is computed in float32 at least.
+        logits: (N, V) float of any precision; everything else is computed in at least float32.
         targets: (N,) int64.
 
     Returns:
@@ -38,7 +38,7 @@ def _sums(logits: torch.Tensor, targets: torch.Tensor) -> Sums:
 
 
 class _SumsByRows(torch.autograd.Function):
-    """``_sums`` that saves the logits only.
+    """``_sums``, but saves only the logits.
 
     With probability p, V tokens without PAD, and the gradients g and h of the sums over targets and over tokens, the
     gradient of a row of logits is g · onehot(target) + h - (g + V h) p; PAD has no h.
@@ -71,6 +71,6 @@ class _SumsByRows(torch.autograd.Function):
 
 
 def _some_rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Yield views of some rows of each tensor, as many as have ``LOGITS_AT_ONCE`` logits."""
+    """Yield views of consecutive rows of each tensor, with up to ``LOGITS_AT_ONCE`` logits each."""
     rows = max(1, LOGITS_AT_ONCE // tensors[0].shape[1])
     return zip(*(each.split(rows) for each in tensors), strict=True)

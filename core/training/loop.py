@@ -1,7 +1,7 @@
 """The training loop: an iterator of events. It starts no thread, writes no file and prints nothing.
 
-The caller may stop between any two events. The state belongs to the caller and is always consistent there, so to
-stop iterating is to pause: a new ``train(state)`` resumes bit for bit.
+The caller may stop between any two events. The state belongs to the caller and is consistent at every event, so a
+caller that stops iterating only pauses the run: a new ``train(state)`` resumes bit for bit.
 """
 
 import math
@@ -44,10 +44,10 @@ class StepEvent:
 
 @dataclass(frozen=True)
 class EvaluationEvent:
-    """The model was evaluated on the validation set after ``step`` updates; a good moment to save.
+    """The model was evaluated on the validation set after ``step`` updates. This is a good time to save.
 
     Attributes:
-        is_best: whether the validation loss is the lowest so far: the free-running one where it is measured.
+        is_best: whether the validation loss is the lowest so far: the free-running loss if it is measured.
         train_loss: mean training loss since the previous evaluation; None at the first.
     """
 
@@ -63,7 +63,7 @@ class EndEvent:
 
     Attributes:
         reason: "finished", "diverged" (a loss or gradient is not finite) or "lost" (another process is gone).
-        message: what happened, for the last two.
+        message: what happened, for "diverged" and "lost".
     """
 
     step: int
@@ -75,10 +75,10 @@ Event = StepEvent | EvaluationEvent | EndEvent
 
 
 def train(state: TrainingState) -> Iterator[Event]:
-    """Train from the present step of ``state`` to the preset's last step.
+    """Train from the current step of ``state`` to the preset's last step.
 
     Updates ``state`` in place before each event. The model is evaluated before the first update, every
-    ``evaluate_every`` updates and after the last one; with several processes rank 0 alone evaluates.
+    ``evaluate_every`` updates and after the last one; with several processes only rank 0 evaluates.
 
     Yields:
         A ``StepEvent`` per update, an ``EvaluationEvent`` per evaluation, one ``EndEvent`` at the end.
@@ -100,9 +100,9 @@ def train(state: TrainingState) -> Iterator[Event]:
     state.model.train()
     while True:
         if _is_evaluation_due(state):
-            give_back_freed_memory()  # of the updates, so that the evaluation does not add to it
+            give_back_freed_memory()  # of the updates, so memory does not add up with that of the evaluation
             yield _evaluate(state, validation)
-            give_back_freed_memory()  # of what the caller did, such as snapshots
+            give_back_freed_memory()  # of the caller's work, such as snapshots
         if state.step >= config.steps:
             yield EndEvent(state.step, "finished")
             return
@@ -141,7 +141,7 @@ def _evaluate(state: TrainingState, validation: Batch) -> EvaluationEvent:
 
 
 def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
-    """Make one update. If it is not finite or another process is gone, leave the weights and return an ``EndEvent``."""
+    """Make one update. If it is not finite or another process is gone, keep the weights and return an ``EndEvent``."""
     started = time.perf_counter()
     config = state.preset.training
     step = state.step + 1
@@ -175,12 +175,12 @@ def _update(state: TrainingState, batches: Batches) -> StepEvent | EndEvent:
 
 
 def _batch_numbers(step: int, gradient_accumulation_steps: int) -> range:
-    """Return the numbers, from 1, of the batches whose gradients an update accumulates."""
+    """Return the numbers, from 1, of the batches for which an update accumulates gradients."""
     return range((step - 1) * gradient_accumulation_steps + 1, step * gradient_accumulation_steps + 1)
 
 
 def _accumulate_gradients(state: TrainingState, update_batches: list[Batch]) -> float:
-    """Leave the gradients of the next update in ``parameter.grad`` and return its loss, both over all processes."""
+    """Store the gradients of the next update in ``parameter.grad`` and return its loss, both over all processes."""
     state.optimizer.zero_grad(set_to_none=True)
     loss = 0.0
     for weighted_loss in _weighted_losses(state, update_batches):
@@ -193,7 +193,7 @@ def _accumulate_gradients(state: TrainingState, update_batches: list[Batch]) -> 
 def _weighted_losses(state: TrainingState, update_batches: list[Batch]) -> Iterator[torch.Tensor]:
     """Yield, for each batch, the loss of this rank's rows weighted by their share of the update's tokens.
 
-    Summed over batches and ranks they are the mean loss over all tokens of the update.
+    Their sum over batches and ranks is the mean loss over all tokens of the update.
     """
     config = state.preset.training
     teacher_forcing_ratio = teacher_forcing_ratio_at(state.step + 1, config)
@@ -203,7 +203,7 @@ def _weighted_losses(state: TrainingState, update_batches: list[Batch]) -> Itera
             rows = batch[state.process_group.rows]
             for part in _parts(rows, config.micro_batch_tokens):
                 weight = _count_tokens(part) / tokens
-                # The last sequences of an epoch may be fewer than ranks, and all must call all_reduce.
+                # The end of an epoch may have fewer sequences than ranks, and all ranks must call all_reduce.
                 part = part if len(part) else batch[:1]
                 loss = state.loss_function(
                     state.model, part, config, teacher_forcing_ratio=teacher_forcing_ratio, generator=state.generator
@@ -212,9 +212,9 @@ def _weighted_losses(state: TrainingState, update_batches: list[Batch]) -> Itera
 
 
 def _parts(batch: Batch, tokens: int) -> list[Batch]:
-    """Divide a batch into parts of at most so many tokens a side, PAD included, and about as many rows; 0 is one part.
+    """Split a batch into parts of about equal size, each with at most ``tokens`` tokens per side, PAD included.
 
-    A part has a row at least.
+    A part has at least one row; 0 tokens is no split.
     """
     length = max(batch.src.shape[1], batch.tgt_in.shape[1])
     if not tokens or len(batch) * length <= tokens:
@@ -236,7 +236,7 @@ def _diverged(
     loss: float,
     gradient_norm: float,
 ) -> EndEvent:
-    """Describe where the update stopped being finite and the last finite figures.
+    """Describe where the update stopped being finite, and the last finite values.
 
     Args:
         rng_before_forward: state of the generator before the losses were computed, to repeat the same dropout.

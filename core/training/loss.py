@@ -22,8 +22,8 @@ def training_loss(
 ) -> torch.Tensor:
     """Compute the differentiable loss of a batch, in nats per non-PAD token.
 
-    Where ``computes_in_bfloat16`` says so, matrix products are computed in bfloat16 (torch.autocast, on CPU and CUDA);
-    weights, softmax, norms and the loss itself stay in float32.
+    If ``computes_in_bfloat16``, matrix products are computed in bfloat16 (torch.autocast, on CPU and CUDA); weights,
+    softmax, norms and the loss itself stay in float32.
 
     Args:
         teacher_forcing_ratio: fraction of decoder input tokens taken from the target, 0-1; below 1 they are drawn
@@ -37,7 +37,7 @@ def loss_of_logits(logits: torch.Tensor, tgt_out: torch.Tensor, config: Training
     """Compute the cross-entropy in nats per non-PAD token, with label smoothing if a preset says so.
 
     Args:
-        logits: (B, T, V) float of any precision; the loss is computed in float32 at least.
+        logits: (B, T, V) float of any precision; the loss is computed in at least float32.
         tgt_out: (B, T) int64.
     """
     if config.label_smoothing:
@@ -48,7 +48,7 @@ def loss_of_logits(logits: torch.Tensor, tgt_out: torch.Tensor, config: Training
 def batch_logits(
     model: Seq2Seq, batch: Batch, config: TrainingConfig, *, teacher_forcing_ratio: float, generator: torch.Generator
 ) -> torch.Tensor:
-    """Compute the logits of a batch, (B, T, V) of the preset's precision; arguments as for ``training_loss``."""
+    """Compute the logits of a batch, (B, T, V) in the preset's precision; arguments as for ``training_loss``."""
     is_bfloat16 = computes_in_bfloat16(config, batch.src.device)
     with torch.autocast(batch.src.device.type, torch.bfloat16) if is_bfloat16 else contextlib.nullcontext():
         return _logits(model, batch, teacher_forcing_ratio, generator)
@@ -58,7 +58,7 @@ def smoothed_loss(logits: torch.Tensor, tgt_out: torch.Tensor, smoothing: float)
     """Compute the cross-entropy with label smoothing, in nats per non-PAD token.
 
     Szegedy et al. 2016, section 7; Vaswani et al. 2017, section 5.4. PAD is never predicted: it gets no part of the
-    smoothed target distribution, and positions whose target is PAD do not count. ``F.cross_entropy`` with
+    smoothed target distribution, and positions with PAD as their target do not count. ``F.cross_entropy`` with
     ``label_smoothing`` would spread the mass over PAD too.
 
     Args:

@@ -1,4 +1,4 @@
-"""The memory that training takes: an estimate by part, and what this machine has."""
+"""Memory: an estimate for training by part, and the memory of this machine."""
 
 import math
 import os
@@ -26,11 +26,11 @@ from core.training.peak_memory import AsOnCPU, PeakMemory
 from core.training.precision import computes_in_bfloat16
 
 BYTES = 4  # of a float32
-ADAM_COPIES, MUON_COPIES = 2, 1  # moments that the optimizers keep of a parameter
+ADAM_COPIES, MUON_COPIES = 2, 1  # moments per parameter in the optimizers
 OTHER = "residuals, norms, output and loss"
-# What a process grows by beside what PyTorch allocates, as `python -m core bench memory` measures it.
-KERNELS = 60_000_000  # bytes of libraries' code and of the kernels compiled for the shapes of batches
-KEPT_BLOCKS = 0.5  # of the bytes allocated: freed, but between others, so the C library keeps them for later
+# Growth of a process beyond PyTorch's allocations, as measured by `python -m core bench memory`.
+KERNELS = 60_000_000  # bytes of library code and of kernels compiled for the shapes of batches
+KEPT_BLOCKS = 0.5  # fraction of the allocated bytes: freed blocks between used ones, which the C library keeps
 _PARTS: dict[type[nn.Module], str] = {
     MultiHeadAttention: "attention",
     AdditiveAttention: "attention",
@@ -45,14 +45,14 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes by which a process grows at most while it trains with batches of one size.
+    """Maximum growth of a process in bytes while it trains with batches of one size.
 
     Attributes:
         weights, gradients, optimizer: depend on the model and the optimizer only.
         activations: saved for the backward pass; linear in the batch size, partly quadratic in the length.
-        temporary: further tensors that exist beside those for a moment: in the loss, such as copies of the logits, and
-            in the backward pass; or, where an evaluation takes more than an update, what it takes more.
-        activations_by_part: the activations by the part of the model that saves them.
+        temporary: short-lived tensors in addition to these: in the loss, such as copies of the logits, and in the
+            backward pass. If an evaluation takes more than an update, the difference is included.
+        activations_by_part: the activations by part of the model.
         weights_by_part: the weights by part.
     """
 
@@ -66,7 +66,7 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """What the process grows by, in bytes: what PyTorch allocates, and the overhead."""
+        """Growth of the process in bytes: PyTorch's allocations and the overhead."""
         return self.allocated + self.overhead
 
     @property
@@ -76,7 +76,7 @@ class MemoryEstimate:
 
     @property
     def overhead(self) -> int:
-        """What the process grows by beside these tensors, in bytes: libraries, kernels, and freed blocks.
+        """Growth of the process in bytes beyond these tensors: libraries, kernels, and freed blocks.
 
         It is not counted but measured.
         """
@@ -112,17 +112,17 @@ def estimate_memory(preset: Preset, *, batch_size: int, length: int, pairs: Path
     return MemoryEstimate(total, total, optimizer, activations, temporary, by_part, weights)
 
 
-@lru_cache(256)  # the page asks again and again about the presets that it lists
+@lru_cache(256)  # the page repeatedly estimates the presets that it lists
 def training_memory(preset: Preset, pairs: Path | None = None) -> MemoryEstimate:
     """Estimate the memory to train a preset, with its batches and its longest sequences."""
     length, tokens = preset.longest_sequence, preset.training.tokens_per_batch
-    # Shorter sequences may fill a token budget better than the longest do: rounded up, no batch takes more.
+    # Shorter sequences may fill a token budget better than the longest ones; rounding up gives an upper bound.
     batch_size = math.ceil(tokens / length) or preset.training.batch_size
     return estimate_memory(preset, batch_size=batch_size, length=length, pairs=pairs)
 
 
 def machine_memory() -> int:
-    """Return the memory that this process may use, in bytes: that of the machine, or of its container if less."""
+    """Return the memory available to this process in bytes: of the machine, or of its container if that has less."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
@@ -139,7 +139,7 @@ def device_memory(device: str) -> int:
 def activations_by_part(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> dict[str, int]:
     """Count the bytes of tensors that autograd saves for the backward pass, by the part of the model that saves them.
 
-    Each tensor counts once, where it is saved first; parameters do not count.
+    Each tensor counts once, for the part that saves it first; parameters do not count.
 
     Args:
         ids: (B, T) int64, used as source and as target.
@@ -181,7 +181,7 @@ def _loss(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> torch.Te
 
 
 def _update_peak(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> int:
-    """Return the bytes that the loss and the backward pass allocate at most, gradients included."""
+    """Return the peak bytes allocated by the loss and the backward pass, gradients included."""
     with PeakMemory() as peak:
         _loss(model, ids, config).backward()
         for parameter in model.parameters():
@@ -190,7 +190,7 @@ def _update_peak(model: Seq2Seq, ids: torch.Tensor, config: TrainingConfig) -> i
 
 
 def _evaluation_peak(preset: Preset, model: Seq2Seq) -> int:
-    """Return the bytes that an evaluation of the longest sequences allocates at most: a scored pass, or a decode."""
+    """Return the peak bytes allocated by an evaluation of the longest sequences: a scored pass, or a decode."""
     length, sequences = preset.longest_sequence, preset.training.validation_sequences
     scored = torch.full(
         (min(sequences, sequences_per_pass(model, length, most=MAX_SCORED_FLOATS)), length), BOS_ID, device="meta"

@@ -11,19 +11,19 @@ _ITERATIONS = 5
 
 
 class Muon(without_compiler.Optimizer):
-    """Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) for matrices, Adam for all else.
+    """Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon/) for matrices, and Adam for the rest.
 
-    A matrix is updated by its Nesterov momentum after all singular values of that were set to about 1, so that rare
+    A matrix is updated with its Nesterov momentum after setting all singular values of the momentum to about 1, so rare
     gradient directions are learned as fast as frequent ones. The update is that of ``torch.optim.Muon``, with two
-    differences: matrices of one shape are updated together, which for small matrices on a CPU is several times
-    faster, and by default in the precision of the weights instead of bfloat16.
+    differences: matrices of one shape are updated together, which for small matrices on a CPU is several times faster,
+    and by default in the precision of the weights instead of bfloat16.
 
     Args:
         matrices: weights of layers, each (rows, columns).
         others: all other parameters: embeddings, output, biases, norms.
-        lr: Adam's step size. A schedule may change ``param_groups[i]["lr"]``; ``param_groups[i]["lr_scale"]`` is what
-            to multiply the schedule's value by for the group.
-        matrix_lr: spectral norm of the update of a square or wide matrix; that of a tall one is √(rows / columns)
+        lr: Adam's step size. A schedule may change ``param_groups[i]["lr"]``; ``param_groups[i]["lr_scale"]`` is the
+            group's factor for the schedule's value.
+        matrix_lr: spectral norm of the update of a square or wide matrix; for a tall matrix, it is √(rows / columns)
             times as large.
         momentum: decay of the running mean of a matrix's gradients.
         betas: Adam's.

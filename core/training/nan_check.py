@@ -1,6 +1,6 @@
 """NaN check: find which tensor of an update is the first that is not finite.
 
-It runs only after a loss or gradient was found not to be finite, so training pays nothing for it.
+It runs only after a loss or gradient that is not finite, so it does not slow down training.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ def all_finite(model: nn.Module) -> bool:
 
 
 class _NonFiniteError(Exception):
-    """Ends the forward pass at the first hook point whose tensor is not finite."""
+    """Stops the forward pass at the first hook point with a tensor that is not finite."""
 
 
 @torch.no_grad()
@@ -68,7 +68,7 @@ def _first_non_finite_activation(model: nn.Module, compute_losses: Callable[[], 
 
 
 def _largest_gradient(parameters: list[tuple[str, nn.Parameter]]) -> str:
-    """Name the parameter whose gradient has the entry of largest magnitude."""
+    """Name the parameter with the largest gradient entry in magnitude."""
     sizes = {name: parameter.grad.abs().max().item() for name, parameter in parameters if parameter.grad is not None}
     largest = max(sizes, key=sizes.__getitem__)
     return f"the largest gradient is {sizes[largest]:.3g}, of {largest}"

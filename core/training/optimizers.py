@@ -14,7 +14,7 @@ from core.training.precision import computes_in_bfloat16
 
 
 class Adam(without_compiler.Optimizer):
-    """Adam (Kingma & Ba 2015, algorithm 1) written out, to read; presets select it with ``adam-by-hand``.
+    """Adam (Kingma & Ba 2015, algorithm 1) written out for reading; presets select it with ``adam-by-hand``.
 
     Args:
         parameters: the parameters to train.
@@ -58,7 +58,7 @@ class Adam(without_compiler.Optimizer):
 
 
 def build_optimizer(config: TrainingConfig, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer that a preset's ``training`` section names, for all parameters of a model."""
+    """Return the optimizer of a preset's ``training`` section for all parameters of a model."""
     parameters, lr = model.parameters(), config.learning_rate
     if config.optimizer == "adam-by-hand":
         return Adam(parameters, lr=lr)
@@ -79,7 +79,7 @@ def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) ->
 def layer_matrices(model: torch.nn.Module) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
     """Divide a model's parameters into weight matrices of layers and all others.
 
-    Embedding tables and the output layer, whose rows stand for tokens, are among the others.
+    Embedding tables and the output layer, with one row per token, are among the others.
     """
     token_parameters = {
         parameter
@@ -108,7 +108,7 @@ def decay_groups(parameters: Iterable[torch.nn.Parameter], weight_decay: float) 
 
 
 def clip_each_gradient(parameters: Iterable[torch.nn.Parameter], max_norm: float) -> float:
-    """Scale every gradient down by itself, in place, so that its own L2 norm is at most ``max_norm``.
+    """Scale down every gradient separately, in place, so that its own L2 norm is at most ``max_norm``.
 
     Returns:
         The joint norm before clipping; see ``clip_gradients``.

@@ -21,10 +21,10 @@ _MATRIX_PRODUCTS = {
 
 
 class PeakMemory(TorchDispatchMode):
-    """Counts the bytes of tensors that operations inside the block allocate, until nothing refers to them.
+    """Counts the bytes of tensors allocated inside the block, until nothing refers to them.
 
     Attributes:
-        highest: bytes of such tensors that existed at the same time, at most.
+        highest: maximum bytes of such tensors that existed at the same time.
     """
 
     def __init__(self) -> None:

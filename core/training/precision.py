@@ -12,7 +12,7 @@ _BFLOAT16_INSTRUCTIONS = ("amx_bf16", "avx512_bf16", "bf16")
 
 
 def computes_in_bfloat16(config: TrainingConfig, device: torch.device | str) -> bool:
-    """Whether a device computes matrix products in bfloat16: if the preset says so, or "auto" and it is made for it."""
+    """Whether a device computes matrix products in bfloat16: as the preset says, or with "auto" if it is fast there."""
     if config.precision == "auto":
         return has_bfloat16(torch.device(device).type)
     return config.precision == "bfloat16"

@@ -27,7 +27,7 @@ def learning_rate_at(step: int, config: TrainingConfig) -> float:
         - inverse-sqrt: peak × √(warmup_steps / step). A peak of (d_model × warmup_steps)^-0.5 makes it
           d_model^-0.5 × min(step^-0.5, step × warmup_steps^-1.5), which is eq. 3 of Vaswani et al. 2017.
 
-        One-cycle has its own rise instead of a warm-up (Smith 2018): half a cosine up from peak / 25 over the first
+        One-cycle has its own increase instead of a warm-up (Smith 2018): half a cosine up from peak / 25 over the first
         30 % of the steps, half a cosine down to peak / 250,000 over the others.
     """
     peak, warmup = config.learning_rate, config.warmup_steps

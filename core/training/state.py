@@ -19,21 +19,21 @@ from core.training.update_norms import UpdateNorms
 
 @dataclass
 class TrainingState:
-    """Everything a run consists of. ``save_state`` in core.training.checkpoint writes what a resumed run needs.
+    """The complete state of a run. ``save_state`` in core.training.checkpoint writes what a resumed run needs.
 
     Attributes:
         generator: source of the run's random draws: initial weights, data, dropout, teacher forcing. The order of a
             fixed training set and the lengths of batches grouped by length depend on the seed only.
         step: optimizer updates completed.
         evaluated_step: step of the last evaluation, -1 before the first.
-        best_loss, best_step: lowest validation loss in nats per non-PAD token and its step; the free-running loss where
-            it is measured.
+        best_loss, best_step: lowest validation loss in nats per non-PAD token and its step; the free-running loss if it
+            is measured.
         sequences_seen: training sequences used so far.
         loss_sum: sum of the training losses since the last evaluation.
         last_loss, last_gradient_norm: of the last update; None before the first.
         seconds: time spent in updates and evaluations; pauses are not counted.
         threads: torch intra-op threads; bit-exact repetition needs the same number.
-        update_norms: of the last update if an evaluation follows it, else None.
+        update_norms: of the last update if an evaluation follows it, otherwise None.
         snapshot_rows: by attention block, the rows of attention that the next attention snapshot is compared with.
             The recorder sets it; see ``core.interpret.health``.
         notice: message for the user about this run, "" if there is none. Not saved.

@@ -1,7 +1,8 @@
-"""Fewer rows of a long series: of every group of consecutive steps, the rows with the extreme values and the last one.
+"""Thin a long series: keep the rows with extreme values and the last row of each group of consecutive steps.
 
-A row is a tuple that starts with its step; rows are in step order, one a step. Thinning thinned rows, with the same or
-a wider group, gives what thinning all rows gives, because widths are powers of two and groups start at their multiples.
+A row is a tuple that starts with its step; rows are in step order, one per step. Thinning thinned rows, with the same
+or a wider group, gives what thinning all rows gives, because widths are powers of two and groups start at their
+multiples.
 """
 
 import math
@@ -17,7 +18,7 @@ step_of = itemgetter(0)
 
 
 def group_width(rows: Sequence[Row], max_groups: int) -> int:
-    """Return the smallest power of two such that the rows fall into at most ``max_groups`` groups of so many steps."""
+    """Return the smallest power of two, in steps, that divides the rows into at most ``max_groups`` groups."""
     width = 1
     while rows and step_of(rows[-1]) // width - step_of(rows[0]) // width >= max_groups:
         width *= 2
@@ -30,20 +31,20 @@ def group_start(rows: Sequence[Row], step: int, width: int) -> int:
 
 
 def holds_all(width: int, extremes: Sequence[Extreme]) -> bool:
-    """Return whether groups have no more steps than rows are taken of each, so that thinning leaves out none."""
+    """Return whether groups have no more steps than thinning keeps, so that thinning drops no rows."""
     return width <= len(extremes) + 1
 
 
 def thin(rows: Sequence[Row], width: int, extremes: Sequence[Extreme], *, keep_first: bool = True) -> list[Row]:
-    """Return of every group of ``width`` steps the rows with the extreme values and the last one, in step order.
+    """Return the rows with extreme values and the last row of every group of ``width`` steps, in step order.
 
-    The earliest of equal values is taken; NaN is no extreme value. Where ``holds_all``, all rows are returned.
+    Of equal values the earliest is kept; NaN is never extreme. If ``holds_all``, all rows are returned.
 
     Args:
         rows: the rows of whole groups.
         width: steps in a group, a power of two; groups start at its multiples.
-        extremes: the rows to take of a group, besides its last one.
-        keep_first: whether the first row is taken in any case, as it must be if it is the first of the series.
+        extremes: the rows of a group to keep, besides its last row.
+        keep_first: whether to always keep the first row; needed if it is the first of the series.
     """
     if holds_all(width, extremes):
         return list(rows)
@@ -63,9 +64,9 @@ def thin(rows: Sequence[Row], width: int, extremes: Sequence[Extreme], *, keep_f
 
 
 def _picker(rows: Sequence[Row], pick: Callable[..., Row], column: int) -> Callable[[Sequence[Row]], Row]:
-    """Return what picks the extreme row of a group of ``rows``."""
+    """Return the function that selects the extreme row of a group of ``rows``."""
     value = itemgetter(column)
-    # Looked for once for all groups: in each it takes as long again as the extreme.
+    # Checked once for all groups: per group, it would take as long as finding the extreme.
     if not math.isnan(sum(map(value, rows))):
         return partial(pick, key=value)
     return lambda group: pick([row for row in group if not math.isnan(value(row))] or group, key=value)

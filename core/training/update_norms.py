@@ -1,6 +1,6 @@
 """Gradient norm and update size of an update, for each part of a model: embeddings, every layer, output.
 
-They show which part learns too fast or not at all, which the norm over all parameters hides.
+They show which part learns too fast or not at all. The norm over all parameters hides this.
 """
 
 import re
@@ -23,7 +23,7 @@ class UpdateNorms:
     Attributes:
         gradient_norm: L2 norm of the part's gradients before clipping; 0 for a part without gradients.
         update_size: L2 norm of the change of the part's weights, divided by the L2 norm of the weights before the
-            update; None for a part whose weights were all zero.
+            update; None for a part with only zero weights.
     """
 
     gradient_norm: dict[str, float]
@@ -31,11 +31,11 @@ class UpdateNorms:
 
 
 def parameter_parts(model: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """Divide the parameters of a model into parts, each parameter in one: a tied output belongs to the embeddings.
+    """Divide the parameters of a model into disjoint parts; a tied output layer belongs to the embeddings.
 
-    The parts are "embeddings", "encoder.1" …, "decoder.1" … (every layer), "attention" (of the GRU, whose attention is
-    in no layer), and "output". The norm at the end of a pre-norm stack belongs to what follows it: the encoder's to the
-    last encoder layer, the decoder's to the output.
+    The parts are "embeddings", "encoder.1" …, "decoder.1" … (every layer), "attention" (of the GRU, where it belongs to
+    no layer), and "output". The final norm of a pre-norm encoder belongs to the last encoder layer, that of a decoder
+    to the output.
     """
     parts: dict[str, list[nn.Parameter]] = {}
     of_encoder_norm = []
@@ -51,7 +51,7 @@ def parameter_parts(model: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def gradient_norms(parts: Mapping[str, Sequence[nn.Parameter]]) -> dict[str, float]:
-    """Return the L2 norm of the gradients of each part, as they are in ``parameter.grad``; 0 where there are none."""
+    """Return the L2 norm of the gradients of each part, from ``parameter.grad``; 0 without gradients."""
     return {part: _norm([each.grad for each in of_part if each.grad is not None]) for part, of_part in parts.items()}
 
 
@@ -73,7 +73,7 @@ def update_sizes(before: Parts, after: Parts) -> dict[str, float | None]:
 class UpdateMeasurement:
     """Measures one update. Create it when the gradients are complete, before they are clipped or used.
 
-    It copies the weights, so it is meant for the few updates whose norms are recorded.
+    It copies the weights, so use it only for the few updates with recorded norms.
     """
 
     @torch.no_grad()

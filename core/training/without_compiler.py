@@ -1,4 +1,4 @@
-"""PyTorch's optimizers without its compiler, which nothing here uses: its import takes 75 MB and two seconds."""
+"""PyTorch's optimizers without importing its unused compiler, which takes 75 MB and two seconds."""
 
 import inspect
 
@@ -6,7 +6,7 @@ import torch
 
 
 class Optimizer(torch.optim.Optimizer):
-    """``torch.optim.Optimizer`` whose methods do not import ``torch._dynamo`` when they are first called."""
+    """``torch.optim.Optimizer`` that does not import ``torch._dynamo`` on the first call of its methods."""
 
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)

@@ -39,9 +39,9 @@ class RMSNorm(nn.Module):
 
 @plugins.block("feed_forward", "swiglu")
 class SwiGLU(FeedForward):
-    """Feed-forward network whose hidden layer is gated: SiLU(x G) ⊙ x W₁, then W₂ (Shazeer 2020, eq. 6).
+    """Feed-forward network with a gated hidden layer: SiLU(x G) ⊙ x W₁, then W₂ (Shazeer 2020, eq. 6).
 
-    The gate is a third matrix; for as many parameters as without it, set ``d_ff`` to two thirds.
+    The gate is a third matrix; for the same number of parameters, set ``d_ff`` to two thirds.
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:
@@ -58,8 +58,8 @@ class SwiGLU(FeedForward):
 class GroupedQueryAttention(MultiHeadAttention):
     """Multi-head attention in which groups of heads share keys and values (Ainslie et al. 2023).
 
-    The cache holds ``num_kv_heads`` heads, G, instead of H. With as many as heads it is multi-head attention; with one,
-    which is what a preset without that setting has, multi-query attention (Shazeer 2019).
+    The cache holds ``num_kv_heads`` heads, G, instead of H. With G = H it is multi-head attention; with G = 1, the
+    value for presets without this setting, it is multi-query attention (Shazeer 2019).
     """
 
     def __init__(self, config: BlocksConfig, generator: torch.Generator | None = None) -> None:

@@ -1,11 +1,11 @@
-"""A Transformer of 51 parameters that adds numbers of ten digits, and the blocks that it is made of.
+"""A Transformer of 51 parameters that adds numbers of ten digits, and its blocks.
 
 Train the preset and measure it by AdderBoard's protocol:
 
     python -m core train --plugin docs/examples/tiny_adder.py --preset tiny-adder --run tiny
     python -m core bench adder --plugin docs/examples/tiny_adder.py --run tiny
 
-It is a decoder-only Transformer of one layer with one head, without norms. What makes it small is in the blocks:
+It is a decoder-only Transformer of one layer with one head, without norms. The blocks make it small:
 
 - digits lie on an arc of a circle, which three parameters describe instead of a vector for each digit;
 - queries and keys share one projection, and values are the states themselves;
@@ -89,7 +89,7 @@ class ArcTable(nn.Module):
 
 @plugins.block("embedding", "digits-on-an-arc")
 class ArcEmbedding(Embedding):
-    """Embedding whose table is an ``ArcTable``, unscaled."""
+    """Embedding with an ``ArcTable`` as its table, unscaled."""
 
     def __init__(self, config: DecoderOnlyConfig, generator: torch.Generator | None, vocab_size: int) -> None:
         super().__init__(vocab_size, config.d_model, Dropout(config.dropout, generator))
@@ -98,7 +98,7 @@ class ArcEmbedding(Embedding):
 
 @plugins.block("output", "digits-on-an-arc")
 class ArcOutput(Output):
-    """Output layer that scores a digit by its point on an arc, EOS by a vector of its own, and other tokens by 0.
+    """Output layer that scores a digit by its point on an arc, EOS by its own vector, and other tokens by 0.
 
     The arc is not that of the embedding: there the digits add up, here 9 is beside 0. It starts as a whole circle. From
     half of one, most seeds shrank it to a line, and did not learn sums above 9.
@@ -118,7 +118,7 @@ class ArcOutput(Output):
 
 @plugins.block("attention", "rotated-keys")
 class RotatedKeyAttention(MultiHeadAttention):
-    """One head whose queries are its keys, rotated by a learned angle, and whose values are the states.
+    """One head; its queries are its keys rotated by a learned angle, and its values are the states.
 
     With RoPE, a position then attends most to those at one distance: the angle, in positions. Training starts at half a
     position, where digits of like significance in both operands and their neighbors get the largest weights.

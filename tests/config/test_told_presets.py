@@ -153,5 +153,5 @@ def test_reversing_digits_has_the_told_shape(name):
 @pytest.mark.parametrize("name", TOLD)
 def test_the_comment_names_mistakes_and_differences(name):
     comment = (PRESET_FOLDER / f"{name}.yaml").read_text().split("\ndescription:")[0]
-    for heading in ("# Mistakes kept", "# As told:", "# Still different from the document:"):
+    for heading in ("# Mistakes kept", "# As in the document:", "# Still different from the document:"):
         assert heading in comment

@@ -11,7 +11,7 @@ export function readAddress() {
   return new URLSearchParams(window.location.search);
 }
 
-/** The address of what is open, without the theme and what belongs to other tabs. */
+/** The address of the current view, without the theme and the parameters of other tabs. */
 export function linkToTab() {
   const query = readAddress();
   for (const name of ["__theme", "compare", "lesson", "sweep"]) query.delete(name);
@@ -26,7 +26,7 @@ export function linkTo(parameters) {
 /** The address of this page without parameters. */
 export const pageAddress = () => window.location.origin + window.location.pathname;
 
-/** The parameters of a link to this page as { name: value }, without theme and class; null if it leads elsewhere or has none. */
+/** The parameters of a link to this page as { name: value }, without theme and class; null if there are none here. */
 export function parametersOfLink(text) {
   if (!URL.canParse(text.trim(), window.location.href)) return null;
   const link = new URL(text.trim(), window.location.href);
@@ -35,22 +35,22 @@ export function parametersOfLink(text) {
   return Object.keys(parameters).length ? parameters : null;
 }
 
-/** The address at which a run that translates shows where each word of its example came from. */
+/** The address at which a translation run shows the source of each word of its example. */
 export function linkToTranslation(run) {
   return linkTo({ tab: "attention", run, by: "words" });
 }
 
-/** Change parameters, given as { name: value }; null removes one. All others stay. */
+/** Change parameters, given as { name: value }; null removes one. All others are kept. */
 export function patchAddress(changes) {
   write(changes, "replaceState");
 }
 
-/** Name the open tab, as a new entry of the browser's history: Back opens the tab before it. */
+/** Set the open tab, as a new entry of the browser's history: Back opens the previous tab. */
 export function pushTab(tab) {
   write({ tab }, "pushState");
 }
 
-/** Call a function with the tab that Back or Forward returns to. Everything else that is open stays as it is. */
+/** Call a function with the tab that Back or Forward returns to. Everything else is unchanged. */
 export function onReturn(listener) {
   window.addEventListener("popstate", () => {
     const tab = readAddress().get("tab");

@@ -15,7 +15,7 @@ function largestOfBlocks(weights, size) {
       Math.max(...weights.slice(row * size, (row + 1) * size).flatMap((each) => each.slice(column * size, (column + 1) * size)))));
 }
 
-/** Draw a map without labels, at most `side` pixels wide and high; of more cells than pixels, the strongest. */
+/** Draw a map without labels, at most `side` pixels wide and high; cells that share a pixel show the strongest. */
 export function drawThumbnail(canvas, map, side) {
   const size = Math.ceil(Math.max(map.length, map[0]?.length ?? 0) / side);
   const weights = size > 1 ? largestOfBlocks(map, size) : map;
@@ -57,7 +57,7 @@ export function rowText(row) {
 
 /**
  * Layout of a map in `room` pixels: `names` is the width of the row labels, `head` the height of the column labels.
- * Maps shown one after another in the same place have the same layout if `value.reserve` { tokens, rows, columns }
+ * Maps shown one after another in the same element have the same layout if `value.reserve` { tokens, rows, columns }
  * describes the largest of them.
  */
 export function layoutMap(context, value, room) {

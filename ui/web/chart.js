@@ -1,7 +1,7 @@
 // A line chart on uPlot: legend, crosshair, zoom, keyboard, and a picture for downloads.
 //
 // A series is { key, label, color, width, dash, alpha, points, marker, band, endLabel }; all but key and color have defaults:
-//   label      its name in the legend; without one it is not there
+//   label      its name in the legend; without one it is not in the legend
 //   color      a CSS variable such as "--train", a color, or a function that returns one, called with whether the theme is dark
 //   dash, alpha, width   of the line, in pixels
 //   points     whether each point has a marker, where there is room; marker: the path of an SVG around 0, 0
@@ -36,7 +36,7 @@ function colorsAt(element, dark) {
   };
 }
 
-/** Call `draw` with the colors of the dark or the light theme, whichever is shown. */
+/** Call `draw` with the colors of the current theme, dark or light. */
 function withTheme(dark, draw) {
   if (!dark) return draw(colorsAt(document.documentElement, false)); // the dark theme's colors begin at the body
   const sample = make("div", { class: "dark", hidden: true });
@@ -109,7 +109,7 @@ export function makeChart(box, {
     onCursor?.(x, of("y"), of("x"));
   }
 
-  /** Say the values at the cursor: only after a key press, because pointers read them without screen readers. */
+  /** Announce the values at the cursor, only after a key press: pointer users see them without a screen reader. */
   function announce() {
     if (shared.cursor === null) return;
     const points = pointsAt(shared.cursor);

@@ -1,4 +1,4 @@
-// The points of a chart's lines: which are drawn, which is nearest, and the range of the y axis.
+// The points of a chart's lines: the drawn ones, the nearest one, and the range of the y axis.
 //
 // Points are { x, y, low, high }, columns of equal length in ascending x; low and high are null without a band.
 
@@ -70,7 +70,7 @@ export function stepX(xs, x, count, [from, to]) {
   return inside[Math.max(0, Math.min(inside.length - 1, at))];
 }
 
-/** Tops of labels wanted at some heights, in the same order, moved so that they are `apart` and end above `bottom`. */
+/** Tops of labels near the given heights, in the same order, moved so that they are `apart` and end above `bottom`. */
 export function spread(heights, apart, bottom) {
   const order = heights.map((_, at) => at).sort((one, other) => heights[one] - heights[other]);
   const placed = [...heights];

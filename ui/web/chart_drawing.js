@@ -1,4 +1,4 @@
-// What a chart draws besides lines and axes: bands, a shaded range, markers, marks, names at the lines' ends.
+// Drawings of a chart besides lines and axes: bands, a shaded range, markers, marks, names at the lines' ends.
 //
 // An area is { left, right, top, bottom, toX, toY } in CSS pixels: where the axes are, and where values lie.
 
@@ -9,7 +9,7 @@ export const FONT_SIZE = 11; // pixels
 const PIXELS_PER_MARKER = 6; // closer points are drawn as a line only
 const END_LABEL_HEIGHT = 13; // pixels
 
-/** Clip what `draw` draws to the area. */
+/** Clip the drawing of `draw` to the area. */
 function inside(context, area, draw) {
   context.save();
   context.beginPath();
@@ -49,7 +49,7 @@ export function drawBand(context, area, points, color) {
   });
 }
 
-/** A marker at each point of a line, if they are far enough apart; a single point has no line, so always its marker. */
+/** A marker at each point of a line, if they are far enough apart; a single point always has its marker. */
 export function drawMarkers(context, area, points, { marker, points: hasMarkers }, color, [from, to]) {
   const [first, last] = visiblePart(points, from, to);
   const isSparse = last - first < (area.right - area.left) / PIXELS_PER_MARKER;

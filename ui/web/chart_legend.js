@@ -11,7 +11,7 @@ function shape(tag, attributes) {
   return node;
 }
 
-/** A color for CSS: that of a variable, or of a function of whether the theme is dark. */
+/** A color for CSS: of a variable, or of a function of the theme (whether it is dark). */
 function styleColor(color) {
   if (typeof color === "function") return color(document.body.classList.contains("dark"));
   return color.startsWith("--") ? "var(" + color + ")" : color;

@@ -1,7 +1,6 @@
-// The uPlot of a chart: its options, from what the chart shows.
-//
-// A picture is what a chart shows: { series, points, from, to, zoomed, log, fixed, format, xLabel, marks, shade, cursor,
-// note, colors }, with one { x, y, low, high } in `points` for each series. It is read at each drawing.
+// The uPlot of a chart: its options, computed from the chart's content. A picture is the content of a chart: { series,
+// points, from, to, zoomed, log, fixed, format, xLabel, marks, shade, cursor, note, colors }, with one { x, y, low,
+// high } in `points` for each series. It is read at each drawing.
 
 import { nearestPoint, valueRange } from "./chart_data.js";
 import {
@@ -135,7 +134,7 @@ export function makePlot(picture, { width, height, scale = 1, cursorX = () => nu
   return plot;
 }
 
-/** Where the lines with a name at their end do end, inside the range. */
+/** The ends, inside the range, of lines with a name at their end. */
 function endsOf({ series, points, from, to, colors }) {
   return series.flatMap((each, at) => {
     const last = indexAtOrBefore(points[at].x, to);

@@ -8,7 +8,7 @@ const FAR = 20; // points per key press with Shift
 /**
  * Connect a chart's element. `chart` is { placeOf(event), xAt(place), xs(), cursor(), zoom(), whole(), moveCursor(x),
  * zoomTo(range), showSelection(from, to), pick }: places are pixels from the left end of the axis; pick is null or
- * called with the x that is pressed, and then there is no zoom.
+ * called with the x that is pressed, and then zooming is off.
  */
 export function listenTo(element, chart) {
   let start = null; // place where the pointer was pressed

@@ -1,12 +1,12 @@
-// What is typed and not used yet, through a reload: Gradio reloads the page after an outage. The input is kept in the
-// address; pasted pairs, and the preset form as YAML (see ui/forms/preset_form.py), in the storage of this tab.
+// Keep unsubmitted input through a reload: Gradio reloads the page after an outage. The input is kept in the address;
+// pasted pairs, and the preset form as YAML (see ui/forms/preset_form.py), in the storage of this tab.
 
 import { patchAddressSoon } from "./address.js";
 
 const PREFIX = "attention-lab-draft-";
 const PASTED = PREFIX + "pasted";
 
-/** Keep what is typed from now on, and type again what was kept. */
+/** Keep all input from now on, and restore kept input. */
 export function keepDrafts() {
   document.addEventListener("input", ({ target }) => {
     if (target.closest?.("#input")) patchAddressSoon({ input: target.value });
@@ -16,7 +16,7 @@ export function keepDrafts() {
   if (pasted) whenThere("#own-pasted textarea", (area) => typeAgain(area, pasted));
 }
 
-/** Forget what was kept, because a run was started with it. */
+/** Discard kept input, because a run was started with it. */
 export function dropDrafts() {
   for (const name of Object.keys(sessionStorage)) if (name.startsWith(PREFIX)) sessionStorage.removeItem(name);
 }

@@ -19,7 +19,7 @@ export function formatPercent(fraction, digits = 1) {
   return (percent === 0 || percent === 100 ? String(percent) : percent.toFixed(digits)) + " %";
 }
 
-/** What a run's validation shows: "BLEU 23.6" of a translation, else exact match as a percentage; "" before it is measured. */
+/** A run's validation result: "BLEU 23.6" for a translation, otherwise exact match in percent; "" if not measured. */
 export function formatResult({ quality, exact_match: exact }, digits = 1) {
   if (quality) return quality.bleu_name + " " + quality.bleu.toFixed(1);
   return exact == null ? "" : formatPercent(exact, digits);

@@ -1,4 +1,4 @@
-// What the words under a head's map mean; core/interpret/health.py defines them with their thresholds.
+// The meaning of the labels under a head's map; core/interpret/health.py defines them with their thresholds.
 
 export const MARKS = {
   dead: "Dead: its output is less than 2 % of its attention layer's",

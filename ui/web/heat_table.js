@@ -1,4 +1,4 @@
-// A table of numbers whose cells are colored by sign and size.
+// A table of numbers with cells colored by sign and size.
 
 import { signedColor } from "./colors.js";
 import { make } from "./dom.js";
@@ -8,7 +8,7 @@ const MOST_WITH_NUMBERS = 16; // columns that have room for numbers
 
 /**
  * A table of values[row][column] with labels; `most` is the number with the full color. `format` writes a cell,
- * `outlined[row][column]` marks some. The label of the corner says what the rows are.
+ * `outlined[row][column]` marks some. The label of the corner describes the rows.
  */
 export function makeHeatTable({ rows, columns, values, most = 1, format = formatNumber, outlined = null, corner = "", label }) {
   const withNumbers = columns.length <= MOST_WITH_NUMBERS;

@@ -3,7 +3,7 @@
 const FURTHER = ["free_running_loss", "bleu", "chrf"]; // metrics that only some runs have
 
 /**
- * An empty history. `points` has rows of training steps, `evaluations` of evaluations: all of them in a short run, else
+ * An empty history. `points` has rows of training steps, `evaluations` of evaluations: all in a short run, otherwise
  * those with extreme values in groups of `widths` steps.
  */
 export function emptyHistory() {
@@ -42,7 +42,7 @@ export function mergeHistory(history, update) {
   return { points: merge("points"), evaluations: merge("evaluations") };
 }
 
-/** What a request says about the rows that the page has. */
+/** The part of a request that describes the page's rows. */
 export function heldRows({ points, evaluations, widths }) {
   return {
     since_step: lastStep(points),

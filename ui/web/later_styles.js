@@ -2,7 +2,7 @@
 
 import { make } from "./dom.js";
 
-/** Resolves when the style sheet is there, or cannot be loaded. */
+/** Resolves when the style sheet is loaded, or cannot be loaded. */
 export const laterStyles = new Promise((resolve) => {
   const href = new URL("../later.css", import.meta.url).href;
   document.head.append(make("link", { rel: "stylesheet", href, onload: resolve, onerror: resolve }));

@@ -14,7 +14,7 @@
 
 import { tokenNamer } from "./format.js";
 
-/** The [row, column] of the gold alignment in the maps of a block: row 0 of the encoder's is BOS, which is no step. */
+/** The [row, column] of the gold alignment in the maps of a block; row 0 of the encoder's is BOS, not a step. */
 function goldCellsOf(record, block) {
   const first = block === "encoder" ? 1 : 0;
   return record.gold_cells.filter(([step]) => step < record.tokens.length).map(([step, column]) => [step + first, column]);
@@ -46,7 +46,7 @@ function unpackHeads({ shape, bytes, data }) {
 /** The token that each decoding step read. */
 export const readTokens = (record) => [record.source[0], ...record.tokens.slice(0, -1)];
 
-/** The words of a view's rows and columns, see words.js; null if the tokens are no subwords. */
+/** The words of a view's rows and columns, see words.js; null if the tokens are not subwords. */
 function wordsOf({ words }, block, columns) {
   if (!words) return null;
   const keys = { source: words.source, read: words.read, "source and read": [...words.source, ...words.read] };

@@ -1,6 +1,6 @@
 // Moving between the tabs, and opening a head on the tab that shows heads.
 
-let pending = null; // a request that came before its listener
+let pending = null; // a request before its listener was registered
 let listener = null;
 let choosePreset = null;
 
@@ -15,7 +15,7 @@ export function openPreset(name) {
   choosePreset?.(name);
 }
 
-/** Call a function with every preset that is to be opened. */
+/** Call a function with every preset to open. */
 export function onPresetOpened(function_) {
   choosePreset = function_;
 }
@@ -27,7 +27,7 @@ export function openHead(view) {
   deliver();
 }
 
-/** Call a function with every view that is to be opened, also with one that was asked for before. */
+/** Call a function with every view to open, including an earlier pending request. */
 export function onHeadOpened(function_) {
   listener = function_;
   deliver();

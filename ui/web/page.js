@@ -1,4 +1,5 @@
-// What concerns the whole page: the theme, drafts, the open tab in the address, and the arrow keys of Gradio's radio buttons.
+// Behavior of the whole page: the theme, drafts, the open tab in the address, and the arrow keys of Gradio's radio
+// buttons.
 
 import { onReturn, patchAddress, pushTab, readAddress } from "./address.js";
 import { keepDrafts } from "./drafts.js";
@@ -29,15 +30,15 @@ function openWanted() {
   retry = setTimeout(keepTab, 50);
 }
 
-/** Take the theme that was chosen on this page before; Gradio's default is that of the system. */
+/** Restore the theme chosen earlier on this page; Gradio's default is the system's. */
 function keepTheme() {
   const theme = readAddress().get("__theme") ?? localStorage.getItem("attention-lab-theme");
   if (theme) document.body.classList.toggle("dark", theme === "dark");
 }
 
 /**
- * Gradio gives each radio button a name of its own, which breaks the arrow keys. Before a key moves the focus, give the
- * buttons of a group one name, so that they are one tab stop even after Gradio has created them again.
+ * Gradio gives each radio button a different name, which breaks the arrow keys. Before a key moves the focus, give the
+ * buttons of a group the same name, so that they are one tab stop even after Gradio has created them again.
  */
 function groupRadios(event) {
   if (event.key !== "Tab" && !event.key.startsWith("Arrow")) return;
@@ -50,7 +51,7 @@ function groupRadios(event) {
 keepTheme();
 keepDrafts();
 new MutationObserver(keepTab).observe(document.body, { attributes: true, attributeFilter: ["aria-selected"], childList: true, subtree: true });
-document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses is wanted more
+document.addEventListener("pointerdown", (event) => { // a tab that the visitor presses has priority
   if (event.target.closest?.("#tabs [role=tab]")) wanted = null;
 }, true);
 document.addEventListener("keydown", groupRadios, true);

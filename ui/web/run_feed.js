@@ -6,17 +6,17 @@ import { emptyHistory, heldRows, mergeHistory, nearestIndex } from "./history.js
 import { callServer, pollWhileVisible } from "./server.js";
 
 const POLL_MS = { starting: 100, active: 500, waiting: 2000, ended: 4000, failed: 1000 }; // waiting: behind others
-const MAX_STARTING_MS = 3000; // that a run's first snapshots are polled for often, so that it is seen to move at once
+const MAX_STARTING_MS = 3000; // time in which a run's first snapshots are polled frequently, so that it visibly starts
 const MAX_SNAPSHOTS = 300; // kept in the browser, each with the maps of one view
 const ACTIVE = ["queued", "training", "stopping"];
 
 /**
- * What is known of the current run; `latest` is the last response, without its metrics and snapshots. `loading`: the page
- * does not know yet which run that is.
+ * The state of the current run; `latest` is the last response, without its metrics and snapshots. `loading`: the page
+ * does not know the current run yet.
  */
 export const feed = { ...nothingKnown(null), loading: true };
 
-/** What the bench shows of the snapshots: a training step (null: the latest), attention blocks ("": the default), an input. */
+/** The bench's selection: a training step (null: the latest), attention blocks ("": the default), an input. */
 export const selection = { step: null, block: "", input: 0 };
 
 const listeners = new Set();
@@ -33,7 +33,7 @@ function nothingKnown(run) {
   };
 }
 
-/** Call a function after every change; returns one that ends it. */
+/** Call a function after every change; returns a function that stops this. */
 export function onFeed(listener) {
   listeners.add(listener);
   listener();
@@ -44,7 +44,7 @@ function changed() {
   for (const listener of listeners) listener();
 }
 
-/** Note whether the page still has to find out which run is the current one. */
+/** Record whether the page is still determining the current run. */
 export function setLoading(loading) {
   if (loading === feed.loading) return;
   feed.loading = loading;
@@ -124,7 +124,7 @@ export function shownStep() {
   return feed.steps[nearestIndex(feed.steps, selection.step)] ?? null;
 }
 
-/** Show the selected snapshot if it is here; the one shown before stays until then. */
+/** Show the selected snapshot if it is loaded; the previous one remains until then. */
 function show() {
   const step = shownStep();
   if (step === null) feed.shown = null;

@@ -1,6 +1,6 @@
 // Calls of a component's server functions.
 
-/** Call a server function; null without an answer (no connection, error, or more than so many seconds). */
+/** Call a server function; null without an answer (no connection, error, or timeout). */
 export async function callServer(server, name, argument, seconds = 10) {
   const timeout = new Promise((resolve) => setTimeout(resolve, seconds * 1000, null));
   try {

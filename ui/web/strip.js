@@ -7,7 +7,7 @@ import { formatNumber } from "./format.js";
 
 const HEIGHT = 16;
 
-/** A canvas as wide as its box, one cell a number; `most` is the number with the full color. */
+/** A canvas as wide as its box, one cell per number; `most` is the number with the full color. */
 export function makeStrip(numbers, most, label) {
   const canvas = make("canvas", { class: "strip", role: "img", "aria-label": label + ": " + numbers.length + " numbers" });
   const draw = () => {

@@ -5,7 +5,7 @@ import { make, setText } from "./dom.js";
 import { openTab } from "./navigation.js";
 
 const KEY = "attention-lab-tour"; // in the browser's storage: "done" after the tour was taken or skipped
-const GAP = 12; // pixels between a card and what it explains
+const GAP = 12; // pixels between a card and its target
 const STOPS = [
   { tab: "train", at: "#rail", title: "Choose what to train",
     text: "A preset is a task with a model and settings. The quickest is chosen; its training time is measured on this machine. Press Train to start." },
@@ -25,7 +25,7 @@ let isOffer = false; // whether the card offers the tour
 
 /**
  * Offer the tour once: on the first visit of this browser, unless a link led to a run, a tab or a head.
- * Called again with the name of a run that translates, an open offer has a translation too.
+ * When called again with the name of a translation run, an open offer also includes a translation.
  */
 export function offerTour(translator = null) {
   if (OPENED_BY_LINK || (card && !isOffer) || localStorage.getItem(KEY)) return;
@@ -86,7 +86,7 @@ function showCard({ at = null, title, text, buttons }) {
   if (at) card.querySelector(".main").focus({ preventScroll: true }); // the offer does not take the focus
 }
 
-/** Put the card beside its target where there is room, else at the bottom right. */
+/** Put the card beside its target if there is room, otherwise at the bottom right. */
 function place() {
   const { offsetWidth: width, offsetHeight: height } = card;
   const right = innerWidth - width - GAP;

@@ -1,4 +1,4 @@
-// Attention by word: the pieces of a word together.
+// Attention by word: the pieces of a word are combined.
 //
 // A view (see maps.js) of subwords has `words`: { rows, columns }, each [{ name, pieces }], in order.
 

@@ -1,7 +1,7 @@
-"""Activation patching: put an activation of the clean run into a run on a changed input, and see what it restores.
+"""Activation patching: copy an activation of the clean run into a run on a changed input; measure what it restores.
 
 Every patch is a row of a batch, so a whole heat map is one or two forward passes. The decoder reads the clean answer's
-tokens in both runs, so the runs differ in the source alone (Meng et al. 2022; Wang et al. 2023; Zhang & Nanda 2024).
+tokens in both runs, so the runs differ only in the source (Meng et al. 2022; Wang et al. 2023; Zhang & Nanda 2024).
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ LIMITS = (
     "they are the only ones, nor what they do on inputs that differ in another way."
 )
 MAX_TOKENS = 30_000  # of the rows of one batch, on the longer side
-_MIN_DIFFERENCE = 1e-6  # of two logit differences, below which there is nothing to restore
+_MIN_DIFFERENCE = 1e-6  # minimum distance of two logit differences; below it there is nothing to restore
 
 
 @dataclass(frozen=True, eq=False)
 class PatchGrid:
-    """A heat map: what each patch restores, as a share of the logit difference.
+    """A heat map: the share of the logit difference that each patch restores.
 
     The share is (patched - corrupted) / (clean - corrupted), of the difference of the logits of clean and corrupted
     prediction: 0 if the patch changes nothing, 1 if it restores the clean difference; it may leave this range.
@@ -63,7 +63,7 @@ class ActivationPatching:
 
     Attributes:
         prediction: the clean one; its foil is the token that the corrupted run predicts, unless it had another.
-        corrupted: the changed input, as many symbols as the clean one.
+        corrupted: the changed input, with as many symbols as the clean one.
         changed: source positions that differ, from 0, BOS.
         clean_difference: logit of the target minus the foil's on the clean input.
         corrupted_difference: the same on the corrupted input.
@@ -93,7 +93,7 @@ def activation_patching(
 
     Args:
         model: in evaluation mode.
-        prediction: of the clean input. Without a foil, the foil is what the model predicts on the changed input.
+        prediction: of the clean input. Without a foil, the prediction on the changed input is the foil.
         corrupted: the changed input, of the same length; None chooses one, see ``corrupt``.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A changed input for activation patching: the same length, one token replaced, another prediction."""
+"""A changed input for activation patching: same length, one token replaced, another prediction."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from core.tasks import Task
 from core.tasks.masked_digits import MASK
 from core.text.vocab import BOS_ID, EOS_ID
 
-REPLACEMENTS = 9  # tried at each position: every other digit; of larger vocabularies an even selection
+REPLACEMENTS = 9  # candidates per position: every other digit; in larger vocabularies an evenly spaced selection
 
 
 @torch.no_grad()
@@ -21,15 +21,15 @@ def corrupt(
 ) -> tuple[str, ...]:
     """Return the input with one token replaced, such that the model predicts another token at this step.
 
-    Without a replacement, several are tried at the position, or at all positions: the input is taken in which another
-    token's logit is ahead of the target's by most, or the foil's if there is one. Inputs that the task cannot read are
-    left out. A mask is neither replaced nor put in place of a token unless the caller says so: the first shows the
-    model what it was to infer, the second hides what the answer depends on instead of changing it.
+    Without a replacement, several are tried at the position, or at all positions. The result is the input with the
+    largest lead of another token's logit, or the foil's if there is one, over the target's. Inputs that the task cannot
+    read are skipped. Unless the caller requests it, a mask is not replaced, because that would reveal the token to
+    infer, and no token is replaced by a mask, because that would hide information instead of changing it.
 
     Args:
         model: in evaluation mode.
-        position: index of the token to replace, from 0, which may be a mask's; None tries all others.
-        replacement: the token to put there, which need not change the prediction; it needs a position.
+        position: index of the token to replace, from 0, which may be a mask; None tries all positions without a mask.
+        replacement: the new token, which need not change the prediction; requires a position.
 
     Raises:
         InputError: the position or token does not exist, or no replacement changes the prediction.
@@ -63,7 +63,7 @@ def corrupt(
 
 
 def _margin(prediction: Prediction, logits: torch.Tensor) -> torch.Tensor:
-    """Return how far the foil, or the best other token, is ahead of the target in logits (B, V): (B,) float."""
+    """Return the lead of the foil, or of the best other token, over the target in logits (B, V): (B,) float."""
     if prediction.foil is not None:
         return -prediction.score(logits)
     others = logits.clone()

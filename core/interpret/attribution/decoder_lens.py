@@ -1,4 +1,4 @@
-"""DecoderLens: what the decoder answers if it attends to an earlier layer of the encoder (Langedijk et al. 2024).
+"""DecoderLens: the decoder's answer if it attends to an earlier encoder layer (Langedijk et al. 2024).
 
 arXiv 2310.03686. The decoder is unchanged; it reads the residual stream after encoder layer k, passed through the
 encoder's final norm, instead of the last one.
@@ -59,7 +59,7 @@ def decoder_lens(model: Seq2Seq, task: Task, prediction: Prediction) -> tuple[Le
         One answer per layer, from the embedding, 0, to the last.
 
     Raises:
-        InputError: the model has no encoder, a recurrent one, whose layers share no residual stream, or no decoder.
+        InputError: the model has no encoder, no decoder, or a recurrent encoder without a residual stream.
     """
     if isinstance(model, EncoderOnly):
         raise InputError(
@@ -77,7 +77,7 @@ def decoder_lens(model: Seq2Seq, task: Task, prediction: Prediction) -> tuple[Le
         model.encode(prediction.src)
     by_layer = torch.cat([streams[point.name] for point in points])  # (1 + L, S, D), a row of the batch per layer
     src, tgt_in = (ids.expand(len(by_layer), -1) for ids in (prediction.src, prediction.tgt_in))
-    with hooks({points[-1].name: lambda x: by_layer}):  # in place of the last layer's output; the final norm follows
+    with hooks({points[-1].name: lambda x: by_layer}):  # instead of the last layer's output; the final norm follows
         tokens = generate(model, src, max_steps=model.max_seq_len).tokens
         logits = model(src, tgt_in)[:, -1]
     probabilities = logits.softmax(dim=-1)[:, prediction.target]

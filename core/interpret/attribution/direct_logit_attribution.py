@@ -1,6 +1,6 @@
 """Direct logit attribution: how much each head, feed-forward network, bias and embedding adds to a logit.
 
-The residual stream is a sum, and the unembedding is linear, so the logit is a sum over what the layers wrote into the
+The residual stream is a sum, and the unembedding is linear, so the logit is a sum of what the layers added to the
 stream at the predicting position (Elhage et al. 2021). The norms are not linear: their scale is frozen, that is, each
 divides by the standard deviation of the stream that this run had.
 """
@@ -34,7 +34,7 @@ _REPLACED = 1e-3  # relative difference above which a hook has replaced the resi
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one part of the model adds to the logit, or to the difference of two logits.
+    """The contribution of one part of the model to the logit, or to the difference of two logits.
 
     Attributes:
         name: unique, such as ``cross.2.1`` of a head, ``cross.2 bias``, ``feed-forward 2`` or ``token embedding``.
@@ -58,8 +58,8 @@ class LogitAttribution:
     Attributes:
         parts: in the order of computation; their logits sum to ``logit`` up to rounding.
         logit: the model's logit of the target, minus the foil's if there is one.
-        num_frozen: norms whose scale was frozen: 1, the final one, with pre-norm; all of the stack's with post-norm,
-            where a part passes every later norm on its way, so that its share depends on more frozen scales.
+        num_frozen: number of norms with a frozen scale: with pre-norm 1, the final one; with post-norm all norms of the
+            stack, because a part passes through every later norm, so its share depends on more frozen scales.
     """
 
     parts: tuple[Contribution, ...]
@@ -123,14 +123,14 @@ def _check_is_built_in(stack: ResidualStack) -> None:
 
 
 class _Stream:
-    """The residual stream of one position, as a list of parts (D,) float64 whose sum it is."""
+    """The residual stream of one position, as a list of summands (D,) float64."""
 
     def __init__(self, recorded: dict[str, list[torch.Tensor]], position: int) -> None:
         self.recorded, self.position, self.num_frozen = recorded, position, 0
         self.parts: list[tuple[str, PartKind, int | None, Head | None, torch.Tensor]] = []
 
     def at(self, point: HookPoint, call: int = 0) -> torch.Tensor:
-        """Return what was recorded at a point in its n-th call, at the position, (…, D) float64."""
+        """Return the recording of a point in its n-th call, at the position, (…, D) float64."""
         x, at = self.recorded[point.name][call], self.position
         return (x[0, :, at] if x.ndim == 4 else x.flatten(0, -2)[at]).double()  # z is (1, H, T, K)
 
@@ -139,7 +139,7 @@ class _Stream:
         self.parts.append((name, kind, layer, head, part))
 
     def skip(self, x: torch.Tensor, layer: int) -> None:
-        """Pass a residual connection, which hands on ``x`` (D,): the stream, unless a hook has replaced it."""
+        """Pass a residual connection with output ``x`` (D,): the stream, unless a hook has replaced it."""
         total = self.total()
         if (x - total).abs().max() > _REPLACED * (1 + total.abs().max()):
             self.parts = []
@@ -192,7 +192,7 @@ def _attention_of(layer: EncoderLayer | DecoderLayer) -> list[tuple[Block, Multi
 
 
 def _add_layer(stream: _Stream, layer: EncoderLayer | DecoderLayer, number: int) -> None:
-    """Add what the sublayers of a layer write into the stream."""
+    """Add the outputs of a layer's sublayers to the stream."""
     sublayers = _attention_of(layer)
     for call, (block, attention, norm) in enumerate(sublayers):
         stream.skip(stream.at(layer.hook_skip, call), number)

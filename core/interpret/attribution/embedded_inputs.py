@@ -35,7 +35,7 @@ class EmbeddedInputs:
     baseline: torch.Tensor
 
     def score(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return what is explained, (N,) float, of inputs with these embeddings (N, S + T, E)."""
+        """Return the explained score, (N,) float, of inputs with these embeddings (N, S + T, E)."""
         src = self.prediction.src.expand(len(tokens), -1)
         tgt_in = self.prediction.tgt_in.expand(len(tokens), -1)
         source, prefix = tokens.tensor_split([src.shape[1]], dim=1)
@@ -52,10 +52,10 @@ class EmbeddedInputs:
 
 @torch.no_grad()
 def embedded_inputs(model: Seq2Seq, prediction: Prediction) -> EmbeddedInputs:
-    """Return the embeddings of what the model reads for a prediction.
+    """Return the embeddings of the model's input for a prediction.
 
     Raises:
-        InputError: the model is of a family whose embeddings are not known here.
+        InputError: the embeddings of the model's family are not known here.
     """
     sides: list[tuple[Embedding, torch.Tensor]]
     if isinstance(model, EncoderOnly):

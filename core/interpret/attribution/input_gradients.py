@@ -1,4 +1,4 @@
-"""Integrated gradients, saliency and gradient × input of the source's tokens and of the decoder's prefix."""
+"""Integrated gradients, saliency and gradient × input for the source's tokens and the decoder's prefix."""
 
 from dataclasses import dataclass
 
@@ -21,18 +21,18 @@ INTEGRATED_LIMITS = (
     "Shows each token's share of the logit's change from an input without embeddings to this one, and the shares sum "
     "to it; it cannot show interactions, and another baseline would give other shares."
 )
-NUM_NODES = 50, 100, 200, 400  # of the Gauss-Legendre quadrature; more where fewer leave too large a gap
+NUM_NODES = 50, 100, 200, 400  # of the Gauss-Legendre quadrature; more if the gap is too large
 MAX_GAP = 0.01  # of the difference of the two logits
 
 
 @dataclass(frozen=True, eq=False)
 class InputAttribution:
-    """One number for each token that the model read.
+    """One number per token that the model read.
 
     Attributes:
         source: (S,) float, of the source's tokens, BOS and EOS included.
         prefix: (T,) float, of the decoder's tokens, BOS included; (0,) for an encoder-only model, which reads none.
-        logit: what is explained: logit of the target, minus the foil's if there is one.
+        logit: the explained score: logit of the target, minus the foil's if there is one.
     """
 
     source: torch.Tensor
@@ -45,7 +45,8 @@ class IntegratedGradients(InputAttribution):
     """Integrated gradients, which sum to ``logit - baseline_logit``.
 
     Attributes:
-        baseline_logit: what is explained, of the baseline: all embeddings as PAD's, positions as they are.
+        baseline_logit: the explained score of the baseline, with PAD's embedding at every token and unchanged
+            positions.
         gap: sum of the attributions minus (logit - baseline_logit): the error of the integration.
         num_nodes: points of the path that were evaluated.
     """
@@ -70,7 +71,7 @@ def gradient_times_input(model: Seq2Seq, prediction: Prediction) -> InputAttribu
     """Return each token's embedding times the logit's gradient with respect to it, summed over the dimensions.
 
     Args:
-        model: in evaluation mode, of any family. The embedding is taken minus that of PAD, which is zero.
+        model: in evaluation mode, of any family. PAD's embedding, which is zero, is subtracted from the embedding.
     """
     inputs = embedded_inputs(model, prediction)
     gradients, logit = _gradients(inputs, inputs.tokens)
@@ -83,7 +84,7 @@ def integrated_gradients(model: Seq2Seq, prediction: Prediction) -> IntegratedGr
 
     The baseline has PAD's embedding, which is zero, at every token, BOS and EOS too, and the same positions and mask.
     All nodes of the quadrature are one batch. A pre-norm model without positions in its embeddings changes within the
-    first hundredth of the path, where its norm divides by almost nothing, and then takes more nodes.
+    first hundredth of the path, where its norm divides by almost zero, and needs more nodes.
 
     Args:
         model: in evaluation mode, of any family.

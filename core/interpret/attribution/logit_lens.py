@@ -27,7 +27,7 @@ class LensRow:
         candidates: the most probable tokens with their probabilities, 0-1, best first.
         probability: of the target.
         rank: of the target among all tokens, 1 is the most probable.
-        score: what is explained: logit of the target, minus the foil's if there is one.
+        score: logit of the target, minus the foil's if there is one.
     """
 
     name: str
@@ -45,8 +45,8 @@ class LogitLens:
     Attributes:
         rows: P points in the order of computation; the last is the model's own prediction.
         logits: (P, V) float, the logits at each point.
-        first: index of the first row from which on the target is the most probable token in every row; None if it is
-            not in the last.
+        first: index of the first row after which the target stays the most probable token; None if it is not in the
+            last row.
     """
 
     rows: tuple[LensRow, ...]
@@ -92,6 +92,6 @@ def logit_lens(model: Seq2Seq, task: Task, prediction: Prediction) -> LogitLens:
 
 
 def _first(is_top: list[bool]) -> int | None:
-    """Return where the unbroken run of True at the end begins; None if the last is False."""
+    """Return the start of the final run of True; None if the last value is False."""
     run = next((length for length, each in enumerate(reversed(is_top)) if not each), len(is_top))
     return len(is_top) - run if run else None

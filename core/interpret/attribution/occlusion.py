@@ -15,11 +15,11 @@ LIMITS = (
 
 @torch.no_grad()
 def occlusion(model: Seq2Seq, prediction: Prediction) -> InputAttribution:
-    """Return the logit minus the logit without each token, whose embedding is replaced by that of PAD, which is zero.
+    """Return the logit minus the logit with each token's embedding replaced by that of PAD, which is zero.
 
-    The position stays, and other tokens may still attend to it: removing it would shorten the input, which tasks such
-    as reversal answer differently, and the UNK token is not in every vocabulary. It is the baseline of
-    ``integrated_gradients``, one token at a time. All tokens are one batch.
+    The position remains, and other tokens may still attend to it. Removing it would shorten the input, which changes
+    the answer of tasks such as reversal, and not every vocabulary has UNK. This is the baseline of
+    ``integrated_gradients``, applied to one token at a time. All tokens are one batch.
 
     Args:
         model: in evaluation mode, of any family.

@@ -1,4 +1,4 @@
-"""What activation patching can replace in a model: grids of sites, each a row of named activations."""
+"""The activations that activation patching can replace in a model: grids of sites with rows of named activations."""
 
 from dataclasses import dataclass
 from typing import Literal, cast
@@ -37,11 +37,11 @@ Rows = tuple[tuple[str, tuple[Activation, ...]], ...]
 
 @dataclass(frozen=True)
 class SiteGrid:
-    """Sites that make one heat map.
+    """The sites of one heat map.
 
     Attributes:
         name: of the activations; "states" are those of recurrent models.
-        block: that the activations belong to.
+        block: the block of the activations.
         positions: what the columns are: positions of the source or of the decoder's input; None for heads.
         rows: a label, and the activations that are patched together, for each row.
     """
@@ -56,7 +56,7 @@ def site_grids(model: Seq2Seq) -> list[SiteGrid]:
     """Return all grids of a model.
 
     Raises:
-        InputError: the model is of a family whose activations are not known here.
+        InputError: the activations of the model's family are not known here.
     """
     if isinstance(model, Transformer):
         encoder = [cast(EncoderLayer, layer) for layer in model.encoder_layers]
@@ -115,7 +115,7 @@ def _heads(model: Seq2Seq, block: Block, phases: tuple[Phase, ...], layout: Layo
 
 
 def _recurrent(model: GRUSeq2Seq) -> list[SiteGrid]:
-    """Return the states of a recurrent model; what its encoder hands on at the last position starts the decoder."""
+    """Return the states of a recurrent model; the encoder's state at the last position starts the decoder."""
     encoder, decoder = model.encoder, model.decoder
     states = (Activation("encode", encoder.hook_states), Activation("encode", encoder.hook_final, "last"))
     return [

@@ -1,4 +1,4 @@
-"""The prediction to explain: one step of an answer, its token, and the token it is compared with."""
+"""The prediction to explain: one step of an answer, its token, and the token to compare it with."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from core.text.vocab import BOS, BOS_ID, EOS_ID, Vocab, until_eos
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """One step of an answer, and what to explain of it: the logit of a token, or the difference of two logits.
+    """One step of an answer and the score to explain: the logit of a token, or the difference of two logits.
 
-    The model has read the source and the answer's tokens before the step; an encoder-only model the source alone. Its
-    own prediction need not be ``target``.
+    The model has read the source and the answer's tokens before the step; an encoder-only model only the source. The
+    model's own prediction may differ from ``target``.
 
     Attributes:
         symbols: the input, S - 2 tokens as text.
         src: (1, S) int64, BOS and EOS included.
-        tgt_in: (1, T) int64, BOS and the T - 1 tokens of the answer before the step. An encoder-only model counts them
-            and does not read them.
+        tgt_in: (1, T) int64, BOS and the T - 1 tokens of the answer before the step. An encoder-only model only counts
+            them.
         target: id of the token to explain.
-        foil: id of the token it is compared with ("why 9, not 2?"); None explains the logit of the target alone.
+        foil: id of the token to compare with ("why 9, not 2?"); None explains the logit of the target alone.
         answer: ids of the whole answer, with EOS if it ends.
         target_token, foil_token: both as text; None without a foil.
         source_labels: S labels of the source's positions: BOS, the input, EOS.
@@ -62,7 +62,7 @@ class Prediction:
         return f"why {self.target_token}" + (f", not {self.foil_token}?" if self.foil is not None else "?")
 
     def score(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return what is explained, (…) float: the target's logit minus the foil's, of logits (…, V)."""
+        """Return the explained score, (…) float: the target's logit minus the foil's, from logits (…, V)."""
         target = logits[..., self.target]
         return target if self.foil is None else target - logits[..., self.foil]
 
@@ -85,7 +85,7 @@ def prediction_at(
         symbols: the input, as ``task.tokenize`` or ``Inspection.symbols`` returns it.
         step: the decoding step, from 0; the last one of an answer produces EOS.
         target: the token to explain; None for the answer's token at that step.
-        foil: the token it is compared with; None explains the target alone.
+        foil: the token to compare with; None explains the target alone.
         answer: the answer without EOS, such as ``Inspection.output``; None decodes greedily.
 
     Raises:
@@ -130,7 +130,7 @@ def prediction_at(
 
 
 def token_id(vocab: Vocab, token: str, *, field: str) -> int:
-    """Return the id of a token, special ones included; InputError, which names the field, if there is none."""
+    """Return the id of a token, special tokens included; InputError, which names the field, if it does not exist."""
     if token not in vocab.tokens:
         raise InputError(f"{field}={token!r:.40} is not in the vocabulary of {len(vocab)} tokens")
     return vocab.tokens.index(token)

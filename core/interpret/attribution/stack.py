@@ -1,4 +1,4 @@
-"""What logit lens and direct logit attribution need of a model: its residual stream, and what turns it into logits."""
+"""The residual stream of a model and its path to the logits, for logit lens and direct logit attribution."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from core.storage.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class ResidualStack:
-    """The residual stream's way from the embedding to the logits: the decoder's, or an encoder-only model's encoder.
+    """The residual stream from the embedding to the logits: of the decoder, or of an encoder-only model's encoder.
 
     Attributes:
         embedding: of the decoder's input; of the source in an encoder-only model.
@@ -42,7 +42,7 @@ class ResidualStack:
     def logits(self, prediction: Prediction, by_name: Mapping[str, Hook]) -> torch.Tensor:
         """Return the logits (V,) of a prediction, with hooks in the stack's own pass.
 
-        Only that pass has them because the layers of a decoder-only model also read the source, in ``encode``.
+        Hooks are limited to this pass because the layers of a decoder-only model also read the source, in ``encode``.
         """
         of_encoder, of_decoder = ({}, by_name) if prediction.position is None else (by_name, {})
         with hooks(of_encoder):
@@ -52,10 +52,10 @@ class ResidualStack:
 
 
 def residual_stack(model: Seq2Seq, *, method: str) -> ResidualStack:
-    """Return the stack whose residual stream becomes a model's logits.
+    """Return the stack with the residual stream that becomes a model's logits.
 
     Raises:
-        InputError: the model has no residual stream, so the method, which the message names, does not exist for it.
+        InputError: the model has no residual stream; the message names the method, which does not apply.
     """
     if isinstance(model, Transformer):
         embedding, layers, norm = model.tgt_embedding, model.decoder_layers, model.decoder_norm

@@ -32,9 +32,9 @@ class ValueZeroing:
 
     Attributes:
         encoder: (L, S, S) float, output position by zeroed token; None without an encoder of attention layers.
-        decoder: (L, T, T) float; of a decoder-only model (L, T, S + T), the source first; None without self-attention.
-        cross: (L, T, S) float; None without cross-attention. Of recurrent models the output is the decoder's hidden
-            state after a step, with the values zeroed in all steps up to it.
+        decoder: (L, T, T) float; in a decoder-only model (L, T, S + T), the source first; None without self-attention.
+        cross: (L, T, S) float; None without cross-attention. In recurrent models the output is the decoder's hidden
+            state after a step, with the values zeroed in this and all earlier steps.
     """
 
     encoder: torch.Tensor | None
@@ -46,14 +46,14 @@ class ValueZeroing:
 def value_zeroing(model: Seq2Seq, prediction: Prediction) -> ValueZeroing:
     """Zero the values of one token in one layer at a time, in all heads, and compare the layer's outputs.
 
-    A layer's output is the residual stream after it, where a pass ends: nothing above it matters, and the scores of a
-    large vocabulary would take longest. All tokens of a layer are rows of one batch.
+    A layer's output is the residual stream after it. The pass ends there, because later layers do not matter and the
+    scores of a large vocabulary would take longest. All tokens of a layer are rows of one batch.
 
     Args:
         model: in evaluation mode, of any family.
 
     Raises:
-        InputError: the model is of a family whose attention is not known here.
+        InputError: the attention of the model's family is not known here.
     """
     if isinstance(model, Transformer):
         encoder = [cast(EncoderLayer, layer) for layer in model.encoder_layers]
@@ -123,12 +123,12 @@ def _zeroed(point: HookPoint, rows: range) -> dict[str, Hook]:
     return {point.name: zero}
 
 
-class _Reached(Exception):  # noqa: N818 - ends a pass, and is no error
-    """The pass has computed what it was for."""
+class _Reached(Exception):  # noqa: N818 - ends a pass; not an error
+    """Raised when a pass has computed the output that it is needed for."""
 
 
 def _output(layer: EncoderLayer | DecoderLayer, run: Callable[[], object]) -> torch.Tensor:
-    """Return the residual stream after a layer in a pass, which ends there."""
+    """Return the residual stream after a layer; the pass ends there."""
     outputs: list[torch.Tensor] = []
 
     def stop(states: torch.Tensor) -> None:

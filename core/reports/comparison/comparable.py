@@ -1,4 +1,4 @@
-"""Which runs can be compared, which of them differ only in the seed, and in which settings the others differ."""
+"""Which runs can be compared, which runs differ only in the seed, and in which settings the others differ."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -34,12 +34,12 @@ class RunGroup:
 
 
 def held_out_key(task: Section) -> tuple[tuple[str, Any], ...]:
-    """Return what determines a task's vocabulary and held-out items; equal keys mean equal items in equal order."""
+    """Return a key of a task's vocabulary and held-out items; equal keys mean equal items in equal order."""
     return tuple(task.model_dump(exclude=_TRAINING_ONLY).items())
 
 
 def check_comparable(presets: Mapping[str, Preset], *, most: int = MAX_RUNS) -> None:
-    """Raise InputError unless these runs, by name, can be compared: there are several, and all of the same task."""
+    """Raise InputError unless these runs, by name, can be compared: at least two, all of the same task."""
     names = list(presets)
     if not 2 <= len(names) <= most:
         more = f"; up to {MAX_GROUPED_RUNS} as --groups" if most < len(names) <= MAX_GROUPED_RUNS else ""
@@ -59,8 +59,8 @@ def check_comparable(presets: Mapping[str, Preset], *, most: int = MAX_RUNS) -> 
 def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = SECTIONS) -> dict[str, tuple[Any, ...]]:
     """Return the settings, except for the seed, that differ between presets, with each preset's value.
 
-    Where the settings of all sections are compared, ``bug`` is one of them. None stands for a setting that a preset
-    does not have, being of another family.
+    If the settings of all sections are compared, they include ``bug``. None stands for a setting that the family of a
+    preset lacks.
     """
     documents = [preset.model_dump(exclude={"training": {"seed"}}) for preset in presets]
     differing = {}
@@ -76,10 +76,10 @@ def differing_settings(presets: Sequence[Preset], *, sections: Sequence[str] = S
 
 
 def group_runs(presets: Mapping[str, Preset], *, titles: Mapping[str, str]) -> list[RunGroup]:
-    """Group runs that differ only in the seed, in the order in which they are given.
+    """Group runs that differ only in the seed, in the given order.
 
-    Two runs with the same settings and the same seed are one training done twice, not two samples, so the second one
-    goes to a group of its own.
+    Two runs with the same settings and the same seed are repetitions of one training, not two samples, so the second
+    run gets a separate group.
 
     Args:
         presets: the runs' presets by name.
@@ -105,7 +105,7 @@ def group_runs(presets: Mapping[str, Preset], *, titles: Mapping[str, str]) -> l
 
 
 def _group_label(names: Sequence[str], titles: Mapping[str, str]) -> str:
-    """Return the name that runs share apart from ``-seed-N``, or a label made from the first run's title."""
+    """Return the common name of runs without ``-seed-N``, or a label made from the first run's title."""
     stems = {re.sub(r"-seed-\d+$", "", name) for name in names}
     return stems.pop() if len(names) > 1 == len(stems) else _first_and_number(names, titles)
 

@@ -1,6 +1,6 @@
 """Groups of runs compared: a measure on the test set, a test between every two groups, and Holm's correction.
 
-Where ``compare`` asks whether two trained models differ, this asks whether two ways to train do: a run is one value.
+``compare`` tests whether two trained models differ; this tests whether two ways to train differ. A run is one value.
 """
 
 import csv
@@ -57,7 +57,7 @@ class GroupPair:
     """Two groups compared.
 
     Attributes:
-        p_holm: the p-value adjusted for the number of all pairs; None where the test is not defined.
+        p_holm: the p-value adjusted for the number of all pairs; None if the test is not defined.
     """
 
     first: str
@@ -73,7 +73,7 @@ class GroupComparison:
     Attributes:
         measure: what was measured.
         sequences: number of test sequences, the same for all runs.
-        groups: in the order in which they were given.
+        groups: in the given order.
         pairs: every two groups, or each with the baseline.
     """
 
@@ -89,7 +89,7 @@ class GroupComparison:
 
 
 def groups_by_pattern(words: Sequence[str], known: Sequence[str]) -> Groups:
-    """Return the groups that ``LABEL=PATTERN,PATTERN`` name; without a label, the patterns are the label.
+    """Return the groups named by ``LABEL=PATTERN,PATTERN``; without a label, the patterns are the label.
 
     A pattern may contain ``*`` and ``?``; NAME also stands for NAME-seed-0 and so on.
 
@@ -115,13 +115,13 @@ def groups_by_pattern(words: Sequence[str], known: Sequence[str]) -> Groups:
 
 
 def groups_of_sweep(folder: SweepFolder, by: Sequence[str]) -> tuple[Groups, int, str]:
-    """Return the runs of a sweep that are done, grouped by the values of some axes.
+    """Return the finished runs of a sweep, grouped by the values of some axes.
 
     Args:
-        by: keys of axes; none of them for a group for each trial.
+        by: keys of axes; empty for one group per trial.
 
     Returns:
-        The groups; the number of trials that are left out, being pruned or having fewer than two runs; and the sweep's
+        The groups; the number of trials left out because they were pruned or have fewer than two runs; and the sweep's
         metric.
 
     Raises:
@@ -150,7 +150,7 @@ def compare_run_groups(
 
     Args:
         sequences: number of test sequences; fewer are used if the test set is smaller.
-        baseline: label of the group that each other one is compared with; None compares every two.
+        baseline: label of the group to compare the others with; None compares every pair of groups.
 
     Yields:
         ComparisonProgress before each run, and finally the GroupComparison.
@@ -182,7 +182,7 @@ def compare_run_groups(
 
 
 def cautions(comparison: GroupComparison) -> list[str]:
-    """Return what the tests assume, and what must not be concluded from them."""
+    """Return the assumptions of the tests and invalid conclusions from them."""
     sizes = [len(group.values) for group in comparison.groups]
     sentences = [
         {
@@ -229,7 +229,7 @@ def as_text(comparison: GroupComparison) -> str:
 
 
 def as_csv(comparison: GroupComparison) -> str:
-    """Format the pairs as CSV, with all digits and the figures of both groups."""
+    """Format the pairs as CSV, with all digits and the statistics of both groups."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     of = {group.label: group for group in comparison.groups}

@@ -44,7 +44,7 @@ class ComparisonProgress:
 
 @dataclass(frozen=True)
 class RunMeasurement:
-    """Metrics of a run's weights on the held-out items; all but ``curve`` with each item decoded by itself.
+    """Metrics of a run's weights on the held-out items; all but ``curve`` with each item decoded separately.
 
     Attributes:
         is_exact: whether each item was answered exactly, free-running.
@@ -75,7 +75,7 @@ class ComparedRun:
     """One of the runs compared.
 
     Attributes:
-        title: what the run is called for people; its name if another of the runs has the same title.
+        title: the title of the run, or its name if another of the runs has the same title.
         evaluations: see ``History.evaluations``.
     """
 
@@ -118,7 +118,7 @@ class Comparison:
         groups: the runs by their settings; the runs of one group differ only in the seed.
         settings: settings that differ, with the value of each group; see ``differing_settings``.
         pairs: every two of the runs.
-        copying: BLEU and chrF of the sources themselves as translations; None if the task is not a translation.
+        copying: BLEU and chrF of the untranslated sources; None if the task is not a translation.
     """
 
     task: str
@@ -145,7 +145,7 @@ class MeasurementCache:
         """Return the measurement of a model on some items; None if there is none.
 
         Args:
-            items: what identifies the items: their number and lengths.
+            items: the key of the items: their number and lengths.
         """
         return self._measurements.get(model, {}).get(items)
 
@@ -162,7 +162,7 @@ def compare(
     lengths: range | None = None,
     cache: MeasurementCache | None = None,
 ) -> Iterator[ComparisonProgress | Comparison]:
-    """Measure runs on the same held-out items, greedily and each item by itself, and compare them.
+    """Measure runs on the same held-out items, greedily and each item separately, and compare them.
 
     The caller may stop iterating at any time to cancel.
 
@@ -208,7 +208,7 @@ def compare(
 
 
 def _comparison_of(compared: Sequence[ComparedRun], items: Batch) -> Comparison:
-    """Group runs that were measured on the same items, and compare every two of them."""
+    """Group runs that were measured on the same items, and compare every pair."""
     first = compared[0].loaded
     bootstraps: Mapping[tuple[str, str], Mapping[str, PairedBootstrap]] = {}
     if first.task.bleu_tokenizer is not None:
@@ -240,7 +240,7 @@ def _comparison_of(compared: Sequence[ComparedRun], items: Batch) -> Comparison:
 
 
 def _measure(loaded: Trained, pairs: Batch, sets: dict[int, Batch]) -> Iterator[float | RunMeasurement]:
-    """Yield the fraction of the work that is done, 0-1, and finally the measurement."""
+    """Yield the finished fraction of the work, 0-1, and finally the measurement."""
     model, task = loaded.model, loaded.task
     total, done = len(pairs) + sum(map(len, sets.values())), 0
     parts: list[pd.DataFrame] = []

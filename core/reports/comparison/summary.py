@@ -32,7 +32,7 @@ def metrics_of(run: ComparedRun) -> dict[str, float]:
 
 
 def describe_quality(first: str, second: str, quality: Mapping[str, PairedBootstrap], *, bleu_name: str) -> str:
-    """Say which of two translations is better, and whether that could come from the choice of test pairs."""
+    """State which of two translations is better, and whether this could be due to the choice of test pairs."""
     bleu, chrf = quality["bleu"], quality["chrf"]
     if bleu.p_value >= SIGNIFICANCE_LEVEL:
         verdict = f"so the difference in {bleu_name} is not significant"
@@ -51,7 +51,7 @@ def describe_quality(first: str, second: str, quality: Mapping[str, PairedBootst
 
 
 def describe_pair(pair: PairedComparison) -> str:
-    """Say which of two runs wins how often, whether that could be chance, and how large the difference is."""
+    """State how often each of two runs wins, whether this could be chance, and how large the difference is."""
     first, second, outcome = pair.first, pair.second, pair.outcome
     if not outcome.wins + outcome.losses:
         return (
@@ -86,7 +86,7 @@ def format_points(outcome: PairedOutcomes) -> tuple[str, str]:
 
 
 def cautions(comparison: Comparison) -> list[str]:
-    """Return what must not be concluded from a comparison."""
+    """Return the limits of a comparison: conclusions that it does not support."""
     sentences = [
         "The tests compare these trained models, not their settings: to compare settings, train several seeds of each."
     ]
@@ -119,7 +119,7 @@ def as_data(comparison: Comparison) -> dict[str, Any]:
 
 
 def mean_curve(series: Sequence[tuple[Sequence[int], Sequence[float]]]) -> dict[str, list[Any]]:
-    """Return mean and standard deviation of several curves, at the x values that all of them have.
+    """Return mean and standard deviation of several curves, at their common x values.
 
     Args:
         series: (x, y) of each curve; x are steps or lengths.
@@ -186,7 +186,7 @@ def _group_data(comparison: Comparison, group: RunGroup) -> dict[str, Any]:
 
 
 def _recorded(run: ComparedRun, name: str) -> tuple[list[int], list[float]]:
-    """Return steps and values of a metric of the evaluations; older runs have recorded no BLEU."""
+    """Return steps and values of a metric of the evaluations; older runs have no recorded BLEU."""
     values = run.evaluations.get(name, [])
     measured = [
         (step, value) for step, value in zip(run.evaluations["step"], values, strict=False) if value is not None
@@ -255,7 +255,7 @@ def _length_data(comparison: Comparison) -> dict[str, Any] | None:
 
 
 def _longer_means(curves: dict[str, AccuracyByLength]) -> dict[str, Any] | None:
-    """Return each run's means over the lengths beyond training that all runs were measured at; None if there are none.
+    """Return each run's means over the lengths beyond training at which all runs were measured; None without any.
 
     Every length has the same weight, whatever its number of inputs.
     """

@@ -1,7 +1,7 @@
 """The attention section of a report: four questions, answered from the run's own decoding steps.
 
-The questions are those of Bahdanau et al. 2015, section 5.2, asked of one head: the head of the last layer with the
-most attention on the correct source tokens.
+The questions are those of Bahdanau et al. 2015, section 5.2, for one head: the head of the last layer with the most
+attention on the correct source tokens.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from core.reports.report.findings import MIN_COMPARABLE
 from core.reports.report.measurements import ReportMeasurements
 from core.text.pieces import piece_name
 
-CLEAR, PARTIAL = 0.9, 0.5  # fraction of steps whose largest weight is at the most frequent offset
+CLEAR, PARTIAL = 0.9, 0.5  # fraction of steps with the largest weight at the most frequent offset
 MIN_GAIN = 0.05  # difference in token accuracy worth a sentence
 MAX_MISALIGNED_SHOWN = 5
 SHARED_WORDS = (
@@ -26,7 +26,7 @@ SHARED_WORDS = (
 
 @dataclass(frozen=True)
 class Answer:
-    """A question with its answer: sentences, and optionally a table whose first row holds the column names."""
+    """A question with its answer: sentences, and optionally a table with column names in the first row."""
 
     question: str
     sentences: list[str]

@@ -27,7 +27,7 @@ class DocumentedExamples:
 
 
 def documented_examples(model: Seq2Seq, task: Task) -> DocumentedExamples | None:
-    """Decode the ten sentences, each by itself; None for a task or a model that they are not for."""
+    """Decode the ten sentences, each separately; None if they do not apply to the task or the model."""
     if not isinstance(task, Words) or task.transform != "reverse":
         return None
     symbols = [task.src_vocab.encode(task.tokenize(example.sentence)) for example in WORD_EXAMPLES]

@@ -7,18 +7,18 @@ from core.reports.formatting import count, percent
 from core.reports.report.measurements import ReportMeasurements
 
 SOLVED, NEARLY, PARTLY = 0.999, 0.95, 0.5  # exact match
-MIN_COMPARABLE = 30  # inputs or steps: a fraction of fewer says little
+MIN_COMPARABLE = 30  # inputs or steps; a fraction of fewer is not meaningful
 PADDING_GAP = 0.02  # difference in exact match that rounding cannot explain
 BLEU_PADDING_GAP = 1.0  # the same of BLEU, 0-100
 FREE_RUNNING_GAP = 0.1
 OVERFITTING_RATIO = 2.0  # validation loss / training loss
 GUESSING, CONFIDENTLY_WRONG = 0.9, 1.5  # loss / loss of a uniform guess
-SMALL_LOSS = 0.05  # nats per token: below it, such a ratio says nothing
+SMALL_LOSS = 0.05  # nats per token; below it, the ratio is not meaningful
 
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """What the findings need to know about a run's training.
+    """The facts about a run's training that the findings use.
 
     Attributes:
         step: updates made so far.
@@ -64,7 +64,7 @@ def verdict(measurements: ReportMeasurements) -> str:
 
 
 def findings(measurements: ReportMeasurements, training: TrainingOutcome) -> list[str]:
-    """Return sentences on what is remarkable about a run, mostly its problems; [] if nothing is."""
+    """Return sentences about notable properties of a run, mostly problems; [] if there are none."""
     sentences = [
         _unfinished(training),
         _not_learned(measurements, training),
@@ -125,7 +125,7 @@ def _depends_on_padding(measurements: ReportMeasurements) -> str:
 
 def _translation_depends_on_padding(measurements: ReportMeasurements, quality: TranslationQuality) -> str:
     padded = measurements.evaluation.bleu
-    if padded is None or measurements.stopped < NEARLY:  # endless outputs are cut earlier in padded batches
+    if padded is None or measurements.stopped < NEARLY:  # outputs without EOS are cut earlier in padded batches
         return ""
     if abs(padded - quality.bleu) <= BLEU_PADDING_GAP:
         return ""

@@ -54,14 +54,14 @@ class Gallery:
 
 
 def find_failures(loaded: Trained, *, source: FailureSource, sequences: int) -> Iterator[float | Gallery]:
-    """Decode inputs greedily, each by itself, and collect the failures.
+    """Decode inputs greedily, each separately, and collect the failures.
 
     Args:
-        source: the test set, or inputs longer than those trained on, up to twice as long.
+        source: the test set, or inputs longer than in training, up to twice as long.
         sequences: number of test inputs; of longer inputs, there are 100 of each length.
 
     Yields:
-        The fraction of the work that is done, 0-1, and finally the gallery.
+        The finished fraction of the work, 0-1, and finally the gallery.
 
     Raises:
         InputError: the task has no single reference answer, or no longer inputs that the model can read.
@@ -94,7 +94,7 @@ def gallery_of(table: pd.DataFrame) -> Gallery:
 
 
 def gallery_as_data(gallery: Gallery, *, subwords: bool = False) -> dict[str, Any]:
-    """Return a gallery as JSON-compatible data; of subwords with the sentences that they make."""
+    """Return a gallery as JSON-compatible data; for subwords with the joined sentences."""
     return {
         "inputs": gallery.inputs,
         "wrong": gallery.wrong,

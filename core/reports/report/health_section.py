@@ -1,4 +1,4 @@
-"""The health section of a report: the last recorded figures of parts, layers and heads, with the marks of heads."""
+"""The health section of a report: the last recorded measures of parts, layers and heads, with the marks of heads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ MAX_LISTED = 64  # heads; of a larger model only those with a mark
 
 @dataclass(frozen=True)
 class HealthSection:
-    """What the section shows.
+    """The content of the section.
 
     Attributes:
-        step: of the figures.
+        step: of the measures.
         perplexity: on the validation set, as text.
         parts: table of gradient norm, update size and output size by part.
-        heads: table of the figures of heads.
+        heads: table of the measures of heads.
         marks: meaning of the marks that occur, one sentence each.
         is_partial: whether heads without a mark are left out.
     """

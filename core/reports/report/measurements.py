@@ -1,4 +1,4 @@
-"""Measurements for a run's report: every held-out input decoded by itself, with its cross-attention per step."""
+"""Measurements for a run's report: every held-out input decoded separately, with its cross-attention per step."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ class TrainingTargets:
 
     Attributes:
         sampled: number of sequences sampled.
-        with_eos: fraction of them whose target ends with EOS, 0-1.
-        lengths: the different numbers of source symbols among them, sorted.
+        with_eos: fraction of targets that end with EOS, 0-1.
+        lengths: the distinct numbers of source symbols, sorted.
     """
 
     sampled: int
@@ -42,7 +42,7 @@ class ReportMeasurements:
         open_ended: see ``Task.open_ended``.
         quality, copying: BLEU and chrF of the outputs in ``sequences``, and of copying the sources; None if the task is
             not a translation.
-        has_subwords: whether the tokens are subwords; the gold alignment is then of the words that both sides share.
+        has_subwords: whether the tokens are subwords; the gold alignment then consists of the words on both sides.
     """
 
     evaluation: Evaluation
@@ -56,7 +56,7 @@ class ReportMeasurements:
 
     @property
     def exact_match_unpadded(self) -> float:
-        """Exact match when each input is decoded by itself, without padding, 0-1."""
+        """Exact match with each input decoded separately, without padding, 0-1."""
         return float(self.sequences.is_exact.mean())
 
     @property

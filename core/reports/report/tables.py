@@ -20,7 +20,7 @@ Rows = list[list[str]]
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """The run that a report is about, as it was when measuring began.
+    """The run that a report describes, as it was when the measurement began.
 
     Attributes:
         train_loss: loss of these weights on the fixed training set, nats per token; None without such a set.
@@ -32,7 +32,7 @@ class ReportedRun:
 
 
 def run_table(run: ReportedRun) -> Rows:
-    """Return what the run is: preset, task, model, training."""
+    """Return the description of the run: preset, task, model, training."""
     loaded, info = run.loaded, run.info
     preset, config = loaded.preset, loaded.preset.training
     seen = f"{info.sequences_seen:,}"
@@ -61,7 +61,7 @@ def metrics_table(measurements: ReportMeasurements, run: ReportedRun) -> Rows:
     rows = [
         ["metric", "value"],
         [
-            "exact match, each input decoded by itself",
+            "exact match, each input decoded separately",
             f"{percent(measurements.exact_match_unpadded)} ({exact:,} of {evaluation.sequences:,})",
         ],
         ["exact match, in padded batches", percent(evaluation.exact_match)],
@@ -86,7 +86,7 @@ def by_length_table(measurements: ReportMeasurements) -> Rows:
 
 
 def other_lengths_table(curve: AccuracyByLength | None) -> Rows:
-    """Return exact match and token accuracy at lengths outside those trained on; [] if there are none."""
+    """Return exact match and token accuracy at lengths outside of training; [] without any."""
     if curve is None:
         return []
     shortest, longest = curve.trained

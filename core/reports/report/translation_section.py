@@ -15,16 +15,16 @@ from core.tasks import Batch, Task
 BEAM = Beam(beam_size=5)
 NUM_SAMPLES = 12
 MAX_GROUPS = 5  # of source lengths
-MIN_GROUP = 20  # sources: BLEU of fewer says little
+MIN_GROUP = 20  # sources; BLEU of fewer is not meaningful
 _EMPTY = "(empty)"
 
 
 @dataclass(frozen=True)
 class TranslationSection:
-    """BLEU and chrF of the same held-out pairs in three ways, and what was translated.
+    """BLEU and chrF of the same held-out pairs for three ways to translate, with samples.
 
     Attributes:
-        greedy, beam, copying: of greedy decoding, of beam search, and of the sources as they are.
+        greedy, beam, copying: of greedy decoding, of beam search, and of the untranslated sources.
         samples: source, greedy output, output of beam search and reference of the first pairs, as text.
         by_length: a table of the greedy outputs by source length; only its header if there are too few of each.
     """
@@ -83,7 +83,7 @@ def translation_section(
 
 
 def _by_length(greedy: pd.DataFrame, tokenizer: str, *, unit: str) -> list[list[str]]:
-    """Return BLEU and chrF in groups of about as many sources each, shortest sources first.
+    """Return BLEU and chrF in groups of about equal size, shortest sources first.
 
     Args:
         greedy: ``answer_table`` with the columns ``text`` and ``reference_text``.

@@ -37,7 +37,7 @@ from core.text.pieces import piece_name, sentence_of
 from core.training.history import History
 
 NUM_EXAMPLES, NUM_FAILURES = 12, 8
-MAX_TRAINING_SEQUENCES = 2_000  # of the fixed training set, to measure its loss
+MAX_TRAINING_SEQUENCES = 2_000  # sequences of the fixed training set for its loss
 MAX_EXTRA_STEPS = 5  # steps drawn of an output that is longer than the reference
 LOSS, ACCURACY = "loss.png", "accuracy.png"
 LENGTHS, HEATMAP = "accuracy_by_length.png", "attention_heatmap.png"
@@ -56,7 +56,7 @@ class Report:
         html: the whole report as one page, figures embedded.
         figures: PNG files by name; ``attention_heatmap.png`` is missing for a model without cross-attention,
             ``accuracy_by_length.png`` for a translation.
-        metrics: the main metrics as JSON-compatible data, and which weights they are of.
+        metrics: the main metrics as JSON-compatible data, and the weights that they belong to.
     """
 
     run: str
@@ -195,9 +195,9 @@ def _draw_figures(
     """Return PNG files by name; figures without data are left out.
 
     Args:
-        example: the inspected example whose attention is drawn.
-        head: the head whose attention is drawn.
-        bleu_name: of a translation, whose metrics are BLEU and chrF; "" for other tasks.
+        example: the inspected example with the attention to draw.
+        head: the head to draw.
+        bleu_name: for a translation, which has BLEU and chrF as metrics; "" for other tasks.
     """
     # Imported here because matplotlib takes half a second to import, which the page's start-up should not pay.
     from core.reports.plotting import (

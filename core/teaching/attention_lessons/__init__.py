@@ -1,4 +1,4 @@
-"""Lessons on attention: texts with questions, and what a trained model shows for any input."""
+"""Lessons on attention: texts with questions, and live figures of a trained model for any input."""
 
 from core.teaching.attention_lessons.lesson import (
     ATTENTION_LESSON_FOLDER,

@@ -1,4 +1,4 @@
-"""The scores that queries give to keys, before the softmax, and the attention weights that they become."""
+"""The attention scores of queries and keys before the softmax, and the resulting attention weights."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class AttentionScores:
     Attributes:
         source: S tokens, BOS and EOS included.
         produced: T tokens, EOS included.
-        read: T tokens of the decoder input: BOS, then those produced before.
+        read: T tokens of the decoder input: BOS, then the previous output tokens.
         d_k: width of a head's queries and keys.
         scores: q·k / √d_k of each block, (L, H, Tq, Tk) float, before mask and softmax.
         maps: the attention weights.

@@ -29,15 +29,15 @@ class LessonPart(BaseModel):
 
 
 class Figure(LessonPart):
-    """A live figure; the model of the lesson's run computes it for the reader's input.
+    """A live figure, computed by the model of the lesson's run for the reader's input.
 
     Attributes:
-        kind: what it shows; the page has a script of that name for each.
+        kind: of the figure; the page has a script of that name for each.
         block: attention block of the maps.
         layer: numbered from 1; 0 for all layers.
-        head: the head that is shown first, numbered from 1.
-        row: the row that is marked first, numbered from 1.
-        stage: the vectors that are compared first; see ``token_vectors``.
+        head: the head shown first, numbered from 1.
+        row: the row marked first, numbered from 1.
+        stage: the vectors compared first; see ``token_vectors``.
     """
 
     kind: FigureKind
@@ -57,10 +57,10 @@ class Choice(LessonPart):
 
 
 class NumberAnswer(LessonPart):
-    """The answer to a question that asks for a number.
+    """The answer to a question with a number as its answer.
 
     Attributes:
-        value: the correct number; whatever is at most ``tolerance`` away counts as correct.
+        value: the correct number; numbers at most ``tolerance`` away also count as correct.
         right, wrong: shown for a correct and for a wrong number.
     """
 
@@ -100,7 +100,7 @@ class Link(LessonPart):
 
 
 class Section(LessonPart):
-    """A section: text in paragraphs, with code in backticks; then, if there are any, a figure, links and a question."""
+    """A section: text in paragraphs, with code in backticks, and optionally a figure, links and a question."""
 
     title: Text
     text: Text
@@ -114,10 +114,10 @@ class AttentionLesson(LessonPart):
 
     Attributes:
         name: in the page's address.
-        number: place in the course, from 1.
+        number: position in the course, from 1.
         summary: one sentence for the list of lessons.
-        run: the run whose model computes the figures.
-        input: what the figures show until the reader types another input.
+        run: the run with the model that computes the figures.
+        input: the initial input of the figures.
     """
 
     name: Name
@@ -153,7 +153,7 @@ def attention_lessons(folder: Path = ATTENTION_LESSON_FOLDER) -> tuple[Attention
 
 
 def load_attention_lesson(name: str) -> AttentionLesson:
-    """Return a lesson by its name, which may come from a visitor; InputError if there is none of that name."""
+    """Return a lesson by its name, which may come from a visitor; InputError if it does not exist."""
     lessons = {lesson.name: lesson for lesson in attention_lessons()}
     if name not in lessons:
         raise InputError(f"lesson={name[:60]!r} is not one of {', '.join(lessons)}")

@@ -1,6 +1,6 @@
-"""A trained model without its positional encodings or without its masks, to see what they are for.
+"""A trained model without its positional encodings or without its masks, to show their effect.
 
-The weights stay as they were trained; only the part is left out, by hooks.
+The weights are unchanged; hooks remove only the part.
 """
 
 from dataclasses import dataclass
@@ -32,14 +32,14 @@ def inspect_without_positions(model: Transformer, task: Task, text: str) -> Insp
 
 @dataclass(frozen=True)
 class CausalityCheck:
-    """The decoder's self-attention over a whole answer, and which steps notice another last token.
+    """The decoder's self-attention over a whole answer, and the steps that depend on its last token.
 
     Attributes:
         read: T tokens of the decoder input, BOS first.
-        produced: T tokens, the most probable one after each.
+        produced: T tokens, the most probable one after each input token.
         weights: (L, H, T, T) float.
-        changed_to: the token that took the place of the last one of ``read``.
-        changes: T numbers, 0-1: by how much that moved each step's probabilities (total variation distance).
+        changed_to: the replacement of the last token of ``read``.
+        changes: T numbers, 0-1: the effect on each step's probabilities (total variation distance).
     """
 
     read: list[str]

@@ -12,7 +12,7 @@ def encode_source(model: Seq2Seq, task: Task, text: str, *, room: int = 0) -> to
     """Return the ids (1, S) int64 of a typed source, from BOS to EOS.
 
     Args:
-        room: further positions that the caller needs, such as those of PAD.
+        room: number of additional positions that the caller needs, such as for PAD.
 
     Raises:
         InputError: the text is not valid for the task, or too long for the model.

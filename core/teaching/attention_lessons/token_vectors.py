@@ -1,4 +1,4 @@
-"""The vectors that stand for a source's tokens, before and after the encoder, and how similar they are."""
+"""The vectors of a source's tokens before and after the encoder, and their similarity."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class TokenVectors:
     stages: dict[str, torch.Tensor]
 
     def similarity(self, stage: str) -> torch.Tensor:
-        """Return the cosine of the angle between the vectors of each two tokens, (S, S) float, -1 to 1."""
+        """Return the cosine of the angle between the vectors of every pair of tokens, (S, S) float, -1 to 1."""
         directions = F.normalize(self.stages[stage], dim=-1)
         return directions @ directions.T
 

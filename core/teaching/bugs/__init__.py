@@ -1,7 +1,7 @@
-"""Bugs for teaching: each is a ``Modification`` that breaks one part of a run while the run is built.
+"""Bugs for teaching: each is a ``Modification`` that breaks one part while a run is built.
 
-Models, tasks and the loss have no code for them. Build a run with ``new_state`` of this package; a preset without a bug
-is built unchanged.
+Models, tasks and the loss contain no code for them. Build a run with ``new_state`` of this package; a preset without a
+bug is built unchanged.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ BUGS: dict[BugName | None, Bug] = {
 
 
 def bug_of(preset: Preset) -> Bug:
-    """Return the bug that a preset switches on, or the one that changes nothing."""
+    """Return the bug of a preset, or a modification that changes nothing."""
     return BUGS[preset.bug]
 
 

@@ -25,7 +25,7 @@ class DataBug(Bug, ABC):
 
 
 class _BrokenTask:
-    """A task whose sampled pairs are changed; every other attribute is the task's own."""
+    """A task with changed sampled pairs; all other attributes are those of the original task."""
 
     def __init__(self, task: Task, change: Callable[[Batch], Batch]) -> None:
         self._task, self._change = task, change

@@ -12,12 +12,12 @@ from core.teaching.bugs.bug import Bug, DataBug
 from core.text.vocab import EOS_ID, PAD_ID
 from core.training.loss import LossFunction, batch_logits
 
-EXCESSIVE_LEARNING_RATE = 0.3  # about a hundred times a usual one for Adam; weights are about half as large
+EXCESSIVE_LEARNING_RATE = 0.3  # about a hundred times the usual rate for Adam; weights are about half as large
 
 
 @dataclass(frozen=True)
 class _Unshifted(Batch):
-    """Pairs whose decoder input is the target itself, not shifted right."""
+    """Pairs in which the decoder input is the target itself, not shifted right."""
 
     @property
     def tgt_in(self) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The bugs in words: a title for each and what a run with it does wrong."""
+"""Descriptions of the bugs: a title for each, and its effect on a run."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class BugDescription:
 
     Attributes:
         title: short name.
-        effect: what a run with the bug does wrong, as the end of a sentence that begins with "it".
+        effect: its effect on a run, as the end of a sentence that begins with "it".
     """
 
     title: str
@@ -45,5 +45,5 @@ BUG_DESCRIPTIONS: dict[BugName, BugDescription] = {
 
 
 def bug_notice(preset: Preset) -> str:
-    """Return a sentence about the bug that a preset has switched on; "" if there is none."""
+    """Return a sentence about the bug of a preset; "" if it has none."""
     return f"Broken on purpose ({preset.bug}): it {BUG_DESCRIPTIONS[preset.bug].effect}." if preset.bug else ""

@@ -1,7 +1,7 @@
 """Bugs in the model: masks, positions, scales, residual connections, initial weights, and reported attention.
 
 Most are permanent hooks, installed at the hook points of a built model (see ``core.models.hooks``). Names and shapes of
-the parameters stay, so a broken model is saved and loaded like any other.
+the parameters are unchanged, so a broken model is saved and loaded like any other.
 """
 
 import math
@@ -152,7 +152,7 @@ class HeadsAlike(Bug):
 
 
 class SelfPlottedAsCross(Bug):
-    """The model computes the right thing; the cross-attention weights it reports are its self-attention's."""
+    """The model is correct, but the cross-attention weights that it reports are those of its self-attention."""
 
     def on_model(self, model: Seq2Seq) -> Seq2Seq:
         """Let hooks at the pattern of cross-attention read the self-attention weights of the same layer."""
@@ -184,7 +184,7 @@ class _Reported(HookPoint):
 
 
 class _Source(HookPoint):
-    """The pattern of self-attention, computed also for the hooks of cross-attention, and only then."""
+    """The pattern of self-attention, also computed if only cross-attention has hooks."""
 
     __slots__ = ("_reported",)
 
@@ -194,7 +194,7 @@ class _Source(HookPoint):
         self._reported = reported
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        """Return ``x``, or what its own hooks replace it with."""
+        """Return ``x``, or its replacement by its own hooks."""
         x = super().__call__(x)
         self._reported.latest.pattern = x
         return x

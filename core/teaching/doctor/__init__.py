@@ -1,8 +1,8 @@
-"""The doctor: examines a model, trained or not, and reports what is wrong with it, with the number behind each finding.
+"""The doctor: examines a model, trained or not, and reports problems, with the number behind each finding.
 
 ``examine_state`` and ``examine_preset`` examine runs of the lab, ``diagnose`` any sequence-to-sequence module. The
-checks measure what model, data and loss do. They never read which bug a preset has switched on. A check that cannot be
-made is gray and says why, never green.
+checks measure the behavior of model, data and loss. They never read the bug of a preset. A check that cannot be made is
+gray and says why; it is never green.
 """
 
 import time
@@ -84,7 +84,7 @@ def _findings(subject: Subject) -> list[Finding]:
 
 
 def _run_findings(subject: Subject) -> list[Finding]:
-    """Check what only a trained model shows."""
+    """Run the checks that need a trained model."""
     if not subject.is_trained:
         reason = "the model is not trained yet."
         return [not_checked(name, reason) for name in (run_checks.TASK, run_checks.GAP, run_checks.CURVE)]

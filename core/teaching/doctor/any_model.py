@@ -1,4 +1,4 @@
-"""Anybody's model under examination: a function from ids to logits, a batch of its pairs, and, if given, its loss."""
+"""A user's model under examination: a function from ids to logits, a batch of its pairs, and optionally its loss."""
 
 import math
 import warnings
@@ -16,8 +16,8 @@ from core.storage.errors import InputError
 from core.teaching.doctor.attention_calls import AttentionCall, record_lab_attention, record_torch_attention
 from core.teaching.doctor.black_box import BlackBox, SpecialIds, lengths
 
-FEW = 8  # pairs, for checks that need only a few
-NUM_PAD = 3  # tokens that are appended to a source where no room for them is known
+FEW = 8  # number of pairs for checks that need only a few
+NUM_PAD = 3  # tokens appended to a source if the maximum length is unknown
 HALF = (torch.float16, torch.bfloat16)
 HALF_CHANGED = 0.1  # as ``black_box.CHANGED``, of logits in float16 or bfloat16
 
@@ -31,12 +31,12 @@ class NotCheckableError(Exception):
 
 @dataclass(frozen=True)
 class LossTrace:
-    """What a loss does with the logits of a batch, read from its gradient.
+    """The effect of a loss on the logits of a batch, read from its gradient.
 
     Attributes:
-        tgt_in: (B, T) int64, what the decoder read; None if the call does not show it.
-        labels: (B, T) int64, the token that each position has to predict; PAD where nothing counts.
-        gradient: (B, T) float, how much each position counts: the size of the gradient.
+        tgt_in: (B, T) int64, the decoder input; None if the call does not show it.
+        labels: (B, T) int64, the token that each position must predict; PAD at positions that do not count.
+        gradient: (B, T) float, the weight of each position: the size of the gradient.
         takes_logits: whether the loss normalizes over the vocabulary itself, as ``nn.CrossEntropyLoss`` does.
     """
 
@@ -47,7 +47,7 @@ class LossTrace:
 
 
 class AnyModel(BlackBox):
-    """Any model that is called as ``forward(src, tgt_in)``, with a batch of pairs; see ``diagnose``.
+    """A model called as ``forward(src, tgt_in)``, with a batch of pairs; see ``diagnose``.
 
     Attributes:
         model: the module with the parameters, or None.
@@ -103,7 +103,7 @@ class AnyModel(BlackBox):
         """Return the logits (B, T, V) float under teacher forcing.
 
         Raises:
-            NotCheckableError: what the model returns is no logits of this shape.
+            NotCheckableError: the model does not return logits of this shape.
         """
         output = _logits_of(self.forward(self._turned(src), self._turned(tgt_in)))
         logits = self._turned(output)
@@ -130,14 +130,14 @@ class AnyModel(BlackBox):
         )
 
     def lacks_positions(self) -> bool:
-        """Whether the model has no positional information: if order changes nothing and tokens do, it has none."""
+        """Whether the model has no positional information: order changes nothing, but tokens do."""
         return True
 
     def training_loss(self) -> tuple[torch.Tensor, str]:
-        """Return the loss of the batch, differentiable, and a beginning of sentences about it, "" if it is the user's.
+        """Return the differentiable loss of the batch, and the beginning of sentences about it, "" for the user's loss.
 
         Raises:
-            NotCheckableError: the loss is not one number.
+            NotCheckableError: the loss is not a single number.
         """
         if self.loss is None:
             logits = self._turned(_logits_of(self.forward(*(self._turned(each) for each in (self.src, self.tgt_in)))))
@@ -151,13 +151,13 @@ class AnyModel(BlackBox):
         return loss.reshape(()), ""
 
     def trace_loss(self, *, with_pad: bool = False) -> LossTrace:
-        """Call the loss with constant logits in place of the model's, and read from the gradient what it does.
+        """Call the loss with constant logits instead of the model's, and read its effect from the gradient.
 
         Args:
             with_pad: append a column of PAD to the targets.
 
         Raises:
-            NotCheckableError: there is no loss, or it does not call the model once as a whole.
+            NotCheckableError: there is no loss, or it does not call the whole model exactly once.
         """
         if self.loss is None:
             raise NotCheckableError("pass loss=, a function of forward, src and tgt.")
@@ -194,11 +194,11 @@ class AnyModel(BlackBox):
         )
 
     def _turned(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the model's layout batch first, and the other way round."""
+        """Convert a tensor from the model's layout to batch first, or back."""
         return tensor if self.batch_first else tensor.transpose(0, 1)
 
     def _check_layout(self) -> None:
-        """Raise InputError if BOS stands along the wrong dimension; put it before targets that lack it."""
+        """Raise InputError if BOS is along the wrong dimension; prepend it to targets that lack it."""
         bos = self.special.bos
         if bool((self.tgt[:, 0] == bos).all()):
             return
@@ -215,7 +215,7 @@ class AnyModel(BlackBox):
 
     @contextmanager
     def _intercepted(self, replaced: Callable[[tuple, Mapping[str, Any], Any], Any]) -> Iterator[Forward]:
-        """Replace what the model returns inside the block; yields what to call in place of ``forward``."""
+        """Replace the model's result inside the block; yields the function to call instead of ``forward``."""
         if isinstance(self.forward, nn.Module):
             handle = self.forward.register_forward_hook(
                 lambda _, args, kwargs, output: replaced(args, kwargs, output), with_kwargs=True
@@ -232,7 +232,7 @@ class AnyModel(BlackBox):
 def examined(model: nn.Module | None) -> Iterator[None]:
     """Put a model into evaluation mode inside the block; its modes and the random generators are restored.
 
-    PyTorch's fused encoder layers are switched off: they cut PAD off, which a decoder's mask does not expect.
+    PyTorch's fused encoder layers are turned off: they remove PAD, and the decoder's mask would no longer fit.
     """
     modes = {module: module.training for module in model.modules()} if model else {}
     fused = torch.backends.mha.get_fastpath_enabled()
@@ -276,13 +276,13 @@ def tokens_counted(trace: LossTrace) -> int:
 
 
 def per_token(loss: float, vocab_size: int, tokens: int) -> float:
-    """Return an untrained model's loss per token: a loss that is a sum over the tokens is divided by their number."""
+    """Return an untrained model's loss per token; a sum over the tokens is divided by their number."""
     expected = math.log(vocab_size)
     return min((loss, loss / max(1, tokens)), key=lambda each: abs(each - expected))
 
 
 def _checked(name: str, ids: Any) -> torch.Tensor:
-    """Return ids, named in the message, if they are (B, T) of whole numbers; InputError otherwise."""
+    """Return ids, named in the message, if they are (B, T) integers; InputError otherwise."""
     if not _is_ids(ids) or not ids.numel():
         raise InputError(f"{name} is {_described(ids)}; it must be a tensor (B, T) int64 with at least one pair")
     return ids
@@ -293,7 +293,7 @@ def _is_ids(value: Any) -> bool:
 
 
 def _logits_of(output: Any) -> torch.Tensor:
-    """Return the logits in what a model returns: a tensor, the first of a tuple, or its attribute ``logits``."""
+    """Return the logits in a model's result: a tensor, the first of a tuple, or its attribute ``logits``."""
     output = getattr(output, "logits", output)
     output = output[0] if isinstance(output, tuple | list) and output else output
     if not isinstance(output, torch.Tensor) or output.ndim != 3 or not output.is_floating_point():

@@ -24,10 +24,10 @@ class AttentionCall:
 
     Attributes:
         name: path of the module.
-        block: "encoder", "decoder" or "cross"; None if the numbers of queries and keys fit none of them.
+        block: "encoder", "decoder" or "cross"; None if the numbers of queries and keys fit none of these.
         module: multi-head or additive attention.
-        query: (B, H, Tq, K) float, or (B, D) of additive attention.
-        key: (B, H, Tk, K) float; H is 1 and K is D of additive attention.
+        query: (B, H, Tq, K) float, or (B, D) for additive attention.
+        key: (B, H, Tk, K) float; H is 1 and K is D for additive attention.
         value: (B, H, Tk, K) float, likewise.
         mask: bool, broadcastable to the weights, True = may attend; None for all.
         bias: float, added to the scores, or None.
@@ -48,7 +48,7 @@ class AttentionCall:
 
     @property
     def is_finite(self) -> bool:
-        """Whether queries, keys and weights are: PyTorch returns NaN for a row with nothing to attend to."""
+        """Whether queries, keys and weights are finite: PyTorch returns NaN for a row with nothing to attend to."""
         return all(bool(each.isfinite().all()) for each in (self.query, self.key, self.weights))
 
     @property
@@ -60,7 +60,7 @@ class AttentionCall:
 
 
 def mass_on_later(calls: list[AttentionCall]) -> float | None:
-    """Return the mean fraction of the decoder's self-attention that is on later tokens; None without such calls."""
+    """Return the mean fraction of the decoder's self-attention on later tokens; None without such calls."""
     masses = [
         call.weights[..., -call.weights.shape[-2] :].triu(1).sum(dim=-1).mean().item()
         for call in calls
@@ -70,17 +70,17 @@ def mass_on_later(calls: list[AttentionCall]) -> float | None:
 
 
 def mass_on_source_end(calls: list[AttentionCall], length: int, num_last: int) -> float | None:
-    """Return the mean fraction of attention on the last tokens of a source, of the call with most; None without any.
+    """Return the mean fraction of attention on the last source tokens, maximum over calls; None without calls.
 
     Args:
         length: of the source.
-        num_last: how many tokens at its end.
+        num_last: number of tokens at its end.
     """
     masses = []
     for call in calls:
         num_queries, num_keys = call.weights.shape[-2:]
         reads_source = num_keys == (length + num_queries if call.block == "decoder" else length)
-        if call.block and reads_source:  # a decoder that read the source itself has it before the target
+        if call.block and reads_source:  # a decoder that reads the source has it before the target
             masses.append(call.weights[..., length - num_last : length].sum(dim=-1).mean().item())
     return max(filter(math.isfinite, masses), default=None)
 
@@ -107,10 +107,10 @@ def record_torch_attention(
 ) -> list[AttentionCall]:
     """Return every call of an ``nn.MultiheadAttention`` of a model while ``run`` calls it.
 
-    The modules are asked for the weights of each head, whatever the model asks for; what they compute is unchanged.
+    The modules return the weights of each head, whatever the model requests; their outputs are unchanged.
 
     Args:
-        src_length, tgt_length: of source and decoder input, which must differ, to tell the blocks apart.
+        src_length, tgt_length: of source and decoder input; they must differ, to distinguish the blocks.
     """
     blocks: dict[tuple[int, int], Block] = {
         (src_length, src_length): "encoder",
@@ -147,7 +147,7 @@ def _torch_call(
     weights: torch.Tensor,
     blocks: dict[tuple[int, int], Block],
 ) -> AttentionCall:
-    """Return the call of a PyTorch module, with queries, keys and values projected as it projects them."""
+    """Return the call of a PyTorch module, with queries, keys and values projected in the same way."""
     weights = weights if weights.ndim == 4 else weights[None]
     num_queries, num_keys = weights.shape[-2:]
     inputs = [given[each] for each in ("query", "key", "value")]
@@ -182,7 +182,7 @@ def _torch_call(
 def _added_to_scores(
     attn_mask: torch.Tensor | None, key_padding_mask: torch.Tensor | None, num_heads: int
 ) -> torch.Tensor | None:
-    """Return what PyTorch's masks add to the scores, broadcastable to (B, H, Tq, Tk); None for nothing."""
+    """Return PyTorch's masks as a bias on the scores, broadcastable to (B, H, Tq, Tk); None without masks."""
     scores = None
     if attn_mask is not None:
         scores = _as_scores(attn_mask)
@@ -194,7 +194,7 @@ def _added_to_scores(
 
 
 def _as_scores(mask: torch.Tensor) -> torch.Tensor:
-    """Return a mask of PyTorch as what is added to the scores: bool masks are True where nothing may attend."""
+    """Return a mask of PyTorch as a bias on the scores; bool masks are True where attention is not allowed."""
     if mask.dtype != torch.bool:
         return mask.float()
     return torch.zeros(mask.shape, device=mask.device).masked_fill(mask, -torch.inf)
@@ -241,7 +241,7 @@ class _CallRecorder:
 
 
 def _last(parts: list[torch.Tensor], length: int) -> torch.Tensor:
-    """Concatenate the keys or values of several calls; return the last ``length``, which are attended to."""
+    """Concatenate the keys or values of several calls; return the last ``length``, which the queries attend to."""
     if parts[-1].ndim == 3:  # additive attention: (B, S, D)
         return parts[-1][:, None]
     return torch.cat(parts, dim=2)[:, :, -length:]

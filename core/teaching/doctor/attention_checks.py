@@ -1,4 +1,4 @@
-"""Checks of attention: normalization, scale, the reported maps, and what the heads do."""
+"""Checks of attention: normalization, scale, the reported maps, and the heads."""
 
 import math
 
@@ -70,7 +70,7 @@ def check_reported_maps(maps: AttentionMaps, calls: list[AttentionCall]) -> Find
 
 
 def genuine_calls(calls: list[AttentionCall]) -> list[AttentionCall]:
-    """Return the calls whose reported weights are the ones that were used; all calls if there are none."""
+    """Return the calls that report the weights they used; all calls if there are none."""
     return [call for call in calls if _output_error(call) < TOLERANCE] or calls
 
 
@@ -96,7 +96,7 @@ def check_head_diversity(calls: list[AttentionCall]) -> Finding:
 
 
 def check_entropy(calls: list[AttentionCall], *, is_trained: bool) -> Finding:
-    """Attention is spread out before training, and not uniform in every head after it."""
+    """Attention is spread out before training, and not uniform in every head after training."""
     name = "attention entropy"
     heads = torch.cat([_head_entropies(call) for call in calls]) if calls else torch.empty(0)
     if not len(heads) or not any((call.visible.sum(dim=-1) > 1).any() for call in calls):
@@ -175,7 +175,7 @@ def _output_error(call: AttentionCall) -> float:
 
 
 def _equal_where_both(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
-    """Return whether maps (L, B, H, T, K) are equal in the keys that both have."""
+    """Return whether maps (L, B, H, T, K) are equal on their common keys."""
     if one is None or other is None or one.shape[:4] != other.shape[:4]:
         return False
     width = min(one.shape[-1], other.shape[-1])
@@ -183,7 +183,7 @@ def _equal_where_both(one: torch.Tensor | None, other: torch.Tensor | None) -> b
 
 
 def _head_entropies(call: AttentionCall) -> torch.Tensor:
-    """Return each head's mean entropy, (H,), over rows with two or more visible keys, as a fraction of the maximum."""
+    """Return each head's mean entropy, (H,), over rows with at least two visible keys, as a fraction of the maximum."""
     num_keys = call.visible.sum(dim=-1)
     fractions = torch.special.entr(call.weights.clamp(0, 1)).sum(dim=-1) / num_keys.clamp(min=2).log()
     is_used = num_keys > 1

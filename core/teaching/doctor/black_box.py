@@ -1,4 +1,4 @@
-"""A model seen from outside: all that checks of its behavior need, of a run of the lab or of anybody's model."""
+"""Black-box interface used by the behavioral checks, for runs of the lab and for any other model."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class SpecialIds:
 
 
 class BlackBox(ABC):
-    """A sequence-to-sequence model with a sample of its pairs: ids in, logits out.
+    """A sequence-to-sequence model from ids to logits, with a sample of its pairs.
 
     Attributes:
         special: ids of PAD, BOS and EOS.
-        tolerance: the largest change of a logit that rounding explains, in standard deviations of the logits.
+        tolerance: the largest change of a logit due to rounding, in standard deviations of the logits.
     """
 
     special: SpecialIds
@@ -56,10 +56,10 @@ class BlackBox(ABC):
 
     @abstractmethod
     def lacks_positions(self) -> bool:
-        """Whether order can be told apart nowhere, given that swapping source tokens changes no logit."""
+        """Whether the model has no positional information, given that swapping source tokens changes no logit."""
 
     def final_state_changes(self, src: torch.Tensor, padded: torch.Tensor) -> bool:
-        """Whether PAD changes the final state of a recurrent encoder; False if there is none that can be read."""
+        """Whether PAD changes the final state of a recurrent encoder; False without a readable one."""
         return False
 
     def attention_to_later(self) -> float | None:
@@ -80,7 +80,7 @@ def lengths(ids: torch.Tensor, pad: int) -> torch.Tensor:
 def largest_change(before: torch.Tensor, after: torch.Tensor) -> float:
     """Return the largest absolute change, in standard deviations of ``before``; infinity if one became not finite.
 
-    What is infinite in both does not count: a model may set the logits of PAD to -inf.
+    Values that are infinite in both do not count: a model may set the logits of PAD to -inf.
     """
     if not before.numel():
         return 0.0

@@ -12,15 +12,15 @@ from core.teaching.doctor.finding import Finding, not_checked
 from core.teaching.doctor.subject import Subject
 from core.text.vocab import PAD_ID
 
-RARE = 0.25  # a fraction of targets that may end with an EOS that is data, and not the end
+RARE = 0.25  # fraction of targets that may end with an EOS that is data and not the end
 
 
 def check_target_shift(tgt_in: torch.Tensor, tgt_out: torch.Tensor, special: SpecialIds) -> Finding:
     """The decoder input is the target shifted right: BOS, then the tokens before the one to predict.
 
     Args:
-        tgt_in: (B, T) int64, what the decoder reads.
-        tgt_out: (B, T) int64, what it has to predict; PAD where nothing counts.
+        tgt_in: (B, T) int64, the decoder input.
+        tgt_out: (B, T) int64, the tokens to predict; PAD at positions that do not count.
         special: ids of PAD, BOS and EOS.
     """
     name = "target shift"

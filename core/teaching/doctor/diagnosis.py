@@ -1,4 +1,4 @@
-"""Diagnose anybody's model from the logits it returns, and from its loss and optimizer if they are given."""
+"""Diagnose any model from its logits and, if they are passed, its loss and optimizer."""
 
 import math
 import time
@@ -27,7 +27,7 @@ from core.teaching.doctor.attention_calls import AttentionCall
 from core.teaching.doctor.black_box import SpecialIds, largest_change
 from core.teaching.doctor.finding import Examination, Finding, not_checked
 
-COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies what it reads predicts few
+COPIES, PREDICTS = 0.9, 0.5  # fractions of tokens; a model that copies its input predicts few correctly
 NO_MODULE = "forward is no nn.Module; pass the module as model=."
 NO_LOSS = "pass loss=, a function of forward, src and tgt."
 
@@ -48,18 +48,18 @@ def diagnose(
     batch_first: bool = True,
     step: int = 0,
 ) -> Examination:
-    """Examine any sequence-to-sequence model on a batch of its training pairs, and report what is wrong with it.
+    """Examine any sequence-to-sequence model on a batch of its training pairs, and report problems.
 
-    Only ``forward`` is needed. What cannot be checked is a gray finding with the reason: nothing is green that was not
-    checked, and a model that raises an exception ends only the check that called it. Weights, gradients, modes, the
-    optimizer's state and random generators are as before.
+    Only ``forward`` is needed. A property that cannot be checked is a gray finding with the reason, never a green one.
+    A model that raises an exception ends only the check that called it. Weights, gradients, modes, the optimizer's
+    state and random generators are unchanged afterwards.
 
     Args:
-        forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that
-            adds masks or takes the logits out of what the model returns.
+        forward: ``forward(src, tgt_in)`` returns the logits, (B, T, V) float; an ``nn.Module``, or a function that adds
+            masks or extracts the logits from the model's result.
         src: (B, S) int64, a batch as training uses it, padded on the right.
-        tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is put before. The decoder input is
-            ``tgt[:, :-1]``.
+        tgt: (B, T) int64, BOS, the target, EOS, PAD; without BOS, it is prepended. The decoder input is ``tgt[:,
+            :-1]``.
         pad, bos, eos: ids of the special tokens, the same in ``src`` and ``tgt``.
         loss: ``loss(forward, src, tgt)`` computes the training loss, from the batch to the tensor on which training
             calls ``backward``; it must call its first argument once.
@@ -69,7 +69,7 @@ def diagnose(
         step: updates made; 0 for an untrained model.
 
     Raises:
-        InputError: ``src`` and ``tgt`` are not two matrices of ids with as many pairs.
+        InputError: ``src`` and ``tgt`` are not two matrices of ids with the same number of pairs.
     """
     started = time.perf_counter()
     special = SpecialIds(pad, bos, eos)
@@ -87,7 +87,7 @@ def _made(name: str, check: Callable[[], Finding]) -> Finding:
         return check()
     except NotCheckableError as error:
         return not_checked(name, str(error))
-    except Exception as error:  # noqa: BLE001 - the model is anybody's code, and may raise anything
+    except Exception as error:  # noqa: BLE001 - the model is the user's code and may raise anything
         message = " ".join(str(error).split())
         return not_checked(name, f"{type(error).__name__}: {message[:300]}")
 
@@ -151,7 +151,7 @@ class _Diagnosis:
         return Finding(name, "green", f"Logits have the shape {tuple(logits.shape)} and are finite.", change)
 
     def _usable(self, check: Callable[[], Finding]) -> Callable[[], Finding]:
-        """Return a check that is not made where logits cannot be compared."""
+        """Return a check that is skipped if logits cannot be compared."""
 
         def guarded() -> Finding:
             if self.unusable:
@@ -165,7 +165,7 @@ class _Diagnosis:
             self.trace = self.subject.trace_loss()
         except NotCheckableError as error:
             self.no_trace = str(error)
-        except Exception as error:  # noqa: BLE001 - the loss is anybody's code, and may raise anything
+        except Exception as error:  # noqa: BLE001 - the loss is the user's code and may raise anything
             self.no_trace = f"the loss raises {type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def _traced(self) -> LossTrace:
@@ -174,7 +174,7 @@ class _Diagnosis:
         return self.trace
 
     def _outputs(self) -> Finding:
-        """The model returns what its loss expects: logits, or log-probabilities."""
+        """The model returns the kind of output that its loss expects: logits, or log-probabilities."""
         name = "logits"
         if self.unusable:
             raise NotCheckableError(self.unusable)
@@ -199,7 +199,7 @@ class _Diagnosis:
     # --- data and loss ---------------------------------------------------------------------------------------------
 
     def _target_shift(self) -> Finding:
-        """The decoder input is the target shifted right; without a loss, seen from what a trained model predicts."""
+        """The decoder input is the target shifted right; without a loss, judged from a trained model's predictions."""
         name, subject = "target shift", self.subject
         if self.trace is None and self.step and not self.unusable:
             return self._copying()
@@ -209,7 +209,7 @@ class _Diagnosis:
         return data_checks.check_target_shift(trace.tgt_in, trace.labels, subject.special)
 
     def _copying(self) -> Finding:
-        """A trained model predicts the next token, not the one that it has just read."""
+        """A trained model predicts the next token, not the token that it has just read."""
         name, subject = "target shift", self.subject
         tgt_in, tgt_out = subject.tgt_in, subject.tgt[:, 1:]
         is_token = tgt_out != subject.special.pad
@@ -264,7 +264,7 @@ class _Diagnosis:
     # --- attention -------------------------------------------------------------------------------------------------
 
     def _attention_checks(self) -> Iterable[Check]:
-        """Yield the checks of attention modules that are found, of the lab's kind or PyTorch's."""
+        """Yield the checks of the attention modules found, the lab's or PyTorch's."""
         subject, model, is_trained = self.subject, self.subject.model, self.step > 0
         genuine: list[AttentionCall] = []
 

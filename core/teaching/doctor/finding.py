@@ -17,7 +17,7 @@ class Finding:
     Attributes:
         check: name of the check, a few words.
         light: green for passed, amber for a warning, red for failed, gray for a check that was not made.
-        sentence: the result in words, with the number in it; of a gray one, why the check was not made.
+        sentence: the result in words, with the number; for a gray finding, why the check was not made.
         figure: the number that decided.
         bug: the only known bug that explains the result, if there is one.
     """
@@ -57,7 +57,7 @@ class Examination:
 
     @property
     def alarms(self) -> list[Finding]:
-        """The checks that did not pass; those that were not made are not among them."""
+        """The checks that did not pass, without checks that were not made."""
         return [each for each in self.findings if each.light in ("amber", "red")]
 
     @property

@@ -1,6 +1,6 @@
 """Checks of the recorded health of a run: gradients, updates, perplexity, heads and layers over its training.
 
-Each sentence says what was seen, with the number and the step, and what to do about it.
+Each sentence reports an observation with its number and step, and what to do about it.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from core.teaching.doctor.finding import Finding, not_checked
 Course = Sequence[tuple[int, Health]]  # step and health, oldest first
 
 VANISHING, EXPLODING = 1e-6, 10.0  # gradient norm of a part
-SPIKES = 0.1  # of the recorded steps: so many may be above that in a training that ends well, since norms are clipped
+SPIKES = 0.1  # fraction of the recorded steps that may exceed it in a successful training, since norms are clipped
 LEARNED = 1.1  # perplexity: below it, small gradients only mean that there is little left to learn
 SMALL_UPDATE, LARGE_UPDATE = 1e-5, 3e-2  # median over the training; about 1e-3 is usual
-MIN_COURSE = 4  # recorded steps; fewer are too early to judge a course
+MIN_COURSE = 4  # recorded steps; with fewer it is too early to judge
 NO_FALL, RISE = 0.98, 1.5  # perplexity of the last half, as a fraction of the lowest before
 GROWTH = 100.0  # of a layer's output since the first step
 
@@ -27,7 +27,7 @@ def check_health(course: Course) -> list[Finding]:
 
 
 def check_recorded_gradients(course: Course) -> Finding:
-    """No part's gradients vanish while there is something to learn, and none explode but for a rare spike."""
+    """No part's gradients vanish while there is something to learn, and none explode, except for rare spikes."""
     name = "gradients while training"
     norms = [
         (norm, part, step, health.perplexity)
@@ -156,7 +156,7 @@ _ADVICE = {
 
 
 def _since(course: Course, head: str, mark: str) -> int:
-    """Return the step since which a head has had a mark without a break."""
+    """Return the step since which a head has had a mark without interruption."""
     since = course[-1][0]
     for step, health in reversed(course):
         if (head, mark) not in [(str(each.head), each.mark) for each in marked_heads(health)]:

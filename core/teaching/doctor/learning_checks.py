@@ -57,7 +57,7 @@ def check_gradients(model: nn.Module, loss: torch.Tensor) -> Finding:
     """Every trained parameter gets a finite gradient, and the parts' gradients have comparable norms.
 
     Args:
-        model: the gradients that its parameters hold are left as they are.
+        model: the gradients of its parameters are unchanged.
         loss: differentiable, of some pairs.
     """
     name = "gradients"
@@ -128,9 +128,9 @@ def check_update_size(subject: Subject) -> Finding:
 
 @torch.no_grad()
 def update_fraction(before: Sequence[torch.Tensor], after: Iterable[torch.Tensor]) -> float:
-    """Return the norm of a weight matrix's change divided by that of the matrix, the median of those that change.
+    """Return the norm of a weight matrix's change relative to the matrix: the median of the matrices that change.
 
-    Not one norm of all: a large embedding, of which a batch changes few rows, would hide what happens to the rest.
+    A single norm over all matrices would be dominated by a large embedding, of which a batch changes few rows.
     """
     pairs = [
         (old.norm().item(), (new - old).norm().item()) for old, new in zip(before, after, strict=True) if old.ndim > 1
@@ -141,7 +141,7 @@ def update_fraction(before: Sequence[torch.Tensor], after: Iterable[torch.Tensor
 
 
 def judge_update(fraction: float, rate: str) -> Finding:
-    """Judge what an update changes, with the learning rate as the beginning of a sentence."""
+    """Judge the size of an update, with the learning rate as the beginning of a sentence."""
     name = "update size"
     if not math.isfinite(fraction):
         return Finding(name, "red", f"{rate} an update makes weights infinite or NaN.")

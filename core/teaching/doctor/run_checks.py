@@ -1,4 +1,4 @@
-"""Checks of a trained model: what it answers, free-running against teacher-forced results, and the loss curve."""
+"""Checks of a trained model: its answers, free-running against teacher-forced results, and the loss curve."""
 
 import math
 from statistics import fmean, median, pstdev
@@ -13,9 +13,9 @@ from core.text.vocab import PAD_ID
 TASK, GAP, CURVE = "task", "free-running gap", "loss curve"
 NO_REFERENCE = "the task has no single reference answer."
 NUM_EVALUATED = 200
-MIN_EXACT = 0.5  # of the answers of a run that does its task
-MIN_BLEU = 5.0  # of translations that have more than single words of their references
-MIN_UPDATES = 100  # fewer are too early to judge a curve
+MIN_EXACT = 0.5  # minimum fraction of correct answers of a run that does its task
+MIN_BLEU = 5.0  # minimum BLEU of translations that share more than single words with their references
+MIN_UPDATES = 100  # with fewer it is too early to judge a curve
 SPIKE = 1.0  # nats above the losses before and after it
 SPIKE_WINDOW = 10  # losses on each side
 RISE_LENGTH = 5  # losses in a row; a rise if half of them are high
@@ -52,11 +52,11 @@ def check_task(subject: Subject, evaluation: Evaluation | None) -> Finding:
 
 
 def check_free_running_gap(subject: Subject, evaluation: Evaluation | None = None) -> Finding:
-    """Free-running exact match is as high as teacher-forced token accuracy lets expect.
+    """Free-running exact match is as high as teacher-forced token accuracy implies.
 
     Args:
         subject: to examine.
-        evaluation: what ``measure`` returns; it is called if there is none.
+        evaluation: the result of ``measure``, which is called for None.
     """
     name = GAP
     evaluation = evaluation or measure(subject)
@@ -104,12 +104,12 @@ def _held_out(subject: Subject) -> Batch:
 
 
 def _highest_plateau(losses: list[float]) -> float:
-    """Return the highest median of ``RISE_LENGTH`` losses in a row: a single unusual batch is no rise."""
+    """Return the highest median of ``RISE_LENGTH`` consecutive losses; a single unusual batch is not a rise."""
     return max(median(losses[at : at + RISE_LENGTH]) for at in range(len(losses) - RISE_LENGTH + 1))
 
 
 def _num_spikes(losses: list[float]) -> int:
-    """Count losses far above the medians before and after them: a fall from a high start is no spike."""
+    """Count losses far above the medians before and after them; a decrease from a high start is not a spike."""
     spikes = 0
     for at in range(1, len(losses) - 1):
         before, after = losses[max(0, at - SPIKE_WINDOW) : at], losses[at + 1 : at + 1 + SPIKE_WINDOW]

@@ -14,7 +14,7 @@ from core.training.history import History
 from core.training.state import TrainingState
 
 NUM_PAIRS = 64  # sampled training pairs
-FEW = 8  # of them, for checks that need only a few
+FEW = 8  # number of pairs for checks that need only a few
 LAB_IDS = SpecialIds(PAD_ID, BOS_ID, EOS_ID)
 
 
@@ -44,12 +44,12 @@ class Subject(BlackBox):
 
     @property
     def is_trained(self) -> bool:
-        """Whether the model has had any updates, here or, if it was imported, elsewhere."""
+        """Whether the model has been trained, here or, if it was imported, elsewhere."""
         return self.state.step > 0 or self.is_imported
 
     @property
     def is_imported(self) -> bool:
-        """Whether the model comes from another program; nothing is known of its training."""
+        """Whether the model comes from another program, so that its training is unknown."""
         return self.state.preset.task.family == "imported"
 
     @property

@@ -23,7 +23,7 @@ class Lesson:
         name: of its folder and of its bug.
         text: Markdown by section; see ``SECTIONS``.
         broken: the preset with the bug.
-        results: what ``measure_pair`` returned; None if it has not been run.
+        results: the result of ``measure_pair``; None if it has not been run.
     """
 
     name: str
@@ -49,7 +49,7 @@ def lesson_names(folder: Path = LESSON_FOLDER) -> list[str]:
 
 
 def load_lesson(name: str, *, folder: Path = LESSON_FOLDER) -> Lesson:
-    """Load a lesson by name. The name may come from a visitor: it cannot lead out of the folder.
+    """Load a lesson by name. The name may come from a visitor; names outside the folder are refused.
 
     Raises:
         InputError: there is no such lesson.

@@ -1,4 +1,4 @@
-"""Train a lesson's correct and broken run, and measure both: what the lesson shows, small enough to ship."""
+"""Train a lesson's correct and broken run, and measure both; the results are small enough to ship."""
 
 import math
 import time
@@ -27,7 +27,7 @@ from core.training.state import TrainingState
 
 NUM_TESTED = 500
 MAX_POINTS = 80  # of a curve
-SHOWN_SYMBOLS = 3  # in the input whose attention is shown: a short one, so that its source is padded
+SHOWN_SYMBOLS = 3  # in the input with shown attention, which is short, so that its source is padded
 Side = dict[str, Any]
 OnStep = Callable[[str, int, int], None]  # called with side, step and number of steps
 
@@ -38,7 +38,7 @@ def measure_pair(lesson: Lesson, *, on_step: OnStep, known: dict[Any, Side] | No
     Args:
         lesson: with the two presets.
         on_step: called after every update.
-        known: sides measured before, by their settings; lessons that share a correct run train it once.
+        known: earlier measurements of sides, by their settings; lessons that share a correct run train it once.
     """
     known = {} if known is None else known
     sides = {}
@@ -51,7 +51,7 @@ def measure_pair(lesson: Lesson, *, on_step: OnStep, known: dict[Any, Side] | No
 
 
 def measure_side(preset: Preset, *, on_step: Callable[[int, int], None]) -> Side:
-    """Train one preset to its end; return figures, curves, attention on one input and the doctor's findings."""
+    """Train one preset to its end; return metrics, curves, attention on one input and the doctor's findings."""
     started = time.perf_counter()
     state, history = new_state(preset), History()
     for event in train(state):
