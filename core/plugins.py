@@ -34,7 +34,7 @@ from core.models.attention import MultiHeadAttention
 from core.models.embeddings import Embedding, Output
 from core.models.layers import FeedForward
 from core.storage.errors import LabError
-from core.tasks import BUILDERS, Task
+from core.tasks import TASKS, Task
 from core.training.history import RESERVED_COLUMNS
 
 __all__ = ["PluginError", "block", "load", "metric", "model", "preset", "task"]
@@ -75,7 +75,7 @@ def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
         raise PluginError(f"{section.__name__} has no {', '.join(missing)}; see core.config.tasks.TaskSection")
 
     def register(build: _Registered) -> _Registered:
-        def checked(config: TaskSection) -> Task:
+        def checked(config: TaskSection, pairs: Path | None) -> Task:  # the task of a plugin reads no pairs
             made = build(config)
             if not isinstance(made, Task):
                 raise PluginError(
@@ -84,7 +84,7 @@ def task(section: type[TaskSection]) -> Callable[[_Registered], _Registered]:
             return made
 
         _add_family("task", section)
-        BUILDERS[section] = checked
+        TASKS[section] = checked
         return build
 
     return register
@@ -281,7 +281,7 @@ def _is_found_in(folder: Path, module: ModuleType) -> bool:
 
 
 def _registries() -> tuple[dict[Any, Any], ...]:
-    return BUILDERS, METRICS, ADDED_PRESETS, PLUGIN_FILES, _owners
+    return TASKS, METRICS, ADDED_PRESETS, PLUGIN_FILES, _owners
 
 
 def _replace(registry: dict[Any, Any], content: dict[Any, Any]) -> None:

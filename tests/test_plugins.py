@@ -22,7 +22,7 @@ from core.runs.info import recorded_plugin
 from core.runs.load import load_run
 from core.runs.model_card import model_card
 from core.storage.errors import InputError, LabError
-from core.tasks import build_task, fixed_pairs
+from core.tasks import TASKS, build_task, fixed_pairs
 from core.training.history import History
 
 EXAMPLE = Path(__file__).parents[1] / "docs/examples/rotated_letters.py"
@@ -71,7 +71,8 @@ def forget() -> None:
     sections = [each for each in section_classes("task") if each.__module__.startswith("core.")]
     models = [each for each in section_classes("model") if each.__module__.startswith("core.")]
     built_in = {kind: {name: None for name, build in named.items() if build is None} for kind, named in BLOCKS.items()}
-    plugins.restore(((sections, models), built_in, {}, {}, {}, {}, {}))
+    tasks = {section: built for section, built in TASKS.items() if section in sections}
+    plugins.restore(((sections, models), built_in, tasks, {}, {}, {}, {}))
 
 
 def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):

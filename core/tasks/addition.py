@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
@@ -41,7 +42,7 @@ class Addition(Task):
 
     length_unit = "digits in the longer number"
 
-    def __init__(self, config: AdditionConfig) -> None:
+    def __init__(self, config: AdditionConfig, pairs: Path | None = None) -> None:
         self.src_vocab = self.tgt_vocab = Vocab([*"0123456789", PLUS])
         self.max_digits, self.has_zeros = config.max_digits, config.zero_padding
         self.operands = config.operands

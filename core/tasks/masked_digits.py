@@ -3,17 +3,15 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
 
 import torch
 
-from core.config.tasks import format_range
+from core.config.tasks import MaskedDigitsConfig, format_range
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty
 from core.text.vocab import PAD_ID, Vocab
-
-Structure = Literal["mirrored", "repeated"]
 
 MASK = "<MASK>"
 _DIGITS = "0123456789"
@@ -44,17 +42,15 @@ class MaskedDigits(Task):
     the masked ones only.
 
     Args:
-        structure: whether the second half is the first one reversed ("mirrored") or again ("repeated").
-        min_half, max_half: digits in a half.
-        masked_share: of the digits, above 0 and at most 0.5.
+        config: the preset's ``task`` section.
     """
 
     scored_tokens = "masked tokens"
 
-    def __init__(self, *, structure: Structure, min_half: int, max_half: int, masked_share: float) -> None:
+    def __init__(self, config: MaskedDigitsConfig, pairs: Path | None = None) -> None:
         self.src_vocab = self.tgt_vocab = _VOCAB
-        self.structure, self.masked_share = structure, masked_share
-        self.min_half, self.max_half = min_half, max_half
+        self.structure, self.masked_share = config.structure, config.masked_share
+        self.min_half, self.max_half = min_half, max_half = config.min_half, config.max_half
         self.min_length, self.max_length = 2 * min_half, 2 * max_half
         sizes = {min_half, (min_half + max_half) // 2, max_half}
         self.examples = tuple(self._example(size) for size in sorted(sizes) if size <= len(_EXAMPLE)) or (

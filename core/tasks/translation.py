@@ -31,7 +31,7 @@ class Translation(PairTask):
 
     Args:
         config: the preset's ``task`` section.
-        files: the pairs file of a run, beside which its tokenizers are; None learns them.
+        pairs: the pairs file of a run, beside which its tokenizers are; None learns them.
 
     Raises:
         SubwordError: the run's tokenizers are damaged, or not those of the preset.
@@ -40,9 +40,9 @@ class Translation(PairTask):
     length_unit = "pieces in the source"
     bleu_tokenizer = "13a"
 
-    def __init__(self, config: TranslationConfig, files: Path | None = None) -> None:
-        saved = None if files is None else files.with_name(SUBWORDS)
-        self.pairs_file, self.subwords = files, _tokenizers(config, saved, _version(saved))
+    def __init__(self, config: TranslationConfig, pairs: Path | None = None) -> None:
+        saved = None if pairs is None else pairs.with_name(SUBWORDS)
+        self.pairs_file, self.subwords = pairs, _tokenizers(config, saved, _version(saved))
         src_vocab, tgt_vocab = vocabularies_of(self.subwords)
         super().__init__(
             src_vocab=src_vocab,

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from core.config.tasks import DigitsConfig
 from core.generation import GenerationResult
 from core.interpret.alignment import gold_alignment, gold_cells
 from core.interpret.head_scores import HeadScore, best_head_of_layer, score_heads
@@ -12,7 +13,7 @@ from core.text.vocab import PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
 
 LAYERS, H, WIDTH = 2, 3, 7
-TASK = Digits(transform="reverse", min_length=2, max_length=5)
+TASK = Digits(DigitsConfig(transform="reverse", min_length=2, max_length=5))
 PAIRS = framed_pairs("123", "45454")
 TOKENS = answer_tokens("321", "45454", width=6)
 PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]  # anywhere at EOS and after it
@@ -48,7 +49,7 @@ def test_the_gold_alignment_of_reversal_is_anti_diagonal():
     ],
 )
 def test_the_gold_alignment_marks_every_possible_source(transform, expected):
-    task = Digits(transform=transform, min_length=2, max_length=5)
+    task = Digits(DigitsConfig(transform=transform, min_length=2, max_length=5))
     assert columns(task, 5)[1] == expected
     sources = task.gold_alignment(list("45454"))
     assert gold_cells(sources, steps=5) == [(step, column) for step, row in enumerate(expected) for column in row]
@@ -79,7 +80,7 @@ def test_a_uniform_map_scores_the_uniform_mass():
 
 
 def test_attention_to_any_of_several_sources_is_correct():
-    sort = Digits(transform="sort", min_length=2, max_length=5)
+    sort = Digits(DigitsConfig(transform="sort", min_length=2, max_length=5))
     weights = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 1, 3, 4, 2, 0]], keys=WIDTH)  # not in the order of the input
     weights[0, 1, 0, 0] = torch.tensor([0, 0.4, 0, 0.3, 0, 0.3, 0])
     (score,) = scored(weights, task=sort)
@@ -133,7 +134,7 @@ def test_a_task_without_gold_alignment_has_no_scores():
     ended = answer_tokens("", "", width=6)
     decoded = generation_result(ended, cross=perfect())
     assert score_heads(TASK, PAIRS, decoded) != []  # the one step has a source, though it wrote EOS
-    nothing = Digits(transform="reverse", min_length=2, max_length=5)
+    nothing = Digits(DigitsConfig(transform="reverse", min_length=2, max_length=5))
     nothing.gold_alignment = lambda symbols: [[] for _ in symbols]
     assert score_heads(nothing, PAIRS, decoded) == []
 

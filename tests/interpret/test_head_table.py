@@ -8,6 +8,7 @@ import torch
 from pandas.testing import assert_frame_equal
 
 from core.config import load_preset
+from core.config.tasks import DigitsConfig
 from core.generation import GenerationResult, generate
 from core.interpret import map_rows
 from core.interpret.head_scores import score_heads
@@ -18,7 +19,7 @@ from core.tasks.sequences import Digits
 from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result, one_hot_maps
 
-TASK = Digits(transform="reverse", min_length=2, max_length=5)
+TASK = Digits(DigitsConfig(transform="reverse", min_length=2, max_length=5))
 PAIRS = framed_pairs("123", "45454")
 TOKENS = answer_tokens("321", "45454", width=6)
 PERFECT = [[3, 2, 1, 0, 0, 0], [5, 4, 3, 2, 1, 0]]
@@ -128,7 +129,7 @@ def test_the_encoder_of_an_encoder_only_model_is_aligned_from_the_row_after_bos(
 
 
 def test_several_gold_columns_count_together():
-    sort = Digits(transform="sort", min_length=2, max_length=5)
+    sort = Digits(DigitsConfig(transform="sort", min_length=2, max_length=5))
     cross = one_hot_maps([[1, 2, 3, 0, 0, 0], [5, 3, 1, 4, 2, 0]], keys=7)
     (scores,) = head_table(sort, PAIRS, generation_result(TOKENS, cross=cross)).itertuples()
     assert (scores.mass_produced, scores.aer_produced) == (1, 0)

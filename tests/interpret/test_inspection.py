@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.config.tasks import WordsConfig
 from core.generation import GREEDY, Beam, Sample
 from core.interpret.alignment import gold_alignment
 from core.interpret.inspection import NUM_CANDIDATES, Inspection, inspect
@@ -135,7 +136,7 @@ def test_a_model_that_generates_only_pad_can_be_inspected(model, task):
 
 
 def test_an_unknown_word_is_shown_as_the_model_reads_it(scripted):
-    words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
+    words = Words(WordsConfig(transform="reverse", min_length=2, max_length=4))
     the = words.src_vocab.encode(["the"])[0]
     seen = inspect(scripted(lambda src: torch.tensor([[the, UNK_ID, the, EOS_ID]])), words, "The zebra the")
     assert seen.symbols == seen.expected == seen.output == ["the", UNK, "the"]
@@ -152,7 +153,7 @@ def test_a_vocabulary_without_unk_has_no_unknown_symbols(model, task):
 
 
 def test_an_unknown_word_has_a_column_of_its_own():
-    words = Words(transform="reverse", min_length=2, max_length=4, has_unk=True)
+    words = Words(WordsConfig(transform="reverse", min_length=2, max_length=4))
     src = torch.tensor([[BOS_ID, *words.src_vocab.encode(["the", "zebra", "sat"]), EOS_ID]])
     cells = gold_alignment(words, Batch(src, src), src, steps=4)[0].nonzero().tolist()
     assert cells == [[0, 3], [1, 2], [2, 1]]

@@ -2,12 +2,13 @@
 
 import torch
 
+from core.config.tasks import DigitsConfig
 from core.interpret.map_rows import map_rows
 from core.tasks.sequences import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.support.handmade_results import answer_tokens, framed_pairs, generation_result
 
-TASK = Digits(transform="reverse", min_length=1, max_length=5)
+TASK = Digits(DigitsConfig(transform="reverse", min_length=1, max_length=5))
 PAIRS = framed_pairs("12", "3456")  # 4 and 6 tokens, BOS and EOS in
 TOKENS = answer_tokens("21", "6543", width=5)
 

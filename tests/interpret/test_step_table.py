@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from core.config.tasks import DigitsConfig
 from core.generation import GenerationResult
 from core.interpret.step_table import step_table
 from core.models import AttentionMaps
@@ -10,7 +11,7 @@ from core.tasks import NO_SOURCE, Batch
 from core.tasks.sequences import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
-TASK = Digits(transform="reverse", min_length=2, max_length=5)
+TASK = Digits(DigitsConfig(transform="reverse", min_length=2, max_length=5))
 PAIRS = Batch(  # 1 2 3 and 4 5 6, reversed
     torch.tensor([[BOS_ID, 4, 5, 6, EOS_ID], [BOS_ID, 7, 8, 9, EOS_ID]]),
     torch.tensor([[BOS_ID, 6, 5, 4, EOS_ID], [BOS_ID, 9, 8, 7, EOS_ID]]),
@@ -46,7 +47,7 @@ def test_a_row_per_step_has_its_argmax_gold_column_and_correctness():
 
 
 def test_of_several_gold_columns_the_nearest_is_listed_and_all_count():
-    sort = Digits(transform="sort", min_length=2, max_length=5)
+    sort = Digits(DigitsConfig(transform="sort", min_length=2, max_length=5))
     pairs = Batch(torch.tensor([[BOS_ID, 5, 4, 5, EOS_ID]]), torch.tensor([[BOS_ID, 4, 5, 5, EOS_ID]]))
     table = step_table(sort, pairs, decoded([[4, 5, 5, EOS_ID]], [[2, 3, 4, 0]]))
     first = table[table.layer == 1]

@@ -10,6 +10,7 @@ from benchmarks.count_errors import count_errors
 from core.__main__ import main
 from core.config import ConfigError, load_preset, load_preset_file, pairs_beside
 from core.evaluation.error_rates import measure_error_rates
+from core.evaluation.outputs import decode_unpadded
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
 from core.tasks.ingest import PairFiles, format_of, prepare_preset, read_pairs, summary_facts
@@ -210,7 +211,7 @@ def test_error_rates_agree_with_an_independent_count_of_the_same_answers(tmp_pat
             max_seq_len=10,
             vocab_size=len(task.tgt_vocab),
         )
-        rates = measure_error_rates(model, task, fixed_pairs(task, 100, split="test"))
+        rates = measure_error_rates(task, decode_unpadded(model, fixed_pairs(task, 100, split="test")))
         words, wrong, edits, phones = count_errors(answer_lines(TEST).splitlines(), answers)
         assert (rates.sources, rates.sequence_rate, rates.token_rate) == pytest.approx(
             (words, wrong / words, edits / phones)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import pytest
 import torch
 
+from core.config.tasks import DigitsConfig
 from core.tasks import Batch, sample_distinct
 from core.tasks.data import SHARES, add_bos_eos, left_align, pad_rows, split_mask
 from core.tasks.sequences import Digits
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 
 SPLITS = ("train", "validation", "test")
-DIGITS = Digits(transform="reverse", min_length=3, max_length=10)
+DIGITS = Digits(DigitsConfig(transform="reverse", min_length=3, max_length=10))
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -65,7 +66,7 @@ def test_split_hash_never_changes():
 
 
 def test_samples_of_different_splits_share_no_sequence():
-    task = Digits(transform="reverse", min_length=2, max_length=4)
+    task = Digits(DigitsConfig(transform="reverse", min_length=2, max_length=4))
     sources = [
         {tuple(row) for row in task.sample(3_000, split=split, generator=seeded()).src.tolist()} for split in SPLITS
     ]
@@ -94,7 +95,7 @@ def test_repeated_draws_from_one_generator_differ():
 
 
 def test_distinct_samples_keep_the_order_drawn():
-    task = Digits(transform="reverse", min_length=3, max_length=4)
+    task = Digits(DigitsConfig(transform="reverse", min_length=3, max_length=4))
     plain = task.sample(60, split="test", generator=seeded(5)).src.tolist()
     pairs = sample_distinct(task, 60, split="test", generator=seeded(5))
     rows = [tuple(row) for row in pairs.src.tolist()]
@@ -107,7 +108,7 @@ def test_distinct_samples_keep_the_order_drawn():
 
 
 def test_distinct_samples_of_a_small_split_are_the_whole_split():
-    task = Digits(transform="reverse", min_length=3, max_length=3)
+    task = Digits(DigitsConfig(transform="reverse", min_length=3, max_length=3))
     pairs = sample_distinct(task, 1_000, split="test", generator=seeded())
     assert len(pairs) == split_mask(all_sequences(3), "test").sum() == len(pairs.src.unique(dim=0))
 

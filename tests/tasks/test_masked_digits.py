@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.config import ConfigError, load_preset
+from core.config.tasks import MaskedDigitsConfig
 from core.evaluation.accuracy import evaluate
 from core.storage.errors import InputError
 from core.tasks import Batch, fixed_pairs
@@ -16,7 +17,7 @@ from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.scripted_models import ScriptedModel
 
 SIZES = {"min_half": 2, "max_half": 5, "masked_share": 0.15}
-TASK = MaskedDigits(structure="mirrored", **SIZES)
+TASK = MaskedDigits(MaskedDigitsConfig(structure="mirrored", **SIZES))
 STRUCTURES = ("mirrored", "repeated")
 SPLITS = ("train", "validation", "test")
 
@@ -45,7 +46,9 @@ def second_half(structure: str, half: list[str]) -> list[str]:
     seed=st.integers(0, 999),
 )
 def test_every_masked_digit_is_shown_at_its_other_occurrence(structure, sizes, share, split, seed):
-    task = MaskedDigits(structure=structure, min_half=sizes[0], max_half=sizes[1], masked_share=share)
+    task = MaskedDigits(
+        MaskedDigitsConfig(structure=structure, min_half=sizes[0], max_half=sizes[1], masked_share=share)
+    )
     for shown, answer in drawn(task, 20, split, seed):
         half = len(answer) // 2
         assert sizes[0] <= half <= sizes[1]
@@ -90,7 +93,7 @@ def test_equal_generators_draw_equal_sequences():
 
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_sequences_of_one_length_are_distinct_and_held_out(structure):
-    task = MaskedDigits(structure=structure, **SIZES)
+    task = MaskedDigits(MaskedDigitsConfig(structure=structure, **SIZES))
     assert list(task.lengths) == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
     trained = {tuple(answer) for _, answer in drawn(task, 5_000)}
     for length in task.lengths:
@@ -124,7 +127,10 @@ def test_an_input_that_does_not_show_its_answer_has_none(text):
 
 
 def test_examples_are_in_the_training_range_and_have_answers():
-    for task in (TASK, MaskedDigits(structure="repeated", min_half=20, max_half=30, masked_share=0.15)):
+    for task in (
+        TASK,
+        MaskedDigits(MaskedDigitsConfig(structure="repeated", min_half=20, max_half=30, masked_share=0.15)),
+    ):
         for text in task.examples:
             symbols = task.tokenize(text)
             assert MASK in symbols

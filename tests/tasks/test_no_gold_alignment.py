@@ -8,6 +8,7 @@ import torch
 
 from core.__main__ import main
 from core.config import Preset
+from core.config.tasks import DigitsConfig
 from core.generation import generate
 from core.interpret.alignment import gold_alignment, gold_cells
 from core.interpret.head_scores import score_heads
@@ -37,7 +38,7 @@ class Half(Digits):
         return list(symbols)
 
 
-HALF = Half(transform="copy", min_length=3, max_length=4)
+HALF = Half(DigitsConfig(transform="copy", min_length=3, max_length=4))
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import ConfigError, load_preset
+from core.config.tasks import PatternsConfig
 from core.storage.errors import InputError
 from core.tasks.patterns import SYMBOLS, Patterns
 from core.text.vocab import EOS_ID
 
-TASK = Patterns(min_motif=2, max_motif=5, max_length=16, answer_length=4)
-SMALL = Patterns(min_motif=1, max_motif=3, max_length=9, answer_length=5)
+TASK = Patterns(PatternsConfig(min_motif=2, max_motif=5, max_length=16, answer_length=4))
+SMALL = Patterns(PatternsConfig(min_motif=1, max_motif=3, max_length=9, answer_length=5))
 SPLITS = ("train", "validation", "test")
 
 

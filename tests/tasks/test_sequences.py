@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.config import load_preset, preset_names
+from core.config.tasks import DigitsConfig, NumbersConfig, WordsConfig
 from core.storage.errors import InputError
 from core.tasks import NO_SOURCE, Batch, Task, build_task, fixed_pairs, sample_distinct
 from core.tasks.data import split_mask
@@ -23,17 +24,17 @@ from core.tasks.word_examples import WORD_EXAMPLES, WORDS
 from core.text.validation import MAX_INPUT_CHARACTERS
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocab, until_eos
 
-NUMBERS = Numbers(transform="reverse", min_length=2, max_length=6)
-WITHOUT_EOS = Numbers(transform="reverse", min_length=10, max_length=10, eos_in_targets=False)
-SENTENCES = Words(transform="reverse", min_length=3, max_length=10, has_unk=True)
-STRICT = Words(transform="copy", min_length=3, max_length=10, has_unk=False)
+NUMBERS = Numbers(NumbersConfig(transform="reverse", min_length=2, max_length=6))
+WITHOUT_EOS = Numbers(NumbersConfig(transform="reverse", min_length=10, max_length=10, eos_in_targets=False))
+SENTENCES = Words(WordsConfig(transform="reverse", min_length=3, max_length=10))
+STRICT = Words(WordsConfig(transform="copy", min_length=3, max_length=10, unknown_words="refuse"))
 SPLITS = ("train", "validation", "test")
 TRANSFORMS = ("reverse", "copy", "sort", "deduplicate")
 ROWS = st.lists(st.lists(st.integers(3, 12), max_size=9), min_size=1, max_size=6)
 
 
 def digits(transform: str = "reverse", low: int = 3, high: int = 10) -> Digits:
-    return Digits(transform=transform, min_length=low, max_length=high)
+    return Digits(DigitsConfig(transform=transform, min_length=low, max_length=high))
 
 
 def sample(task: Task, count: int, split: str = "train", seed: int = 0) -> Batch:
@@ -198,7 +199,7 @@ def test_vocabulary_sizes():
 
 
 def test_smaller_base_has_fewer_digits():
-    task = Digits(transform="reverse", min_length=1, max_length=12, base=2)
+    task = Digits(DigitsConfig(transform="reverse", min_length=1, max_length=12, base=2))
     assert task.src_vocab.symbols == ("0", "1")
     pairs = sample_distinct(task, 100, split="train", generator=torch.Generator().manual_seed(0))
     assert pairs.src.max() == task.src_vocab.encode(["1"])[0]
@@ -206,7 +207,7 @@ def test_smaller_base_has_fewer_digits():
     with pytest.raises(InputError, match="'2' at position 3 is not one of 0 1"):
         task.tokenize("012")
     for base in range(2, 11):
-        based = Digits(transform="reverse", min_length=1, max_length=12, base=base)
+        based = Digits(DigitsConfig(transform="reverse", min_length=1, max_length=12, base=base))
         assert [based.tokenize(text) for text in based.examples]
 
 
@@ -215,7 +216,7 @@ def test_smaller_base_has_fewer_digits():
 
 def test_a_share_of_training_words_is_unk_and_no_held_out_word():
     batch = sample(SENTENCES, 5_000)
-    untrained = Words(transform="reverse", min_length=3, max_length=10, has_unk=True, unk_in_training=False)
+    untrained = Words(WordsConfig(transform="reverse", min_length=3, max_length=10, unk_in_training=False))
     assert not (sample(untrained, 2_000).src == UNK_ID).any()
     words = (batch.src > EOS_ID).sum()
     unknown = (batch.src == UNK_ID).sum()

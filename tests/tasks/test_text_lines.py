@@ -25,7 +25,7 @@ from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID
 from core.training.history import History
 
-TASK = TextLines(max_length=64, longest_prompt=12)
+TASK = TextLines(TextConfig(max_length=64))
 SPLITS = ("train", "validation", "test")
 
 

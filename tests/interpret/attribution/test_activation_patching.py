@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from core.config.tasks import MaskedDigitsConfig
 from core.interpret.attribution.activation_patching import activation_patching
 from core.interpret.attribution.corrupted_input import corrupt
 from core.interpret.attribution.prediction import prediction_at
@@ -152,7 +153,7 @@ def test_the_chosen_change_makes_the_model_predict_something_else():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_chosen_change_leaves_masks_where_they_are(seed):
-    task = MaskedDigits(structure="mirrored", min_half=2, max_half=5, masked_share=0.2)
+    task = MaskedDigits(MaskedDigitsConfig(structure="mirrored", min_half=2, max_half=5, masked_share=0.2))
     model = encoder_only(seed=seed, vocab_size=len(task.src_vocab))
     symbols = ["4", "8", MASK, "2", "8", "4"]
     for step, symbol in enumerate(symbols):
