@@ -8,7 +8,7 @@ COPY requirements.txt .
 RUN pip install --no-cache-dir --extra-index-url https://download.pytorch.org/whl/cpu "torch==2.13.0+cpu" \
     && pip install --no-cache-dir -r requirements.txt
 
-# Nobody needs to be root; 1000 is who a Space runs as.
+# No root rights are needed; a Space runs as user 1000.
 RUN useradd --uid 1000 --create-home lab && mkdir /data && chown lab /data
 COPY --chown=root:root . .
 USER lab
@@ -19,7 +19,7 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
     CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:7860/health', timeout=4)"]
 
-# Runs outlive the container where /data can be written to; else they are lost with it. exec: SIGTERM reaches Python.
+# Runs outlive the container if /data is writable, and are lost with it otherwise. exec: SIGTERM reaches Python.
 CMD ["sh", "-c", "\
     if [ -w /data ]; then export ATTENTION_LAB_CHECKPOINTS=/data/checkpoints; \
     else export ATTENTION_LAB_CHECKPOINTS=/home/lab/checkpoints; fi; \

@@ -153,7 +153,7 @@ def write_submission(path: Path, folder: RunFolder, loaded: Trained, parameters:
         InputError: one of the files exists already, or cannot be written.
     """
     if path.suffix != ".py" or path.exists():
-        raise InputError(f"--submission={str(path)[:200]} must be a new file whose name ends in .py")
+        raise InputError(f"--submission={str(path)[:200]} must be a new file with a name that ends in .py")
     for name, plugin in PLUGIN_FILES.items():
         in_other_folders = [each for each in plugin.preset_files if Path(each).parent != Path(plugin.path).parent]
         if plugin.imports or in_other_folders:

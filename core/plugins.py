@@ -210,7 +210,7 @@ def load(path: str | Path) -> None:
     name = f"plugin_{len(PLUGIN_FILES) + 1}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise PluginError(f"plugin={str(path)!r} must be a Python file, whose name ends in .py")
+        raise PluginError(f"plugin={str(path)!r} must be a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     before, modules, folder = snapshot(), {*sys.modules}, str(file.parent)
     num_presets = len(_preset_files)

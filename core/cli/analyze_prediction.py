@@ -46,7 +46,7 @@ def add_why(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "why this answer", "Explain one predicted token instead of scoring heads; all methods unless --method is given."
     )
-    group.add_argument("--why", metavar="INPUT", help='the input whose answer to explain, such as "4 8 2 9"')
+    group.add_argument("--why", metavar="INPUT", help='the input with the answer to explain, such as "4 8 2 9"')
     group.add_argument("--step", type=int, metavar="N", help="step of the answer, from 1 (default: 1)")
     group.add_argument("--token", metavar="T", help="token to explain (default: the one the model predicts)")
     group.add_argument("--foil", metavar="T", help='token to compare it with: why 9, "not 2"?')

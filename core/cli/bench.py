@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "memory", help="memory growth of training, and the memory of an update beside its estimate"
     )
     memory.add_argument(
-        "--presets", metavar="A,B", help="names of presets whose training is measured (default: those of many lengths)"
+        "--presets", metavar="A,B", help="names of presets to train and measure (default: those of many lengths)"
     )
     memory.add_argument(
         "--updates", type=int, default=1_000, metavar="N", help="updates of each of them (default: 1,000)"

@@ -54,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         metavar="NAME",
-        help="a preset, or the path of a YAML file, whose model and training to use (default: chosen by the number of "
-        "pairs)",
+        help="use the model and training of this preset or YAML file (default: chosen by the number of pairs)",
     )
     parser.add_argument("--name", help="name of the preset (default: named after FILE)")
     parser.add_argument("--out", type=Path, metavar="FILE.yaml", help="file of the preset (default: named after FILE)")

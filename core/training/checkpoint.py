@@ -87,7 +87,7 @@ def _restore_generator(state: TrainingState, saved: torch.Tensor, device: str) -
     generator.manual_seed(seed * _STEP_STRIDE + state.step)
     state.notice = (
         f"saved on {device}, continued on {generator.device.type}: the random generator was reseeded from seed "
-        f"{seed} and step {state.step}, so the rest of the run is not what it would have been on {device}"
+        f"{seed} and step {state.step}, so the rest of the run differs from a run on {device}"
     )
     _log.warning("%s", state.notice)
 

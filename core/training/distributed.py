@@ -160,7 +160,7 @@ def _check_same_preset(preset: Preset, device: str) -> None:
     extremes = torch.tensor([checksum, -checksum], device=device)
     _all_reduce(extremes, dist.ReduceOp.MAX)
     if extremes.sum() != 0:  # the largest and the smallest checksum differ
-        raise InputError("the processes were started with different --preset, --seed or --set; give all the same")
+        raise InputError("the processes were started with different --preset, --seed or --set; pass the same to all")
 
 
 def _all_reduce(tensor: torch.Tensor, op: dist.ReduceOp.RedOpType = dist.ReduceOp.SUM) -> None:

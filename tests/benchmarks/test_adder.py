@@ -94,7 +94,7 @@ def test_the_submission_adds_as_the_run_does(run, tmp_path, capsys, monkeypatch)
     assert [submission.add(model, *pair) for pair in pairs] == expected
     assert len(set(expected)) > 1
     assert main(command) == 2
-    assert "must be a new file whose name ends in .py" in capsys.readouterr().err
+    assert "must be a new file with a name that ends in .py" in capsys.readouterr().err
 
 
 def test_parameters_are_those_of_the_weight_file_and_shared_ones_count_once(run):

@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def processes() -> multiprocessing.context.BaseContext:
-    """Return a context whose processes fork from a server process with the imports done."""
+    """Return a context with processes that fork from a server process after its imports."""
     os.environ["PYTHONPATH"] = str(REPOSITORY)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.faults.warm"])

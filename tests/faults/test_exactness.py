@@ -162,7 +162,7 @@ PARTS += ["sequences_seen", "evaluated_step"]
 
 @pytest.mark.usefixtures("often")
 def test_resuming_needs_every_part_of_the_checkpoint(root, preset, row):
-    """Includes a run whose loss rises: only there does the best loss matter."""
+    """Includes a run with a rising loss: only there does the best loss matter."""
     restless = {"training.learning_rate": 1.0, "training.schedule": "constant", "training.warmup_steps": 0}
     needed = set()
     for kind, chosen in {"learns": preset, "restless": preset.with_changes(restless)}.items():

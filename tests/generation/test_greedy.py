@@ -14,7 +14,7 @@ LAYERS, HEADS = 2, 2
 
 @pytest.fixture
 def model() -> Transformer:
-    """A random model whose outputs depend on the source, of 1 to 16 tokens."""
+    """A random model with outputs of 1 to 16 tokens that depend on the source."""
     model = transformer()
     with torch.no_grad():
         model.output.weight *= 3 / 4.5

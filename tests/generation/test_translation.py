@@ -25,7 +25,7 @@ def decoded_alone(model, task, text: str, strategy) -> str:
 
 @pytest.fixture
 def sentences_task(task):
-    """Digits in sentences: a task of text whose tokenizer ignores exclamation marks."""
+    """Digits in sentences: a text task with a tokenizer that ignores exclamation marks."""
     digits = type(task).tokenize
     task.bleu_tokenizer = "13a"
     task.tokenize = lambda text: digits(task, text.replace("!", ""))

@@ -38,7 +38,7 @@ def uniform(seen: torch.Tensor) -> torch.Tensor:
 
 
 def random_decode() -> GenerationResult:
-    """A decode of ``PAIRS`` whose maps, 2 layers of 3 heads in each block, are random, causal and without PAD."""
+    """A decode of ``PAIRS`` with random maps: 2 layers of 3 heads in each block, causal and without PAD."""
     real = (PAIRS.src != PAD_ID)[:, None, None].float()
     maps = {
         "encoder": torch.rand(2, 2, 3, 7, 7) ** 3 * real,

@@ -14,7 +14,7 @@ TOKENS = answer_tokens("21", "6543", width=5)
 
 
 def rows(block: str, tokens: torch.Tensor = TOKENS, *, heads: int = 2, decoder_only: bool = False):
-    """The rows of a block of a decode whose weights are all different, and the maps they are of."""
+    """The rows of a block in a decode with distinct weights, and their maps."""
     steps, source = tokens.shape[1], PAIRS.src.shape[1]
     sizes = {"encoder": (source, source), "decoder": (steps, steps), "cross": (steps, source)}
     if decoder_only:

@@ -17,7 +17,7 @@ STRATEGIES = (GREEDY, Beam(beam_size=3), Sample(temperature=1.5, seed=3))
 
 @pytest.fixture(params=["sinusoidal", "alibi", "rope", "vo-rope"])
 def model(request) -> DecoderOnly:
-    """A random model whose outputs depend on the source and differ in length."""
+    """A random model with outputs that depend on the source and differ in length."""
     return decoder_only(positions=request.param)
 
 

@@ -88,7 +88,7 @@ def test_logits_and_every_gradient_equal_those_of_pytorchs_encoder_with_copied_w
 
 @pytest.fixture(params=["sinusoidal", "alibi", "rope", "vo-rope"])
 def model(request) -> EncoderOnly:
-    """A random model whose outputs depend on the source and differ in length."""
+    """A random model with outputs that depend on the source and differ in length."""
     return encoder_only(positions=request.param)
 
 

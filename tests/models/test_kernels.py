@@ -1,4 +1,4 @@
-"""Every fast kernel equals the plain line beside it."""
+"""Every fast kernel equals the plain line in its docstring."""
 
 import math
 

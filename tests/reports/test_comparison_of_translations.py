@@ -23,7 +23,7 @@ NAMES = ("french-seed-0", "french-seed-1", "longer", "old")
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory, tiny):
-    """Two seeds of a translation, a run that was trained longer, and one whose metrics have no BLEU."""
+    """Two seeds of a translation, a run that was trained longer, and a run without BLEU in its metrics."""
     root = tmp_path_factory.mktemp("compared")
     base = tiny.with_changes({"task.family": "number-words", "training.training_sequences": 50})
     presets = {f"french-seed-{seed}": base.with_changes({"training.seed": seed}) for seed in (0, 1)}

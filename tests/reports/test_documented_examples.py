@@ -1,4 +1,4 @@
-"""The ten documented sentences in a report: answered by the run's model, beside what the document's model wrote."""
+"""The ten documented sentences in a report: the run's answers and those of the document's model."""
 
 import pytest
 import torch

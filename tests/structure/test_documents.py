@@ -38,7 +38,7 @@ CLOSE = {"atol": 1e-3, "rtol": 0.0}
 
 
 def rows(pattern: str) -> list[list[str]]:
-    """The cells of all table rows whose first cell matches."""
+    """The cells of all table rows with a matching first cell."""
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
     return [row for row in cells if re.fullmatch(pattern, row[0])]

@@ -1,4 +1,4 @@
-"""The versions that are installed: one set of pins for everybody, within the ranges of the package and of a Space."""
+"""The installed versions: one set of pins for all uses, within the ranges of the package and of a Space."""
 
 import re
 import subprocess
@@ -44,7 +44,7 @@ def test_each_pin_lies_in_the_range_of_the_package_and_each_range_has_a_pin():
 
 
 def test_a_range_ends_before_the_next_incompatible_version():
-    """So that a new major version of a package breaks nobody's installation."""
+    """So that a new major version of a package breaks no installation."""
     assert [name for name, each in ranges().items() if {s.operator for s in each.specifier} != {">=", "<"}] == []
 
 

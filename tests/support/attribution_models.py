@@ -42,7 +42,7 @@ FAMILIES = [*WITH_DECODER, *ENCODER_ONLY]
 
 
 def build(name: str, seed: int = 0) -> Seq2Seq:
-    """A random model whose predictions depend on its source."""
+    """A random model with predictions that depend on its source."""
     torch.manual_seed(seed)
     if name in RECURRENT:
         model = make_model(GRUSeq2Seq, cell=name, d_embedding=8, d_hidden=12, num_layers=2, max_seq_len=12)
@@ -64,7 +64,7 @@ def build(name: str, seed: int = 0) -> Seq2Seq:
 
 
 def digits() -> Task:
-    """The task whose vocabulary these models have."""
+    """The task with the vocabulary of these models."""
     return build_task(DigitsConfig(family="digits", transform="reverse", min_length=3, max_length=8))
 
 

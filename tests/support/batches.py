@@ -1,4 +1,4 @@
-"""Pairs whose numbers can be read off a batch."""
+"""Pairs with numbers that can be read from a batch."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Models for decoding tests: random ones that depend on their source, and ones whose outputs are scripted."""
+"""Models for decoding tests: random models that depend on their source, and models with scripted outputs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ def make_model(
     generator: torch.Generator | None = None,
     **config: Any,
 ) -> Any:
-    """A model of this class whose config section has these values; weights are PyTorch's defaults."""
+    """A model of this class with these values in its config section and PyTorch's default weights."""
     section = CONFIGS[kind](**({"dropout": 0.0} | config))
     return kind(section, src_vocab_size, tgt_vocab_size, generator)
 
 
 def transformer(*, vocab_size: int = 13, seed: int = 1, max_seq_len: int = 16, norm: str = "post") -> Transformer:
-    """A random Transformer whose outputs depend on the source; some end early, some late, some never."""
+    """A random Transformer with outputs that depend on the source; some end early, some late, some never."""
     torch.manual_seed(seed)
     sizes = {"d_model": 16, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 2, "d_ff": 32}
     model = make_model(Transformer, tgt_vocab_size=vocab_size, max_seq_len=max_seq_len, norm=norm, **sizes).eval()

@@ -1,4 +1,4 @@
-"""The doctor on anybody's model: bugs put into a plain PyTorch file by hand, other shapes, and broken calls."""
+"""The doctor on a user's model: bugs added to a plain PyTorch file by hand, other shapes, and broken calls."""
 
 from pathlib import Path
 from types import ModuleType, SimpleNamespace

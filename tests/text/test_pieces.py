@@ -1,4 +1,4 @@
-"""Subword pieces: names, words and shared words, beside plain loops and what SentencePiece itself says."""
+"""Subword pieces: names, words and shared words, compared with plain loops and with SentencePiece."""
 
 import pytest
 

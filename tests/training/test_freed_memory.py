@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system: when it is asked for, and large blocks immediately."""
+"""Freed memory returns to the system: on request, and large blocks immediately."""
 
 import subprocess
 import sys

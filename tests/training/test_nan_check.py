@@ -1,4 +1,4 @@
-"""A run whose numbers stop being finite ends, names the first tensor that is not, and keeps its last checkpoint."""
+"""A run that becomes NaN or infinite ends, names the first such tensor, and keeps its last checkpoint."""
 
 import math
 from itertools import islice

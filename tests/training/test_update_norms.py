@@ -62,7 +62,7 @@ def test_norms_at_the_end_of_pre_norm_stacks_belong_to_what_follows(tiny):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_norms_equal_those_computed_in_float64(family, tiny, tiny_gru, monkeypatch):
-    """The gradients and the weights of the third update are copied beside the measurement and compared in numpy."""
+    """The gradients and the weights of the third update are copied during the measurement and compared in numpy."""
     preset = preset_of(family, tiny, tiny_gru).with_changes(
         {"training.evaluate_every": 3, "training.steps": 3, "training.max_gradient_norm": 0.01}
     )

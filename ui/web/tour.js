@@ -31,7 +31,7 @@ export function offerTour(translator = null) {
   if (OPENED_BY_LINK || (card && !isOffer) || localStorage.getItem(KEY)) return;
   isOffer = true;
   const translation = translator ? " Or translate a sentence and see where each word came from." : "";
-  showCard({ title: "New here?", text: "A tour of five stops shows what is where. It takes a minute." + translation, buttons: [
+  showCard({ title: "New here?", text: "A tour of five stops explains the page. It takes a minute." + translation, buttons: [
     ["Skip", end], ...(translator ? [["Translate a sentence", () => openTranslation(translator)]] : []), ["Start the tour", startTour, true]] });
 }
 

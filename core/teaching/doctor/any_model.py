@@ -205,7 +205,7 @@ class AnyModel(BlackBox):
         if self.tgt.shape[1] > 1 and bool((self.tgt[0] == bos).all()):
             layout = "(T, B)" if self.batch_first else "(B, T)"
             raise InputError(
-                f"batch_first={self.batch_first}, but BOS ({bos}) stands along the first row of tgt: it looks like "
+                f"batch_first={self.batch_first}, but BOS ({bos}) fills the first row of tgt, which looks like "
                 f"{layout}, so pass batch_first={not self.batch_first}"
             )
         first = self.tgt[0, 0].item()

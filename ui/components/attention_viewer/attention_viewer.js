@@ -104,7 +104,7 @@ export function mount({ element, props, server, watch }) {
     if (innerWidth < 1000) part("story").scrollIntoView({ block: "start" }); // it is below the map
   }
 
-  /** Ask for the parts of the run's model, and for what the panel shows, if it shows something else. */
+  /** Request the parts of the run's model, and the panel's content if it has changed. */
   async function refreshPanel() {
     if (value?.run && model?.run !== value.run) {
       const answer = await callServer(server, "parts", { run: value.run });
@@ -132,7 +132,7 @@ export function mount({ element, props, server, watch }) {
     if (playback.end()) selected.row = null;
   }
 
-  /** Change the selection. A playback goes on in another block; its row stays marked. */
+  /** Change the selection. A playback continues in another block; its row stays marked. */
   function select(change) {
     Object.assign(selected, change);
     player.stop();

@@ -7,7 +7,7 @@ import { makeStrip } from "../../web/strip.js";
 const MOST_BARS = 10; // keys shown in the softmax; of more, those with the largest weights
 const LINES = {
   scores: "The scores used are not these: something in this run changes them, such as a bug that is studied.",
-  weights: "The weights used are not this softmax: a pattern that was set, or a bug, takes its place.",
+  weights: "The weights used are not this softmax: a forced pattern or a bug replaces it.",
   output: "The output used is not this sum: the head is ablated.",
   sublayer: "The output of this sublayer is not the sum of its heads: something in this run changes it.",
   stream: "The residual stream is not this sum: something in this run changes it.",

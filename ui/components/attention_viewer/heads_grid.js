@@ -4,8 +4,8 @@ import { make, uniqueName } from "../../web/dom.js";
 import { makeThumbnail } from "../../web/thumbnails.js";
 
 const SIDES = [52, 48, 44, 40]; // pixels of a thumbnail; smaller with more heads per layer
-const DENSE = { heads: 32, side: 28, width: 50 }; // with more heads than that, only numbers stand beside thumbnails
-const COMPACT = { layers: 3, side: 38, width: 106 }; // from so many layers on, names stand beside thumbnails
+const DENSE = { heads: 32, side: 28, width: 50 }; // with more heads, thumbnails have only numbers
+const COMPACT = { layers: 3, side: 38, width: 106 }; // from this number of layers on, names are beside thumbnails
 
 /**
  * Make the grid in a box: lock({ layer, head }) is called for a selected head, preview({ layer, head }) and preview(null)

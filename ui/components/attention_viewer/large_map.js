@@ -57,7 +57,7 @@ export function makeLargeMap(part, { picture, pick }) {
       + ": " + shown.weights[row][column].toFixed(3);
   }
 
-  /** Show the cell at the cursor as text, else the strongest cell of the marked row. */
+  /** Show the cell at the cursor as text, or the strongest cell of the marked row. */
   function showReadout() {
     const { view, weights } = shown;
     let text = TOUCH ? "Tap a cell to see how its weight came about." : "Point at a cell to read its weight; press it to see how it came about.";

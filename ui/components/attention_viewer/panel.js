@@ -1,4 +1,4 @@
-// The panel beside the maps: how one cell came about, or what another part of the model computes.
+// The panel beside the maps: the arithmetic of a cell, or the output of another part of the model.
 
 import { showChoice } from "../../web/choice.js";
 import { setText } from "../../web/dom.js";
@@ -17,7 +17,7 @@ const NO_STEP = "This run kept attention maps, but no weights. Choose “current
  * jump(step)            shows the replay at a training step
  */
 export function makePanel(part, { ask, jump }) {
-  let key = ""; // of what is shown or was asked for
+  let key = ""; // of the shown or requested content
   let shown = null; // { title, of, say, sections(inNumbers) }
   let inNumbers = false;
 
@@ -39,7 +39,7 @@ export function makePanel(part, { ask, jump }) {
     draw();
   }
 
-  /** Offer the training steps of a replay whose weights were kept; hidden for the current decode. */
+  /** Offer the training steps of a replay with kept weights; hidden for the current decode. */
   function offerSteps({ step, weightsSteps }) {
     part("story-training").hidden = !weightsSteps?.length;
     if (weightsSteps) showChoice(part("story-training"), weightsSteps.map((each) => [each, each]), step, (each) => jump(Number(each)));
@@ -83,7 +83,7 @@ export function makePanel(part, { ask, jump }) {
       if (wanted === key) return;
       key = wanted;
       const answer = await ask(name ? "part" : "cell", request);
-      if (wanted !== key) return; // something else was opened meanwhile
+      if (wanted !== key) return; // something else was opened in the meantime
       if (!answer || answer.error) {
         if (!answer) key = ""; // ask again
         return say(answer?.error ?? "The server did not answer; asking again.");

@@ -34,7 +34,7 @@ function similarityOf(matrix, tokens) {
 }
 
 function patternsOf(patterns) {
-  return section("What the first layer's heads make of positions alone",
+  return section("The first layer's heads, computed from positions alone",
     make("p", { class: "soft" }, "Weights of the first self-attention if every token embedding were zero: rows are queries, columns keys."),
     make("div", { class: "position-maps" }, ...patterns.map((weights, at) => {
       const canvas = make("canvas", { role: "img", "aria-label": "head " + (at + 1) + ", positions alone" });

@@ -13,7 +13,7 @@ function verdictOf({ tokens, expected, texts }) {
 }
 
 /**
- * Make the playback in a viewer's elements. It goes on, or stays paused, whatever else is shown, until `end` is called.
+ * Make the playback in a viewer's elements. It continues, or stays paused, whatever else is shown, until `end` is called.
  *
  * isVisible()    whether the viewer is; while it is not, nothing is revealed
  * onStart()      before the rows are revealed one after another

@@ -10,7 +10,7 @@ export const emptyReplay = (run) => ({
   metrics: emptyHistory(),
   snapshots: [],
   facts: {}, // common to all snapshots: inputs, blocks, scored_block, scored_on, uniform_mass
-  weightsSteps: [], // steps of the snapshots whose weights were kept
+  weightsSteps: [], // steps of the snapshots with kept weights
   latest: null, // status, step, steps and title of the run
 });
 

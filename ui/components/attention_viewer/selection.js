@@ -42,7 +42,7 @@ export function makeSelection() {
     block: null, // attention block; null: the one that attends to the source
     heads: {}, // { layer, head } locked for each block
     row: null, // the marked decoding step, from 0
-    cell: null, // { row, column } whose arithmetic is open; null: the strongest of a row
+    cell: null, // { row, column } with open arithmetic; null: the strongest of a row
     by: null, // "words": the pieces of a word together; null: by piece
     part: null, // name of the open part of the model; null: a cell
     input: 0, // index of the fixed input

@@ -79,7 +79,7 @@ export function headsPanel(element, part) {
     return maps;
   }
 
-  /** The side of a map so that all of them fit; layers with few heads stand in two columns. */
+  /** The side of a map so that all of them fit; layers with few heads are in two columns. */
   function sideOf(rows) {
     const box = part("maps");
     const most = Math.max(...rows.map(({ heads }) => heads.length));

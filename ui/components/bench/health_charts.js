@@ -33,7 +33,7 @@ const styleOf = (at) => ({ color: "--series-" + ((at % COLORS) + 1), dash: DASHE
 export function healthCharts(part, server) {
   const fold = part("health");
   let health = emptyHealth();
-  let run = null; // whose health it is
+  let run = null; // the run of this health
   let seen = null; // run and step of the snapshot that the last answer was as new as
   let isAsking = false;
   let retryAt = 0;
@@ -100,7 +100,7 @@ export function healthCharts(part, server) {
 
   const redraw = inNextFrame(draw);
 
-  /** Ask for what is new; an answer that fails is asked for again a little later. */
+  /** Request new values; a failed request is repeated a little later. */
   async function refresh() {
     const newest = feed.run + " " + feed.steps.length + " " + feed.steps.at(-1);
     if (!fold.open || feed.run === null || isAsking || newest === seen || Date.now() < retryAt) return;

@@ -27,7 +27,7 @@ function axisEnd(done, planned) {
   return Math.ceil(end);
 }
 
-/** Scores of 0 to 100 as shares, to be drawn beside the accuracy of tokens. */
+/** Scores of 0 to 100 as fractions, for the same axis as the accuracy of tokens. */
 const asShares = (scores) => scores.map((score) => (score == null ? null : score / 100));
 const scoreText = (share) => (share == null ? "–" : (100 * share).toFixed(1));
 

@@ -74,7 +74,7 @@ function makeView(element, server, pick) {
         make("div", { class: "fields" }, labeled("Code", code), labeled("Nickname", nickname), make("button", { type: "submit", class: "main" }, "Join")),
         make("p", { class: "faint" }, "No account is needed. Your teacher sees the runs that you start or resume in the class, and nothing else of yours.")),
       make("div", { class: "open-class" }, make("h3", {}, "Teach one"),
-        make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after hours without anybody."),
+        make("p", { class: "muted" }, "You get a code and a link for your students, and a board with everyone's run. The class ends when you end it, or after hours without a visit."),
         make("button", { type: "button", class: "open", onclick: async () => showRole((await call("open")) ?? role) }, "Open a class")));
     (code.value ? nickname : code).focus();
   }

@@ -23,8 +23,8 @@ function requestsOf(server, lesson, fail) {
 }
 
 /**
- * Make the elements of a section and its figure. `takeError(text)` may take an error, and then returns true; else it
- * stands below the figure.
+ * Make the elements of a section and its figure. `takeError(text)` may take an error, and then returns true; otherwise
+ * it is shown below the figure.
  */
 function makeSection(lesson, section, server, takeError, onAnswer) {
   const box = section.figure && make("div", { class: "figure", role: "group", "aria-label": section.title });

@@ -9,7 +9,7 @@ import { makeSeriesChart, sampleOf } from "../../web/series_chart.js";
 import { paragraphs } from "./attention_lesson.js";
 
 // Of the page, not of one mount: the component may be mounted again while a lesson is open.
-const revealed = new Set(); // lessons whose answer is shown
+const revealed = new Set(); // lessons with a shown answer
 const guesses = new Map(); // the visitor's predictions, by lesson
 
 /** Make it in the component's elements; `train(name)` is called to train a lesson's two runs. Returns { show(lesson) }. */

@@ -18,7 +18,7 @@ const WEIGHTS_MS = 1500; // between two decodes of the current input while the r
 export function mount({ element, trigger, props, server, watch }) {
   const part = partsOf(element);
   let knownStatus = null; // the current run's last known status
-  let decodedStep = null; // training step of the weights that the last decode was asked for
+  let decodedStep = null; // training step of the weights of the last requested decode
   let decodedAt = 0;
   let closed = ""; // the problem that the visitor has read and closed
 

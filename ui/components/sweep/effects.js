@@ -9,7 +9,7 @@ import { callServer } from "../../web/server.js";
 export function makeImportance() {
   const list = make("ul", { class: "importance" });
   const box = make("figure", {}, make("h3", {}, "Importance of the axes"), list,
-    make("p", { class: "muted" }, "How much of the differences between trials one axis alone explains: η² of the Kruskal-Wallis test on ranks. What two axes do together only is not in it, nor are pruned trials."));
+    make("p", { class: "muted" }, "How much of the variance between trials a single axis explains: η² of the Kruskal-Wallis test on ranks. Joint effects of two axes and pruned trials are not included."));
   return {
     box,
     setData({ axes, importance }) {
@@ -35,7 +35,7 @@ export function makeHeatMap({ server }) {
     const mine = (round += 1);
     const answer = await callServer(server, "heat", { sweep: state.sweep, row: down.value, column: across.value });
     if (mine !== round || !answer) return;
-    setText(caption, answer.error ?? "Mean " + state.metric.replaceAll("_", " ") + " of the trials with both values; the best stand out most. Many values are put together. Empty: no trial.");
+    setText(caption, answer.error ?? "Mean " + state.metric.replaceAll("_", " ") + " of the trials with both values; the best are the most prominent. Many values are grouped. Empty: no trial.");
     place.replaceChildren(answer.error ? "" : draw(answer));
   }
 

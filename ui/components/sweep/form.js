@@ -1,4 +1,4 @@
-// The form of a sweep. It holds texts; the server says what they stand for, what is wrong with them and how long it takes.
+// The form of a sweep. It holds texts; the server returns their values, their errors and the estimated time.
 
 import { make, setText, uniqueName } from "../../web/dom.js";
 import { download } from "../../web/files.js";

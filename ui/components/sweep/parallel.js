@@ -1,4 +1,4 @@
-// Parallel coordinates: a vertical axis for each setting and for the goal, a line for each trial; the best stand out most.
+// Parallel coordinates: a vertical axis for each setting and for the goal, a line for each trial; the best are the most prominent.
 
 import { fitText, inNextFrame, onAppearanceChange, prepareCanvas, themeColors } from "../../web/canvas.js";
 import { attentionColor } from "../../web/colors.js";
@@ -150,7 +150,7 @@ export function makeParallel({ pick }) {
       if (pointed === -1) pointed = null;
       canvas.setAttribute("aria-label", "Parallel coordinates of " + trials.names.length + " trials; the table below has all. "
         + "Arrow keys go through the trials from the best one on, Enter opens one.");
-      setText(caption, "Each line is a trial; the best stand out most, and the better end of the goal is at the top. Dashed: pruned or without a figure. Click a line to open its run."
+      setText(caption, "Each line is a trial; the best are the most prominent, and the better end of the goal is at the top. Dashed: pruned or without a figure. Click a line to open its run."
         + (trials.begun > trials.names.length ? " Drawn: the best trials and an even choice of the others, " + trials.names.length + " of " + trials.begun.toLocaleString("en") + "." : ""));
       redraw();
     },

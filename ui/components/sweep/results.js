@@ -38,7 +38,7 @@ export function makeResults(place, { server, pick, jobs, edit, say }) {
     make("button", { type: "button", title: "download the whole table", onclick: () => saveTable(format) }, label)));
   const tableBox = make("section", {}, make("h3", {}, "Table"),
     make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "trials of the sweep" }, table), pages, files,
-    make("p", { class: "muted" }, "The best trials first, by the mean over their seeds on the validation set. An interval is that of one trial: with many trials, the best is partly lucky."));
+    make("p", { class: "muted" }, "The best trials first, by the mean over their seeds on the validation set. An interval holds for a single trial: with many trials, the best one is partly lucky."));
   const pictures = make("div", { class: "pictures" }, parallel.box, make("div", { class: "two" }, importance.box, heatMap.box), charts);
   const soon = make("p", { class: "muted", hidden: true }, "Pictures appear when the first trial is finished.");
   place.append(heading, plan, make("div", { class: "tools" }, stop, resume, more), bar, status, best, trialPanel, soon, pictures, tableBox);

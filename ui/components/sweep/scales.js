@@ -1,4 +1,4 @@
-// Scales of a sweep's axes: where a value lies from 0 to 1, and the labels beside an axis.
+// Scales of a sweep's axes: the position of a value from 0 to 1, and the labels of an axis.
 
 import { formatNumber } from "../../web/format.js";
 

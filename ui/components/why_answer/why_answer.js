@@ -25,7 +25,7 @@ const two = (number) => (number == null ? "–" : number.toFixed(2).replace("-0.
 export function mount({ element, props, server, watch }) {
   const part = partsOf(element);
   const selected = { step: 0, method: "parts", foil: null, position: null, replacement: null };
-  let key = ""; // of what is shown or was asked for
+  let key = ""; // of the shown or requested explanation
   let shown = null; // the server's answer
   const nameOf = (token) => tokenNamer(props.value?.subwords)(token);
   const quoted = (token) => "“" + nameOf(token) + "”";
@@ -166,7 +166,7 @@ export function mount({ element, props, server, watch }) {
     key = wanted;
     part("result").classList.add("waiting");
     const answer = await callServer(server, "why", request, WAIT_SECONDS);
-    if (wanted !== key) return 0; // something else was asked meanwhile
+    if (wanted !== key) return 0; // another explanation was requested in the meantime
     part("result").classList.remove("waiting");
     if (!answer || answer.error) {
       if (!answer) key = "";

@@ -5,7 +5,7 @@ import { attentionColor } from "../../../web/colors.js";
 import { make, setText } from "../../../web/dom.js";
 import { formatPercent, visibleToken } from "../../../web/format.js";
 
-const FEW = 8; // columns whose cells have room for their number on a phone
+const FEW = 8; // columns that have room for their numbers on a phone
 
 /** Black or white, whichever has more contrast with a color. */
 function inkOn(color) {
