@@ -33,7 +33,7 @@ class BulkSpeed:
     """Measurements: medians over ``ROUNDS`` interleaved rounds.
 
     Attributes:
-        sequences_per_second: greedy, in batches of one length of up to ``CHUNK`` (core.evaluation.accuracy) sources.
+        sequences_per_second: greedy, in batches of one length of up to ``CHUNK`` (core.evaluation.passes) sources.
         single_ratio: time per sequence decoded one by one divided by that in batches.
         beam_ratio: time of beam search divided by that of greedy decoding.
         baseline_ratios: time of Hugging Face's ``generate`` divided by ours, by its batch size; empty without

@@ -25,7 +25,6 @@ from core.runs.recorder import Recorder
 from core.storage.errors import InputError
 from core.tasks import build_task
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import EvaluationEvent, train
 from core.training.loss import loss_of_logits
 from core.training.memory import estimate_memory
@@ -105,7 +104,7 @@ def measure_memory() -> Iterator[Reading]:
     with tempfile.TemporaryDirectory() as root:
         folder = RunFolder.create(Path(root), preset, name="memory")
         state = new_state(preset)
-        recorder = Recorder(folder, state, History())
+        recorder = Recorder(folder, state)
         for event in train(state):
             recorder.record(event)
             if isinstance(event, EvaluationEvent) and event.step and event.step % (STEPS // READINGS) == 0:

@@ -18,7 +18,6 @@ from core.runs.recorder import Recorder
 from core.runs.replay import Replay
 from core.teaching.bugs import new_state
 from core.training import loop
-from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
 
 PRESETS = ("digits-reversal", "tiny")
@@ -117,7 +116,7 @@ def _segments(folder: RunFolder, preset: Preset) -> Iterator[float]:
     started = time.process_time()
     state = new_state(preset)
     recorder_class = Recorder if folder.name == "with" else RecorderWithoutHealth
-    recording = recorder_class(folder, state, History(), with_replay=folder.name != "without")
+    recording = recorder_class(folder, state, with_replay=folder.name != "without")
     events = train(state)
     is_over = False
     while not is_over:

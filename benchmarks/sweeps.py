@@ -112,7 +112,7 @@ def _overhead(words: list[str]) -> float:
         file.write_text(_SHORT.replace("RATES", str(rates)), encoding="utf-8")
         _run([sys.executable, "-m", "core", "--checkpoints", str(root), "sweep", str(file), *words])
         ended = sorted((path.stat().st_mtime, path.parent.name) for path in root.glob("*/run.json"))
-        trained = [RunFolder(root, name).info().seconds for _, name in ended[1:]]
+        trained = [RunFolder(root, name).read_info().seconds for _, name in ended[1:]]
         return (ended[-1][0] - ended[0][0]) / len(trained) - fmean(trained)
 
 

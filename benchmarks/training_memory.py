@@ -19,7 +19,6 @@ from core.runs import RunFolder
 from core.runs.recorder import Recorder
 from core.tasks import build_task
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import StepEvent, train
 from core.training.memory import training_memory
 
@@ -87,7 +86,7 @@ def _measure(name: str, updates: int, first_reading: int) -> tuple[int, int, int
     forget_highest()
     with tempfile.TemporaryDirectory() as root:
         state = new_state(preset)
-        recorder = Recorder(RunFolder.create(Path(root), preset, name="memory"), state, History())
+        recorder = Recorder(RunFolder.create(Path(root), preset, name="memory"), state)
         for event in train(state):
             recorder.record(event)
             if isinstance(event, StepEvent) and event.step == first_reading:

@@ -13,7 +13,6 @@ from core.interpret.trained import Trained
 from core.runs.folder import DEFAULT_ROOT, RunFolder
 from core.runs.run import Run, Runs
 from core.teaching.doctor import diagnose
-from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
 
 if TYPE_CHECKING:  # a tenth of a second to import
@@ -105,17 +104,15 @@ def train(
         ConfigError: there is no such preset, or a setting is not valid.
         RunError: there is a run of that name.
     """
-    from core.runs.recorder import train_recorded  # not needed to look at a run
+    from core.runs.training import training  # not needed to look at a run
     from core.teaching.bugs import new_state
 
     chosen = _preset_of(preset).with_changes(dict(changes or {}))
     state = new_state(chosen)
     folder = RunFolder.create(Path(root), chosen, name=name)
-    lock = folder.lock()
-    try:
-        train_recorded(folder, state, History(), on_event=on_event)
-    finally:
-        lock.release()
+    with training(folder, state) as run:
+        for event in run:
+            on_event(event)
     return runs(root)[folder.name]
 
 

@@ -12,12 +12,10 @@ from hypothesis import settings
 from core import plugins
 from core.config import Preset, load_preset
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.server.limits import Limits
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.support.scripted_models import ScriptedModel
+from tests.support.trainings import train_run
 
 settings.register_profile("lab", deadline=None, derandomize=True, max_examples=50, database=None)
 settings.load_profile("lab")
@@ -118,5 +116,5 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Path:
     """A folder with one finished run, ``done``."""
     root = tmp_path_factory.mktemp("trained")
     folder = RunFolder.create(root, tiny, name="done")
-    train_recorded(folder, new_state(tiny), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     return root

@@ -196,5 +196,5 @@ def test_an_error_in_the_callers_function_ends_the_training_and_frees_the_folder
     with pytest.raises(KeyError):
         lab.train("tiny", changes=CHANGES, name="mine", root=tmp_path, on_event=fail)
     folder = RunFolder(tmp_path, "mine")
-    assert folder.info().status == "failed"
+    assert folder.read_info().status == "failed"
     folder.lock().release()  # nobody holds it

@@ -101,7 +101,7 @@ def test_a_task_and_a_metric_of_a_file_work_in_every_command(core, root):
 
 def test_a_run_names_the_plugin_it_was_trained_with_and_needs_it_again(core, root):
     core("train", "--plugin", str(EXAMPLE), *LETTERS, "--run", "mine")
-    (session,) = RunFolder(root, "mine").info().provenance
+    (session,) = RunFolder(root, "mine").read_info().provenance
     sha256 = hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
     assert [(each.name, each.sha256) for each in session.plugins] == [("rotated_letters.py", sha256)]
     assert session.command.startswith("--plugin rotated_letters.py train --preset tiny")
@@ -162,7 +162,7 @@ def test_a_metric_that_fails_is_named(tiny, tmp_path):
     plugins.metric("broken")(lambda outputs, references: 1 / 0)
     with pytest.raises(LabError, match=r"metric='broken' failed: ZeroDivisionError"):
         lab.train(tiny, root=tmp_path, name="mine")
-    assert "metric='broken' failed" in RunFolder(tmp_path, "mine").info().message
+    assert "metric='broken' failed" in RunFolder(tmp_path, "mine").read_info().message
 
 
 def test_presets_of_a_plugins_family_are_validated_and_written_as_others_are(tiny):
@@ -413,7 +413,7 @@ def train_stopped(tiny, root, plugin: Path) -> RunFolder:
     plugins.load(plugin)
     lab.train(tiny, root=root, name="mine")
     folder = RunFolder(root, "mine")
-    folder.write_info(folder.info().model_copy(update={"status": "stopped", "step": 4}))
+    folder.write_info(folder.read_info().model_copy(update={"status": "stopped", "step": 4}))
     assert folder.changed_plugins() == ""
     check_resumable(folder)
     forget()
@@ -430,7 +430,7 @@ def train_and_change(tiny, root, file: Path) -> RunFolder:
 def test_a_plugin_that_has_changed_is_named_on_loading_and_refused_on_resuming(core, tiny, root, tmp_path, caplog):
     file = tmp_path / "mine.py"
     folder = train_and_change(tiny, root, file)
-    old = folder.info().provenance[0].plugins[0].sha256
+    old = folder.read_info().provenance[0].plugins[0].sha256
     new = hashlib.sha256(file.read_bytes()).hexdigest()
     changed = f"it was trained with another version of --plugin mine.py (SHA-256 {old[:12]}…, now {new[:12]}…)"
     lab.load("mine", root=root)
@@ -451,10 +451,10 @@ def test_a_file_that_a_plugin_imports_is_recorded_and_named_when_it_has_changed(
     write_plugin(part, "value = 0.0")
     hashes = {"helper_of_plugins": sha256_of(package), "helper_of_plugins.part": sha256_of(part)}
     folder = train_stopped(tiny, root, file)
-    (recorded,) = folder.info().provenance[0].plugins
+    (recorded,) = folder.read_info().provenance[0].plugins
     assert {each.name: each.sha256 for each in recorded.imports} == hashes  # neither json nor captum
     assert f"its module helper_of_plugins.part, SHA-256 {sha256_of(part)}" in model_card(
-        load_run(folder.path), folder.info(), title="mine"
+        load_run(folder.path), folder.read_info(), title="mine"
     )
     new = sha256_of(write_plugin(part, "value = 10.0"))  # of another size: Python keeps what it has compiled
     plugins.load(file)
@@ -477,7 +477,7 @@ def test_of_many_imported_files_the_last_ones_have_a_joint_hash():
 
 def test_a_plugin_whose_name_is_not_ascii_is_recognized(tiny, root, tmp_path):
     folder = train_and_change(tiny, root, tmp_path / "größe.py")
-    assert folder.info().provenance[0].plugins[0].name == "gr e.py"
+    assert folder.read_info().provenance[0].plugins[0].name == "gr e.py"
     assert folder.changed_plugins().startswith("it was trained with another version of --plugin gr e.py")
     assert folder._missing_plugins() == ""
 

@@ -11,12 +11,11 @@ from tqdm import tqdm
 
 from core.config import BUG_FAMILIES, BugName, Preset, load_preset, preset_names
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
-from core.runs.training_state import resume_state
+from core.runs.training import Training, training
 from core.teaching.doctor import Examination, examine_preset, examine_state
 from core.teaching.doctor.run_checks import TASK
 from core.training.history import History
-from core.training.loop import Event, StepEvent
+from core.training.loop import StepEvent
 from core.training.state import TrainingState
 
 BASE_PRESET = "tiny"  # in which every bug is switched on
@@ -95,32 +94,20 @@ def _presets() -> Iterator[tuple[str, int, Preset]]:
 
 def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingState, History]:
     """Return the state of a run of a preset after at least ``updates`` updates, from its folder or trained now."""
-    if folder.exists() and folder.preset() != preset:
+    if folder.exists() and folder.read_preset() != preset:
         shutil.rmtree(folder.path)
     if not folder.exists():
         folder = RunFolder.create(folder.path.parent, preset, name=folder.name)
-    lock = folder.lock()
-    try:
-        state, history = resume_state(folder), History.load(folder.metrics)
-        history.rewind(state.step, evaluated_step=state.evaluated_step)
-        if state.step < updates:
-            _train(folder, state, history, updates)
-    finally:
-        lock.release()
-    return state, history
+    with training(folder, command="doctor --all-bugs") as run, _bar(run, updates) as bar:
+        if run.state.step < updates:
+            for event in run:
+                if isinstance(event, StepEvent):
+                    bar.update()
+                    if updates <= event.step < preset.training.steps:  # at its end it stops by itself
+                        break
+    return run.state, run.history
 
 
-def _train(folder: RunFolder, state: TrainingState, history: History, updates: int) -> None:
-    with tqdm(total=updates, initial=state.step, desc=folder.name, file=sys.stderr, disable=None, leave=False) as bar:
-
-        def on_event(event: Event) -> None:
-            bar.update(isinstance(event, StepEvent))
-
-        train_recorded(
-            folder,
-            state,
-            history,
-            should_stop=lambda: updates <= state.step < state.preset.training.steps,  # at its end it stops anyway
-            on_event=on_event,
-            command="doctor --all-bugs",
-        )
+def _bar(run: Training, updates: int) -> tqdm:
+    name, step = run.folder.name, run.state.step
+    return tqdm(total=updates, initial=step, desc=name, file=sys.stderr, disable=None, leave=False)

@@ -44,8 +44,10 @@ def create_run(options: argparse.Namespace, create: Callable[[Path], RunFolder])
     with contextlib.suppress(LabError, OSError):  # the title that it was exported with may be another run's
         if folder.read_title() in other_titles(folder):
             folder.rename("", others=())
-    info = folder.info()
-    print(f"run {folder.name}: {folder.preset().name}, {info.parameters:,} parameters, weights of step {info.step}")
+    info = folder.read_info()
+    print(
+        f"run {folder.name}: {folder.read_preset().name}, {info.parameters:,} parameters, weights of step {info.step}"
+    )
     if options.json:
         print(json.dumps({"run": folder.name, "parameters": info.parameters, "step": info.step}))
     return 0

@@ -2,18 +2,17 @@
 
 import argparse
 
-import torch
-
 from core.cli.arguments import add_device, add_json, add_log, add_run, changes_from, recorded_command
-from core.cli.train import follow, print_result, train_with_bar
+from core.cli.signals import stopped_by_signals
+from core.cli.train import follow, print_result, report_end, train_with_bar
 from core.config import Preset
 from core.runs import DEFAULT_ROOT, RunFolder, check_resumable
 from core.runs.logs import check_logs
+from core.runs.training import training
 from core.runs.training_state import resume_state
 from core.storage.errors import InputError
 from core.training.devices import device_named
 from core.training.distributed import process_group
-from core.training.history import History
 from core.training.schedules import learning_rate_at
 from core.training.state import TrainingState
 
@@ -38,25 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Continue from the run's last saved state to its end, or to the one that ``--set`` gives."""
     folder = RunFolder(options.checkpoints or DEFAULT_ROOT, options.run)
-    planned = folder.preset()
+    planned = folder.read_preset()
     preset = _extended(planned, options)
     device, logs = device_named(options.device), check_logs(options.log)
     with process_group(preset, device) as group:
         if group.rank == 0:
             check_resumable(folder, steps=preset.training.steps)
-        state = resume_state(folder, preset, device=device)
-        state.process_group = group
-        if group.world_size == 1:  # with several processes, torchrun sets the number of threads
-            torch.set_num_threads(state.threads)  # otherwise the rest would not be bit-exact
         if group.rank > 0:
+            state = resume_state(folder, preset, device=device)
+            state.process_group = group
             return follow(state)
-        if preset != planned:
-            folder.replace_preset(preset)
-            print(_change_of_schedule(state, planned=planned.training.steps))
-        history = History.load(folder.metrics)
-        history.rewind(state.step, evaluated_step=state.evaluated_step)
-        figures, code = train_with_bar(folder, state, history, command=recorded_command(options), logs=logs)
-        return print_result(figures, code, as_json=options.json)
+        command = recorded_command(options)
+        with (
+            stopped_by_signals(group.request_stop) as signals,
+            training(folder, preset=preset, device=device, process_group=group, command=command, logs=logs) as run,
+        ):
+            if preset != planned:
+                print(_change_of_schedule(run.state, planned=planned.training.steps))
+            train_with_bar(run)
+        return print_result(*report_end(run, signals), as_json=options.json)
 
 
 def _extended(preset: Preset, options: argparse.Namespace) -> Preset:

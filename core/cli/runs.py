@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _described(folder: RunFolder) -> dict[str, Any]:
-    info, preset = folder.info(), folder.preset()
+    info, preset = folder.read_info(), folder.read_preset()
     return {
         "run": folder.name,
         "title": folder.read_title(),

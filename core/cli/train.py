@@ -1,7 +1,6 @@
 """``train``: train a preset and save it as a run."""
 
 import argparse
-import contextlib
 import json
 import signal
 import sys
@@ -19,13 +18,12 @@ from core.evaluation.significance import Spread
 from core.evaluation.translation_quality import bleu_name_of
 from core.runs import DEFAULT_ROOT, RunError, RunFolder
 from core.runs.logs import check_logs
-from core.runs.recorder import train_recorded
+from core.runs.training import Training, training
 from core.storage.errors import InputError
 from core.teaching.bugs import new_state
 from core.teaching.bugs.descriptions import bug_notice
 from core.training.devices import device_named
-from core.training.distributed import is_distributed, process_group
-from core.training.history import History
+from core.training.distributed import ProcessGroup, is_distributed, process_group
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
 from core.training.state import TrainingState
 
@@ -67,45 +65,46 @@ def run(options: argparse.Namespace) -> int:
         if group.rank > 0:
             return follow(state)
         folder = RunFolder.create(root, preset, name=options.run, pairs=pairs)
-        figures, code = train_with_bar(folder, state, History(), command=recorded_command(options), logs=logs)
-        return print_result(figures, code, as_json=options.json)
+        with (
+            stopped_by_signals(group.request_stop) as signals,
+            training(folder, state, command=recorded_command(options), logs=logs) as run,
+        ):
+            train_with_bar(run)
+        return print_result(*report_end(run, signals), as_json=options.json)
 
 
-def train_with_bar(
-    folder: RunFolder, state: TrainingState, history: History, *, command: str, logs: Sequence[str]
-) -> tuple[dict[str, Any], int]:
+def train_with_bar(run: Training) -> None:
     """Train with a progress bar on the terminal, if there is one, and print one line per evaluation.
 
+    Stops after the update at which all processes agree to stop, see ``ProcessGroup.request_stop``.
+    """
+    state = run.state
+    if notice := bug_notice(state.preset):
+        print(notice)
+    with _bar(run.folder.name, state) as bar:
+        for event in run:
+            _show(event, state, bar)
+            if isinstance(event, StepEvent) and state.process_group.should_stop():
+                break
+
+
+def report_end(run: Training, signals: Sequence[int]) -> tuple[dict[str, Any], int]:
+    """Print how a training ended whose context was left.
+
     Args:
-        command: what started the training, see ``recorded_command``.
-        logs: where else metrics are written, see ``core.runs.logs``.
+        signals: those that have told it to stop.
 
     Returns:
         The figures of the training, of which the validation figures are those of the last evaluation; and the exit
         code: 0, 1 if it failed, or 128 + the number of the signal that stopped it, as shells report it.
     """
-    preset, should_stop = state.preset, state.process_group.should_stop
-    if notice := bug_notice(preset):
-        print(notice)
-    with contextlib.ExitStack() as stack:
-        signals = stack.enter_context(stopped_by_signals(state.process_group.request_stop))
-        stack.callback(folder.lock().release)
-        bar = stack.enter_context(_bar(folder.name, state))
-        info = train_recorded(
-            folder,
-            state,
-            history,
-            should_stop=should_stop,
-            on_event=lambda event: _show(event, state, bar),
-            command=command,
-            logs=logs,
-        )
-    print(f"run {folder.name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
+    name, preset, info = run.folder.name, run.state.preset, run.info
+    print(f"run {name}: {info.status} after {info.step} of {preset.training.steps} steps, {info.seconds:.1f} s")
     if info.message:
         print(info.message, file=sys.stderr)
     codes: dict[str, int] = {"finished": 0, "failed": 1}
     stopped_by = signals[0] if signals else signal.SIGTERM  # without one, another process was told to stop
-    return _summary(folder.name, preset, state, info.status), codes.get(info.status, 128 + stopped_by)
+    return _summary(name, preset, run.state, info.status), codes.get(info.status, 128 + stopped_by)
 
 
 def follow(state: TrainingState) -> int:
@@ -144,14 +143,18 @@ def _train_seeds(presets: list[Preset], root: Path, options: argparse.Namespace,
     for folder in folders:  # check all names before the first training starts
         if folder.exists():
             raise RunError(f"run={folder.name!r} exists already; choose another name with --run")
+    command, logs = recorded_command(options), check_logs(options.log)
     trained: list[dict[str, Any]] = []
     codes: list[int] = []
     for folder, preset in zip(folders, presets, strict=True):
         RunFolder.create(root, preset, name=folder.name, pairs=pairs_from(options))
-        state = new_state(preset, device=device, pairs=folder.pairs)
-        figures, code = train_with_bar(
-            folder, state, History(), command=recorded_command(options), logs=check_logs(options.log)
-        )
+        alone = ProcessGroup()
+        with (
+            stopped_by_signals(alone.request_stop) as signals,
+            training(folder, device=device, process_group=alone, command=command, logs=logs) as run,
+        ):
+            train_with_bar(run)
+        figures, code = report_end(run, signals)
         trained.append(figures)
         codes.append(code)
         if trained[-1]["status"] == "stopped":

@@ -81,7 +81,7 @@ def package_files(folder: RunFolder) -> dict[str, bytes]:
     loaded = load_run(folder.path)
     files[PRESET] = (folder.path / "preset.yaml").read_bytes()
     files[VOCABULARY] = vocabulary_json(loaded.task).encode()
-    files[CARD] = model_card(loaded, folder.info(), title=folder.read_title()).encode()
+    files[CARD] = model_card(loaded, folder.read_info(), title=folder.read_title()).encode()
     if loaded.preset.task.own_data:
         files[PAIRS] = folder.pairs.read_bytes()
     return files

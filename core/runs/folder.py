@@ -140,7 +140,7 @@ class RunFolder:
             RunError: a run of that name exists.
             OSError: the folder cannot be written to.
         """
-        folder = cls._first_free(root, draft.path, name, draft.preset())
+        folder = cls._first_free(root, draft.path, name, draft.read_preset())
         fsync_folder(root)
         return folder
 
@@ -192,7 +192,7 @@ class RunFolder:
         """Return the total size of its files in bytes; 0 if there is no such run."""
         return sum(_size_of(file) for file in self.path.rglob("*"))
 
-    def preset(self) -> Preset:
+    def read_preset(self) -> Preset:
         """Read the preset; if ``preset.yaml`` was deleted, take it from the best weights' metadata.
 
         Raises:
@@ -229,15 +229,12 @@ class RunFolder:
     def replace_preset(self, preset: Preset) -> None:
         """Replace ``preset.yaml`` by the run's preset with another number of training steps.
 
+        The caller must hold the lock.
+
         Raises:
-            RunError: another process or thread uses the run.
             OSError: the folder cannot be written to.
         """
-        lock = self.lock()
-        try:
-            write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
-        finally:
-            lock.release()
+        write_atomically(self.path / "preset.yaml", preset_to_yaml(preset).encode())
 
     def ensure_preset(self) -> Preset:
         """Read the preset; if ``preset.yaml`` was deleted, restore it and add a note to the run's message.
@@ -245,9 +242,9 @@ class RunFolder:
         If the folder is read-only, the preset is returned all the same, and the failure is logged.
 
         Raises:
-            RunError: as for ``preset``.
+            RunError: as for ``read_preset``.
         """
-        preset = self.preset()
+        preset = self.read_preset()
         try:
             if self.restore_preset(preset):
                 self.add_note(
@@ -257,7 +254,7 @@ class RunFolder:
             _log.info("%s: preset.yaml cannot be restored: %s", self.path, error)
         return preset
 
-    def info(self) -> RunInfo:
+    def read_info(self) -> RunInfo:
         """Read the run's status and metrics; an active status is verified, see ``with_verified_status``.
 
         Raises:
@@ -266,7 +263,7 @@ class RunFolder:
         return self.with_verified_status(self.written_info())
 
     def written_info(self) -> RunInfo:
-        """Read ``run.json`` without verifying the status; RunError as for ``info``."""
+        """Read ``run.json`` without verifying the status; RunError as for ``read_info``."""
         try:
             return RunInfo.model_validate_json((self.path / "run.json").read_bytes())
         except OSError as error:
@@ -454,7 +451,7 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
     Raises:
         RunError: the run cannot be resumed, or there is no such run.
     """
-    info = folder.info()
+    info = folder.read_info()
     if info.shipped:
         raise RunError(f"run={folder.name!r} is shipped with the program and cannot be resumed")
     if info.status in ACTIVE:
@@ -463,7 +460,7 @@ def check_resumable(folder: RunFolder, *, steps: int | None = None) -> None:
         raise RunError(f"run={folder.name!r} has finished, and no training state is left to continue from")
     if changed := folder.changed_plugins():
         raise RunError(f"run={folder.name!r} cannot be resumed: {changed}; load the earlier file, or train a new run")
-    planned = folder.preset().training.steps
+    planned = folder.read_preset().training.steps
     if steps in (None, planned) and info.status == "finished" and info.step >= planned:
         raise RunError(
             f"run={folder.name!r} has finished all its {planned} steps; resume --set training.steps=N extends it to N"

@@ -161,7 +161,7 @@ class RunInfo(BaseModel):
             - "queued": waiting for a worker; set by ``RunFolder.create`` and the server's worker pool.
             - "training": set by the ``Recorder``.
             - "stopping": asked to stop after the current step; only in the server's memory, never in the file.
-            - "stopped": ended before its last step on request of the user or the server; set by ``train_recorded``,
+            - "stopped": ended before its last step on request of the user or the server; set by ``core.runs.training``,
               or by the worker pool for a queued run.
             - "finished": all steps are done; set by the ``Recorder``, and for imported runs.
             - "failed": ended by an error or a non-finite loss; set by the ``Recorder``, ``mark_failed`` or the worker

@@ -33,7 +33,7 @@ def load_run(path: Path) -> Trained:
     folder = RunFolder(path.parent, path.name)
     preset = folder.ensure_preset()
     if not folder.best.exists():
-        raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.info().status}")
+        raise RunError(f"run={folder.name!r} has no weights yet; it is {folder.read_info().status}")
     if changed := folder.changed_plugins():
         _log.warning("run=%r: %s; its outputs may differ", folder.name, changed)
 

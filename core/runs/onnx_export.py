@@ -52,7 +52,7 @@ def export_onnx(folder: RunFolder, path: Path) -> None:
     """
     onnx = require_package("onnx", purpose=_PURPOSE)
     require_package("onnxscript", purpose=_PURPOSE)
-    preset = folder.preset()
+    preset = folder.read_preset()
     if not isinstance(preset.model, BlocksConfig):
         raise InputError(f"model.family={preset.model.family!r} cannot be exported to ONNX; {', '.join(_FAMILIES)} can")
     loaded = load_run(folder.path)

@@ -1,9 +1,9 @@
-"""Record a training run in its folder: metrics, best weights, and the state to resume from."""
+"""Write a training run to its folder: metrics, best weights, and the state to resume from."""
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -17,8 +17,7 @@ from core.interpret.health import Health, HealthTaker
 from core.interpret.snapshots import SnapshotTaker, is_snapshot_step
 from core.models import count_parameters
 from core.runs.folder import RunError, RunFolder
-from core.runs.info import Provenance, RunInfo, RunQuality, Status, ValidationFigures
-from core.runs.logs import open_logs
+from core.runs.info import Provenance, RunQuality, Status, ValidationFigures
 from core.runs.provenance import begin_session, with_session
 from core.runs.replay import Replay
 from core.runs.training_state import clone_weights
@@ -29,7 +28,7 @@ from core.storage.tensor_file import save_weights
 from core.tasks import Task
 from core.training.checkpoint import save_state
 from core.training.history import History
-from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent, train
+from core.training.loop import EndEvent, EvaluationEvent, Event
 from core.training.nan_check import all_finite
 from core.training.state import TrainingState
 
@@ -41,50 +40,42 @@ _log = logging.getLogger(__name__)
 class Recorder:
     """Writes one run's training events to its folder. The caller must hold the folder's lock.
 
-    Construction rewrites ``metrics.jsonl`` from ``history`` and sets the run's status to "training". During training, a
-    full disk or a folder that cannot be written to does not end the run: ``state.notice`` reports the error, and the
-    write is retried. Only the final write, in ``end``, must succeed.
+    Construction loads what the folder has of the steps up to ``state.step``, deletes the metrics of later ones, and
+    sets the run's status to "training". During training, a full disk or a folder that cannot be written to does not end
+    the run: ``state.notice`` reports the error, and the write is retried. Only the final write, in ``end``, must
+    succeed.
 
     Args:
         folder: the run's folder, created by ``RunFolder.create``.
         state: the training state, which the training loop updates; its ``notice`` is set if a write fails.
-        history: metrics of the steps before ``state.step``; new ones are added to it.
-        replay: attention snapshots to append to; None loads those in the folder. Those of later steps are removed.
-        weights_by_step: weights of earlier steps to add to; as ``replay``.
         with_replay: whether to take attention snapshots, and to keep the weights of some of them.
         command: what started the training, see ``TrainingSession``.
+
+    Attributes:
+        history: metrics by step, growing.
+        replay: attention snapshots, growing.
+        weights_by_step: weights at a few training steps, growing.
+        info: status and metrics as last written to ``run.json``.
 
     Raises:
         OSError: ``metrics.jsonl`` or ``run.json`` cannot be written during construction.
         RunError: there is no such run, or its ``run.json`` is damaged.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        state: TrainingState,
-        history: History,
-        replay: Replay | None = None,
-        weights_by_step: WeightsByStep | None = None,
-        *,
-        with_replay: bool = True,
-        command: str = "",
-    ) -> None:
-        self.folder, self.state, self.history = folder, state, history
-        self.replay = (
-            Replay.load(folder.replay_file, state.preset.training.evaluate_every) if replay is None else replay
-        )
-        self.weights_by_step = (
-            WeightsByStep.load(folder.weights_by_step_file) if weights_by_step is None else weights_by_step
-        )
+    def __init__(self, folder: RunFolder, state: TrainingState, *, with_replay: bool = True, command: str = "") -> None:
+        self.folder, self.state = folder, state
+        self.history = History.load(folder.metrics)
+        self.replay = Replay.load(folder.replay_file, state.preset.training.evaluate_every)
+        self.weights_by_step = WeightsByStep.load(folder.weights_by_step_file)
+        self.history.rewind(state.step, evaluated_step=state.evaluated_step)
         self.replay.rewind(state.evaluated_step)
         self.weights_by_step.rewind(state.evaluated_step)
         self._snapshot_taker = SnapshotTaker(state.task, state.model) if with_replay else None
         if self._snapshot_taker:
             self._health_taker = HealthTaker(state.task, state.model, self._snapshot_taker.pairs)
         self._steps_to_keep = _steps_to_keep(state) if self._snapshot_taker and self._snapshot_taker.inputs else ()
-        self._info = folder.info()
-        self._earlier_sessions = self._info.provenance
+        self.info = folder.read_info()
+        self._earlier_sessions = self.info.provenance
         self._session = begin_session(
             command=command,
             step=state.step,
@@ -98,8 +89,8 @@ class Recorder:
         self._base_notice = state.notice
         self._metrics_complete = True
         self._failed_writes: set[Callable[[], None]] = set()
-        history.save(folder.metrics)
-        self._num_lines = history.num_rows  # in metrics.jsonl
+        self.history.save(folder.metrics)
+        self._num_lines = self.history.num_rows  # in metrics.jsonl
         self._write_info("training")
 
     def record(self, event: Event) -> None:
@@ -128,6 +119,14 @@ class Recorder:
             self._try(self._save)
         elif time.monotonic() - self._last_flush > MIN_SECONDS_BETWEEN_FLUSHES:
             self._try(self._flush)
+
+    def stop(self, reason: str = "") -> None:
+        """Write everything of a training that is stopped before its end; RunError as for ``end``.
+
+        Args:
+            reason: appended to the notice that the state had before any write failed.
+        """
+        self.end("stopped", "; ".join(filter(None, [self._base_notice, reason])) if reason else "")
 
     def end(self, status: Status, message: str = "") -> None:
         """Write everything and the run's final status.
@@ -224,7 +223,7 @@ class Recorder:
 
     def _write_info(self, status: Status, message: str = "") -> None:
         state = self.state
-        self._info = self._info.model_copy(
+        self.info = self.info.model_copy(
             update={
                 "status": status,
                 "message": message,
@@ -239,58 +238,11 @@ class Recorder:
                 "provenance": self._provenance(),
             }
         )
-        self.folder.write_info(self._info)
+        self.folder.write_info(self.info)
 
     def _provenance(self) -> Provenance:
         """Return the sessions of the run so far, this one last."""
         return with_session(self._earlier_sessions, self._session)
-
-
-def train_recorded(
-    folder: RunFolder,
-    state: TrainingState,
-    history: History,
-    *,
-    replay: Replay | None = None,
-    weights_by_step: WeightsByStep | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-    on_event: Callable[[Event], None] = lambda event: None,
-    command: str = "",
-    logs: Sequence[str] = (),
-) -> RunInfo:
-    """Train from ``state`` to the end, or until ``should_stop`` returns True, and record everything in the folder.
-
-    The caller must hold the folder's lock.
-
-    Args:
-        folder: the run's folder, created by ``RunFolder.create``.
-        state: the training state to start from; see ``core.runs.training_state.resume_state``.
-        history: metrics of the steps before ``state.step``; new ones are added to it.
-        replay: attention snapshots to append to; None loads those in the folder.
-        weights_by_step: weights of earlier steps to add to; None loads those in the folder.
-        should_stop: called after every step.
-        on_event: called with every event after it has been recorded.
-        command: what started the training, see ``TrainingSession``.
-        logs: where else metrics are written, see ``core.runs.logs``.
-
-    Returns:
-        The run's final status and metrics.
-
-    Raises:
-        Exception: any exception of the training, the recorder or a callback; the run is marked failed first.
-    """
-    if torch.get_num_threads() != state.threads and not state.notice:
-        state.notice = f"started with {state.threads} torch threads, now {torch.get_num_threads()}: not bit-exact"
-    with mark_failed(folder), open_logs(logs, folder, state) as write_logs:
-        recorder = Recorder(folder, state, history, replay, weights_by_step, command=command)
-        for event in train(state):
-            recorder.record(event)
-            write_logs(event)
-            on_event(event)
-            if isinstance(event, StepEvent) and should_stop():
-                recorder.end("stopped")
-                break
-    return folder.info()
 
 
 @contextmanager
@@ -304,7 +256,7 @@ def mark_failed(folder: RunFolder) -> Iterator[None]:
     except Exception as error:
         message = str(error) if isinstance(error, LabError) else f"{type(error).__name__}: {error}"
         try:
-            folder.write_info(folder.info().model_copy(update={"status": "failed", "message": message}))
+            folder.write_info(folder.read_info().model_copy(update={"status": "failed", "message": message}))
         except (OSError, RunError):  # for example because of the full disk that was the reason
             _log.exception("%s: cannot be marked failed: %s", folder.path, message)
         raise

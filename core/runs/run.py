@@ -11,12 +11,13 @@ run.trained().decode("4 8 2 9")
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.config import Preset
-from core.runs.folder import RunError, RunFolder, list_runs
+from core.runs.folder import RunError, RunFolder, check_resumable, list_runs
 from core.runs.info import RunInfo
 from core.runs.names import TITLE_FILE, Naming
 from core.storage.cache import FileCache
@@ -24,6 +25,7 @@ from core.storage.cache import FileCache
 if TYPE_CHECKING:  # a list of runs waits for none of them
     from core.interpret.trained import Trained
     from core.runs.replay import Replay
+    from core.runs.training import Training
     from core.runs.weights_by_step import WeightsByStep
     from core.tasks import Task
     from core.training.history import History
@@ -187,6 +189,27 @@ class Run:
         if not self.has_weights:
             raise RunError(f"run={self.name!r} has no weights yet; it is {self._status_without_weights()}")
         return self.cache.models.get(self.folder.best, lambda: load_run(self.folder.path))
+
+    def training(
+        self, *, steps: int | None = None, device: str = "cpu", command: str = ""
+    ) -> "AbstractContextManager[Training]":
+        """Train the run: ``with run.training() as events: for event in events: …``; see ``core.runs.training``.
+
+        Entering the block locks the run and resumes it; leaving it, also by ``break``, stops the run and saves it.
+
+        Args:
+            steps: number of training steps in all, to extend the run; None leaves that of its preset.
+            device: "cpu", "cuda" or "mps".
+            command: what started the training, see ``TrainingSession``.
+
+        Raises:
+            RunError: the run is shipped, is active, or has no steps left; or another process uses it.
+        """
+        from core.runs.training import training
+
+        check_resumable(self.folder, steps=steps)
+        preset = None if steps is None else self.preset.with_changes({"training.steps": steps})
+        return training(self.folder, preset=preset, device=device, command=command)
 
     def task(self) -> "Task":
         """Return the run's task, with its vocabularies and data; the run need not have any weights."""

@@ -24,7 +24,7 @@ def resume_state(folder: RunFolder, preset: Preset | None = None, *, device: str
     Raises:
         CheckpointError: there are saved states, but none can be used.
     """
-    preset = preset or folder.preset()
+    preset = preset or folder.read_preset()
     if not folder.last.exists() and not previous_path(folder.last).exists():
         return new_state(preset, device=device, pairs=folder.pairs)
     state, note = read_with_fallback(

@@ -16,10 +16,10 @@ from core.interpret.trained import Trained
 from core.runs import ACTIVE, Run, RunError, RunFolder, RunInfo, RunProgress, Status
 from core.runs.load import build_run
 from core.runs.provenance import PAGE
-from core.runs.recorder import mark_failed, train_recorded
 from core.runs.replay import Replay
 from core.runs.run import RunCache
-from core.runs.training_state import clone_weights, resume_state
+from core.runs.training import training
+from core.runs.training_state import clone_weights
 from core.runs.weights_by_step import WeightsByStep
 from core.server.inference_priority import InferencePriority
 from core.server.queue import NO_POOL
@@ -75,7 +75,7 @@ class LiveRun(Run):
         self.started_at: float | None = None
         self.has_made_way = False
         self._preset, self._place = preset, place
-        self._info = folder.info()
+        self._info = folder.read_info()
         self._history = History.load(folder.metrics)
         self._replay = Replay.load(folder.replay_file, preset.training.evaluate_every)
         self._weights_by_step = WeightsByStep.load(folder.weights_by_step_file)
@@ -178,25 +178,14 @@ class LiveRun(Run):
         """
         self.started_at = time.monotonic()
         torch.set_num_threads(threads)
-        with mark_failed(self.folder):
-            state = resume_state(self.folder, device=device)
-        torch.set_num_threads(state.threads)
-        self.history.rewind(state.step, evaluated_step=state.evaluated_step)
-
-        def on_event(event: Event) -> None:
-            self._update(event, state)
-            inference_priority.wait_for_inference()
-
-        self.info = train_recorded(
-            self.folder,
-            state,
-            self.history,
-            replay=self.replay,
-            weights_by_step=self.weights_by_step,
-            should_stop=self.stop.is_set,
-            on_event=on_event,
-            command=PAGE,
-        )
+        with training(self.folder, device=device, command=PAGE, is_locked=True) as run:
+            self._history, self._replay, self._weights_by_step = run.history, run.replay, run.weights_by_step
+            for event in run:
+                self._update(event, run.state)
+                inference_priority.wait_for_inference()
+                if isinstance(event, StepEvent) and self.stop.is_set():
+                    break
+        self.info = run.info
 
     def follow(self, process: TrainingProcess, look_around: Callable[[], None] = lambda: None) -> None:
         """Follow a process that trains the run, to its end or until stopped.

@@ -196,7 +196,7 @@ class Runs(saved.Runs):
                 draft = import_run(drafts, file, name="draft", max_pairs=self.limits.max_pairs, **sizes)
             except OSError as error:
                 raise RunError(f"the run cannot be imported: {explain_error(error)}") from error
-            self.limits.check_size(draft.preset(), pairs=draft.pairs)
+            self.limits.check_size(draft.read_preset(), pairs=draft.pairs)
             yield draft
         finally:
             shutil.rmtree(drafts, ignore_errors=True)
@@ -237,7 +237,7 @@ class Runs(saved.Runs):
         try:
             folder, _ = import_model(self.root, source, name=name, pairs=pairs, mapping=mapping, on_phase=on_phase)
             try:
-                self.limits.check_size(folder.preset(), pairs=folder.pairs)
+                self.limits.check_size(folder.read_preset(), pairs=folder.pairs)
             except BaseException:
                 shutil.rmtree(folder.path, ignore_errors=True)
                 raise
@@ -271,7 +271,7 @@ class Runs(saved.Runs):
         folder = RunFolder(self.root, name)
         check_resumable(folder)
         try:
-            self._pool.add(folder, folder.preset(), self.ownership(name).owner, pool)
+            self._pool.add(folder, folder.read_preset(), self.ownership(name).owner, pool)
         except OSError as error:
             raise RunError(f"run={name!r} cannot be resumed: {explain_error(error)}") from error
 

@@ -266,7 +266,7 @@ class Sweeps:
         found = []
         for run in (run for row in table.rows for run in row.training):
             try:
-                info = RunFolder(self.root, run).info()
+                info = RunFolder(self.root, run).read_info()
             except RunError:  # deleted meanwhile
                 continue
             if info.status in ACTIVE:

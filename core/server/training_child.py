@@ -24,10 +24,9 @@ from safetensors.torch import save
 
 from core.runs import RunFolder, RunInfo
 from core.runs.provenance import PAGE
-from core.runs.recorder import mark_failed, train_recorded
-from core.runs.replay import Replay
-from core.runs.training_state import clone_weights, resume_state
-from core.runs.weights_by_step import WeightsByStep
+from core.runs.recorder import mark_failed
+from core.runs.training import Training, training
+from core.runs.training_state import clone_weights
 from core.server.training_failures import explain_failure
 from core.server.training_messages import (
     SECONDS_BETWEEN_COPIES,
@@ -40,9 +39,7 @@ from core.server.training_messages import (
     Weights,
     info_fields,
 )
-from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, Event, StepEvent
-from core.training.state import TrainingState
 
 STOP = "stop"  # what the page's process sends
 SECONDS_BETWEEN_UPDATES = 0.1  # a page looks twice a second
@@ -99,25 +96,14 @@ def main(connection: Connection, request: TrainingRequest) -> None:
 
 def _train(folder: RunFolder, request: TrainingRequest, channel: "_Channel", stop: threading.Event) -> RunInfo:
     torch.set_num_threads(request.threads)
-    with mark_failed(folder):
-        state = resume_state(folder, device=request.device)
-    torch.set_num_threads(state.threads)
-    history = History.load(folder.metrics)
-    history.rewind(state.step, evaluated_step=state.evaluated_step)
-    publisher = _Publisher(channel, state, folder)
-
-    info = train_recorded(
-        folder,
-        state,
-        history,
-        replay=publisher.replay,
-        weights_by_step=publisher.weights_by_step,
-        should_stop=stop.is_set,
-        on_event=publisher.take,
-        command=PAGE,
-    )
+    with training(folder, device=request.device, command=PAGE, is_locked=True) as run:
+        publisher = _Publisher(channel, run)
+        for event in run:
+            publisher.take(event)
+            if isinstance(event, StepEvent) and stop.is_set():
+                break
     publisher.publish()
-    return info
+    return run.info
 
 
 class _Channel:
@@ -138,14 +124,12 @@ class _Channel:
 class _Publisher:
     """Collects what the page shows of a training, and sends it a few times a second."""
 
-    def __init__(self, channel: _Channel, state: TrainingState, folder: RunFolder) -> None:
-        self._channel, self._state = channel, state
-        self.replay = Replay.load(folder.replay_file, state.preset.training.evaluate_every)
-        self.weights_by_step = WeightsByStep.load(folder.weights_by_step_file)
+    def __init__(self, channel: _Channel, run: Training) -> None:
+        self._channel, self._run, self._state = channel, run, run.state
         self._events: list[StepEvent | EvaluationEvent] = []
         self._sent_at = self._copied_at = 0.0
         self._pause = SECONDS_BETWEEN_COPIES
-        channel.send(Started(state.step, state.evaluated_step))
+        channel.send(Started(self._state.step, self._state.evaluated_step))
 
     def take(self, event: Event) -> None:
         """Collect an event, after it has been recorded."""
@@ -165,12 +149,12 @@ class _Publisher:
         evaluated = [event.step for event in self._events if isinstance(event, EvaluationEvent)]
         kept: list[Weights] = []
         for step in evaluated:
-            if (weights := self.weights_by_step.at(step)) is not None:
+            if (weights := self._run.weights_by_step.at(step)) is not None:
                 kept.append((step, save(weights)))
         update = Update(
             info_fields(self._state),
             tuple(self._events),
-            tuple(each for each in self.replay.snapshots() if each.step in evaluated),
+            tuple(each for each in self._run.replay.snapshots() if each.step in evaluated),
             tuple(kept),
             (self._state.step, save(clone_weights(self._state.model))) if with_weights else None,
         )

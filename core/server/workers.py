@@ -72,7 +72,7 @@ class WorkerPool:
         """
         lock = folder.lock()
         try:
-            folder.write_info(folder.info().model_copy(update={"status": "queued", "message": ""}))
+            folder.write_info(folder.read_info().model_copy(update={"status": "queued", "message": ""}))
             live = LiveRun(folder, preset, lock, owner, pool, cache=self._cache, place=self._place)
         except BaseException:
             lock.release()

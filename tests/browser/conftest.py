@@ -7,17 +7,14 @@ import pytest
 from playwright.sync_api import ConsoleMessage, Page, expect, sync_playwright
 
 from core.config import load_preset
-from core.runs import RunFolder
-from core.runs import recorder as recording
-from core.runs.recorder import train_recorded
+from core.runs import RunFolder, training
 from core.server import Runs
-from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import Event
 from core.training.state import TrainingState
 from tests.browser.chromium import CHROMIUM, DESKTOP, FLAGS, NOTHING_SIDEWAYS, new_context
 from tests.serving import address, runs
 from tests.support.run_helpers import wait_for
+from tests.support.trainings import train_run
 
 __all__ = ["address", "runs"]
 expect.set_options(timeout=30_000)  # the cores are busy with other tests
@@ -80,8 +77,7 @@ def _add_run(runs: Runs, name: str, preset: str, changes: dict[str, object]) -> 
     short = {"training.steps": 60, "training.warmup_steps": 10, "training.evaluate_every": 20}
     changed = load_preset(preset).with_changes(short | changes)
     folder = RunFolder.create(runs.root, changed, name=name)
-    state, history = new_state(changed), History()
-    train_recorded(folder, state, history, should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
 
 
 @pytest.fixture(scope="session")
@@ -115,14 +111,14 @@ def translations(runs: Runs) -> list[str]:
 def hurry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Slow training down, so that slow browsers see it; call the fixture to continue at full speed."""
     is_in_a_hurry = threading.Event()
-    train = recording.train
+    train = training.train
 
     def slowly(state: TrainingState) -> Iterator[Event]:
         for event in train(state):
             yield event
             is_in_a_hurry.wait(0.05)
 
-    monkeypatch.setattr(recording, "train", slowly)
+    monkeypatch.setattr(training, "train", slowly)
     yield is_in_a_hurry.set
     is_in_a_hurry.set()
 

@@ -18,7 +18,7 @@ pytestmark = [
 
 def test_selected_runs_are_compared_and_restored_from_the_address(page: Page, reload: Callable[[], None], runs: Runs):
     folder = runs["pair-seed-1"].folder
-    folder.write_info(folder.info().model_copy(update={"seconds": 0.0}))  # as that of an imported run
+    folder.write_info(folder.read_info().model_copy(update={"seconds": 0.0}))  # as that of an imported run
     open_tab(page, "Compare")
     picker, found = page.locator("#run-picker"), page.locator("#run-comparison")
     expect(picker).to_contain_text("reverse 3–10 digits")

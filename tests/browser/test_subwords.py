@@ -8,12 +8,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.browser.chromium import CHROMIUM, NOTHING_SIDEWAYS, PHONE, open_tab
 from tests.serving import SHIPPED
+from tests.support.trainings import train_run
 from tests.support.translation_run import SENTENCE, small_translation
 
 pytestmark = [
@@ -29,7 +27,7 @@ def link(runs: Runs, address: str) -> str:
     """A link to a short run that translates a sentence."""
     preset = small_translation()
     folder = RunFolder.create(runs.root, preset, name=RUN)
-    train_recorded(folder, new_state(preset), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     return f"{address}?run={RUN}&input={SENTENCE.replace(' ', '+').replace('Ctrl+', 'Ctrl%2B')}"
 
 

@@ -10,16 +10,14 @@ import pytest
 
 from core.__main__ import main
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.run import Runs
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory, tiny) -> Path:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), tiny, name="a")
-    train_recorded(folder, new_state(tiny), History())
+    train_run(folder)
     return folder.path.parent
 
 

@@ -14,9 +14,7 @@ from core.interpret.attribution import activation_patching, direct_logit_attribu
 from core.interpret.attribution.prediction import prediction_at
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.load import load_run
-from core.runs.recorder import train_recorded
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 RUN = "digits-reversal-shipped"
 EXAMPLE = ("--why", "4 8 2 9")
@@ -107,7 +105,7 @@ def test_what_cannot_be_explained_is_refused(arguments, message):
 
 def test_a_recurrent_run_is_explained_with_the_methods_that_it_has(tmp_path, tiny_gru):
     folder = RunFolder.create(tmp_path, tiny_gru, name="gru")
-    train_recorded(folder, new_state(tiny_gru), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     code, output, _ = analyze(*EXAMPLE, "--json", root=tmp_path, run="gru")
     assert code == 0
     assert "\nlens: the logit lens needs a residual stream; GRUSeq2Seq has none" in output
@@ -121,7 +119,7 @@ def test_an_encoder_only_run_is_explained_at_a_position_of_the_input(tmp_path):
     few = {"training.steps": 10, "training.evaluate_every": 5, "training.validation_sequences": 20}
     preset = load_preset("masked-digits").with_changes(few)
     folder = RunFolder.create(tmp_path, preset, name="masked")
-    train_recorded(folder, new_state(preset), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     example = ("--why", "4 8 2 <MASK> 8 4", "--step", "4", "--token", "2", "--foil", "5", "--change", "3=5")
     methods = [name for name in METHODS if name != "decoder-lens"]
     code, output, _ = analyze(*example, "--method", ",".join(methods), "--json", root=tmp_path, run="masked")

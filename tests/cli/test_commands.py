@@ -55,9 +55,9 @@ def test_train_saves_a_run_and_prints_json_last(lab, root):
     assert result["seconds"] > 0
     assert 0 <= result["exact_match"] <= result["token_accuracy"] <= 1
     folder = RunFolder(root, "mine")
-    assert folder.info().status == "finished"
-    assert folder.preset().training.seed == 5
-    assert folder.preset().model.d_model == 16
+    assert folder.read_info().status == "finished"
+    assert folder.read_preset().training.seed == 5
+    assert folder.read_preset().model.d_model == 16
     folder.lock().release()
 
 

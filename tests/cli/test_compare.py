@@ -8,9 +8,7 @@ import torch
 from core.__main__ import main
 from core.cli.compare import named_runs
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +20,7 @@ def shelf(tmp_path_factory, tiny, tiny_gru):
     presets |= {"gru": tiny_gru, "copy": tiny.with_changes({"task.transform": "copy"})}
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
-        train_recorded(folder, new_state(preset), History(), should_stop=lambda: False, on_event=lambda event: None)
+        train_run(folder)
     RunFolder.create(root, tiny, name="empty", status="stopped")
     return root
 

@@ -11,12 +11,10 @@ from core.__main__ import main
 from core.evaluation.accuracy import Evaluation
 from core.evaluation.group_tests import compare_groups
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.sweeps.folder import SweepFile, SweepFolder, TrialRecord
 from core.runs.sweeps.trials import grid_trials
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.runs.sweeps.conftest import make_sweep
+from tests.support.trainings import train_run
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +33,7 @@ def shelf(tmp_path_factory, tiny, tiny_gru):
     presets |= {"copy-seed-0": tiny.with_changes({"task.transform": "copy"}), "again": presets[trial.run(0)]}
     for name, preset in presets.items():
         run = RunFolder.create(root, preset, name=name)
-        train_recorded(run, new_state(preset), History())
+        train_run(run)
     return root
 
 

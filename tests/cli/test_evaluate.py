@@ -10,11 +10,9 @@ from core.config import Preset
 from core.interpret.recorded_outputs import decode_recorded, score_recorded_heads
 from core.runs import RunFolder
 from core.runs.load import load_run
-from core.runs.recorder import train_recorded
 from core.tasks import fixed_pairs
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.support.decodes import Decodes, counted_decodes
+from tests.support.trainings import train_run
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +21,7 @@ def translating(tmp_path_factory: pytest.TempPathFactory, tiny: Preset) -> Path:
     pytest.importorskip("num2words")
     preset = tiny.with_changes({"task.family": "number-words", "training.training_sequences": 50})
     folder = RunFolder.create(tmp_path_factory.mktemp("checkpoints"), preset, name="french")
-    train_recorded(folder, new_state(preset), History())
+    train_run(folder)
     return folder.path.parent
 
 

@@ -44,7 +44,7 @@ def trained_run(lab, root):
 
 
 def state_of(folder: RunFolder) -> TrainingState:
-    return load_state(folder.last, folder.preset())
+    return load_state(folder.last, folder.read_preset())
 
 
 def assert_same(one: TrainingState, other: TrainingState) -> None:
@@ -63,7 +63,7 @@ def test_with_a_schedule_without_an_end_it_is_the_longer_run_bit_for_bit(lab, tr
     code, output, _ = lab("resume", "--run", "short", "--set", "training.steps=12", "--json")
     assert code == 0
     assert {"status": "finished", "steps": 12}.items() <= json.loads(output.splitlines()[-1]).items()
-    assert short.preset() == straight.preset()
+    assert short.read_preset() == straight.read_preset()
     assert_same(state_of(short), state_of(straight))
     assert History.load(short.metrics).points()["loss"] == History.load(straight.metrics).points()["loss"]
     assert History.load(short.metrics).evaluations() == History.load(straight.metrics).evaluations()
@@ -72,10 +72,10 @@ def test_with_a_schedule_without_an_end_it_is_the_longer_run_bit_for_bit(lab, tr
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
 def test_a_decaying_learning_rate_goes_on_as_that_of_a_run_of_so_many_steps(lab, trained_run, schedule):
     folder = trained_run("a", schedule=schedule, teacher_forcing_ratio=0.5, teacher_forcing_schedule="linear")
-    before = folder.preset()
+    before = folder.read_preset()
     code, output, _ = lab("resume", "--run", "a", "--set", "training.steps=12")
     assert code == 0
-    after = folder.preset()
+    after = folder.read_preset()
     assert after == before.with_changes({"training.steps": 12})
     planned = [learning_rate_at(step, before.training) for step in range(1, 7)]
     planned += [learning_rate_at(step, after.training) for step in range(7, 13)]
@@ -91,7 +91,7 @@ def test_a_decaying_learning_rate_goes_on_as_that_of_a_run_of_so_many_steps(lab,
 def test_a_stopped_run_can_be_given_another_end(lab, root, tiny):
     folder = RunFolder.create(root, tiny, name="a", status="stopped")
     assert lab("resume", "--run", "a", "--set", "training.steps=4")[0] == 0
-    assert (folder.info().status, folder.info().step) == ("finished", 4)
+    assert (folder.read_info().status, folder.read_info().step) == ("finished", 4)
 
 
 @pytest.mark.parametrize(
@@ -120,12 +120,12 @@ def test_an_imported_run_has_no_state_to_extend(lab, trained_run, root):
     code, _, errors = lab("resume", "--run", "b", "--set", "training.steps=12")
     assert code == 2
     assert "run='b' has finished, and no training state is left to continue from" in errors
-    assert RunFolder(root, "b").preset().training.steps == 6
+    assert RunFolder(root, "b").read_preset().training.steps == 6
 
 
 def test_an_extension_that_was_cut_off_before_its_first_step_can_be_resumed(lab, trained_run):
     folder = trained_run("a")
-    folder.replace_preset(folder.preset().with_changes({"training.steps": 9}))  # and then the process was killed
+    folder.replace_preset(folder.read_preset().with_changes({"training.steps": 9}))  # and then the process was killed
     check_resumable(folder)
     assert lab("resume", "--run", "a")[0] == 0
-    assert folder.info().step == 9
+    assert folder.read_info().step == 9

@@ -29,7 +29,7 @@ def test_seeds_train_one_run_each_and_print_mean_and_deviation(seeds, root):
     code, output, _ = seeds("--seeds", "3", "--run", "mine", "--seed", "4", "--json")
     assert code == 0
     assert sorted(folder.name for folder in root.iterdir()) == ["mine-seed-4", "mine-seed-5", "mine-seed-6"]
-    assert RunFolder(root, "mine-seed-6").preset().training.seed == 6
+    assert RunFolder(root, "mine-seed-6").read_preset().training.seed == 6
     result = json.loads(output.strip().splitlines()[-1])
     assert (result["group"], result["status"], [run["run"] for run in result["runs"]]) == (
         "mine",

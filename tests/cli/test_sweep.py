@@ -63,7 +63,7 @@ def test_a_sweep_prints_a_line_a_run_and_then_its_table(lab, file, root):
     assert code == 0
     assert len(output.splitlines()) == 1 + 4 + 1
     assert [row["mean"] for row in rows] == sorted(row["mean"] for row in rows)
-    info = RunFolder(root, rows[0]["runs"][1]).info()
+    info = RunFolder(root, rows[0]["runs"][1]).read_info()
     assert rows[0]["values"][1] == info.validation.validation_loss
     assert lab("sweep-table", "s", "--format", "csv")[1].count("\n") == 5
     assert lab("sweep-table", "s", "--format", "latex")[1].startswith(r"\begin{tabular}")
@@ -80,7 +80,7 @@ def test_a_sweep_of_a_plugins_family_trains_in_processes_that_load_the_plugin(
     command = ["--checkpoints", str(root), "sweep", str(tmp_path / "s.yaml"), "--jobs", "2"]
     assert main([*command, "--plugin", str(EXAMPLE)]) == 0, capsys.readouterr()
     runs = [RunFolder(root, path.name) for path in root.glob("*-seed-0")]
-    assert [(run.info().status, run.info().provenance[0].plugins[0].name) for run in runs] == [
+    assert [(run.read_info().status, run.read_info().provenance[0].plugins[0].name) for run in runs] == [
         ("finished", "modern_blocks.py")
     ] * 2
     assert main([*command, "--ray", "auto"]) == 2

@@ -49,8 +49,8 @@ def is_training(root: Path) -> bool:
 def assert_resumable(root: Path) -> None:
     """The run ended amid its steps, and its checkpoint and its figures agree on where."""
     folder = RunFolder(root, "a")
-    info = folder.info()
-    state = load_state(folder.last, folder.preset())
+    info = folder.read_info()
+    state = load_state(folder.last, folder.read_preset())
     assert 0 < info.step == state.step < QUICK["steps"]
     assert steps_of(folder) == list(range(1, state.step + 1))
 
@@ -83,8 +83,8 @@ def test_a_run_resumes_alone_after_another_process_was_killed(root, capsys):
     assert "another process of this training has ended" in errors
     assert_resumable(root)
     folder = RunFolder(root, "a")
-    assert folder.info().status == "failed"
-    assert "another process" in folder.info().message
+    assert folder.read_info().status == "failed"
+    assert "another process" in folder.read_info().message
     assert main(["--checkpoints", str(root), "resume", "--run", "a"]) == 0
     assert steps_of(folder) == list(range(1, QUICK["steps"] + 1))
 
@@ -139,7 +139,7 @@ def test_a_signal_stops_all_processes_after_the_same_step(root, how):
     launcher.send_signal(how)
     output, _ = launcher.communicate(timeout=300)
     assert "run a: stopped after" in output
-    assert RunFolder(root, "a").info().status == "stopped"
+    assert RunFolder(root, "a").read_info().status == "stopped"
     assert_resumable(root)
     again = torchrun("core", "--checkpoints", str(root), "resume", "--run", "a", "--device", "cpu", "--json")
     output, errors = again.communicate(timeout=300)
@@ -157,7 +157,7 @@ def test_torchrun_ends_when_a_process_is_killed(root, rank):
     launcher.communicate(timeout=300)
     assert launcher.returncode == 1
     folder = RunFolder(root, "a")
-    assert folder.info().status == ("interrupted" if rank == 0 else "failed")
+    assert folder.read_info().status == ("interrupted" if rank == 0 else "failed")
     assert main(["--checkpoints", str(root), "resume", "--run", "a"]) == 0
-    assert folder.info().status == "finished"
+    assert folder.read_info().status == "finished"
     assert steps_of(folder) == list(range(1, QUICK["steps"] + 1))

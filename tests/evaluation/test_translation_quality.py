@@ -28,13 +28,12 @@ from core.runs import RunFolder, RunQuality
 from core.runs.export import export_weights
 from core.runs.importing import import_run
 from core.runs.load import load_run
-from core.runs.recorder import train_recorded
 from core.storage.errors import LabError
 from core.storage.tensor_file import read_tensors
 from core.tasks import build_task, fixed_pairs
-from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, UNK_ID, until_eos
 from core.training.history import History
+from tests.support.trainings import train_run
 
 sacrebleu = pytest.importorskip("sacrebleu")
 pytest.importorskip("num2words")
@@ -63,9 +62,7 @@ def translation_runs(tmp_path_factory, translation_preset):
     """A folder with one finished run of a translation task, ``translation``."""
     root = tmp_path_factory.mktemp("translation")
     folder = RunFolder.create(root, translation_preset, name="translation")
-    train_recorded(
-        folder, new_state(translation_preset), History(), should_stop=lambda: False, on_event=lambda event: None
-    )
+    train_run(folder)
     return root
 
 
@@ -225,7 +222,7 @@ def test_a_translation_run_records_bleu_and_chrf(translation_runs, task):
     evaluations = History.load(folder.metrics).evaluations()
     assert len(evaluations["step"]) == 2
     assert all(0 <= value <= 100 for column in ("bleu", "chrf") for value in evaluations[column])
-    quality = folder.info().quality
+    quality = folder.read_info().quality
     assert quality.bleu_name == "BLEU"
     assert quality.bleu == pytest.approx(evaluations["bleu"][-1], abs=1e-3)
     facts = read_tensors(folder.best)[1]
@@ -250,7 +247,7 @@ def test_scores_survive_export_and_import(translation_runs, root):
     folder, exported = RunFolder(translation_runs, "translation"), root.parent / "model.safetensors"
     export_weights(folder, exported)
     facts = load_run(folder.path).facts
-    assert import_run(root, exported, name="copy").info().quality == RunQuality(**facts["quality"])
+    assert import_run(root, exported, name="copy").read_info().quality == RunQuality(**facts["quality"])
 
 
 # ---- commands and report

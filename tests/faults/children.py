@@ -11,13 +11,11 @@ import torch
 from core.config import preset_to_yaml
 from core.runs import RunFolder
 from core.runs import recorder as recording
-from core.runs.recorder import train_recorded
+from core.runs.training import training
 from core.runs.training_state import clone_weights, resume_state
 from core.server import Runs
 from core.storage.tensor_file import save_weights
 from core.training.checkpoint import save_state
-from core.training.history import History
-from core.training.loop import Event
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -66,15 +64,7 @@ def train_on(
         while runs[name].progress.info.status in ("queued", "training"):
             time.sleep(0.01)
         return
-    state = resume_state(folder)
-    torch.set_num_threads(state.threads)
-    history = History.load(folder.metrics)
-    history.rewind(state.step, evaluated_step=state.evaluated_step)
-
-    def on_event(event: Event) -> None:
-        """Ignore the event."""
-
-    lock = folder.lock()
-    connection.send("ready")
-    train_recorded(folder, state, history, should_stop=lambda: False, on_event=on_event)
-    lock.release()
+    with training(folder) as run:
+        connection.send("ready")
+        for _ in run:
+            pass

@@ -16,7 +16,6 @@ import torch
 from core.config import Preset
 from core.generation import generate
 from core.runs import RunError, RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.training_state import load_state
 from core.server import Runs, workers
 from core.server import training_process as processes
@@ -25,11 +24,10 @@ from core.server.live import MADE_WAY
 from core.server.training_child import NICENESS
 from core.server.training_process import LOWEST_PRIORITY
 from core.tasks import fixed_pairs
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.faults.fingerprints import fingerprint
 from tests.support import training_crashes
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
+from tests.support.trainings import train_run
 
 pytestmark = pytest.mark.skipif(not processes.IS_SUPPORTED, reason="trainings have processes on Linux only")
 DIES = "the one that dies"
@@ -79,7 +77,7 @@ def started(monkeypatch) -> list[processes.TrainingProcess]:
 def trained_alone(root: Path, preset: Preset) -> dict[str, str]:
     """The fingerprint of the same training in this process."""
     folder = RunFolder.create(root, preset, name="alone")
-    train_recorded(folder, new_state(preset), History())
+    train_run(folder)
     return fingerprint(folder)
 
 
@@ -218,7 +216,7 @@ def test_closing_ends_processes_that_do_not_stop(isolated, started, root, preset
     runs.close(seconds=0.5)
     wait_for(lambda: not is_running(started[0].pid), seconds=SECONDS_TO_REPORT)
     wait_for(lambda: has_ended(runs, "a"))
-    assert RunFolder(root, "a").info().status == "interrupted"
+    assert RunFolder(root, "a").read_info().status == "interrupted"
 
 
 def test_the_page_answers_before_a_process_trains(isolated, started, preset):
@@ -259,8 +257,8 @@ def test_no_process_outlives_a_killed_server(root, preset):
         assert server.stdout.readline() == b"training\n"
         server.kill()
     folder = RunFolder(root, "a")
-    wait_for(lambda: folder.info().status == "interrupted", seconds=SECONDS_TO_REPORT)
+    wait_for(lambda: folder.read_info().status == "interrupted", seconds=SECONDS_TO_REPORT)
     size = folder.metrics.stat().st_size
     time.sleep(1.0)
     assert folder.metrics.stat().st_size == size
-    assert load_state(folder.last, folder.preset()).step >= 0
+    assert load_state(folder.last, folder.read_preset()).step >= 0

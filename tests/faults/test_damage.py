@@ -8,10 +8,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 
 from core.runs import RunFolder, load_run
-from core.runs.recorder import train_recorded
 from core.runs.training_state import resume_state
 from core.storage.tensor_file import CheckpointError, deserialize, previous_path, read_header, read_tensors
-from core.training.history import History
+from tests.support.trainings import train_run
 
 MUTATIONS = 4_000
 CONTROLS = 400
@@ -107,19 +106,10 @@ def outcomes(data: bytes, rng: random.Random, count: int, read=read) -> tuple[in
     return refused, unchanged, different
 
 
-def train_until(folder: RunFolder, *, step: int) -> None:
-    state = resume_state(folder)
-
-    def should_stop() -> bool:
-        return state.step >= step
-
-    train_recorded(folder, state, History(), should_stop=should_stop, on_event=lambda event: None)
-
-
 def finished_run(root, preset) -> RunFolder:
     folder = RunFolder.create(root, preset, name="a")
-    train_until(folder, step=3)
-    train_until(folder, step=8)
+    train_run(folder, stop_after=3)
+    train_run(folder, stop_after=8)
     return folder
 
 
@@ -154,7 +144,7 @@ def test_damaged_best_and_last_fall_back_to_the_previous_files(root, tiny, row):
         assert loaded.step in (0, 4, 8)
         fell_back += "is used" in state.notice
     assert fell_back > 250
-    assert "; the previous file is used instead" in folder.info().message
+    assert "; the previous file is used instead" in folder.read_info().message
     row(
         "D4",
         "best and last damaged, run opened",

@@ -1,7 +1,6 @@
 """Runs are reproducible bit for bit: repeated, beside other runs, and resumed after any interruption."""
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from core.config import Preset, load_preset, preset_names
 from core.generation import generate
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.training_state import load_state, resume_state
 from core.server.inference_priority import InferencePriority
 from core.server.live import LiveRun
@@ -18,10 +16,10 @@ from core.storage.tensor_file import read_tensors, write_tensors
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
 from core.training import loop as training
-from core.training.history import History
 from core.training.loop import StepEvent
 from tests.faults.children import processes, train_on
 from tests.faults.fingerprints import fingerprint
+from tests.support.trainings import train_run
 
 SMALL = {
     "training.steps": 6,
@@ -32,15 +30,6 @@ SMALL = {
 }
 SMALL |= {"training.validation_sequences": 4, "training.learning_rate": 0.01, "training.schedule": "linear"}
 DECODES = 200
-
-
-def resume(folder: RunFolder, *, until: Callable[[int], bool] = lambda step: False) -> None:
-    """Resume from the saved state and train to the end, or until ``until(step)``."""
-    state = resume_state(folder)
-    history = History.load(folder.metrics)
-    history.rewind(state.step, evaluated_step=state.evaluated_step)
-    should_stop = lambda: until(state.step)  # noqa: E731
-    train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
 
 
 @pytest.fixture
@@ -64,7 +53,7 @@ def preset(request, tiny, tiny_gru) -> Preset:
 def straight(root, preset, often) -> dict[str, str]:
     """The fingerprint of the uninterrupted run."""
     folder = RunFolder.create(root, preset, name="straight")
-    resume(folder)
+    train_run(folder)
     return fingerprint(folder)
 
 
@@ -108,7 +97,7 @@ def test_concurrent_runs_equal_the_same_runs_alone(root, tiny, tiny_gru, row):
     alone = {}
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=f"{name}-alone")
-        resume(folder)
+        train_run(folder)
         alone[name] = fingerprint(folder)
     over, decodes = threading.Event(), 0
 
@@ -167,14 +156,14 @@ def test_resuming_needs_every_part_of_the_checkpoint(root, preset, row):
     needed = set()
     for kind, chosen in {"learns": preset, "restless": preset.with_changes(restless)}.items():
         straight = RunFolder.create(root, chosen, name=kind)
-        resume(straight)
+        train_run(straight)
         for number, part in enumerate([None, *PARTS]):
             folder = RunFolder.create(root, chosen, name=f"{kind}-{number}")
-            resume(folder, until=lambda step: step >= 7)
+            train_run(folder, stop_after=7)
             tensors, facts = read_tensors(folder.last)
             if part:
                 write_tensors(folder.last, *without(part, tensors, facts, chosen))
-            resume(folder)
+            train_run(folder)
             if fingerprint(folder) != fingerprint(straight):
                 assert part
                 needed.add(part)
@@ -213,7 +202,6 @@ def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one
     grid += [(step, "evaluation") for step in (0, 4, 8, 12)]
     for step, where in grid:
         folder = RunFolder.create(root, preset, name=f"a{step}-{where.replace(' ', '-')}")
-        state = resume_state(folder)
         die_in.step = 0
         die_in(step, where)
 
@@ -224,10 +212,10 @@ def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one
                     raise Killed
 
         with pytest.raises(Killed):
-            train_recorded(folder, state, History(), should_stop=lambda: False, on_event=watch)
+            train_run(folder, on_event=watch)
         monkeypatch.setattr(training, "_weighted_losses", losses)
         monkeypatch.setattr(training, "evaluate", evaluate)
-        resume(folder)
+        train_run(folder)
         assert fingerprint(folder) == straight, (step, where)
     family = preset.model.family
     result = "equal bit for bit: first and last update, around each epoch, between two batches, in evaluations"
@@ -236,17 +224,17 @@ def test_a_run_interrupted_at_any_point_resumes_bit_for_bit(  # noqa: C901 - one
 
 def test_resuming_with_other_threads_or_another_torch_reports_it(root, preset, straight, row):
     folder = RunFolder.create(root, preset, name="a")
-    resume(folder, until=lambda step: step >= 6)
+    train_run(folder, stop_after=6)
     torch.set_num_threads(2)
-    resume(folder, until=lambda step: step >= 9)
+    train_run(folder, resume_state(folder), stop_after=9)  # a caller's own state, so its own threads
     torch.set_num_threads(1)
-    assert folder.info().message == "started with 1 torch threads, now 2: not bit-exact"
+    assert folder.read_info().message == "started with 1 torch threads, now 2: not bit-exact"
     tensors, facts = read_tensors(folder.last)
     write_tensors(folder.last, tensors, facts | {"torch": "2.10.0"})
-    resume(folder)
-    assert folder.info().status == "finished"
-    assert "saved with torch 2.10.0" in folder.info().message
-    assert folder.info().message.endswith("not bit-exact")
+    train_run(folder)
+    assert folder.read_info().status == "finished"
+    assert "saved with torch 2.10.0" in folder.read_info().message
+    assert folder.read_info().message.endswith("not bit-exact")
     assert load_state(folder.last, preset).step == 12
     row(
         "R6",

@@ -6,16 +6,16 @@ import pytest
 
 from core.runs import RunError, RunFolder, list_runs
 from core.runs.importing import import_weights
-from core.runs.recorder import Recorder, train_recorded
+from core.runs.recorder import Recorder
 from core.runs.training_state import load_state, resume_state
 from core.storage.atomic import write_atomically
 from core.storage.tensor_file import is_intact, previous_path, read_tensors, read_with_fallback, save_weights, serialize
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import EvaluationEvent, train
 from tests.faults.disk import Disk
 from tests.faults.fingerprints import fingerprint
 from tests.faults.power import after_power_cuts
+from tests.support.trainings import train_run
 
 ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 
@@ -25,8 +25,8 @@ def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 60.0)
     folder = RunFolder.create(root, preset, name=name)
-    state, history, notices = new_state(preset), History(), []
-    recorder = Recorder(folder, state, history)
+    state, notices = new_state(preset), []
+    recorder = Recorder(folder, state)
     for event in train(state):
         if isinstance(event, EvaluationEvent) and event.step == 4:
             with disk.watched():
@@ -34,7 +34,7 @@ def trained(root, preset, name: str, disk: Disk, monkeypatch) -> tuple[RunFolder
         else:
             recorder.record(event)
         notices.append(state.notice)
-    return folder, notices, folder.info().status
+    return folder, notices, folder.read_info().status
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.get)
@@ -71,9 +71,9 @@ def failure_of(do) -> str:
 def test_a_run_can_be_resumed_when_its_last_save_fails(root, tiny, monkeypatch, row, error):
     def end(name: str, disk: Disk) -> RunFolder:
         folder = RunFolder.create(root, tiny, name=name)
-        train_recorded(folder, new_state(tiny), History(), should_stop=lambda: True, on_event=lambda event: None)
+        train_run(folder, stop_after=1)
         state = resume_state(folder)
-        recorder = Recorder(folder, state, History())
+        recorder = Recorder(folder, state)
         for event in train(state):
             with disk.watched() if event.step == 8 and not isinstance(event, EvaluationEvent) else Disk().watched():
                 recorder.record(event)
@@ -118,7 +118,7 @@ def test_creating_and_importing_a_run_are_all_or_nothing(root, tiny, row, error)
             faults += 1
             folder = RunFolder(root, name)
             if folder.exists():  # complete
-                assert folder.preset() == tiny
+                assert folder.read_preset() == tiny
                 assert kind == "new" or is_intact(folder.best)
             assert not [each for each in root.iterdir() if each.name.startswith(".")]
     assert len(list_runs(root)) >= 3

@@ -98,7 +98,7 @@ def test_training_killed_repeatedly_equals_the_uninterrupted_run(root, preset, r
     longest = (time.perf_counter() - start) / 6  # so that training does not end before it was killed often
     killed = RunFolder(root, "killed")
     kills, steps = 0, []
-    while killed.info().status != "finished":
+    while killed.read_info().status != "finished":
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(target=train_on, args=(root, "killed", sender), kwargs={"as_server": kills % 2})
         process.start()
@@ -107,7 +107,7 @@ def test_training_killed_repeatedly_equals_the_uninterrupted_run(root, preset, r
         if process.is_alive():
             kill(process)
             kills += 1
-            assert killed.info().status == "interrupted"
+            assert killed.read_info().status == "interrupted"
             steps.append(load_state(killed.last, preset).step if killed.last.exists() else 0)
     assert fingerprint(killed) == fingerprint(RunFolder(root, "straight"))
     assert kills >= 10

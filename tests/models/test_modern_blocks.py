@@ -174,7 +174,7 @@ def test_it_is_exported_and_imported(modern, tmp_path):
         assert main(["--checkpoints", str(tmp_path), "export", "--run", "mine", "--out", str(tmp_path / file)]) == 0
         import_run(tmp_path, tmp_path / file, name=name)
         assert lab.load(name, tmp_path).decode("4 8 2 9").log_prob == answer.log_prob
-        assert RunFolder(tmp_path, name).preset().model == modern.model
+        assert RunFolder(tmp_path, name).read_preset().model == modern.model
 
 
 def test_its_graph_computes_the_same(modern):

@@ -157,7 +157,7 @@ def test_attention_maps_are_the_same(options):
 def shipped(noise: float = 0.0) -> Transformer:
     """The model that ships, or the same with noise on its weights, which makes it unsure."""
     folder = RunFolder(REPOSITORY / "checkpoints", "digits-reversal-shipped")
-    model = new_state(folder.preset()).model
+    model = new_state(folder.read_preset()).model
     load_weights(folder.best, model)
     with torch.no_grad():
         for weight in model.parameters():

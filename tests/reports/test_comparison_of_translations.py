@@ -11,11 +11,9 @@ from core.evaluation.translating import translate_pairs
 from core.evaluation.translation_quality import copying_quality, reference_texts
 from core.reports.comparison import Comparison, as_data, compare, describe_quality
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.run import Runs
 from core.tasks import fixed_pairs
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 pytest.importorskip("num2words")
 NAMES = ("french-seed-0", "french-seed-1", "longer", "old")
@@ -29,7 +27,7 @@ def shelf(tmp_path_factory, tiny):
     presets = {f"french-seed-{seed}": base.with_changes({"training.seed": seed}) for seed in (0, 1)}
     presets |= {"longer": base.with_changes({"training.steps": 40}), "old": base.with_changes({"model.d_ff": 16})}
     for name, preset in presets.items():
-        train_recorded(RunFolder.create(root, preset, name=name), new_state(preset), History())
+        train_run(RunFolder.create(root, preset, name=name))
     old = RunFolder(root, "old").metrics
     lines = [json.loads(line) for line in old.read_text().splitlines()]
     without = [{name: value for name, value in line.items() if name not in ("bleu", "chrf")} for line in lines]
@@ -93,7 +91,7 @@ def test_a_difference_is_called_significant_by_its_p_value_and_given_to_the_bett
 def test_other_tasks_have_no_scores(tmp_path, tiny):
     for seed in (0, 1):
         preset = tiny.with_changes({"training.seed": seed})
-        train_recorded(RunFolder.create(tmp_path, preset, name=f"rev-{seed}"), new_state(preset), History())
+        train_run(RunFolder.create(tmp_path, preset, name=f"rev-{seed}"))
     *_, comparison = compare([Runs(tmp_path)[name] for name in ("rev-0", "rev-1")], sequences=40)
     data = as_data(comparison)
     assert data["translation"] is None

@@ -8,13 +8,11 @@ from core.models import build_model
 from core.reports.report import write_report
 from core.reports.report.documented_examples import documented_examples
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.tasks import build_task
 from core.tasks.word_examples import WORD_EXAMPLES
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.support.scripted_models import reversing
+from tests.support.trainings import train_run
 
 TASK = build_task(load_preset("words-reversal-gru").task)
 SMALL = {
@@ -59,9 +57,7 @@ def test_other_tasks_and_models_too_short_for_the_sentences_have_no_such_section
 def test_the_report_of_a_words_run_shows_the_ten_and_the_free_running_loss(root):
     preset = load_preset("words-reversal-gru-as-told").with_changes(SMALL)
     folder = RunFolder.create(root, preset, name="words")
-    lock = folder.lock()
-    train_recorded(folder, new_state(preset), History())
-    lock.release()
+    train_run(folder)
     report = write_report(Runs(root)["words"], sequences=20)
     section = report.markdown.split("## The ten examples of the document")[1].split("## Attention")[0]
     for example in WORD_EXAMPLES:

@@ -9,16 +9,14 @@ from core.reports.report import health_section as module
 from core.reports.report import write_report
 from core.reports.report.health_section import health_section
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.run import Runs
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, tiny) -> Runs:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), tiny, name="a")
-    train_recorded(folder, new_state(tiny), History())
+    train_run(folder)
     return Runs(folder.path.parent)
 
 

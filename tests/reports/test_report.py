@@ -14,12 +14,10 @@ from core.reports.formatting import percent
 from core.reports.report import REPORT_FILES, Report, write_report
 from core.reports.report.rendering import as_html, plain, table
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.tasks import fixed_pairs
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.support.run_helpers import wait_for
+from tests.support.trainings import train_run
 
 
 @pytest.mark.parametrize(
@@ -92,9 +90,7 @@ def written(request, tmp_path_factory) -> tuple[Report, RunFolder]:
     preset = request.getfixturevalue(request.param).with_changes({"training.training_sequences": 40})
     root = tmp_path_factory.mktemp("checkpoints")
     folder = RunFolder.create(root, preset, name="short")
-    lock = folder.lock()
-    train_recorded(folder, new_state(preset), History())
-    lock.release()
+    train_run(folder)
     return write_report(Runs(root)["short"], sequences=50), folder
 
 

@@ -18,13 +18,11 @@ from core.reports.report.findings import TrainingOutcome, findings, verdict
 from core.reports.report.translation_section import translation_section
 from core.runs import RunFolder
 from core.runs.load import load_run
-from core.runs.recorder import train_recorded
 from core.runs.run import Runs
 from core.tasks import build_task, fixed_pairs
-from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID, PAD_ID, until_eos
-from core.training.history import History
 from tests.support.decodes import counted_decodes
+from tests.support.trainings import train_run
 
 pytest.importorskip("num2words")
 FINISHED = TrainingOutcome(step=8, steps=8, message="", train_loss=None, guessing_loss=3.9)
@@ -44,7 +42,7 @@ def task(preset):
 def written(tmp_path_factory, preset) -> tuple[Report, RunFolder]:
     """The report of a run that made all its 8 steps, and so learned nothing."""
     folder = RunFolder.create(tmp_path_factory.mktemp("checkpoints"), preset, name="french")
-    train_recorded(folder, new_state(preset), History())
+    train_run(folder)
     return write_report(Runs(folder.path.parent)["french"], sequences=60), folder
 
 
@@ -103,7 +101,7 @@ def test_a_report_whose_metrics_have_no_bleu_draws_their_accuracy(written, tmp_p
     _, folder = written
     lines = [json.loads(line) for line in folder.metrics.read_text().splitlines()]
     older = [{name: value for name, value in line.items() if name not in ("bleu", "chrf")} for line in lines]
-    copy = RunFolder.create(tmp_path, folder.preset(), name="french")
+    copy = RunFolder.create(tmp_path, folder.read_preset(), name="french")
     copy.best.write_bytes(folder.best.read_bytes())
     copy.metrics.write_text("".join(json.dumps(line) + "\n" for line in older))
     report = write_report(Runs(tmp_path)["french"], sequences=60)

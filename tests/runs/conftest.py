@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.tasks.ingest import PairFiles, prepare_preset
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.support.hub_stub import Hub, serving
+from tests.support.trainings import train_run
 
 SMALL = {"model.d_model": 8, "model.d_ff": 8, "model.num_heads": 2, "training.steps": 4, "training.warmup_steps": 0}
 
@@ -24,7 +22,7 @@ def own(tmp_path_factory) -> RunFolder:
     _, preset = prepare_preset(PairFiles(folder / "p.tsv"), folder / "kept", kinds=("character", "symbol"), name="own")
     preset = preset.with_changes(SMALL)
     run = RunFolder.create(folder / "runs", preset, name="own", pairs=folder / "kept")
-    train_recorded(run, new_state(preset, pairs=run.pairs), History())
+    train_run(run)
     os.remove(folder / "kept")
     return run
 

@@ -9,11 +9,10 @@ import torch
 from core.config import load_preset
 from core.runs import RunFolder, estimate
 from core.runs.estimate import TrainingTime, estimate_training_time
-from core.runs.recorder import train_recorded
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import EndEvent, StepEvent
+from tests.support.trainings import train_run
 
 
 def set_costs(monkeypatch, *, update=0.0, per_batch=0.0, per_sequence=0.0, snapshot=0.0, save=0.0) -> None:
@@ -87,7 +86,7 @@ def test_the_estimate_is_about_the_processor_time_of_a_recorded_training(tiny, r
     estimated = midpoint(preset)
     folder = RunFolder.create(root, preset, name="real")
     started = time.thread_time()
-    train_recorded(folder, new_state(preset), History())
+    train_run(folder)
     assert estimated / 3 < time.thread_time() - started < estimated * 3
 
 

@@ -8,14 +8,14 @@ import torch
 from core.interpret.health import HealthTaker
 from core.interpret.snapshots import Snapshot, SnapshotTaker
 from core.runs import RunFolder
-from core.runs.recorder import Recorder, train_recorded
+from core.runs.recorder import Recorder
 from core.runs.replay import Replay
-from core.runs.training_state import load_state, resume_state
+from core.runs.training_state import load_state
 from core.storage.tensor_file import read_tensors, write_tensors
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import EvaluationEvent, StepEvent, train
 from tests.support.old_replay import remove_health
+from tests.support.trainings import train_run
 
 FAMILIES = {
     "transformer": {"model.dropout": 0.2},
@@ -32,19 +32,12 @@ def preset(request, tiny, tiny_gru):
 
 
 def snapshots_of(folder: RunFolder) -> list[Snapshot]:
-    return Replay.load(folder.replay_file, folder.preset().training.evaluate_every).snapshots()
-
-
-def train_on(folder: RunFolder, *, stop_after: int | None = None) -> None:
-    state = resume_state(folder)
-    history = History.load(folder.metrics)
-    history.rewind(state.step, evaluated_step=state.evaluated_step)
-    train_recorded(folder, state, history, should_stop=lambda: stop_after is not None and state.step >= stop_after)
+    return Replay.load(folder.replay_file, folder.read_preset().training.evaluate_every).snapshots()
 
 
 def test_every_snapshot_has_the_figures_of_its_step(root, preset):
     folder = RunFolder.create(root, preset, name="a")
-    train_on(folder)
+    train_run(folder)
     course = [each.health for each in snapshots_of(folder)]
     assert [each.step for each in snapshots_of(folder)] == [0, 4, 8]
     assert course[0].gradient_norm is course[0].update_size is None  # no update was made yet
@@ -67,9 +60,9 @@ def test_every_snapshot_has_the_figures_of_its_step(root, preset):
 def test_a_resumed_run_records_what_one_that_never_stopped_records(root, preset, stop):
     """Step 4 stops between the update and its snapshot: gradients and weights before the update are gone."""
     straight, stopped = (RunFolder.create(root, preset, name=name) for name in ("straight", "stopped"))
-    train_on(straight)
-    train_on(stopped, stop_after=stop)
-    train_on(stopped)
+    train_run(straight)
+    train_run(stopped, stop_after=stop)
+    train_run(stopped)
     assert snapshots_of(stopped) == snapshots_of(straight)
     assert all(each.health.update_size for each in snapshots_of(stopped)[1:])
 
@@ -77,7 +70,7 @@ def test_a_resumed_run_records_what_one_that_never_stopped_records(root, preset,
 def test_a_training_with_snapshots_equals_one_without_bit_for_bit(root, preset):
     def trained(name: str, *, with_replay: bool):
         folder, state = RunFolder.create(root, preset, name=name), new_state(preset)
-        recorder = Recorder(folder, state, History(), with_replay=with_replay)
+        recorder = Recorder(folder, state, with_replay=with_replay)
         losses = []
         for event in train(state):
             recorder.record(event)
@@ -94,7 +87,7 @@ def test_a_training_with_snapshots_equals_one_without_bit_for_bit(root, preset):
 
 def test_a_run_recorded_before_there_was_health_opens_and_resumes(root, preset):
     folder = RunFolder.create(root, preset, name="a")
-    train_on(folder, stop_after=6)
+    train_run(folder, stop_after=6)
     whole = snapshots_of(folder)
     remove_health(folder.replay_file)
     tensors, facts = read_tensors(folder.last)
@@ -102,7 +95,7 @@ def test_a_run_recorded_before_there_was_health_opens_and_resumes(root, preset):
     write_tensors(folder.last, {name: each for name, each in tensors.items() if "snapshot." not in name}, facts)
     assert snapshots_of(folder) == [dataclasses.replace(each, health=None) for each in whole]
     assert load_state(folder.last, preset).snapshot_rows == {}
-    train_on(folder)
+    train_run(folder)
     last = snapshots_of(folder)[-1]
     assert (last.step, last.health.heads.change) == (8, {})
 
@@ -110,6 +103,6 @@ def test_a_run_recorded_before_there_was_health_opens_and_resumes(root, preset):
 def test_large_maps_are_not_kept_in_the_training_state(root, tiny, monkeypatch):
     monkeypatch.setattr("core.interpret.health.MAX_WEIGHTS", 10)
     folder = RunFolder.create(root, tiny, name="a")
-    train_on(folder)
+    train_run(folder)
     assert all(each.health.heads.change == {} for each in snapshots_of(folder))
     assert not any(name.startswith("snapshot.") for name in read_tensors(folder.last)[0])

@@ -20,7 +20,7 @@ def test_a_pushed_run_is_pulled_unchanged(hub, trained, root, capsys):
     sent, packed = hub.files["me/reverse"], package_files(RunFolder(trained, "done"))
     assert {name for name in sent if sent[name] != packed[name]} <= {WEIGHTS}  # metadata may stand in another order
     assert sent.keys() == packed.keys()
-    (trained_once,) = RunFolder(trained, "done").info().provenance
+    (trained_once,) = RunFolder(trained, "done").read_info().provenance
     assert f"commit `{trained_once.commit}`" in sent[CARD].decode()
     assert hub.private["me/reverse"] is True
     assert "Bearer hf_told" in hub.tokens
@@ -38,7 +38,7 @@ def test_own_pairs_are_uploaded_only_on_request(hub, own, root, capsys):
     assert hub.files == {}
     assert main([*command, "--with-data", "--public"]) == 0
     assert hub.private["me/own"] is False
-    assert pull(root, "me/own").preset().task.own_data == own.preset().task.own_data
+    assert pull(root, "me/own").read_preset().task.own_data == own.read_preset().task.own_data
 
 
 def test_a_pulled_package_is_checked_like_any_untrusted_file(hub, trained, root):

@@ -122,7 +122,7 @@ def test_a_forbidden_token_is_never_written(tmp_path):
     assert (bias == NEVER).nonzero().flatten().tolist() == [PAD_ID, BOS_ID]
     assert any("1 tokens" in note for note in notes)
     assert any("num_beams=6" in note for note in notes)
-    assert all(note in run.info().message for note in notes)
+    assert all(note in run.read_info().message for note in notes)
 
 
 @pytest.mark.parametrize("form", ["float16", "parts", "pytorch_model.bin"])

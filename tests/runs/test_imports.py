@@ -49,7 +49,7 @@ def test_exported_weights_import_as_a_run_with_the_same_model(trained, root, tmp
 
 def test_best_weights_import_directly_as_a_finished_run(root, best):
     folder = import_weights(root, best)
-    info = folder.info()
+    info = folder.read_info()
     assert (info.status, info.step, info.best_step) == ("finished", parts(best)[1]["step"], parts(best)[1]["step"])
     assert info.message.startswith("imported from a file")
     with pytest.raises(RunError, match="has finished"):

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from core.runs import RunError, RunFolder, load_run
-from core.runs.recorder import train_recorded
 from core.runs.run import Runs
 from core.runs.training_state import load_state, training_state_of
 from core.storage.tensor_file import write_tensors
 from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 
 def test_loading_a_run_imports_neither_training_nor_server(trained):
@@ -27,7 +26,7 @@ def test_loading_a_run_imports_neither_training_nor_server(trained):
 def test_a_run_with_a_bug_is_loaded_with_it(root, tiny):
     preset = tiny.model_copy(update={"bug": "no-causal-mask"})
     folder = RunFolder.create(root, preset, name="broken")
-    train_recorded(folder, new_state(preset), History())
+    train_run(folder)
     loaded = load_run(folder.path)
     src = torch.tensor([[1, 4, 5, 2]])
     first, other = torch.tensor([[1, 5, 6]]), torch.tensor([[1, 5, 7]])
@@ -50,7 +49,7 @@ def test_a_loaded_run_has_the_best_weights_in_evaluation_mode(trained):
 def test_an_ensemble_is_of_one_task(root, tiny):
     for name, changes in (("a", {}), ("b", {"training.seed": 1, "model.d_ff": 24}), ("c", {"task.base": 5})):
         preset = tiny.with_changes(changes)
-        train_recorded(RunFolder.create(root, preset, name=name), new_state(preset), History())
+        train_run(RunFolder.create(root, preset, name=name))
     runs = Runs(root)
     loaded = runs.ensemble(["a", "b"])
     assert (loaded.run, loaded.preset, loaded.model.training) == ("a + b", runs["a"].preset, False)

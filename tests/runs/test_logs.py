@@ -10,11 +10,10 @@ import pytest
 
 from core.runs import RunFolder
 from core.runs.logs import LOGS, check_logs
-from core.runs.recorder import train_recorded
-from core.runs.training_state import resume_state
 from core.storage.errors import InputError, LabError
 from core.storage.optional_imports import is_installed
 from core.training.history import History
+from tests.support.trainings import train_run
 
 STEPS = 7  # with an evaluation every 3
 
@@ -28,9 +27,7 @@ def train(root, tiny):
         folder = RunFolder(root, "logged")
         if not folder.exists():
             RunFolder.create(root, preset, name="logged")
-        state = resume_state(folder, preset)
-        history = History.load(folder.metrics)
-        train_recorded(folder, state, history, should_stop=lambda: state.step == stop_at, logs=logs)
+        train_run(folder, stop_after=stop_at, logs=logs)
         return folder
 
     return run
@@ -145,7 +142,7 @@ def test_a_tracker_that_fails_ends_itself_and_not_the_training(train, tracker, c
     monkeypatch.setattr(found, "log", fail)
     with caplog.at_level(logging.WARNING):
         folder = train(name, "csv")
-    assert folder.info().status == "finished"
+    assert folder.read_info().status == "finished"
     assert [record.message for record in caplog.records if "no network" in record.message] == [
         f"logged: --log={name}: ConnectionError: no network; it is not written any more"
     ]
@@ -161,7 +158,7 @@ def test_a_tracker_that_cannot_be_opened_fails_the_run_with_the_reason(train, tr
     monkeypatch.setattr(sys.modules[name], "init", refuse)
     with pytest.raises(LabError, match=f"--log={name} cannot be opened: no key"):
         train(name)
-    assert RunFolder(root, "logged").info().status == "failed"
+    assert RunFolder(root, "logged").read_info().status == "failed"
 
 
 def test_names_are_checked_before_anything_trains(monkeypatch):

@@ -9,14 +9,12 @@ from core.__main__ import main
 from core.generation import generate
 from core.runs import DEFAULT_ROOT, RunFolder
 from core.runs.onnx_export import export_onnx, generate_with_onnx
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.storage.errors import InputError
 from core.tasks import fixed_pairs
-from core.teaching.bugs import new_state
 from core.text.vocab import until_eos
-from core.training.history import History
 from tests.serving import SHIPPED
+from tests.support.trainings import train_run
 
 REASON = "pip install -c requirements-extras.txt -e '.[onnx]'"
 onnxruntime = pytest.importorskip("onnxruntime", reason=REASON)
@@ -84,7 +82,7 @@ def test_the_onnx_file_contains_vocabularies_and_preset(session, shipped):
 def test_every_kind_of_transformer_is_exported(tiny, tmp_path, changes):
     preset = tiny.with_changes(changes)
     folder = RunFolder.create(tmp_path, preset, name="kind")
-    train_recorded(folder, new_state(preset), History())
+    train_run(folder)
     export_onnx(folder, tmp_path / "m.onnx")
     loaded = Runs(tmp_path)[folder.name].trained()
     pairs = fixed_pairs(loaded.task, 1_000, split="test")

@@ -73,7 +73,7 @@ def test_the_model_card_and_vocabulary_describe_the_run(files, trained):
         "library_name": "attention-lab",
         "tags": ["attention-lab", "seq2seq", "transformer"],
     }
-    preset, info = RunFolder(trained, "done").preset(), RunFolder(trained, "done").info()
+    preset, info = RunFolder(trained, "done").read_preset(), RunFolder(trained, "done").read_info()
     assert f"{info.parameters:,} parameters" in body
     assert preset.description in body
     tokens = json.loads(files[VOCABULARY])

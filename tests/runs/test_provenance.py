@@ -66,7 +66,7 @@ def with_provenance(run: RunFolder, provenance) -> bytes:
 
 
 def test_a_run_keeps_how_it_was_trained(run):
-    (made,) = run.info().provenance
+    (made,) = run.read_info().provenance
     assert made.command == "train --preset mine.yaml --run a --seed 3 --device cpu --set training.steps=6"
     assert made.version == __version__
     assert (made.python, made.numpy) == (platform.python_version(), version("numpy"))
@@ -79,7 +79,7 @@ def test_a_run_keeps_how_it_was_trained(run):
 
 
 def test_the_weights_and_the_model_card_say_the_same(run):
-    (made,) = run.info().provenance
+    (made,) = run.read_info().provenance
     (of_weights,) = read_tensors(run.best)[1]["provenance"]
     assert TrainingSession(**of_weights).model_copy(update={"end": made.end}) == made
     card = package_files(run)[CARD].decode()
@@ -99,7 +99,7 @@ def test_every_export_has_the_provenance_of_its_weights(run, root, tmp_path, way
     assert len(sessions) == 1
     imported = RunFolder(root, "b")
     assert read_tensors(imported.best)[1]["provenance"] == sessions
-    assert imported.info().model_dump(mode="json")["provenance"] == sessions
+    assert imported.read_info().model_dump(mode="json")["provenance"] == sessions
 
 
 def test_an_onnx_model_has_the_provenance_of_its_weights(run, tmp_path):
@@ -116,7 +116,7 @@ def test_an_onnx_model_has_the_provenance_of_its_weights(run, tmp_path):
 @pytest.mark.parametrize("name", ["digits-reversal-shipped", "translate-en-de-shipped"])
 def test_the_cards_of_the_shipped_runs_say_that_it_was_not_recorded(name):
     folder = RunFolder(DEFAULT_ROOT, name)
-    assert folder.info().provenance == ()
+    assert folder.read_info().provenance == ()
     assert UNKNOWN in package_files(folder)[CARD].decode()
 
 
@@ -147,13 +147,13 @@ def test_a_run_of_the_page_says_page(runs, tiny):
 
 def test_every_resumption_adds_a_session(root, run):
     copied = import_weights(root, run.best.read_bytes(), name="b")  # the sessions travel with the weights
-    assert copied.info().provenance == tuple(
+    assert copied.read_info().provenance == tuple(
         TrainingSession(**each) for each in read_tensors(run.best)[1]["provenance"]
     )
-    folder = RunFolder.create(root, run.preset(), name="c", status="stopped")
+    folder = RunFolder.create(root, run.read_preset(), name="c", status="stopped")
     for steps in (6, 9):
         assert main(["--checkpoints", str(root), "resume", "--run", "c", "--set", f"training.steps={steps}"]) == 0
-    assert [(made.command, made.step) for made in folder.info().provenance] == [
+    assert [(made.command, made.step) for made in folder.read_info().provenance] == [
         ("resume --run c --set training.steps=6", 0),
         ("resume --run c --set training.steps=9", 6),
     ]
@@ -196,11 +196,11 @@ def test_provenance_that_is_not_valid_is_refused(run, root, provenance):
     with pytest.raises(CheckpointError, match=r"its provenance.* is not valid"):
         import_weights(root, with_provenance(run, provenance))
     assert not root.exists() or os.listdir(root) == []
-    folder = RunFolder.create(root, run.preset(), name="a")
+    folder = RunFolder.create(root, run.read_preset(), name="a")
     info = json.loads((folder.path / "run.json").read_text())
     (folder.path / "run.json").write_text(json.dumps(info | {"provenance": provenance}))
     with pytest.raises(RunError, match=r"run\.json is damaged"):
-        folder.info()
+        folder.read_info()
 
 
 def test_unknown_keys_of_a_session_are_dropped(run, root):
@@ -213,7 +213,7 @@ def test_files_without_provenance_open_as_before(run, root):
     info = json.loads((folder.path / "run.json").read_text())
     del info["provenance"]
     (folder.path / "run.json").write_text(json.dumps(info))
-    assert folder.info().provenance == ()
+    assert folder.read_info().provenance == ()
     assert "provenance" not in read_tensors(folder.best)[1]
     assert UNKNOWN in package_files(folder)[CARD].decode()
 

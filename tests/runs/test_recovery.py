@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from core.config import read_preset
 from core.runs import RunError, RunFolder, delete_leftovers, load_run
-from core.runs.recorder import Recorder, train_recorded
+from core.runs.recorder import Recorder
 from core.runs.training_state import clone_weights, load_state, resume_state
 from core.server import Runs
 from core.storage.error_messages import explain_error
@@ -17,14 +17,7 @@ from core.storage.tensor_file import CheckpointError, previous_path, read_tensor
 from core.teaching.bugs import new_state
 from core.training.history import History
 from core.training.loop import EvaluationEvent, train
-
-
-def go_on(folder: RunFolder, *, stop_after: int | None = None):
-    state = resume_state(folder)
-    history = History.load(folder.metrics)
-    history.rewind(state.step, evaluated_step=state.evaluated_step)
-    should_stop = (lambda: state.step >= stop_after) if stop_after else (lambda: False)
-    return train_recorded(folder, state, history, should_stop=should_stop, on_event=lambda event: None)
+from tests.support.trainings import train_run
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +25,7 @@ def stopped(tmp_path_factory, tiny) -> RunFolder:
     """A run of 8 steps that was saved after 3 and after 6, then stopped."""
     folder = RunFolder.create(tmp_path_factory.mktemp("stopped"), tiny.with_changes({"model.dropout": 0.2}), name="a")
     for stop in (3, 6):
-        go_on(folder, stop_after=stop)
+        train_run(folder, stop_after=stop)
     return folder
 
 
@@ -56,11 +49,11 @@ def test_a_damaged_state_is_replaced_by_the_previous_one_bit_exactly(root, tiny,
     assert state.notice == (
         "last.safetensors is damaged: its content does not match its checksum; the previous file is used instead"
     )
-    info = go_on(folder)
+    info = train_run(folder)
     assert (info.status, info.message) == ("finished", state.notice)
-    straight = RunFolder.create(root, folder.preset(), name="straight")
-    go_on(straight)
-    ends = [clone_weights(load_state(each.last, each.preset()).model) for each in (folder, straight)]
+    straight = RunFolder.create(root, folder.read_preset(), name="straight")
+    train_run(straight)
+    ends = [clone_weights(load_state(each.last, each.read_preset()).model) for each in (folder, straight)]
     assert_close(*ends, atol=0, rtol=0)
     figures = [History.load(each.metrics) for each in (folder, straight)]
     assert figures[0].points() == figures[1].points()
@@ -87,22 +80,22 @@ def test_damaged_best_weights_are_replaced_by_the_previous_ones_with_a_note(fold
     damage(folder.best)
     loaded = Runs(folder.path.parent)["a"].trained()
     assert loaded.step == 0
-    assert "best.safetensors is damaged" in folder.info().message
-    said = folder.info().message
+    assert "best.safetensors is damaged" in folder.read_info().message
+    said = folder.read_info().message
     load_run(folder.path)
-    assert folder.info().message == said  # once
+    assert folder.read_info().message == said  # once
 
 
 def test_best_weights_contain_their_preset(folder):
     facts = read_tensors(folder.best)[1]
-    assert read_preset(facts["preset"], name="x") == folder.preset()
+    assert read_preset(facts["preset"], name="x") == folder.read_preset()
 
 
 def test_training_restores_a_deleted_preset(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
-    preset = folder.preset()
+    preset = folder.read_preset()
     state = resume_state(folder)
-    recorder = Recorder(folder, state, History())
+    recorder = Recorder(folder, state)
     (folder.path / "preset.yaml").unlink()
     recorder.record(next(train(state)))
     assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
@@ -110,11 +103,11 @@ def test_training_restores_a_deleted_preset(folder, monkeypatch):
 
 
 def test_a_deleted_preset_is_restored_from_the_best_weights_and_noted_once(folder):
-    preset = folder.preset()
+    preset = folder.read_preset()
     (folder.path / "preset.yaml").unlink()
     assert folder.ensure_preset() == preset
     assert folder.has_preset()
-    assert folder.info().message.count("preset.yaml was deleted") == 1
+    assert folder.read_info().message.count("preset.yaml was deleted") == 1
     (folder.path / "preset.yaml").unlink()
     damage(folder.best)
     with pytest.raises(RunError, match=r"preset\.yaml is missing and cannot be restored: best\.safetensors is damaged"):
@@ -122,14 +115,14 @@ def test_a_deleted_preset_is_restored_from_the_best_weights_and_noted_once(folde
 
 
 def test_a_deleted_preset_is_restored_even_while_the_folder_is_locked(folder, caplog):
-    preset, lock = folder.preset(), folder.lock()
+    preset, lock = folder.read_preset(), folder.lock()
     (folder.path / "preset.yaml").unlink()
     with caplog.at_level("INFO", logger="core.runs.folder"):
         assert folder.ensure_preset() == preset
     lock.release()
     assert read_preset((folder.path / "preset.yaml").read_bytes(), name="x") == preset
     assert "note 'preset.yaml was deleted" in caplog.text
-    assert folder.info().message == ""
+    assert folder.read_info().message == ""
 
 
 # --- a disk that is full -----------------------------------------------------------------------------------------
@@ -143,7 +136,7 @@ def test_training_survives_a_full_disk_and_saves_later(root, tiny, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 0.0)
     folder = RunFolder.create(root, tiny, name="a")
     state, notices = new_state(tiny), []
-    recorder = Recorder(folder, state, History())
+    recorder = Recorder(folder, state)
     for event in train(state):
         with monkeypatch.context() as broken:
             if isinstance(event, EvaluationEvent) and event.step == 4:
@@ -153,7 +146,7 @@ def test_training_survives_a_full_disk_and_saves_later(root, tiny, monkeypatch):
     said = "step 4 could not be saved (OSError: No space left on device); the last saved step is 0"
     assert (4, f"{said}; {explain_error(OSError(errno.ENOSPC, ''))}") in notices
     assert notices[-1] == (8, "")
-    assert (folder.info().status, folder.info().message) == ("finished", "")
+    assert (folder.read_info().status, folder.read_info().message) == ("finished", "")
     assert load_state(folder.last, tiny).step == 8
 
 
@@ -162,25 +155,25 @@ def test_a_run_that_cannot_be_saved_at_its_end_fails_and_keeps_its_last_state(fo
     with monkeypatch.context() as broken:
         broken.setattr("core.runs.recorder.save_state", full)
         with pytest.raises(RunError, match=r"step 8 could not be saved \(OSError: No space left on device\)"):
-            go_on(folder)
-    assert folder.info().status == "failed"
-    assert folder.info().message.startswith("step 8 could not be saved")
+            train_run(folder)
+    assert folder.read_info().status == "failed"
+    assert folder.read_info().message.startswith("step 8 could not be saved")
     assert folder.last.read_bytes() == before
-    assert go_on(folder).status == "finished"
+    assert train_run(folder).status == "finished"
 
 
 def test_partly_written_metrics_are_written_once(folder, monkeypatch):
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_SAVES", 60.0)
-    state, history = new_state(folder.preset()), History()
-    recorder = Recorder(folder, state, history)
+    state = new_state(folder.read_preset())
+    recorder = Recorder(folder, state)
     for event in train(state):
         if event.step == 2:  # half a line is on disk, and then there is no more room
             recorder._unwritten_lines.append("half")
             recorder.folder.metrics.open("a").write('{"step": 2, "lo')
             recorder._metrics_complete = False
         recorder.record(event)
-    assert History.load(folder.metrics).points() == history.points()
+    assert History.load(folder.metrics).points() == recorder.history.points()
     assert "half" not in folder.metrics.read_text()
 
 
@@ -190,7 +183,7 @@ def test_an_error_is_raised_even_if_it_cannot_be_recorded(folder, monkeypatch):
         raise MemoryError("no room")
 
     with pytest.raises(MemoryError, match="no room"):
-        train_recorded(folder, resume_state(folder), History(), should_stop=lambda: False, on_event=explode)
+        train_run(folder, on_event=explode)
 
 
 # --- what crashes leave ------------------------------------------------------------------------------------------
@@ -224,7 +217,7 @@ def test_only_old_temporary_files_are_deleted(root, folder):
     assert (root / ".c.0123abcd.new").exists()
     assert (folder.path / ".ablate.json.11111111.tmp").exists()
     delete_leftovers(root / "nowhere")
-    assert folder.info().status == "stopped"
+    assert folder.read_info().status == "stopped"
 
 
 def test_deleting_leftovers_continues_after_an_entry_that_cannot_be_accessed(root, monkeypatch):
@@ -257,5 +250,5 @@ def test_two_processes_creating_the_same_run_do_not_interfere(root, tiny, monkey
     monkeypatch.setattr("core.runs.folder.write_atomically", write_and_let_the_other_finish)
     with pytest.raises(RunError, match="run='a' exists already"):
         RunFolder.create(root, tiny.with_changes({"training.seed": 1}), name="a")
-    assert RunFolder(root, "a").preset() == tiny
+    assert RunFolder(root, "a").read_preset() == tiny
     assert os.listdir(root) == ["a"]

@@ -36,7 +36,7 @@ def test_valid_names_create_a_folder_below_the_root(root, tiny):
 
 def test_a_new_run_has_preset_and_status(root, tiny):
     folder = RunFolder.create(root, tiny, name="new")
-    assert folder.preset() == tiny
+    assert folder.read_preset() == tiny
     info = folder.written_info()
     assert (info.status, info.step, info.shipped, info.best_step) == ("queued", 0, False, None)
     assert sorted(os.listdir(folder.path)) == ["preset.yaml", "run.json"]
@@ -63,7 +63,7 @@ def test_an_existing_run_is_not_overwritten(root, tiny):
     folder = RunFolder.create(root, tiny, name="mine")
     with pytest.raises(RunError, match="run='mine' exists already"):
         RunFolder.create(root, tiny.with_changes({"training.seed": 1}), name="mine")
-    assert folder.preset() == tiny
+    assert folder.read_preset() == tiny
 
 
 @pytest.mark.parametrize("failing", ["os.fsync", "os.replace", "pathlib.Path.rename"])
@@ -83,7 +83,7 @@ def test_info_comes_back_as_written(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
     info = RunInfo(status="stopped", message="m", parameters=5, step=3, best_step=2, exact_match=0.5, seconds=1.5)
     folder.write_info(info)
-    assert folder.info() == info
+    assert folder.read_info() == info
 
 
 def test_missing_and_damaged_runs_are_named(root, tiny):
@@ -96,10 +96,10 @@ def test_missing_and_damaged_runs_are_named(root, tiny):
     for text in ("", "{", '{"format": "attention-lab-run-9", "status": "stopped"}', '{"status": "dreaming"}'):
         (folder.path / "run.json").write_text(text)
         with pytest.raises(RunError, match=r"run='torn': run\.json is damaged"):
-            folder.info()
+            folder.read_info()
     (folder.path / "preset.yaml").write_text("task: [")
     with pytest.raises(RunError, match=r"run='torn': preset\.yaml is damaged: not valid YAML"):
-        folder.preset()
+        folder.read_preset()
 
 
 def test_an_unreadable_preset_of_an_existing_run_is_reported_as_such(root, tiny, monkeypatch):
@@ -107,15 +107,15 @@ def test_an_unreadable_preset_of_an_existing_run_is_reported_as_such(root, tiny,
     with monkeypatch.context() as broken:
         broken.setattr(Path, "read_bytes", lambda path: (_ for _ in ()).throw(PermissionError(errno.EACCES, "denied")))
         with pytest.raises(RunError, match=r"run='a': preset\.yaml cannot be read: denied"):
-            folder.preset()
+            folder.read_preset()
         with pytest.raises(RunError, match=r"run='a': run\.json cannot be read: denied"):
             folder.written_info()
     (folder.path / "preset.yaml").unlink()
     with pytest.raises(RunError, match=r"preset\.yaml is missing and cannot be restored: best\.safetensors cannot be"):
-        folder.preset()
+        folder.read_preset()
     write_tensors(folder.best, {}, {"step": 1})
     with pytest.raises(RunError, match=r"preset\.yaml is missing and .* best\.safetensors contains no preset"):
-        folder.preset()
+        folder.read_preset()
 
 
 # --- locks and status ----------------------------------------------------------------------------------------------
@@ -124,16 +124,16 @@ def test_an_unreadable_preset_of_an_existing_run_is_reported_as_such(root, tiny,
 def test_an_active_status_without_a_lock_means_interrupted(root, tiny):
     for status in ("queued", "training", "stopping"):
         folder = RunFolder.create(root, tiny, name=status, status=status)
-        assert folder.info().status == "interrupted"
+        assert folder.read_info().status == "interrupted"
         lock = folder.lock()
-        assert folder.info().status == status
+        assert folder.read_info().status == status
         lock.release()
-        assert folder.info().status == "interrupted"
+        assert folder.read_info().status == "interrupted"
 
 
 def test_an_ended_run_keeps_its_status(root, tiny):
     for status in ("stopped", "finished", "failed"):
-        assert RunFolder.create(root, tiny, name=status, status=status).info().status == status
+        assert RunFolder.create(root, tiny, name=status, status=status).read_info().status == status
 
 
 def test_a_lock_is_exclusive(root, tiny):
@@ -159,7 +159,7 @@ def test_a_dead_process_leaves_its_run_interrupted_and_free(root, tiny):
     )
     try:
         assert process.stdout.readline() == "locked\n"
-        assert folder.info().status == "training"
+        assert folder.read_info().status == "training"
         with pytest.raises(RunError, match="is in use"):
             folder.lock()
         with pytest.raises(RunError, match="run='a' is already training"):
@@ -167,7 +167,7 @@ def test_a_dead_process_leaves_its_run_interrupted_and_free(root, tiny):
     finally:
         process.kill()
         process.communicate()
-    assert folder.info().status == "interrupted"
+    assert folder.read_info().status == "interrupted"
     check_resumable(folder)
     folder.lock().release()
 

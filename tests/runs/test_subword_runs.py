@@ -16,11 +16,9 @@ from core.generation import generate
 from core.runs import RunFolder
 from core.runs.importing import import_run, import_weights
 from core.runs.load import load_run
-from core.runs.recorder import train_recorded
 from core.storage.errors import LabError
 from core.storage.tensor_file import deserialize, read_header, serialize
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 TINY = {
     "task.vocabulary_size": 500,
@@ -44,8 +42,7 @@ SENTENCE = "Click OK, then save  the “Document” 2024 😀."
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), load_preset("translate-en-de").with_changes(TINY))
-    state = new_state(folder.preset(), pairs=folder.pairs)
-    train_recorded(folder, state, History())
+    train_run(folder)
     return folder
 
 

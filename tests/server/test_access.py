@@ -132,7 +132,7 @@ def test_a_shared_run_is_visible_to_all_and_changed_only_by_its_owner(lab: Lab, 
 
 def test_a_shipped_run_is_visible_to_all_and_changed_by_nobody(lab: Lab, tiny):
     folder = RunFolder.create(lab.all.root, tiny, name="gift", status="finished")
-    folder.write_info(folder.info().model_copy(update={"shipped": True}))
+    folder.write_info(folder.read_info().model_copy(update={"shipped": True}))
     for who in (ANNA, STRANGER):
         assert list(lab.by(who)) == ["gift"]
         for name, arguments in DOING.items():
@@ -338,7 +338,7 @@ def test_a_new_run_does_not_get_a_title_that_a_run_was_given(lab: Lab, tiny, wai
 def test_a_single_user_cannot_rename_a_shipped_run(make_runs, tiny):
     mine = VisitorRuns(make_runs())
     folder = RunFolder.create(mine._runs.root, tiny, name="gift", status="finished")
-    folder.write_info(folder.info().model_copy(update={"shipped": True}))
+    folder.write_info(folder.read_info().model_copy(update={"shipped": True}))
     assert "is shipped with the program and cannot be renamed" in refusal(mine.rename, "gift", "Mine")
 
 

@@ -23,7 +23,7 @@ def tidied(runs: Runs) -> None:
 def kept(root: Path, preset, name: str, *, hours: float = 0.0, owner: str | None = "anna", **told) -> None:
     """A run on disk of some age and owner."""
     folder = RunFolder.create(root, preset, name=name, status="stopped")
-    folder.write_info(folder.info().model_copy(update={"shipped": told.pop("shipped", False)}))
+    folder.write_info(folder.read_info().model_copy(update={"shipped": told.pop("shipped", False)}))
     write_ownership(folder, Ownership(owner=owner, **told))
     (folder.path / "weights").write_bytes(bytes(400_000))
     at = time.time() - 3600 * hours

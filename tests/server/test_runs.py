@@ -8,25 +8,23 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-import core.runs.recorder
+import core.runs.training
 from core.generation import generate
 from core.interpret.inspection import inspect
 from core.runs import RunError, RunFolder, RunInfo, RunProgress
-from core.runs.recorder import train_recorded
 from core.runs.training_state import clone_weights, load_state
 from core.storage.tensor_file import CheckpointError, write_tensors
 from core.tasks import fixed_pairs
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import train
 from tests.support.run_helpers import LONG_TRAINING, read_rows, wait_for, wait_for_status
+from tests.support.trainings import train_run
 
 
 def trained_alone(root: Path, preset) -> RunFolder:
     """The same training without threads."""
     folder = RunFolder.create(root, preset, name="alone")
-    history = History()
-    train_recorded(folder, new_state(preset), history)
+    train_run(folder)
     return folder
 
 
@@ -214,7 +212,7 @@ def test_a_stopped_run_stops_quickly_and_is_saved(runs, tiny, root):
 def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tiny, monkeypatch):
     preset = tiny.with_changes({"model.dropout": 0.2, "training.steps": 30, "training.evaluate_every": 10})
     alone = trained_alone(root, preset)
-    genuine, targets = core.runs.recorder.train, (5, 17)
+    genuine, targets = core.runs.training.train, (5, 17)
 
     def wait_to_be_stopped(state):
         for event in genuine(state):
@@ -223,7 +221,7 @@ def test_a_resumed_server_run_equals_one_that_never_stopped(make_runs, root, tin
                 (live,) = runs.active()
                 live.stop.wait()
 
-    monkeypatch.setattr("core.runs.recorder.train", wait_to_be_stopped)
+    monkeypatch.setattr("core.runs.training.train", wait_to_be_stopped)
     runs = make_runs()
     runs.start(preset, name="a")
     steps = []
@@ -271,5 +269,5 @@ def test_closing_stops_and_saves_all_runs(make_runs, tiny, root):
         runs.start(tiny.with_changes(LONG_TRAINING), name=name)
     wait_for(lambda: runs["a"].info.step > 0)
     runs.close()
-    assert [RunFolder(root, name).info().status for name in ("a", "b")] == ["stopped", "stopped"]
+    assert [RunFolder(root, name).read_info().status for name in ("a", "b")] == ["stopped", "stopped"]
     assert RunFolder(root, "a").last.exists()

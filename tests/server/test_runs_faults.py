@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-import core.runs.recorder
+import core.runs.training
 from core.config import Preset
 from core.runs import RunError, RunFolder, delete_leftovers
 from core.server import Runs
@@ -23,7 +23,7 @@ def bad(tiny: Preset) -> Preset:
 
 def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the training of the bad run raise at its tenth event."""
-    genuine = core.runs.recorder.train
+    genuine = core.runs.training.train
 
     def train(state):
         for count, event in enumerate(genuine(state)):
@@ -31,7 +31,7 @@ def failing_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise error
             yield event
 
-    monkeypatch.setattr("core.runs.recorder.train", train)
+    monkeypatch.setattr("core.runs.training.train", train)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_failure_that_cannot_be_recorded_is_still_reported_and_resumable(make_
     info = wait_for_status(runs, "bad", "failed")
     wait_for(lambda: not runs.active())
     assert info.message == explain_error(MemoryError())
-    assert RunFolder(root, "bad").info().status == "interrupted"  # all that its file can tell
+    assert RunFolder(root, "bad").read_info().status == "interrupted"  # all that its file can tell
     assert runs["bad"].info.status == "failed"
     monkeypatch.undo()
     runs.resume("bad")
@@ -140,7 +140,7 @@ def test_a_run_in_training_or_shipped_is_not_deleted(runs: Runs, tiny, root):
     with pytest.raises(RunError, match="is in use: another process or thread trains it"):
         runs.delete("a")
     folder = RunFolder.create(root, tiny, name="gift", status="stopped")
-    folder.write_info(folder.info().model_copy(update={"shipped": True}))
+    folder.write_info(folder.read_info().model_copy(update={"shipped": True}))
     with pytest.raises(RunError, match="is shipped with the program"):
         runs.delete("gift")
     assert set(list(runs)) == {"a", "gift"}

@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-import core.runs.recorder
+import core.runs.training
 from core.runs import RunError, RunFolder, RunInfo
 from core.runs.recorder import Recorder
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import train
 from tests.support.run_helpers import LONG_TRAINING, wait_for, wait_for_status
 
@@ -38,7 +37,7 @@ def test_a_queued_run_stops_immediately_and_others_move_up(make_runs, tiny, root
     runs.stop("b")
     assert runs["b"].info.status == "stopped"
     assert runs["c"].progress.queue_position == 1
-    assert RunFolder(root, "b").info().step == 0
+    assert RunFolder(root, "b").read_info().step == 0
     RunFolder(root, "b").lock().release()
     runs.resume("b")
     assert runs["b"].progress.queue_position == 2
@@ -55,14 +54,14 @@ def test_no_more_runs_train_concurrently_than_allowed(make_runs, tiny):
 
 
 def test_a_failed_worker_marks_its_run_and_is_freed(make_runs, tiny, monkeypatch):
-    genuine = core.runs.recorder.train
+    genuine = core.runs.training.train
 
     def failing(state):
         if state.preset.training.seed == 13:
             raise RuntimeError("the disk is full")
         return genuine(state)
 
-    monkeypatch.setattr("core.runs.recorder.train", failing)
+    monkeypatch.setattr("core.runs.training.train", failing)
     runs = make_runs(max_runs=1)
     runs.start(tiny.with_changes({"training.seed": 13}), name="bad")
     runs.start(tiny, name="good")
@@ -103,7 +102,7 @@ def test_metrics_after_the_saved_state_of_a_killed_run_are_replaced(runs, tiny, 
     folder = RunFolder.create(root, tiny, name="a")
     monkeypatch.setattr("core.runs.recorder.MIN_SECONDS_BETWEEN_FLUSHES", 0.0)
     state = new_state(tiny)
-    recorder = Recorder(folder, state, History())
+    recorder = Recorder(folder, state)
     for event in train(state):
         recorder.record(event)
         if event.step == 6:

@@ -84,7 +84,7 @@ def test_closing_the_server_saves_the_sweep(runs, tiny, root):
     names = runs.sweeps.training()
     runs.close()
     assert runs.sweeps.active() is None
-    assert {RunFolder(root, name).info().status for name in names} == {"stopped"}
+    assert {RunFolder(root, name).read_info().status for name in names} == {"stopped"}
     assert Runs(root).sweeps.progress("s").counts["waiting"] == 4  # a new server finds it
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from core.runs import recorder
+from core.runs import recorder, training
 from core.training.loop import EvaluationEvent, Event
 from core.training.state import TrainingState
 
@@ -20,7 +20,7 @@ def _at_evaluation(step: int, run: str, do: Callable[[], object]) -> None:
 
     Other runs of the same server train as always.
     """
-    genuine = recorder.train
+    genuine = training.train
 
     def train(state: TrainingState) -> Iterator[Event]:
         for event in genuine(state):
@@ -28,7 +28,7 @@ def _at_evaluation(step: int, run: str, do: Callable[[], object]) -> None:
             if isinstance(event, EvaluationEvent) and event.step == step and state.preset.description == run:
                 do()
 
-    recorder.train = train
+    training.train = train
     recorder.MIN_SECONDS_BETWEEN_SAVES = 0.0
 
 

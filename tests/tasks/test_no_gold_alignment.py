@@ -19,13 +19,11 @@ from core.models import build_model
 from core.reports.report import measure, write_report
 from core.reports.report.attention_section import answer_questions
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.tasks import build_task
 from core.tasks.sequences import Digits
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.support.handmade_results import generation_result
+from tests.support.trainings import train_run
 
 
 class Half(Digits):
@@ -51,7 +49,7 @@ def added(tmp_path_factory, adding) -> Path:
     """A folder with one finished run of a task without gold alignment, ``sums``."""
     root = tmp_path_factory.mktemp("added")
     folder = RunFolder.create(root, adding, name="sums")
-    train_recorded(folder, new_state(adding), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     return root
 
 

@@ -13,14 +13,12 @@ from core.__main__ import main
 from core.config import ConfigError, load_preset_file, pairs_beside, preset_to_yaml, read_preset
 from core.interpret.inspection import inspect
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.tasks import build_task, fixed_pairs
 from core.tasks.ingest import PairFiles, StagingArea, prepare_preset
 from core.tasks.ingest.staging import MAX_FILES
 from core.tasks.pairs import SPLITS
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SYMBOLS = ("character", "symbol")
@@ -126,15 +124,9 @@ def test_longer_pairs_are_skipped_and_an_empty_split_is_refused(tmp_path, pairs)
 # --- runs ----------------------------------------------------------------------------------------------------------
 
 
-def train(folder: RunFolder, preset, steps: int | None = None) -> None:
-    events = []
-    stop = (lambda: len(events) >= steps) if steps else (lambda: False)
-    train_recorded(folder, new_state(preset, pairs=folder.pairs), History(), should_stop=stop, on_event=events.append)
-
-
 def test_a_run_has_its_own_copy_of_the_pairs(tmp_path, own, pairs):
     folder = RunFolder.create(tmp_path / "runs", own, name="kept", pairs=pairs)
-    train(folder, own)
+    train_run(folder)
     os.remove(pairs)
     loaded = Runs(tmp_path / "runs")["kept"].trained()
     seen = inspect(loaded.model, loaded.task, sources(loaded.task, "test")[0])
@@ -147,8 +139,8 @@ def test_a_run_has_its_own_copy_of_the_pairs(tmp_path, own, pairs):
 def test_a_resumed_run_uses_the_same_pairs(tmp_path, own, pairs):
     root = tmp_path / "runs"
     straight, stopped = (RunFolder.create(root, own, name=name, pairs=pairs) for name in ("straight", "stopped"))
-    train(straight, own)
-    train(stopped, own, steps=4)
+    train_run(straight)
+    train_run(stopped, stop_after=3)
     assert main(["--checkpoints", str(tmp_path / "runs"), "resume", "--run", "stopped"]) == 0
     finished = Runs(tmp_path / "runs")
     one, other = (finished[name].trained().model.state_dict() for name in ("straight", "stopped"))

@@ -16,14 +16,12 @@ from core.evaluation.ngram import NGram
 from core.interpret.inspection import inspect
 from core.reports.report import write_report
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.storage.errors import InputError
 from core.tasks import build_task, fixed_pairs
 from core.tasks.text_lines import PROMPTED_SHARE, TEXT, TextLines
-from core.teaching.bugs import new_state
 from core.text.vocab import EOS_ID
-from core.training.history import History
+from tests.support.trainings import train_run
 
 TASK = TextLines(TextConfig(max_length=64))
 SPLITS = ("train", "validation", "test")
@@ -54,7 +52,7 @@ def written(tmp_path_factory, writing):
     """A folder with one finished run that models text, ``lines``."""
     root = tmp_path_factory.mktemp("written")
     folder = RunFolder.create(root, writing, name="lines")
-    train_recorded(folder, new_state(writing), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     return root
 
 
@@ -138,7 +136,7 @@ def test_perplexity_command_measures_run_and_ngrams_on_the_same_lines(written, w
 
 def test_perplexity_command_refuses_other_tasks_and_orders(written, tmp_path, tiny, capsys):
     folder = RunFolder.create(tmp_path, tiny, name="digits")
-    train_recorded(folder, new_state(tiny), History(), should_stop=lambda: False, on_event=lambda event: None)
+    train_run(folder)
     assert main(["--checkpoints", str(tmp_path), "perplexity", "--run", "digits"]) == 2
     assert "run='digits' does not model text; its task is to reverse 2–5 digits" in capsys.readouterr().err
     assert main(["--checkpoints", str(written), "perplexity", "--run", "lines", "--order", "13"]) == 2

@@ -1,6 +1,7 @@
 """The doctor benchmark: its table, and the presets it trains once, saves and resumes."""
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,6 @@ from core.cli import doctor_benchmark as benchmark
 from core.config import Preset
 from core.runs import RunFolder, list_runs
 from core.teaching.doctor import Examination, Finding
-from core.training.loop import StepEvent
 
 
 @pytest.fixture
@@ -31,16 +31,16 @@ def presets(tiny, monkeypatch) -> dict[str, Preset]:
 def updates(monkeypatch) -> list[str]:
     """The name of a run for each update made; nothing is examined."""
     names: list[str] = []
-    train_recorded = benchmark.train_recorded
+    training = benchmark.training
 
-    def counting(folder, state, history, *, on_event, **options):
-        def count(event):
-            on_event(event)
-            names.extend([folder.name] * isinstance(event, StepEvent))
+    @contextmanager
+    def counting(folder, **options):
+        with training(folder, **options) as run:
+            before = run.state.step
+            yield run
+            names.extend([folder.name] * (run.state.step - before))
 
-        return train_recorded(folder, state, history, on_event=count, **options)
-
-    monkeypatch.setattr(benchmark, "train_recorded", counting)
+    monkeypatch.setattr(benchmark, "training", counting)
     monkeypatch.setattr(benchmark, "examine_state", lambda name, state, _: Examination(name, state.step, (), 0.1))
     return names
 
@@ -73,7 +73,7 @@ def test_a_changed_preset_is_trained_again(root, presets, updates, monkeypatch):
     presets["short"] = presets["short"].with_changes({"training.steps": 6})
     assert examined_steps(root, 1)["short, seed 0"] == 6
     assert updates == ["short-seed-0"] * 6
-    assert RunFolder(root / benchmark.FOLDER, "short-seed-0").info().status == "finished"
+    assert RunFolder(root / benchmark.FOLDER, "short-seed-0").read_info().status == "finished"
 
 
 def test_untrained_presets_without_a_bug_are_examined_with_three_seeds(presets, monkeypatch):

@@ -5,13 +5,11 @@ import pytest
 from core.interpret.health import HeadHealth, Health
 from core.interpret.health_course import health_steps
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.run import Runs
 from core.runs.training_state import training_state_of
-from core.teaching.bugs import new_state
 from core.teaching.doctor import examine_state
 from core.teaching.doctor.health_checks import check_health
-from core.training.history import History
+from tests.support.trainings import train_run
 
 
 def heads(**changes) -> HeadHealth:
@@ -136,7 +134,7 @@ def test_growing_layer_outputs_are_found():
 
 def test_the_doctor_reads_the_course_of_a_run(root, tiny):
     folder = RunFolder.create(root, tiny, name="a")
-    train_recorded(folder, new_state(tiny), History())
+    train_run(folder)
     runs = Runs(root)
     state = training_state_of(runs["a"].trained())
     recorded = health_steps(runs["a"].replay.snapshots())

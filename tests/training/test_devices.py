@@ -280,11 +280,11 @@ def test_the_training_time_is_measured_on_the_device(tiny, monkeypatch):
 def test_the_page_trains_on_the_device_it_is_given(root, tiny, monkeypatch):
     devices = []
 
-    def resume(folder, *, device):
+    def resume(folder, preset, *, device):
         devices.append(device)
         return resume_state(folder)
 
-    monkeypatch.setattr("core.server.live.resume_state", resume)
+    monkeypatch.setattr("core.runs.training.resume_state", resume)
     runs = Runs(root, device="cuda")
     assert VisitorRuns(runs).device == "cuda"
     name = runs.start(tiny.with_changes({"training.steps": 2}))

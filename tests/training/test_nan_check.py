@@ -8,12 +8,11 @@ import torch
 
 from core.models.hooks import hook_names, hooks
 from core.runs import RunFolder
-from core.runs.recorder import train_recorded
 from core.teaching.bugs import new_state
-from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
 from core.training.nan_check import all_finite, first_non_finite
 from core.training.state import TrainingState
+from tests.support.trainings import train_run
 
 WIDEN = "decoder_layers.0.feed_forward.widen"
 
@@ -168,7 +167,7 @@ def test_the_last_good_checkpoint_is_kept(tiny, root, monkeypatch):
             good.update(best=folder.best.read_bytes(), last=folder.last.read_bytes())
             set_weight(state, f"{WIDEN}.weight", math.inf)
 
-    info = train_recorded(folder, state, History(), should_stop=lambda: False, on_event=poison)
+    info = train_run(folder, state, on_event=poison)
     assert (info.status, info.step) == ("failed", 6)
     assert (
         f"step 7: loss=nan, gradient norm=nan: not finite, so the update was not made; weight {WIDEN}" in info.message

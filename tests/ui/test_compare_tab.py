@@ -10,12 +10,10 @@ import torch
 from core.config import load_preset
 from core.reports.comparison import Comparison
 from core.runs import DEFAULT_ROOT, RunFolder
-from core.runs.recorder import train_recorded
 from core.server import Runs
 from core.storage.errors import InputError
-from core.teaching.bugs import new_state
-from core.training.history import History
 from tests.serving import SHIPPED
+from tests.support.trainings import train_run
 from ui.components.run_picker import _about, runs_by_task
 from ui.tabs import compare
 from ui.tabs.compare import Comparer
@@ -36,7 +34,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory, tiny) -> Runs:
     presets["fast"] = tiny.with_changes({"training.learning_rate": 0.02})
     for name, preset in presets.items():
         folder = RunFolder.create(root, preset, name=name)
-        train_recorded(folder, new_state(preset), History(), should_stop=lambda: False, on_event=lambda event: None)
+        train_run(folder)
     RunFolder.create(root, tiny.with_changes({"training.seed": 7}), name="empty", status="stopped")
     return Runs(root)
 

@@ -9,12 +9,10 @@ import pytest
 from core.interpret.health import COLLAPSED, DEAD, MARKS, UNIFORM, head_marks
 from core.interpret.health_course import health_rows, health_series, health_steps
 from core.runs import Run, RunFolder
-from core.runs.recorder import train_recorded
 from core.runs.replay import Replay
 from core.server import Runs
 from core.server.access import Visitor, VisitorRuns
-from core.teaching.bugs import new_state
-from core.training.history import History
+from tests.support.trainings import train_run
 from tests.ui.server_functions import call
 from ui.components import bench as bench_module
 from ui.components.attention_viewer import replay_value
@@ -27,7 +25,7 @@ from ui.tabs.decode import decode
 def root(tmp_path_factory, tiny) -> Path:
     """A folder with a finished run; tests must not change it."""
     folder = RunFolder.create(tmp_path_factory.mktemp("runs"), tiny, name="a")
-    train_recorded(folder, new_state(tiny), History())
+    train_run(folder)
     return folder.path.parent
 
 

@@ -49,7 +49,7 @@ def test_a_report_is_written_shown_and_marked_as_outdated(fresh: Runs, monkeypat
     assert sorted(archive.namelist()) == sorted(f"{DONE}-report/{name}" for name in REPORT_FILES)
 
     folder = RunFolder(fresh.root, DONE)
-    folder.write_info(folder.info().model_copy(update={"best_step": 7}))
+    folder.write_info(folder.read_info().model_copy(update={"best_step": 7}))
     message = report.run_updates(fresh, DONE)["report_message"]
     assert "earlier checkpoint" in message["text"]
     (folder.report / "report.json").write_text("{")

@@ -206,7 +206,7 @@ def test_the_feed_says_what_the_bar_shows(runs: Runs):
 def test_the_feed_and_the_list_say_bleu_of_a_translation_and_of_no_other_run(runs: Runs, tiny):
     folder = with_weights(runs, tiny, "tiny-1")
     quality = {"bleu": 23.6, "chrf": 51.6, "bleu_name": "BLEU"}
-    folder.write_info(folder.info().model_copy(update={"quality": RunQuality(**quality)}))
+    folder.write_info(folder.read_info().model_copy(update={"quality": RunQuality(**quality)}))
     bar = Bar(runs)
     shown = {SHIPPED: None, "tiny-1": quality}
     assert {name: bar.feed(run=name)["quality"] for name in shown} == shown
@@ -218,7 +218,7 @@ def test_a_shipped_run_that_translates_is_offered_beside_the_one_that_the_page_o
     assert bar.feed(run=SHIPPED)["translator"] is None
     folder = with_weights(runs, small_translation(), "translates")
     assert bar.feed(run=SHIPPED)["translator"] is None  # a run of one's own is no example
-    folder.write_info(folder.info().model_copy(update={"shipped": True, "parameters": 4_000_000}))
+    folder.write_info(folder.read_info().model_copy(update={"shipped": True, "parameters": 4_000_000}))
     with_weights(runs, tiny, "mine")
     fresh = Runs(runs.root, limits=PUBLIC)  # listings are cached for a second
     assert Bar(fresh).feed(run=SHIPPED)["translator"] == "translates"

@@ -74,7 +74,7 @@ def find_best(
     for run in row.runs:
         on_run(run)
         evaluations.append(_tested(load_run(folder.root / run), sequences))
-    preset = folder.run(row.trial, table.file.seeds[0]).preset()
+    preset = folder.run(row.trial, table.file.seeds[0]).read_preset()
     best = Best(row, len(candidates), _open_trials(table), _figures(evaluations), evaluations[0].sequences, preset)
     return table.file, best
 

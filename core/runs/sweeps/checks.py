@@ -103,7 +103,7 @@ def _is_missing(folder: SweepFolder, trial: Trial, seed: int) -> bool:
     run = folder.run(trial.name, seed)
     if not run.exists():
         return True
-    if folder.record(trial.name) is None and run.preset() != trial.run_preset(seed):
+    if folder.record(trial.name) is None and run.read_preset() != trial.run_preset(seed):
         raise RunError(f"run={run.name!r} exists already, with another preset; give the sweep another name")
     return False
 

@@ -196,7 +196,7 @@ class ClusterRun:
             RunFolder.create(Path(request.root), preset, name=request.run, pairs=self._pairs)
         lock = folder.lock()
         try:
-            if folder.preset() != preset:
+            if folder.read_preset() != preset:
                 raise RunError(f"run={folder.name!r} exists already, with another preset")
             with self._guard:
                 if self._stopping:

@@ -176,7 +176,7 @@ def run_state(folder: RunFolder, sweep: Sweep) -> RunState:
     """
     if not folder.exists():
         return "new"
-    info = folder.info()
+    info = folder.read_info()
     if is_done(info, sweep):
         return "done"
     if info.status in ACTIVE:

@@ -145,7 +145,7 @@ class _Training:
     def _trained(self) -> tuple[int, str]:
         from core.config import Preset
         from core.runs import RunFolder
-        from core.runs.sweeps.training import train_run
+        from core.runs.sweeps.training import reported, sweep_training
 
         folder = RunFolder(self._root, self.request.run)
         folder.path.mkdir()
@@ -153,33 +153,28 @@ class _Training:
         self._files = {}
         sender, next_transfer = Sender(folder), time.monotonic() + SECONDS_BETWEEN_TRANSFERS
 
-        def report(number: int, figures: dict[str, float | None]) -> None:
-            nonlocal next_transfer
-            if (begun := time.monotonic()) > next_transfer:
-                self.messages.put({"files": sender.changed()})
-                taken = time.monotonic() - begun
-                next_transfer = begun + max(SECONDS_BETWEEN_TRANSFERS, taken / _TRANSFER_SHARE)
-            self.messages.put({"evaluation": number, "figures": figures})
-            if self.request.waits and self._answers.get() == "prune":
-                self._reasons.append(PRUNED)
-
         try:
-            info = train_run(
+            with sweep_training(
                 folder,
                 Preset.model_validate_json(self.request.preset),
                 pairs=folder.pairs if folder.pairs.exists() else None,
-                minutes=self.request.minutes,
-                report=report,
-                reason_to_stop=lambda: self._reasons[0] if self._reasons else "",
                 command=self.request.command,
                 device=self.request.device,
                 logs=self.request.logs,
-            )
+            ) as run:
+                for report in reported(run, minutes=self.request.minutes, reasons=self._reasons):
+                    if (begun := time.monotonic()) > next_transfer:
+                        self.messages.put({"files": sender.changed()})
+                        taken = time.monotonic() - begun
+                        next_transfer = begun + max(SECONDS_BETWEEN_TRANSFERS, taken / _TRANSFER_SHARE)
+                    self.messages.put(report)
+                    if self.request.waits and self._answers.get() == "prune":
+                        self._reasons.append(PRUNED)
         finally:
             self.messages.put({"files": sender.changed()})
-        if info.status == "stopped" and self._reasons[:1] == [STOPPED]:
+        if run.info.status == "stopped" and self._reasons[:1] == [STOPPED]:
             return 143, ""
-        return int(info.status == "failed"), ""
+        return int(run.info.status == "failed"), ""
 
 
 @contextlib.contextmanager

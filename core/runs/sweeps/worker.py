@@ -65,32 +65,28 @@ def main() -> int:
     request = Request.model_validate_json(text)
     from core.config import Preset  # here, so that signals are handled before most is imported
     from core.runs import RunFolder
-    from core.runs.sweeps.training import train_run
-
-    def report(number: int, figures: dict[str, float | None]) -> None:
-        print(json.dumps({"evaluation": number, "figures": figures}), flush=True)
-        if request.waits and answers.get() == "prune":
-            reasons.append(PRUNED)
+    from core.runs.sweeps.training import reported, sweep_training
 
     try:
         _load(request.plugins)
-        info = train_run(
+        with sweep_training(
             RunFolder(Path(request.root), request.run),
             Preset.model_validate_json(request.preset),
             pairs=Path(request.pairs) if request.pairs else None,
-            minutes=request.minutes,
-            report=report,
-            reason_to_stop=lambda: reasons[0] if reasons else "",
             command=request.command,
             device=request.device,
             logs=request.logs,
-        )
+        ) as run:
+            for report in reported(run, minutes=request.minutes, reasons=reasons):
+                print(json.dumps(report), flush=True)
+                if request.waits and answers.get() == "prune":
+                    reasons.append(PRUNED)
     except LabError as error:
         print(error, file=sys.stderr)
         return 2
-    if info.status == "stopped" and reasons == [STOPPED]:
+    if run.info.status == "stopped" and reasons == [STOPPED]:
         return 143
-    return 1 if info.status == "failed" else 0
+    return 1 if run.info.status == "failed" else 0
 
 
 def _load(plugins: Sequence[LoadedPlugin]) -> None:

@@ -68,22 +68,22 @@ def test_training_survives_reloads_closed_tabs_and_a_stopped_server(start, brows
     seconds = time.monotonic() - start_time
     assert server.ended(60) == 0
     saved = RunFolder(server.root, run)
-    assert saved.info().status == "stopped"
-    assert saved.info().step >= step
+    assert saved.read_info().status == "stopped"
+    assert saved.read_info().step >= step
     expect(third.locator(MESSAGE)).to_contain_text("No connection to the server, retrying", timeout=SECONDS)
 
     again: Server = start("--public")
     third.goto(f"{again.address}?run={run}&tab=train")
     expect(third.locator("#run-bar .status")).to_have_text("stopped", timeout=SECONDS)
-    assert steps(third) == saved.info().step
+    assert steps(third) == saved.read_info().step
     expect(third.locator(MESSAGE)).to_have_text(
         "stopped and saved because the server shut down; press Resume to continue"
     )
     third.get_by_role("button", name="Resume").click()
-    wait_past(third, saved.info().step)
+    wait_past(third, saved.read_info().step)
     open_tab(third, "Decode")
     expect(third.locator("#answer .output")).to_be_visible(timeout=SECONDS)
-    result = f"nothing lost: {saved.info().step} steps saved, then resumed"
+    result = f"nothing lost: {saved.read_info().step} steps saved, then resumed"
     row(
         "F1",
         "on the page: SIGTERM",

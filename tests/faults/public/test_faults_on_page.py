@@ -149,7 +149,7 @@ def test_a_full_disk_is_reported_until_there_is_space(run, monkeypatch, row):
     monkeypatch.undo()
     expect(run.page.locator("#run-bar .message")).to_be_hidden(timeout=MILLISECONDS)
     run.stop()
-    assert run.folder.info().step == run.runs[run.name].info.step > 0
+    assert run.folder.read_info().step == run.runs[run.name].info.step > 0
     row("F1", "on the page: the disk is full", "1 run", f"cause and remedy after {took:.1f} s; saved later")
     assert took <= SECONDS * load_per_core()
 
@@ -162,15 +162,15 @@ def test_a_deleted_folder_is_reported(run, row):
 
 
 def test_a_deleted_preset_is_restored_and_reported(run, page, row):
-    preset = run.folder.preset()
+    preset = run.folder.read_preset()
     (run.folder.path / "preset.yaml").unlink()
     took = run.seconds_until_message("preset.yaml was deleted during training", "restored; nothing needs to be done")
-    assert run.folder.preset() == preset
+    assert run.folder.read_preset() == preset
     page.get_by_role("button", name="Stop").click()
     run.wait(lambda: not run.runs.active())
     (run.folder.path / "preset.yaml").unlink()
     later = run.seconds_until_message("restored from best.safetensors")
-    assert run.folder.preset() == preset
+    assert run.folder.read_preset() == preset
     page.get_by_role("button", name="Resume").click()
     run.wait_for_progress()
     row("F1", "on the page: preset.yaml is deleted", "twice", f"reported after {took:.1f} and {later:.1f} s; resumed")

@@ -125,10 +125,10 @@ def test_sigterm_and_ctrl_c_save_all_runs_and_exit_with_0(start, by: signal.Sign
     seconds = time.monotonic() - start_time
     for run in runs[:2]:
         folder = RunFolder(server.root, run)
-        assert folder.info().status == "stopped"
-        assert folder.info().step >= 20
+        assert folder.read_info().status == "stopped"
+        assert folder.read_info().step >= 20
         assert folder.last.exists()
-    assert RunFolder(server.root, runs[2]).info().status == "stopped"  # it was queued
+    assert RunFolder(server.root, runs[2]).read_info().status == "stopped"  # it was queued
     ends = [line for line in server.lines() if line["message"] == "ended"]
     closing = next(line for line in server.lines() if line["message"] == "closing")
     assert {line["run"] for line in ends} == {f"{run[:-20]}..." for run in runs[:2]}

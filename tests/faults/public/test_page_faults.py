@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-import core.runs.recorder
+import core.runs.training
 import core.storage.atomic
 import core.training.loop
 from core.runs import RunFolder
@@ -73,7 +73,7 @@ def wait_for_message(session: Session, run: str, *parts: str, seconds: float = 1
 
 def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the training of the run with seed BAD raise an exception after 40 events."""
-    genuine = core.runs.recorder.train
+    genuine = core.runs.training.train
 
     def train(state):
         for count, event in enumerate(genuine(state)):
@@ -81,7 +81,7 @@ def raising(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
                 raise error
             yield event
 
-    monkeypatch.setattr(core.runs.recorder, "train", train)
+    monkeypatch.setattr(core.runs.training, "train", train)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from core.runs.sweeps.folder import SweepFile, SweepFolder
 from core.runs.sweeps.processes import Message
 from core.runs.sweeps.search import GridSearch, OptunaSearch
 from core.runs.sweeps.sweep import Sweep, parse_sweep
-from core.runs.sweeps.training import train_run
+from core.runs.sweeps.training import reported, sweep_training
 from core.runs.sweeps.trials import grid_trials
 from core.runs.sweeps.worker import PRUNED, STOPPED, Request
 
@@ -57,11 +57,6 @@ class ThreadProcess:
         self._thread.join()
         return self.code, "it says why"
 
-    def _report(self, number: int, figures: dict) -> None:
-        self._messages.put(Message(self, {"evaluation": number, "figures": figures}))  # type: ignore[arg-type]
-        if self.request.waits and self._answers.get() == "prune":
-            self._reasons.append(PRUNED)
-
     def _train(self) -> None:
         try:
             self.train()
@@ -69,15 +64,16 @@ class ThreadProcess:
             self._messages.put(Message(self, None))  # type: ignore[arg-type]
 
     def train(self) -> None:
-        train_run(
+        with sweep_training(
             RunFolder(Path(self.request.root), self.request.run),
             Preset.model_validate_json(self.request.preset),
             pairs=Path(self.request.pairs) if self.request.pairs else None,
-            minutes=self.request.minutes,
-            report=self._report,
-            reason_to_stop=lambda: self._reasons[0] if self._reasons else "",
             logs=self.request.logs,
-        )
+        ) as run:
+            for report in reported(run, minutes=self.request.minutes, reasons=self._reasons):
+                self._messages.put(Message(self, report))  # type: ignore[arg-type]
+                if self.request.waits and self._answers.get() == "prune":
+                    self._reasons.append(PRUNED)
 
 
 @pytest.fixture

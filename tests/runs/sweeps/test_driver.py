@@ -10,9 +10,10 @@ from core.runs import RunFolder
 from core.runs.sweeps.cluster import NODE_LOST
 from core.runs.sweeps.driver import MAX_ATTEMPTS, Driver
 from core.runs.sweeps.folder import SweepFolder
-from core.runs.sweeps.training import train_run
+from core.runs.sweeps.training import reported, sweep_training
 from core.runs.sweeps.trials import grid_trials
 from tests.runs.sweeps.conftest import GRID, ThreadProcess, make_sweep
+from tests.support.trainings import train_run
 
 
 def statuses(results) -> Counter:
@@ -26,7 +27,7 @@ def test_every_run_of_a_grid_is_trained_once(drive, root, tiny):
     assert ({result.run for result in results}, statuses(results)) == (names, {"done": 8})
     assert {path.name for path in root.iterdir()} == names | {"s.sweep"}
     for result in results:
-        info = RunFolder(root, result.run).info()
+        info = RunFolder(root, result.run).read_info()
         assert (info.status, len(info.provenance), info.validation.validation_loss) == ("finished", 1, result.value)
 
 
@@ -39,10 +40,11 @@ def test_a_finished_sweep_trains_nothing_again(drive, root):
 
 def test_what_was_broken_off_is_resumed_and_the_rest_trained(drive, root, tiny):
     first, second, *_ = grid_trials(make_sweep(), tiny)
-    train_run(RunFolder(root, first.run(0)), first.run_preset(0), reason_to_stop=lambda: "stopped")
-    train_run(RunFolder(root, second.run(1)), second.run_preset(1))
+    with sweep_training(RunFolder(root, first.run(0)), first.run_preset(0)) as run:
+        list(reported(run, minutes=None, reasons=["stopped"]))
+    train_run(RunFolder.create(root, second.run_preset(1), name=second.run(1)))
     assert statuses(drive(make_sweep())) == {"done": 7, "skipped": 1}
-    assert [session.step for session in RunFolder(root, first.run(0)).info().provenance] == [0, 1]
+    assert [session.step for session in RunFolder(root, first.run(0)).read_info().provenance] == [0, 1]
 
 
 def test_stopping_saves_what_trains_and_starts_no_more(drive, root, tiny, monkeypatch):
@@ -67,7 +69,7 @@ def test_stopping_saves_what_trains_and_starts_no_more(drive, root, tiny, monkey
     with monkeypatch.context() as context:
         context.setattr(Driver, "_fill", fill_and_stop)
         assert statuses(drive(sweep, process=Slow)) == {"stopped": 2}
-    assert {RunFolder(root, path.parent.name).info().status for path in root.glob("*/run.json")} == {"stopped"}
+    assert {RunFolder(root, path.parent.name).read_info().status for path in root.glob("*/run.json")} == {"stopped"}
     assert statuses(drive(sweep)) == {"done": 8}
 
 
@@ -129,7 +131,7 @@ def test_a_run_that_another_process_trains_is_waited_for(drive, root, tiny, monk
             self.trained.append(self.request.run)
             if len(self.trained) == 7:
                 lock.release()
-                train_run(folder, trial.run_preset(0))
+                train_run(folder)
 
     results = drive(make_sweep(), process=SevenThenTheOther)
     assert statuses(results) == {"done": 7, "skipped": 1}
@@ -233,7 +235,7 @@ def test_runs_give_way_when_there_is_less_room_and_are_resumed(drive, root, monk
     resumed = [
         path.parent.name
         for path in root.glob("*/run.json")
-        if len(RunFolder(root, path.parent.name).info().provenance) > 1
+        if len(RunFolder(root, path.parent.name).read_info().provenance) > 1
     ]
     assert resumed == [Yielding.first_two[1].request.run]
 

@@ -17,9 +17,9 @@ from core.runs.sweeps.folder import SweepFolder
 from core.runs.sweeps.processes import REPOSITORY
 from core.runs.sweeps.sweep import base_of, load_sweep
 from core.runs.sweeps.table import sweep_table
-from core.runs.sweeps.training import train_run
 from core.runs.sweeps.trials import grid_trials
 from core.storage.tensor_file import read_tensors
+from tests.support.trainings import train_run
 
 KILLS = 12
 SWEEP = """
@@ -87,12 +87,13 @@ def test_sixty_runs_killed_at_random_moments_equal_sixty_single_runs(tmp_path):
     expected = {}
     for trial in grid_trials(sweep, base):
         for seed in range(5):
-            single, swept = RunFolder(alone, trial.run(seed)), RunFolder(root, trial.run(seed))
-            train_run(single, trial.run_preset(seed))
+            single = RunFolder.create(alone, trial.run_preset(seed), name=trial.run(seed))
+            swept = RunFolder(root, trial.run(seed))
+            train_run(single)
             (ours, _), (theirs, _) = read_tensors(single.last), read_tensors(swept.last)
             assert ours.keys() == theirs.keys()
             assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items()), swept.name
-            expected[swept.name] = single.info().validation.validation_loss
+            expected[swept.name] = single.read_info().validation.validation_loss
     rows = sweep_table(SweepFolder(root, "rates")).rows
     assert {name: value for row in rows for name, value in zip(row.runs, row.values, strict=True)} == expected
     visible = {path.name for path in root.iterdir() if not path.name.startswith(".")}  # drafts are deleted later

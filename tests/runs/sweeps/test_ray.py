@@ -166,14 +166,14 @@ def test_a_driver_that_is_stopped_or_killed_changes_nothing(cluster, long, tmp_p
     process.communicate(timeout=60)
     assert process.returncode == 143
     stopped = {
-        path.name: RunFolder(tmp_path, path.name).info() for path in tmp_path.iterdir() if path.suffix != ".sweep"
+        path.name: RunFolder(tmp_path, path.name).read_info() for path in tmp_path.iterdir() if path.suffix != ".sweep"
     }
     assert {info.status for info in stopped.values()} == {"stopped"}
     process = start(tmp_path, file, "--ray", cluster.address)
     wait_until(lambda: {each.name for each in in_training(tmp_path)} >= stopped.keys(), process)
     process.kill()
     process.communicate()
-    assert {RunFolder(tmp_path, name).info().status for name in stopped} == {"interrupted"}
+    assert {RunFolder(tmp_path, name).read_info().status for name in stopped} == {"interrupted"}
     finish(start(tmp_path, file, "--ray", cluster.address))
     assert_same(tmp_path, other, "long")
     assert min(resumed_at(tmp_path)) > 0

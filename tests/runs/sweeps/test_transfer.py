@@ -7,21 +7,18 @@ import torch
 
 from core.config import Preset
 from core.runs import RunFolder
-from core.runs.sweeps.training import train_run
+from core.runs.sweeps.training import sweep_training
 from core.runs.sweeps.transfer import Sender, read_files, write_files
 from core.runs.training_state import resume_state
 from core.storage.tensor_file import previous_path, read_tensors
 
 
 def train(root: Path, preset: Preset, stop_at: int | None = None) -> RunFolder:
-    steps: list[str] = []
-
-    def reason() -> str:
-        steps.append("")
-        return "stopped" if len(steps) == stop_at else ""
-
-    train_run(RunFolder(root, "run"), preset, reason_to_stop=reason)
-    return RunFolder(root, "run")
+    with sweep_training(RunFolder(root, "run"), preset) as run:
+        for event in run:
+            if event.step == stop_at:
+                break
+    return run.folder
 
 
 def contents(folder: RunFolder) -> dict[str, bytes]:
@@ -51,7 +48,7 @@ def test_a_run_that_is_sent_resumes_elsewhere_and_comes_back_whole(stopped, root
     write_files(stopped, changed)
     assert contents(stopped) == contents(there) | {"title.json": b"{}"}
     assert previous_path(stopped.last).read_bytes() == before["last.safetensors"]
-    assert stopped.info().status == "finished"
+    assert stopped.read_info().status == "finished"
 
 
 def test_a_transfer_that_breaks_off_leaves_a_run_to_resume(stopped, root, tmp_path, tiny):

@@ -13,9 +13,9 @@ from core.config.preset import LoadedPlugin
 from core.runs import RunFolder
 from core.runs.sweeps import processes
 from core.runs.sweeps.processes import REPOSITORY, RunProcess, usable_cores
-from core.runs.sweeps.training import train_run
 from core.runs.sweeps.worker import Request
 from core.storage.tensor_file import read_tensors
+from tests.support.trainings import train_run
 
 LONG = {"training.steps": 100_000, "training.evaluate_every": 20}
 
@@ -37,11 +37,11 @@ def test_a_process_trains_with_one_thread_what_train_would(root, tiny, tmp_path)
     contents = ended(messages)
     assert process.end() == (0, "")
     assert [content["evaluation"] for content in contents] == [1, 2]
-    here = RunFolder(tmp_path / "here", "a")
-    train_run(here, tiny)
+    here = RunFolder.create(tmp_path / "here", tiny, name="a")
+    train_run(here)
     theirs, ours = (read_tensors(folder.last)[0] for folder in (RunFolder(root, "a"), here))
     assert all(torch.equal(theirs[name], tensor) for name, tensor in ours.items())
-    (session,) = RunFolder(root, "a").info().provenance
+    (session,) = RunFolder(root, "a").read_info().provenance
     assert (session.threads, session.command) == (1, "sweep s")
 
 
@@ -52,7 +52,7 @@ def test_a_process_that_is_told_to_stop_saves_its_run(root, tiny):
     process.stop()
     ended(messages)
     assert process.end()[0] == 143
-    info = RunFolder(root, "a").info()
+    info = RunFolder(root, "a").read_info()
     assert (info.status, info.message) == ("stopped", "stopped by its sweep")
     process = RunProcess(request_for(root, tiny.with_changes(LONG)), messages)
     assert messages.get(timeout=60).content["evaluation"] > 1
@@ -69,7 +69,10 @@ def test_an_answer_prunes_a_run(root, tiny):
         process.send(answer)
     ended(messages)
     assert process.end()[0] == 0
-    assert (RunFolder(root, "a").info().message, RunFolder(root, "a").info().step) == ("pruned by its sweep", 41)
+    assert (RunFolder(root, "a").read_info().message, RunFolder(root, "a").read_info().step) == (
+        "pruned by its sweep",
+        41,
+    )
 
 
 def test_a_process_whose_driver_is_killed_saves_its_run_and_ends(root, tiny):
@@ -87,7 +90,7 @@ def test_a_process_whose_driver_is_killed_saves_its_run_and_ends(root, tiny):
     driver.wait()
     driver.stdout.close()
     for _ in range(200):
-        if (status := RunFolder(root, "a").info().status) == "stopped":
+        if (status := RunFolder(root, "a").read_info().status) == "stopped":
             break
         time.sleep(0.05)
     assert status == "stopped"
