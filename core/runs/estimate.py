@@ -32,7 +32,7 @@ _MARGIN = 0.2  # of the estimate, in both directions
 _MEASURED_OPERATIONS = 2e10  # floating-point operations of a measured update: under a second on one core
 _EVALUATED_OPERATIONS = 3e10  # of a measured evaluation or snapshot
 _WARM_UP_STEPS, _WARM_UP_SECONDS = 2, 0.2  # the first updates allocate memory and the optimizer's state
-_TIMED_STEPS, _TIMED_SECONDS = 64, 0.6  # at most so many updates and, after the first, so long
+_TIMED_STEPS, _TIMED_SECONDS = 64, 0.6  # limits: updates, and seconds after the first one
 _KNOWN_BATCHES = 4 * POOL_BATCHES  # whose sizes are compared with those of the timed ones
 _SECONDS_PER_SAVE = 0.03  # beside the bytes: a few files are synced and renamed
 _SAVED_BYTES_PER_SECOND = 2e8
@@ -79,7 +79,7 @@ class _EvaluationCost:
     together: int
 
     def seconds(self, sequences: int) -> float:
-        """Return the seconds for so many sequences."""
+        """Return the seconds for a number of sequences."""
         return -(-sequences // self.together) * self.per_pass + sequences * self.per_sequence
 
 
@@ -252,7 +252,7 @@ def _num_tokens(batch: Batch) -> int:
 
 @torch.no_grad()
 def _evaluation_cost(state: TrainingState, pairs: Batch, measured: int) -> _EvaluationCost:
-    """Return the time to evaluate validation pairs, from that for one of them and for so many.
+    """Return the time to evaluate validation pairs, from the times for one pair and for several.
 
     A long output is decoded in many steps, most of whose time does not depend on the number of sequences.
 
@@ -290,7 +290,7 @@ def _seconds_per_snapshot(state: TrainingState, taker: SnapshotTaker) -> float:
 
 @contextmanager
 def _torch_threads(number: int) -> Iterator[None]:
-    """Use so many torch threads inside the block."""
+    """Set the number of torch threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

@@ -19,7 +19,7 @@ from core.storage.bounded_yaml import BoundedYamlError
 from core.storage.errors import InputError
 
 REPOSITORY = DEFAULT_ROOT.parent
-FILES = ("app.py", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md")
+FILES = ("app.py", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 ATTRIBUTES = "core/runs/space.gitattributes"  # becomes .gitattributes of the Space
 FOLDERS = ("core", "ui", "presets", "docs")
 MARKER = "core/models/attention.py"  # a Space that has files, but not this one, is another program's

@@ -121,7 +121,7 @@ class VisitorRuns:
         return iter([*own, *shared, *shipped])
 
     def readable_names(self, most: int) -> list[str]:
-        """Return the first names of these runs whose status and preset can be read, at most so many."""
+        """Return the first names of these runs whose status and preset can be read, at most ``most`` of them."""
         return list(islice(filter(self._runs.is_readable, self), most))
 
     def rows(self, most: int) -> Iterator[RunRow]:
@@ -167,7 +167,7 @@ class VisitorRuns:
         return self._runs.estimates.get(preset, self._trainable(preset))
 
     def wait_for_training_time(self, preset: Preset, *, seconds: float) -> Answer:
-        """Return the training time once it is measured, or after so many seconds; refused as ``training_time`` is."""
+        """Return the training time once it is measured, or after ``seconds``; refused as ``training_time`` is."""
         return self._runs.estimates.wait(preset, self._trainable(preset), seconds=seconds)
 
     def request_training_times(self, presets: Iterable[Preset]) -> None:
@@ -443,7 +443,7 @@ class VisitorRuns:
             raise RunError(f"{used} runs of your class are training or queued, and the limit is {limit}; wait")
 
     def _check_queue(self) -> None:
-        """Raise RunError if the queue is full, or the visitor's network, whatever cookies it sends, has half of it.
+        """Raise RunError if the queue is full, or the visitor's network holds half of it, regardless of cookies.
 
         Runs of classes do not count: those have their own limit.
         """

@@ -121,7 +121,7 @@ class WrongCodes:
         self._clock, self._tries = clock, OrderedDict[str, deque[float]]()
 
     def refuses(self, network: str) -> bool:
-        """Return whether a network has tried so many that also a right code is refused."""
+        """Return whether a network has tried too many codes, so that even a correct one is refused."""
         tries = self._tries.get(network, deque())
         while tries and self._clock() - tries[0] > WRONG_CODE_SECONDS:
             tries.popleft()

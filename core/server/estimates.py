@@ -91,7 +91,7 @@ class Estimates:
                 self._wake()
 
     def wait(self, preset: Preset, pairs: Path | None = None, *, seconds: float) -> Answer:
-        """Select a preset, and return what ``get`` returns once it is measured, or after so many seconds."""
+        """Select a preset, and return what ``get`` returns once it is measured, or after ``seconds``."""
         self.select(preset, pairs)
         key = _key(preset, pairs)
         with self._changed:

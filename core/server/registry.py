@@ -347,7 +347,7 @@ class Runs(saved.Runs):
         yield from (name for whose, name in list(self._deleted) if owner in (None, whose))
 
     def readable_names(self, most: int) -> list[str]:
-        """Return the first names of runs whose status and preset can be read, at most so many."""
+        """Return the first names of runs whose status and preset can be read, at most ``most`` of them."""
         return list(islice(filter(self.is_readable, self), most))
 
     def listings(self) -> tuple[RunListing, ...]:

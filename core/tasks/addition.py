@@ -54,7 +54,7 @@ class Addition(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         by_value = f"each operand uniform in {format_range(0, 10**self.max_digits - 1)}"
         if self.operands == "by-value":
             return by_value

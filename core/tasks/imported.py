@@ -54,7 +54,7 @@ class Imported(PairTask):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         return "the user's pairs, uniform; the model may have been trained on them elsewhere"
 
     @cached_property

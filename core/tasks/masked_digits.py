@@ -59,7 +59,7 @@ class MaskedDigits(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         return (
             f"length of a half uniform in {format_range(self.min_half, self.max_half)}, each digit uniform among "
             f"{len(_DIGITS)}, second half {self.structure}; {self.masked_share:.0%} of the digits masked, at least "
@@ -73,7 +73,7 @@ class MaskedDigits(Task):
 
     @property
     def lengths(self) -> range:
-        """See ``Task.lengths``; only even lengths have two halves."""
+        """The lengths that are evaluated separately; only even ones have two halves."""
         return range(2, 2 * self.max_length + 1, 2)
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:

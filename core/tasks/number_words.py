@@ -53,7 +53,7 @@ class NumberWords(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         digits = format_range(1, len(str(self.max_number)))
         return f"number of digits uniform in {digits}, then the number uniform among those"
 

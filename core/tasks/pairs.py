@@ -168,7 +168,7 @@ class PairTask(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         return "sources uniform, each once"
 
     @property

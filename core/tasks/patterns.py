@@ -37,7 +37,7 @@ class Patterns(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         return (
             f"motif length uniform in {format_range(self.min_motif, self.max_motif)} and each symbol uniform among "
             f"{len(SYMBOLS)}, leaving out motifs that repeat a shorter one; input length uniform from two motifs to "

@@ -57,7 +57,7 @@ class SequenceTask(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         lengths = format_range(self.min_length, self.max_length)
         return f"length uniform in {lengths}, each symbol uniform among {len(self.src_vocab.symbols)}"
 
@@ -181,7 +181,7 @@ class Numbers(SequenceTask):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         return super().sampling + (", in training also BOS and EOS" if self.markers_as_data else "")
 
     def training_inputs(self, symbols: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

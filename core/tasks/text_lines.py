@@ -37,7 +37,7 @@ class TextLines(Task):
 
     @property
     def sampling(self) -> str:
-        """See ``Task.sampling``."""
+        """The distribution of the inputs, in a few words."""
         return "lines uniform, with an empty source"
 
     def sample(self, count: int, *, split: Split, generator: torch.Generator) -> Batch:

@@ -19,7 +19,15 @@ SHIPPED = {"checkpoints/digits-reversal-shipped/best.safetensors", "checkpoints/
 def program(tmp_path):
     """A checkout of a very small program, with what a Space needs and with what must not be uploaded."""
     root = tmp_path / "program"
-    for name in ("app.py", "requirements.txt", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"):
+    for name in (
+        "app.py",
+        "requirements.txt",
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ):
         (root / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPOSITORY / name, root / name)
     texts = {

@@ -88,7 +88,7 @@ def test_info_comes_back_as_written(root, tiny):
 
 def test_missing_and_damaged_runs_are_named(root, tiny):
     nowhere = RunFolder(root, "nowhere")
-    for read in (nowhere.info, nowhere.preset, nowhere.written_info):
+    for read in (nowhere.read_info, nowhere.read_preset, nowhere.written_info):
         with pytest.raises(RunError, match="run='nowhere': there is no such run"):
             read()
     assert not nowhere.exists()

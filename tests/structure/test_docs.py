@@ -108,7 +108,8 @@ def shell_commands(page: Path) -> list[list[str]]:
             spans = [span for cell in cells if cell.startswith("`") for span in re.findall(r"`([^`]+)`", cell)]
             lines += filter(is_command, spans)
     parts = [part for line in lines for part in re.split(r"&&|;", line)]
-    return [words for part in parts if (words := shlex.split(part, comments=True))]
+    commands = [re.sub(r"\s[<>]\s*\S+", "", part) for part in parts]  # without files that the shell opens
+    return [words for command in commands if (words := shlex.split(command, comments=True))]
 
 
 def is_command(text: str) -> bool:
@@ -152,6 +153,7 @@ def shrunk_sweep(file: Path, root: Path) -> Path:
     """A sweep of the same name with the first value of each list, one seed, at most two trials and few updates."""
     document = bounded_yaml.load(file.read_text())
     axes = {key: axis[:1] if isinstance(axis, list) else axis for key, axis in document["axes"].items()}
+    axes.pop("training.steps", None)  # the goal below has the number of updates
     few = {"training.evaluate_every": 4, "training.warmup_steps": 1, "training.validation_sequences": 4}
     trials = {"trials": 2} if "trials" in document else {}
     goal = document["goal"] | {"updates": 4}
@@ -160,10 +162,10 @@ def shrunk_sweep(file: Path, root: Path) -> Path:
     return path
 
 
-# `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run,
-# `push`, `pull` and `deploy` a server. Their arguments are parsed here; tests/cli, tests/teaching and tests/runs run
-# them.
-ONLY_PARSED = ("bench", "resume", "push", "pull")
+# `bench`, `lesson NAME`, `doctor --all-bugs` and `presets --times` take minutes, `resume` needs a stopped run, `push`,
+# `pull` and `deploy` a server, `translate` its standard input. Their arguments are parsed here; tests/cli,
+# tests/teaching and tests/runs run them.
+ONLY_PARSED = ("bench", "resume", "push", "pull", "translate")
 # Reading their data takes half a minute; tests/tasks covers them. Commands on their runs are parsed.
 LONG_PRESETS = ("g2p-english", "psalms")
 NEVER_TRAINED = ("g2p", "psalms")
@@ -172,7 +174,7 @@ NEVER_TRAINED = ("g2p", "psalms")
 def run_core(words: list[str], root: Path) -> None:
     arguments = shrunk(words, root)
     if arguments is None:
-        options = command_parser(words[0]).parse_args(words[1:])
+        options = command_parser(words[0]).parse_args(without_plugins(words[1:]))
         if getattr(options, "preset", None):
             preset_from(options)  # its names and --set are valid
         return
@@ -180,6 +182,12 @@ def run_core(words: list[str], root: Path) -> None:
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         code = main(["--checkpoints", str(root), *arguments])
     assert code == 0, f"{shlex.join(words)}\n{errors.getvalue()[-500:]}"
+
+
+def without_plugins(words: list[str]) -> list[str]:
+    """The words of a command without ``--plugin FILE``, which the program reads before the command's own parser."""
+    files = {i + 1 for i, word in enumerate(words) if word == "--plugin"}
+    return [word for i, word in enumerate(words) if word != "--plugin" and i not in files]
 
 
 def check_pytest(words: list[str], _: Path) -> None:

@@ -78,7 +78,7 @@ class Driver:
         jobs: number of runs that train at the same time, each with one thread; None, which needs a cluster, for as many
             as it has room for.
         pairs: the file of the task's own pairs, if it has any.
-        part: (index, number of parts) to train only every so manieth run of a grid; None for all.
+        part: ``(i, n)``: train only every n-th run of a grid, starting with run i; None for all.
         cluster: where to train; None for processes on this machine.
         logs: where else metrics of all runs are written, see ``core.runs.logs``.
         room: returns how many processes may train now, beside what else this machine does. If that becomes fewer than
