@@ -93,10 +93,11 @@ def training(
 ) -> Iterator[Training]:
     """Resume a run, or start a new one, and record in its folder what the block trains.
 
-    Entering locks the folder and restores the last saved state. Leaving stops the run and saves it, so that it can be
-    resumed bit for bit: after ``break``, ``return`` or without any training. An exception that leaves the block marks
-    the run failed, and what was saved last is kept; after a ``KeyboardInterrupt``, which may come in the middle of an
-    update, the run is "interrupted" and resumes from there too.
+    Entering locks the folder and restores the last saved state; torch uses the run's number of threads until the block
+    ends. Leaving stops the run and saves it, so that it can be resumed bit for bit: after ``break``, ``return`` or
+    without any training. An exception that leaves the block marks the run failed, and what was saved last is kept;
+    after a ``KeyboardInterrupt``, which may come in the middle of an update, the run is "interrupted" and resumes from
+    there too.
 
     Args:
         folder: the run's folder, created by ``RunFolder.create``.
