@@ -133,10 +133,10 @@ def test_a_full_disk_is_reported_while_training_continues(visitor, public, monke
     run = started(visitor)
     genuine = core.storage.atomic.write_atomically
 
-    def full(path, data, **named):
+    def full(path, *data, **named):
         if run in str(path):
             raise OSError(errno.ENOSPC, "No space left on device")
-        return genuine(path, data, **named)
+        return genuine(path, *data, **named)
 
     for module in ("core.storage.atomic", "core.runs.folder", "core.storage.tensor_file"):
         monkeypatch.setattr(f"{module}.write_atomically", full)
