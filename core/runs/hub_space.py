@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from core.runs.folder import DEFAULT_ROOT, RunError, RunFolder
+from core.runs.folder import DEFAULT_ROOT
 from core.runs.hub import HubError, checked_name, hub_package, one_line_errors
+from core.runs.shipped import shipped_folders
 from core.storage import bounded_yaml
 from core.storage.bounded_yaml import BoundedYamlError
 from core.storage.errors import InputError
@@ -79,8 +80,7 @@ class FrontMatter(BaseModel):
     sdk_version: str = Field(pattern=r"^\d+\.\d+\.\d+$")
     python_version: str = Field(pattern=r"^3\.\d+(\.\d+)?$")
     app_file: str
-    license: str
-    short_description: str = Field(max_length=60)
+    short_description: str = Field("", max_length=60)
 
 
 @dataclass(frozen=True)
@@ -125,20 +125,19 @@ def space_files(repository: Path = REPOSITORY) -> list[SpaceFile]:
     """
     if missing := [name for name in (*FILES, *FOLDERS) if not (repository / name).exists()]:
         raise InputError(f"deploy uploads a checkout of this program; {str(repository)!r} has no {', '.join(missing)}")
-    shipped = [path for path in sorted((repository / "checkpoints").glob("*")) if _is_shipped(path)]
     paths = [repository / name for name in FILES]
-    for folder in (*(repository / name for name in FOLDERS), *shipped):
+    for folder in (*(repository / name for name in FOLDERS), *shipped_folders(repository / "checkpoints")):
         paths += _files_in(folder)
     files = [_described(path, path.relative_to(repository).as_posix()) for path in paths]
     files.append(_described(repository / ATTRIBUTES, ".gitattributes"))
     return sorted(files, key=lambda file: file.name)
 
 
-def check_space(space: str, files: list[SpaceFile], hardware: str) -> FrontMatter:
+def check_space(space: str, files: list[SpaceFile], hardware: str | None) -> FrontMatter:
     """Check what the Hub would refuse, or what would keep the Space from starting, before anything is uploaded.
 
     Args:
-        hardware: a key of ``HARDWARE``.
+        hardware: a key of ``HARDWARE``; None is that of an existing Space, which is not known here.
 
     Raises:
         InputError: the name is not valid, the front matter of README.md breaks a rule, or the files are too large for
@@ -152,7 +151,7 @@ def check_space(space: str, files: list[SpaceFile], hardware: str) -> FrontMatte
         raise InputError(f"README.md: sdk_version={settings.sdk_version!r} must be the version in requirements.txt")
     if settings.app_file not in paths:
         raise InputError(f"README.md: app_file={settings.app_file!r} must be a file of the Space")
-    pythons = HARDWARE[hardware].pythons
+    pythons = HARDWARE[hardware].pythons if hardware else ()
     if pythons and settings.python_version not in pythons:
         raise InputError(
             f"README.md: python_version={settings.python_version!r} must be {' or '.join(pythons)} for "
@@ -174,19 +173,23 @@ def deploy(files: list[SpaceFile], space: str, *, hardware: str | None = None, p
         private: let only its owner see a new Space.
 
     Raises:
-        HubError: the Hub cannot be reached or refuses; the files of the Space are as they were.
+        HubError: the Hub cannot be reached, or it refuses the Space, its hardware or its files; no file has changed.
         InputError: the Space holds another program, or see ``check_space``.
     """
-    settings = check_space(space, files, hardware or "zero")
+    settings = check_space(space, files, hardware)
     hub = hub_package()
     with one_line_errors(space), _plans_explained(hub, space):
         api = hub.HfApi()
         is_new = not api.repo_exists(space, repo_type="space")
         if is_new:
-            flavor = HARDWARE[hardware or "zero"].flavor
+            hardware = hardware or "zero"
+            check_space(space, files, hardware)
+            flavor = HARDWARE[hardware].flavor
             api.create_repo(
                 space, repo_type="space", space_sdk=settings.sdk, space_hardware=flavor, private=private, exist_ok=True
             )
+        elif hardware is not None:
+            api.request_space_hardware(space, HARDWARE[hardware].flavor)
         info = api.space_info(space)
         present = {each.rfilename for each in info.siblings or ()}
         deleted = _outdated(present, files, space)
@@ -195,8 +198,6 @@ def deploy(files: list[SpaceFile], space: str, *, hardware: str | None = None, p
         commit = api.create_commit(
             space, operations, repo_type="space", commit_message="Deploy Attention Lab", parent_commit=info.sha
         )
-        if hardware is not None and not is_new:
-            api.request_space_hardware(space, HARDWARE[hardware].flavor)
     return Deployment(str(commit.repo_url), is_new, deleted)
 
 
@@ -242,13 +243,6 @@ def _front_matter(text: str) -> FrontMatter:
         field, value = ".".join(map(str, first["loc"])), first["input"]
         shown = "" if first["type"] == "missing" else f"={value!r}"
         raise InputError(f"README.md: {field}{shown}: {first['msg']}") from error
-
-
-def _is_shipped(folder: Path) -> bool:
-    try:
-        return RunFolder(folder.parent, folder.name).written_info().shipped
-    except RunError:
-        return False
 
 
 def _files_in(folder: Path) -> Iterator[Path]:

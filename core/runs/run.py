@@ -77,7 +77,7 @@ class RunCache:
         self._lock = threading.Lock()
 
     def earlier_model(self, run: "Run", step: int) -> "Trained":
-        """Return a run's model after an earlier training step; see ``Run.trained``."""
+        """Return a run's model after an earlier training step, kept as long as few others are asked for."""
         from core.runs.load import build_run
 
         weights = run.weights_by_step.at(step)
@@ -190,9 +190,7 @@ class Run:
             raise RunError(f"run={self.name!r} has no weights yet; it is {self._status_without_weights()}")
         return self.cache.models.get(self.folder.best, lambda: load_run(self.folder.path))
 
-    def training(
-        self, *, steps: int | None = None, device: str = "cpu", command: str = ""
-    ) -> "AbstractContextManager[Training]":
+    def training(self, *, steps: int | None = None, device: str = "cpu") -> "AbstractContextManager[Training]":
         """Train the run: ``with run.training() as events: for event in events: …``; see ``core.runs.training``.
 
         Entering the block locks the run and resumes it; leaving it, also by ``break``, stops the run and saves it.
@@ -200,7 +198,6 @@ class Run:
         Args:
             steps: number of training steps in all, to extend the run; None leaves that of its preset.
             device: "cpu", "cuda" or "mps".
-            command: what started the training, see ``TrainingSession``.
 
         Raises:
             RunError: the run is shipped, is active, or has no steps left; or another process uses it.
@@ -209,7 +206,7 @@ class Run:
 
         check_resumable(self.folder, steps=steps)
         preset = None if steps is None else self.preset.with_changes({"training.steps": steps})
-        return training(self.folder, preset=preset, device=device, command=command)
+        return training(self.folder, preset=preset, device=device)
 
     def task(self) -> "Task":
         """Return the run's task, with its vocabularies and data; the run need not have any weights."""

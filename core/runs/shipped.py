@@ -11,14 +11,19 @@ from core.runs.folder import DEFAULT_ROOT, RunError, RunFolder
 _log = logging.getLogger(__name__)
 
 
+def shipped_folders(root: Path) -> list[Path]:
+    """Return the folders of the shipped runs in a folder of runs."""
+    return [folder for folder in sorted(root.glob("*-shipped")) if _is_shipped(folder)]
+
+
 def add_shipped_runs(root: Path) -> None:
     """Copy the runs that ship into a folder of runs that lacks them, such as the disk of a public server.
 
     A run appears whole or not at all. If the folder cannot be written, the page works without them.
     """
-    for source in sorted(DEFAULT_ROOT.glob("*-shipped")):
+    for source in shipped_folders(DEFAULT_ROOT):
         target, draft = root / source.name, root / f".{source.name}.{secrets.token_hex(4)}.new"
-        if target.exists() or not _is_shipped(source):
+        if target.exists():
             continue
         try:
             root.mkdir(parents=True, exist_ok=True)

@@ -158,7 +158,7 @@ class VisitorRuns:
     # ---- for every preset that the visitor can train
 
     def training_time(self, preset: Preset) -> Answer:
-        """See ``Estimates.get``.
+        """Return the training time of a preset, as far as it is known.
 
         Raises:
             ConfigError: the preset exceeds a limit, its pairs belong to someone else, or a package that it needs is
@@ -316,7 +316,7 @@ class VisitorRuns:
         self._runs.delete(self.own(name).name)
 
     def share(self, name: str, shared: bool) -> None:
-        """See ``Runs.share``.
+        """Share a run of the visitor's with everyone who knows its name, or stop sharing it.
 
         Raises:
             RunError: shared runs of the visitor's network, whatever cookies it sends, have their part of the disk.

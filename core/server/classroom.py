@@ -93,7 +93,7 @@ class Classroom:
         self._classes.end(self._owner)
 
     def send(self, parameters: dict[str, str]) -> None:
-        """See ``Classes.send``.
+        """Send the students to a view of the page.
 
         Raises:
             ClassError: the students may not view a run that the parameters name.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from core.config import Preset
 from core.runs import RunFolder
 from core.tasks.ingest import PairFiles, prepare_preset
 from tests.support.hub_stub import Hub, serving
@@ -25,6 +26,26 @@ def own(tmp_path_factory) -> RunFolder:
     train_run(run)
     os.remove(folder / "kept")
     return run
+
+
+@pytest.fixture(scope="module")
+def preset(tiny: Preset) -> Preset:
+    """A tiny preset with dropout, which draws random numbers in each update."""
+    return tiny.with_changes({"model.dropout": 0.2})
+
+
+@pytest.fixture
+def folder(root: Path, preset: Preset) -> RunFolder:
+    """A run of it that has not been trained."""
+    return RunFolder.create(root, preset, name="a")
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory, preset: Preset) -> RunFolder:
+    """The same training in another folder, never stopped; tests must not change it."""
+    other = RunFolder.create(tmp_path_factory.mktemp("straight"), preset, name="straight")
+    train_run(other)
+    return other
 
 
 @pytest.fixture(scope="session")

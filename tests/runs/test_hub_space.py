@@ -135,6 +135,26 @@ def test_a_creation_that_was_interrupted_is_finished_by_the_same_command(hub, pr
     assert hub.files[f"spaces/{SPACE}"] == contents(space_files(program))
 
 
+def test_where_the_hub_refuses_the_hardware_no_file_has_changed(hub, program):
+    deploy(space_files(program), SPACE)
+    old = dict(hub.files[f"spaces/{SPACE}"])
+    (program / "app.py").write_text("new")
+    hub.refusals = {f"/api/spaces/{SPACE}/hardware": 402}
+    with pytest.raises(HubError, match="asks for payment"):
+        deploy(space_files(program), SPACE, hardware="cpu-upgrade")
+    assert hub.files[f"spaces/{SPACE}"] == old
+
+
+def test_a_new_space_is_checked_for_the_hardware_that_it_gets(hub, program):
+    text = (program / "README.md").read_text()
+    (program / "README.md").write_text(text.replace("3.12.12", "3.13"))
+    with pytest.raises(InputError, match="for --hardware zero"):
+        deploy(space_files(program), SPACE)
+    assert hub.files == {}
+    deploy(space_files(program), SPACE, hardware="cpu")
+    assert not deploy(space_files(program), SPACE).is_new  # on the hardware that it has, which has that Python
+
+
 def test_a_commit_of_somebody_else_meanwhile_is_not_overwritten(hub, program, monkeypatch):
     deploy(space_files(program), SPACE)
     monkeypatch.setattr(hub, "sha", lambda repo: "f" * 40 if hub.requests[-1][1].endswith("/main") else "e" * 40)
@@ -174,7 +194,6 @@ BAD_SETTINGS = {
     'python_version: "3.12.12"': ('python_version: "3.11"', "must be 3.10.13 or 3.12.12 for --hardware zero"),
     "app_file: app.py": ("app_file: main.py", "app_file='main.py' must be a file of the Space"),
     "short_description: Train": ("short_description: Train and train and train", "at most 60 characters"),
-    "license: mit": ("licence: mit", "license"),
     "---\ntitle": ("title", "must begin with the settings"),
 }
 
@@ -186,7 +205,7 @@ def test_settings_that_the_hub_would_refuse_are_refused_before_anything_is_sent(
     assert old in text
     (program / "README.md").write_text(text.replace(old, new, 1))
     with pytest.raises(InputError, match=message):
-        deploy(space_files(program), SPACE)
+        deploy(space_files(program), SPACE, hardware="zero")
     assert hub.requests == []
 
 

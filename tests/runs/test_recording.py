@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from torch.testing import assert_close
 
-from core.config import Preset
 from core.runs import RunFolder
 from core.runs.recorder import Recorder
 from core.runs.training_state import clone_weights, load_state
@@ -16,24 +15,6 @@ from core.training.history import History
 from core.training.loop import EndEvent, EvaluationEvent, StepEvent, train
 from tests.support.run_helpers import read_rows
 from tests.support.trainings import assert_ends_alike, snapshots_of, train_run, weights_by_step_of
-
-
-@pytest.fixture(scope="module")
-def preset(tiny) -> Preset:
-    return tiny.with_changes({"model.dropout": 0.2})
-
-
-@pytest.fixture
-def folder(root, preset) -> RunFolder:
-    return RunFolder.create(root, preset, name="a")
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory, preset) -> RunFolder:
-    """The same training in another folder, never stopped; tests must not change it."""
-    other = RunFolder.create(tmp_path_factory.mktemp("straight"), preset, name="straight")
-    train_run(other)
-    return other
 
 
 def test_a_finished_run_has_all_metrics_and_weights(folder):

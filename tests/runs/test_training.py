@@ -8,7 +8,6 @@ import pytest
 import torch
 from filelock import FileLock
 
-from core.config import Preset
 from core.runs import RunError, RunFolder
 from core.runs.training import training
 from core.runs.training_state import load_state
@@ -17,24 +16,6 @@ from core.training.loop import EndEvent, EvaluationEvent, StepEvent
 from tests.support.trainings import assert_ends_alike, train_run
 
 EVENTS = 12  # of 8 steps, evaluations after 0, 4 and 8 of them, and the end
-
-
-@pytest.fixture(scope="module")
-def preset(tiny) -> Preset:
-    return tiny.with_changes({"model.dropout": 0.2})
-
-
-@pytest.fixture
-def folder(root, preset) -> RunFolder:
-    return RunFolder.create(root, preset, name="a")
-
-
-@pytest.fixture(scope="module")
-def straight(tmp_path_factory, preset) -> RunFolder:
-    """The same training in another folder, never stopped; tests must not change it."""
-    other = RunFolder.create(tmp_path_factory.mktemp("straight"), preset, name="straight")
-    train_run(other)
-    return other
 
 
 def contents(folder: RunFolder) -> dict[str, bytes]:
