@@ -258,7 +258,7 @@ def _decode_readable(
     """Decode with a run that has become the current one; an input that its task cannot read is replaced.
 
     Returns:
-        The updates of ``_decode`` and, if it was replaced, of the input; what is being typed meanwhile is left alone.
+        The updates of ``_decode`` and, if it was replaced, of the input; text that is being typed is left alone.
     """
     shown, note = text, ""
     if run is not None:
@@ -277,11 +277,11 @@ def _decode_again(
     spec: InterventionSpec,
     *strategy: Any,
 ) -> Updates:
-    """Decode the last requested input with the run's new weights; what is being typed meanwhile is left alone."""
+    """Decode the last requested input with the run's new weights; text that is being typed is left alone."""
     if requested is None or requested.run != run:
         return _decode(runs, run, text, spec, *strategy)
     updates = _decode(runs, run, requested.text, spec, *requested.strategy)
-    del updates["requested"]  # another input may have been asked for meanwhile
+    del updates["requested"]  # another input may have been requested during the decode
     return updates
 
 

@@ -103,7 +103,7 @@ def _trained(folder: RunFolder, preset: Preset, updates: int) -> tuple[TrainingS
             for event in run:
                 if isinstance(event, StepEvent):
                     bar.update()
-                    if updates <= event.step < preset.training.steps:  # at its end it stops by itself
+                    if updates <= event.step < preset.training.steps:  # after the last one it ends anyway
                         break
     return run.state, run.history
 

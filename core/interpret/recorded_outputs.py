@@ -20,7 +20,7 @@ MAX_STEPS_RECORDED = 4_000_000  # rows of the step table, over all heads
 
 @dataclass(frozen=True)
 class RecordedOutputs:
-    """What a model decodes from pairs, and where its heads attended meanwhile.
+    """What a model decodes from pairs, and where its heads attended while decoding.
 
     Attributes:
         outputs: of all pairs.

@@ -43,7 +43,7 @@ def can_confine() -> bool:
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 @pytest.mark.skipif(not can_confine(), reason="needs root rights, and the commands unshare and setpriv")
 def test_a_space_from_nothing_answers_trains_and_decodes_without_an_error():
-    folder = Path("/opt") / f"attention-lab-space-{os.getpid()}"  # not in /tmp, which the Space has anew
+    folder = Path("/opt") / f"attention-lab-space-{os.getpid()}"  # not in /tmp, which the Space mounts again
     folder.mkdir()
     try:
         subprocess.run([sys.executable, "-m", "venv", "--copies", folder / "venv"], check=True)

@@ -155,7 +155,7 @@ def test_a_new_space_is_checked_for_the_hardware_that_it_gets(hub, program):
     assert not deploy(space_files(program), SPACE).is_new  # on the hardware that it has, which has that Python
 
 
-def test_a_commit_of_somebody_else_meanwhile_is_not_overwritten(hub, program, monkeypatch):
+def test_a_commit_made_during_the_upload_is_not_overwritten(hub, program, monkeypatch):
     deploy(space_files(program), SPACE)
     monkeypatch.setattr(hub, "sha", lambda repo: "f" * 40 if hub.requests[-1][1].endswith("/main") else "e" * 40)
     with pytest.raises(HubError, match="a commit has happened since"):

@@ -117,7 +117,7 @@ def test_two_concurrent_runs_equal_runs_trained_alone(make_runs, root, tiny):
 def test_metrics_and_weights_of_a_live_run_advance(runs, tiny):
     runs.start(tiny.with_changes(LONG_TRAINING), name="live")
     wait_for(lambda: runs["live"].history.evaluations()["step"][:1] == [0])
-    wait_for(lambda: runs["live"].info.step > 25)  # well behind its first evaluation, so there are weights
+    wait_for(lambda: runs["live"].info.step > 25)  # well past its first evaluation, so there are weights
     wait_for(lambda: runs["live"].trained().step > 0)
     first = runs["live"].trained()
     assert first.kind == "latest"

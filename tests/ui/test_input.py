@@ -100,7 +100,7 @@ def test_new_weights_decode_what_was_asked_for_and_not_what_is_being_typed(lab: 
     typing = ("beam", "7", *decode._default_values())
     again = page._decode_again(mine, requested, SHIPPED, "1 2 3 4 5", NO_INTERVENTIONS, *typing)
     assert again["current_decode"].inspection.sources == asked["current_decode"].inspection.sources
-    assert "requested" not in again  # what is asked for meanwhile stays asked for
+    assert "requested" not in again  # a request made during the decode is kept
     assert again["address"] == asked["address"]  # the address too
 
 

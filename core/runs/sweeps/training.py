@@ -51,7 +51,7 @@ def reported(run: Training, *, minutes: float | None, reasons: Sequence[str]) ->
 
     Args:
         minutes: stop after so much training time, over all sessions.
-        reasons: may grow meanwhile; as soon as there is one, the run stops after its present update.
+        reasons: may grow during the training; as soon as there is one, the run stops after its present update.
 
     Yields:
         {"evaluation": number, "figures": {metric: value}}: the number from 1, the figures by the names of a sweep's
