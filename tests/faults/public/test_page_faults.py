@@ -201,8 +201,7 @@ def test_a_fault_in_a_handler_is_reported_and_logged(visitor, monkeypatch, caplo
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("ui.api.inspect", fail)
-    monkeypatch.setattr("ui.tabs.report.write_report", fail)
+    monkeypatch.setattr("core.interpret.trained.inspect", fail)
     answer = visitor.call("decode", *DECODE)
     assert answer["event"] == "error"
     assert message in answer["data"]["error"]
