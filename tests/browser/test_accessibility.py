@@ -1,7 +1,7 @@
 """Accessibility: axe-core on every tab, a text alternative for every picture, and use by keyboard alone."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -176,48 +176,49 @@ def test_the_own_pairs_and_the_menu_of_runs_have_no_serious_violation(page: Page
     check(page, "menu of runs")
 
 
-def press_until(page: Page, key: str, until: Callable[[], bool], most: int = 60) -> None:
-    """Press a key until a condition holds, such as Tab until an element has the focus."""
+def press_until_focused(page: Page, key: str, css: str, most: int = 60) -> None:
+    """Press a key, such as Tab, until an element that the page shows, or one inside it, has the focus."""
+    expect(page.locator(css).first).to_be_visible()  # keys pressed before the page has drawn it would pass it by
     for _ in range(most):
-        if until():
+        if focused(page, css):
             return
         page.keyboard.press(key)
-    pytest.fail(f"{most} × {key} had no effect")
+    pytest.fail(f"{most} × {key} did not reach {css}")
 
 
-def focused(page: Page, css: str) -> Callable[[], bool]:
-    """Return a condition: the focused element is, or is in, an element."""
-    return lambda: page.evaluate("(css) => document.activeElement?.closest(css) != null", css)
+def focused(page: Page, css: str) -> bool:
+    """Whether the focused element is, or is in, an element."""
+    return page.evaluate("(css) => document.activeElement?.closest(css) != null", css)
 
 
 def test_training_and_decoding_work_by_keyboard_alone(page: Page):
     expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
-    press_until(page, "Tab", focused(page, "button[role=tab][data-tab-id=train]"))
-    press_until(page, "Tab", focused(page, "#preset-picker input[type=radio]"))
+    press_until_focused(page, "Tab", "button[role=tab][data-tab-id=train]")
+    press_until_focused(page, "Tab", "#preset-picker input[type=radio]")
     page.keyboard.press("Tab")  # a radio group is one tab stop; arrow keys move within it
-    assert not focused(page, "#preset-picker input[type=radio]")()
+    assert not focused(page, "#preset-picker input[type=radio]")
     page.keyboard.press("Shift+Tab")
-    press_until(page, "ArrowDown", focused(page, "input[value=digits-reversal-rnn]"))
+    press_until_focused(page, "ArrowDown", "input[value=digits-reversal-rnn]")
     expect(page.locator("#summary")).to_contain_text("26,573 parameters")
-    assert focused(page, "input[value=digits-reversal-rnn]")()  # opening the form leaves the focus
-    press_until(page, "ArrowUp", focused(page, "input[value=tiny]"))
+    assert focused(page, "input[value=digits-reversal-rnn]")  # opening the form leaves the focus
+    press_until_focused(page, "ArrowUp", "input[value=tiny]")
     expect(page.locator("#summary")).to_contain_text("22,637 parameters")
-    press_until(page, "Tab", focused(page, "#train"))
+    press_until_focused(page, "Tab", "#train")
     page.keyboard.press("Enter")
     expect(page.locator("#run-bar .steps")).to_contain_text("/ 400")
     expect(page.locator("#run-bar .stop")).to_be_enabled()
-    press_until(page, "Shift+Tab", focused(page, "#run-bar .stop"))
+    press_until_focused(page, "Shift+Tab", "#run-bar .stop")
     page.keyboard.press("Space")
     expect(page.locator("#run-bar .status")).to_have_text("stopped")
-    press_until(page, "Tab", focused(page, "#tabs [role=tab]"))
-    press_until(page, "Tab", focused(page, "button[role=tab][data-tab-id=decode]"))
+    press_until_focused(page, "Tab", "#tabs [role=tab]")
+    press_until_focused(page, "Tab", "button[role=tab][data-tab-id=decode]")
     page.keyboard.press("Enter")
-    press_until(page, "Tab", focused(page, "#input"))
+    press_until_focused(page, "Tab", "#input")
     page.keyboard.press("Control+a")
     page.keyboard.type("1 2 3")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile("input=1\\+2\\+3"))
-    press_until(page, "Tab", focused(page, "#answer button"))
+    press_until_focused(page, "Tab", "#answer button")
     page.keyboard.press("Enter")
     expect(page.locator("#attention-of")).to_contain_text("1 2 3 →")
 
@@ -225,14 +226,14 @@ def test_training_and_decoding_work_by_keyboard_alone(page: Page):
 def test_the_menu_of_runs_works_by_keyboard(page: Page, seeds: list[str]):
     page.locator("#run-bar .run").focus()
     page.keyboard.press("Enter")
-    assert focused(page, ".search")()
+    expect(page.locator("#run-bar .search")).to_be_focused()
     page.keyboard.type("pair-seed-1")
     expect(page.locator("#run-bar .item")).to_have_count(1)
     page.keyboard.press("ArrowDown")
-    assert focused(page, "#run-bar .item")()
+    expect(page.locator("#run-bar .item")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#run-bar .run .title")).to_have_text("pair-seed-1")
     page.locator("#run-bar .run").press("Enter")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Runs")).to_be_hidden()
-    assert focused(page, "#run-bar .run")()
+    expect(page.locator("#run-bar .run")).to_be_focused()
