@@ -67,10 +67,9 @@ def test_edge_cases_give_finite_losses_and_gradients(state, precision):
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("scale", [1e3, 1e10])
-def test_large_logits_give_finite_losses_and_gradients(state, precision, scale, smoothing):
+def test_large_logits_give_finite_losses_and_gradients(state, precision, smoothing):
     with torch.no_grad():
-        state.model.output.weight.mul_(scale)
+        state.model.output.weight.mul_(1e10)
     config = state.preset.training.model_copy(update={"label_smoothing": smoothing})
     state.preset = state.preset.model_copy(update={"training": config})
     assert_finite(state, pairs(3, 14, 0, width=16), precision=precision, teacher_forcing_ratio=1.0)
