@@ -18,15 +18,12 @@ from core import lab, plugins
 from core.__main__ import main
 from core.config import Preset, load_preset
 from core.config.preset import PLUGIN_FILES
-from core.generation import generate
 from core.interpret.attribution.direct_logit_attribution import direct_logit_attribution
 from core.interpret.attribution.prediction import prediction_at
-from core.models import Seq2Seq, build_model, forward_with_attention, parameters_of
+from core.models import Seq2Seq, build_model, parameters_of
 from core.runs.load import load_run
 from core.storage.errors import InputError
-from core.tasks import Task, build_task, fixed_pairs
-from core.teaching.doctor import examine_preset
-from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
+from core.tasks import Task, build_task
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/tiny_adder.py"
 QUICK = {
@@ -82,16 +79,6 @@ def test_digits_are_equally_far_apart_on_arcs_of_the_learned_radius(built):
     assert model.src_embedding is None  # operands and sum share the table
 
 
-def test_other_tokens_have_their_own_vectors_or_zeros(built):
-    model, task = built
-    table, rows = model.tgt_embedding.tokens, written_rows(model)
-    (plus,) = task.src_vocab.encode(["+"])
-    assert_close(model.tgt_embedding(torch.tensor([[BOS_ID, plus]]))[0], torch.stack([table.bos, table.plus]))
-    assert not table.weight[[PAD_ID, EOS_ID]].any()
-    assert_close(rows[EOS_ID], model.output.eos)
-    assert not rows[[PAD_ID, BOS_ID, plus]].any()
-
-
 def written_rows(model: Seq2Seq) -> torch.Tensor:
     """The rows (V, D) by which the output scores tokens."""
     return model.output(torch.eye(3)).T
@@ -131,30 +118,6 @@ def test_the_feed_forward_network_repeats_with_its_period(built):
     phases = totals @ network.widen.weight.T
     parts = [phases[..., 0].sin(), phases[..., 1].sin(), phases[..., 0].cos(), phases[..., 1].cos()]
     assert_close(written, torch.stack(parts, dim=-1)[0] @ network.narrow.weight.T)
-
-
-def test_decoding_with_the_cache_equals_one_pass(built):
-    model, task = built
-    batch = fixed_pairs(task, 4, split="test")
-    with torch.no_grad():
-        expected = model(batch.src, batch.tgt_in)
-        memory, cache, steps = model.encode(batch.src), None, []
-        for step in range(batch.tgt_in.shape[1]):
-            output = model.decode(batch.tgt_in[:, step : step + 1], memory, cache)
-            steps.append(output.logits)
-            cache = output.cache
-    assert_close(torch.cat(steps, dim=1), expected, atol=1e-5, rtol=1e-5)
-    tokens = generate(model, batch.src, max_steps=12).tokens
-    assert tokens.shape[0] == 4
-
-
-def test_its_head_is_recorded_ablated_and_exported(tiny_adder, tmp_path):
-    run = lab.train(tiny_adder, name="mine", root=tmp_path).trained()
-    pairs = fixed_pairs(run.task, 4, split="test")
-    _, maps = forward_with_attention(run.model, pairs.src, pairs.tgt_in)
-    assert maps.decoder.shape[:3] == (1, 4, 1)  # layers, batch, heads
-    assert_close(maps.decoder.sum(dim=-1), torch.ones(maps.decoder.shape[:-1]), atol=1e-5, rtol=0)
-    assert run.ablate("decoder.1.1").decode("27+58").log_prob != run.decode("27+58").log_prob
 
 
 def test_its_submission_has_the_file_that_builds_its_blocks_beside_it(tiny_adder, tmp_path, monkeypatch):
@@ -197,11 +160,6 @@ def test_direct_logit_attribution_says_that_it_cannot_split_its_output(built):
     model, task = built
     with pytest.raises(InputError, match="can split the built-in output layer only, not a ArcOutput"):
         direct_logit_attribution(model, prediction_at(model, task, task.tokenize("27+58"), step=0))
-
-
-def test_the_doctor_finds_no_bug_in_it(tiny_adder):
-    examination = examine_preset(tiny_adder)
-    assert [each.sentence for each in examination.findings if each.light == "red" and each.bug] == []
 
 
 @pytest.mark.parametrize(("kind", "base"), [("embedding", "Embedding"), ("output", "Output")])
