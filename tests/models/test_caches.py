@@ -4,18 +4,30 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from core.models import build_model
-from core.tasks import build_task
+from core.config import Preset
+from core.models import Seq2Seq, build_model
+from core.tasks import Batch, build_task
 
 INDEX = torch.tensor([3, 3, 0, 2])
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
-def test_selected_rows_of_memory_and_cache_decode_as_in_the_batch(request, name):
-    preset = request.getfixturevalue(name)
-    task = build_task(preset.task)
-    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
-    batch = task.sample(5, split="train", generator=torch.Generator().manual_seed(1))
+@pytest.fixture(scope="module", params=["tiny", "tiny_gru"])
+def preset(request) -> Preset:
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(preset) -> Seq2Seq:
+    return build_model(preset.model, build_task(preset.task), torch.Generator().manual_seed(0)).eval()
+
+
+@pytest.fixture(scope="module")
+def batch(preset) -> Batch:
+    """Five pairs; no test may change them."""
+    return build_task(preset.task).sample(5, split="train", generator=torch.Generator().manual_seed(1))
+
+
+def test_selected_rows_of_memory_and_cache_decode_as_in_the_batch(model, batch):
     memory = model.encode(batch.src)
     first = model.decode(batch.tgt_in[:, :2], memory)
     expected = model.decode(batch.tgt_in[:, 2:4], memory, first.cache)
@@ -34,12 +46,8 @@ def test_selected_rows_of_memory_and_cache_decode_as_in_the_batch(request, name)
     assert_close(fresh, model.decode(batch.tgt_in[:, :1], memory).logits[INDEX], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
-def test_rows_that_share_a_source_decode_as_if_each_had_its_own(request, name):
-    preset = request.getfixturevalue(name)
-    task = build_task(preset.task)
-    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
-    batch = task.sample(3, split="train", generator=torch.Generator().manual_seed(1))
+def test_rows_that_share_a_source_decode_as_if_each_had_its_own(model, batch):
+    batch = batch[:3]
     memory = model.encode(batch.src)
     cache = model.decode(batch.tgt_in[:, :2], memory).cache
     token = batch.tgt_in[[0, 1, 2] * 4, 2:3]  # others for rows of one source
@@ -53,12 +61,8 @@ def test_rows_that_share_a_source_decode_as_if_each_had_its_own(request, name):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
-def test_a_cache_can_be_continued_twice(request, name):
-    preset = request.getfixturevalue(name)
-    task = build_task(preset.task)
-    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
-    batch = task.sample(3, split="train", generator=torch.Generator().manual_seed(1))
+def test_a_cache_can_be_continued_twice(model, batch):
+    batch = batch[:3]
     memory = model.encode(batch.src)
     cache = model.decode(batch.tgt_in[:, :1], memory).cache
     for _ in range(2):
@@ -73,12 +77,8 @@ def test_a_cache_can_be_continued_twice(request, name):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("name", ["tiny", "tiny_gru"])
-def test_a_reordered_cache_of_some_sources_decodes_as_these_rows(request, name):
-    preset = request.getfixturevalue(name)
-    task = build_task(preset.task)
-    model = build_model(preset.model, task, torch.Generator().manual_seed(0)).eval()
-    batch = task.sample(3, split="train", generator=torch.Generator().manual_seed(1))
+def test_a_reordered_cache_of_some_sources_decodes_as_these_rows(model, batch):
+    batch = batch[:3]
     memory = model.encode(batch.src)
     wide = torch.arange(3).repeat_interleave(2)
     cache = model.decode(batch.tgt_in[:, :2], memory).cache.reorder(wide)

@@ -5,14 +5,11 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from core.evaluation.accuracy import sequence_loss
-from core.evaluation.outputs import is_exact
 from core.generation import Beam, generate
 from core.models import build_model, count_parameters, forward_with_attention, parameters_of
-from core.models.cells import Cell, LSTMCell, RecurrentLayer, RNNCell
+from core.models.cells import Cell, LSTMCell, RNNCell
 from core.models.gru import GRUSeq2Seq
 from core.tasks import build_task
-from core.teaching.bugs import new_state
 from core.text.vocab import PAD_ID
 from tests.support.scripted_models import UncachedModel, make_model, random_sequences
 
@@ -134,28 +131,6 @@ def test_recurrent_weights_start_orthogonal_gate_by_gate(tiny_gru, cell):
         assert (each.bias_hh == 0).all()
         for gate in each.weight_hh.chunk(each.num_gates):
             assert_close(gate @ gate.T, torch.eye(len(gate)), atol=1e-5, rtol=0)
-
-
-@CELLS
-def test_a_tiny_model_overfits_one_small_batch(tiny_gru, cell):
-    state = new_state(tiny_gru.with_changes({"model.dropout": 0.0, "model.d_hidden": 32, "model.cell": cell}))
-    batch = state.task.sample(8, split="train", generator=state.generator)
-    optimizer = torch.optim.Adam(state.model.parameters(), lr=0.01)
-    for _ in range(120):
-        optimizer.zero_grad()
-        loss = sequence_loss(state.model(batch.src, batch.tgt_in), batch.tgt_out)
-        loss.backward()
-        optimizer.step()
-    decoded = generate(state.model.eval(), batch.src, max_steps=batch.tgt_out.shape[1])
-    assert is_exact(decoded.tokens, batch.tgt_out).all()
-
-
-def test_a_layer_starts_from_zeros():
-    layer = RecurrentLayer(LSTMCell(E, D))
-    x = torch.randn(B, 1, E)
-    states, last = layer(x)
-    assert torch.equal(states[:, 0], last)
-    assert torch.equal(last, layer.cell(x[:, 0], torch.zeros(B, 2 * D)))
 
 
 def test_a_preset_without_a_cell_has_the_gru(tiny_gru):

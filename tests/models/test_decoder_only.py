@@ -1,4 +1,9 @@
-"""A decoder-only model decodes like the others, although PAD is between its sources and targets."""
+"""Models of one stack decode like the others.
+
+In a decoder-only model PAD is between its sources and targets; an encoder-only model scores its source's positions.
+"""
+
+from functools import partial
 
 import pytest
 import torch
@@ -7,18 +12,34 @@ from torch.testing import assert_close
 from core.generation import GREEDY, Beam, Sample, generate
 from core.models import forward_with_attention
 from core.models.decoder_only import DecoderOnly
+from core.models.encoder_only import EncoderOnly
 from core.tasks import build_task
 from core.text.vocab import EOS_ID, PAD_ID
-from tests.support.scripted_models import UncachedModel, assert_same_maps_at_valid_steps, decoder_inputs, decoder_only
+from tests.support.scripted_models import (
+    UncachedModel,
+    assert_same_maps_at_valid_steps,
+    decoder_inputs,
+    decoder_only,
+    encoder_only,
+)
 
 STEPS = 8
 STRATEGIES = (GREEDY, Beam(beam_size=3), Sample(temperature=1.5, seed=3))
 
 
-@pytest.fixture(params=["sinusoidal", "alibi", "rope", "vo-rope"])
+POSITIONS = ("sinusoidal", "alibi", "rope", "vo-rope")
+
+
+@pytest.fixture(params=POSITIONS)
 def model(request) -> DecoderOnly:
     """A random model with outputs that depend on the source and differ in length."""
     return decoder_only(positions=request.param)
+
+
+@pytest.fixture(params=[*(partial(decoder_only, positions=each) for each in POSITIONS), encoder_only])
+def any_model(request) -> DecoderOnly | EncoderOnly:
+    """The same, or an encoder-only one."""
+    return request.param()
 
 
 @pytest.fixture
@@ -26,7 +47,8 @@ def src(tiny) -> torch.Tensor:
     return build_task(tiny.task).sample(8, split="test", generator=torch.Generator().manual_seed(0)).src
 
 
-def test_decoding_is_independent_of_cache_and_batch(model, src):
+def test_decoding_is_independent_of_cache_and_batch(any_model, src):
+    model = any_model
     for strategy in STRATEGIES:
         together = generate(model, src, max_steps=STEPS, strategy=strategy)
         uncached = generate(UncachedModel(model), src, max_steps=STEPS, strategy=strategy)

@@ -8,8 +8,8 @@ from core.models.decoder_only import DecoderOnly
 from core.models.encoder_only import EncoderOnly
 from core.models.kernels import Dropout
 from core.models.transformer import Transformer
-from core.text.vocab import BOS_ID, PAD_ID
 from tests.support.scripted_models import make_model
+from tests.support.scripted_models import unended_sequences as sequences
 
 V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 2, 32, 12
 SIZES = {
@@ -22,13 +22,6 @@ SIZES = {
     "d_ff": FF,
     "max_seq_len": LONGEST,
 }
-
-
-def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
-    rows = torch.randint(3, V, (len(lengths), width))
-    rows[:, 0] = BOS_ID
-    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
 
 
 def with_dropout(seed: int) -> Transformer:

@@ -13,7 +13,6 @@ from core.tasks import build_task
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from tests.models.test_parity import Embedded, renamed
 from tests.support.scripted_models import (
-    UncachedModel,
     assert_same_maps_at_valid_steps,
     decoder_inputs,
     encoder_only,
@@ -22,8 +21,6 @@ from tests.support.scripted_models import (
 )
 
 V, D, H, LAYERS, FF, LONGEST = 13, 16, 4, 3, 32, 12
-STEPS = 8
-STRATEGIES = (GREEDY, Beam(beam_size=3), Sample(temperature=1.5, seed=3))
 CASES = [
     {"norm": "post"},
     {"norm": "pre"},
@@ -122,23 +119,9 @@ def test_step_t_is_the_position_after_bos_and_steps_beyond_the_source_are_those_
         assert_close(logits[row], of_positions[row, positions])
 
 
-def test_decoding_is_independent_of_cache_and_batch(model, src):
-    for strategy in STRATEGIES:
-        together = generate(model, src, max_steps=STEPS, strategy=strategy)
-        uncached = generate(UncachedModel(model), src, max_steps=STEPS, strategy=strategy)
-        assert torch.equal(together.tokens, uncached.tokens)
-        assert_close(together.log_probs, uncached.log_probs, atol=1e-4, rtol=1e-5)
-        for row, ids in enumerate(src):
-            alone = generate(model, ids[ids != PAD_ID][None], max_steps=STEPS, strategy=strategy)
-            steps = alone.tokens.shape[1]
-            assert torch.equal(alone.tokens[0], together.tokens[row, :steps])
-            assert (together.tokens[row, steps:] == PAD_ID).all()
-        assert len({tuple(row) for row in together.tokens.tolist()}) > 3
-
-
 def test_recorded_maps_equal_those_of_teacher_forcing(model, src):
-    for strategy in STRATEGIES:
-        decoded = generate(model, src, max_steps=STEPS, strategy=strategy, need_weights=True)
+    for strategy in (GREEDY, Beam(beam_size=3), Sample(temperature=1.5, seed=3)):
+        decoded = generate(model, src, max_steps=8, strategy=strategy, need_weights=True)
         _, maps = forward_with_attention(model, src, decoder_inputs(decoded))
         assert_same_maps_at_valid_steps(decoded, maps)
         assert torch.equal(decoded.maps.over_source(src.shape[1]), decoded.maps.encoder[..., 1:, :])

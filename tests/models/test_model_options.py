@@ -20,6 +20,7 @@ from core.teaching.bugs import new_state
 from core.text.vocab import BOS_ID, EOS_ID, PAD_ID
 from core.training.loop import train
 from tests.support.scripted_models import make_model
+from tests.support.scripted_models import unended_sequences as sequences
 
 V, LONGEST = 13, 12
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -59,13 +60,6 @@ def build(kind, options: dict, **changes):
 def options_of(kind) -> list[dict]:
     """The options of a kind of model; an encoder-only one has no target embedding to tie its output layer to."""
     return [each for each in OPTIONS if kind is not EncoderOnly or each.get("tie_embeddings") != "output"]
-
-
-def sequences(lengths: list[int], width: int) -> torch.Tensor:
-    """Random rows (B, width): BOS, symbols, then PAD after each row's length."""
-    rows = torch.randint(3, V, (len(lengths), width))
-    rows[:, 0] = BOS_ID
-    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
 
 
 # --- all options ------------------------------------------------------------------------------------------------

@@ -188,6 +188,13 @@ def random_sequences(lengths: list[int], *, vocab_size: int = 13) -> torch.Tenso
     return rows
 
 
+def unended_sequences(lengths: list[int], width: int) -> torch.Tensor:
+    """Random ids (B, width) int64: BOS, symbols, then PAD after each row's length."""
+    rows = torch.randint(3, 13, (len(lengths), width))
+    rows[:, 0] = BOS_ID
+    return rows.masked_fill(torch.arange(width) >= torch.tensor(lengths)[:, None], PAD_ID)
+
+
 def all_sequences(vocab_size: int, max_steps: int) -> Iterator[tuple[int, ...]]:
     """Every possible output: sequences that end with their only EOS, and those of ``max_steps`` tokens without one."""
     others = [token for token in range(vocab_size) if token != EOS_ID]
