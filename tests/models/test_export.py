@@ -12,11 +12,9 @@ from core.tasks import build_task
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
         {"model.positions": "vo-rope", "model.position_stretch": 2.0},
-        {"model.attention_scale": "log-length"},
         {"model.family": "decoder-only", "model.num_layers": 1},
-        {"model.positions": "rope", "model.position_period": 5},
+        {"model.positions": "rope", "model.position_period": 5, "model.attention_scale": "log-length"},
         {"model.family": "encoder-only", "model.num_layers": 1},
     ],
     ids=str,

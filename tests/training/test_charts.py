@@ -24,9 +24,9 @@ NAMES: tuple[SeriesName, ...] = ("points", "evaluations")
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[tuple[float, ...]]:
-    """Loss, gradient norm, validation loss and exact match of up to 400 steps."""
+    """Loss, gradient norm, validation loss and exact match of up to 200 steps."""
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
-    values = generator.choice(VALUES, size=(draw(st.integers(1, 400)), 4))
+    values = generator.choice(VALUES, size=(draw(st.integers(1, 200)), 4))
     values[generator.random(len(values)) < 0.1, 2] = math.nan  # as of a model whose weights overflow
     return [tuple(row) for row in values.tolist()]
 

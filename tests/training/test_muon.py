@@ -106,15 +106,6 @@ def test_both_learning_rates_follow_the_schedule(tiny):
     assert rates == pytest.approx([4.0] * preset.training.steps)
 
 
-def test_the_optimizer_holds_the_state_of_every_parameter(tiny):
-    state = new_state(tiny.with_changes(MUON))
-    list(train(state))
-    matrices, _ = layer_matrices(state.model)
-    for parameter in state.model.parameters():
-        keys = {"momentum_buffer"} if any(parameter is each for each in matrices) else {"step", "exp_avg", "exp_avg_sq"}
-        assert set(state.optimizer.state[parameter]) == keys
-
-
 def test_parameters_without_a_gradient_do_not_change(tiny):
     config = tiny.with_changes(MUON).training
     model = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)])

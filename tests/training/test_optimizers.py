@@ -14,7 +14,6 @@ from core.config.sections import TrainingConfig
 from core.evaluation.accuracy import sequence_loss
 from core.teaching.bugs import new_state
 from core.training import without_compiler
-from core.training.loop import StepEvent, train
 from core.training.muon import Muon
 from core.training.optimizers import Adam, build_optimizer, clip_each_gradient, clip_gradients
 
@@ -94,12 +93,6 @@ def test_adam_by_hand_equals_pytorchs_over_30_steps(tiny):
     assert any((by_hand[name] - start[name]).abs().max() > 0.1 for name in start)
 
 
-def test_the_first_update_of_adam_has_the_size_of_the_learning_rate():
-    params = parameters([1e-3, -1e3])
-    Adam(params, lr=0.1).step()
-    assert_close(params[0].detach(), torch.tensor([-0.1, 0.1]), atol=1e-5, rtol=0)
-
-
 def test_adam_skips_parameters_without_gradient_and_stores_only_tensors():
     params = [*parameters([1.0, 2.0]), torch.nn.Parameter(torch.ones(3))]
     optimizer = Adam(params, lr=0.1)
@@ -145,14 +138,6 @@ def test_weight_decay_is_decoupled_from_the_gradient():
     optimizer.step()
     assert_close(matrix.detach(), torch.full((2, 2), 1 - 0.8 * 0.1))
     assert (bias == 1).all()
-
-
-def test_adamw_without_decay_is_adam(tiny):
-    losses = []
-    for optimizer in ("adam", "adamw"):
-        events = train(new_state(tiny.with_changes({"training.optimizer": optimizer})))
-        losses.append([event.loss for event in events if isinstance(event, StepEvent)])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adam-by-hand"])

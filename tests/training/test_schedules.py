@@ -36,22 +36,6 @@ def test_a_warm_up_as_long_as_the_training_only_rises():
     assert rates == pytest.approx([0.08 * step for step in range(1, 11)])
 
 
-@pytest.mark.parametrize("schedule", ["linear", "polynomial", "constant", "cosine"])
-@pytest.mark.parametrize("warmup", [0, 1, 5, 7])
-def test_every_rate_is_above_zero_and_at_most_the_peak(schedule, warmup):
-    settings = config(steps=7, warmup_steps=warmup, schedule=schedule)
-    assert all(0 < learning_rate_at(step, settings) <= 0.8 for step in range(1, 8))
-
-
-def test_the_quadratic_decay_is_the_linear_one_squared():
-    settings = config(steps=103, warmup_steps=4, schedule="polynomial", decay_power=2.0)
-    rates = {step: learning_rate_at(step, settings) for step in range(1, 104)}
-    assert rates[2] == pytest.approx(0.4)
-    assert rates[4] == 0.8
-    assert rates[54] == pytest.approx(0.8 / 4)  # half of the 100 steps that would reach zero
-    assert rates[103] == pytest.approx(0.8 / 100**2)
-
-
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
 def test_the_polynomial_decay_equals_pytorchs(power):
     settings = config(steps=20, warmup_steps=0, schedule="polynomial", decay_power=power)
@@ -92,13 +76,6 @@ def test_inverse_square_root_equals_the_paper(d_model, warmup):
     assert learning_rate_at(warmup, settings) == pytest.approx(settings.learning_rate)
 
 
-def test_inverse_square_root_is_half_its_peak_after_four_times_the_warm_up():
-    settings = config(steps=16, schedule="inverse-sqrt")
-    assert learning_rate_at(2, settings) == pytest.approx(0.4)
-    assert learning_rate_at(4, settings) == pytest.approx(0.8)
-    assert learning_rate_at(16, settings) == pytest.approx(0.4)
-
-
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 10, 101, 1000])
 def test_one_cycle_equals_pytorchs(steps):
     settings = config(steps=steps, schedule="one-cycle", warmup_steps=0)
@@ -109,14 +86,6 @@ def test_one_cycle_equals_pytorchs(steps):
         optimizer.step()
         if step < steps:
             reference.step()
-
-
-def test_one_cycle_starts_at_a_25th_peaks_after_30_percent_and_ends_near_zero():
-    settings = config(steps=100, schedule="one-cycle", warmup_steps=0)
-    rates = [learning_rate_at(step, settings) for step in range(1, 101)]
-    assert rates[0] == pytest.approx(0.8 / 25)
-    assert rates[29] == max(rates) == pytest.approx(0.8)
-    assert rates[-1] == pytest.approx(0.8 / 25 / 1e4)
 
 
 @pytest.mark.parametrize(
@@ -144,12 +113,6 @@ def test_the_teacher_forcing_ratio_is_constant_or_decays_linearly_from_one():
     )
     assert [teacher_forcing_ratio_at(step, constant) for step in range(1, 6)] == [0.2] * 5
     assert [teacher_forcing_ratio_at(step, linear) for step in range(1, 6)] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
-
-
-def test_full_teacher_forcing_stays_exactly_one_on_both_schedules():
-    for schedule in ("constant", "linear"):
-        settings = config(steps=7, teacher_forcing_schedule=schedule)
-        assert all(teacher_forcing_ratio_at(step, settings) == 1 for step in range(1, 8))
 
 
 def test_a_single_step_is_fully_forced():
