@@ -9,7 +9,7 @@ change between generations.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -171,6 +171,7 @@ def _norm_function(norm: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
+@dataclass
 class ColumnCache:
     """Keys and values with the rows of the batch in the last dimension, for one row per source.
 
@@ -178,22 +179,17 @@ class ColumnCache:
     of each row and head one by one. The projections can write their outputs transposed at no cost.
 
     Attributes:
+        source: (S, 2 D, B) float for each layer: keys, then values.
+        hidden: (S, 1, B) float, -inf at PAD, else 0; None without PAD.
+        target: (room, 3 D, B) float for each layer: queries, keys, values of each step.
         length: number of target tokens read so far.
     """
 
-    def __init__(
-        self,
-        layers: list[_LayerWeights],
-        source: list[torch.Tensor],
-        hidden: torch.Tensor | None,
-        target: list[torch.Tensor],
-        length: int,
-    ) -> None:
-        self.length = length
-        self._layers = layers
-        self._source = source  # (S, 2 D, B) float for each layer: keys, then values
-        self._hidden = hidden  # (S, 1, B) float, -inf at PAD, else 0; None without PAD
-        self._target = target  # (room, 3 D, B) float for each layer: queries, keys, values of each step
+    layers: list[_LayerWeights]
+    source: list[torch.Tensor]
+    hidden: torch.Tensor | None
+    target: list[torch.Tensor]
+    length: int = 0
 
     @classmethod
     def of_source(cls, memory: Memory, layers: list[_LayerWeights]) -> "ColumnCache":
@@ -205,17 +201,17 @@ class ColumnCache:
             source.append(columns.view(-1, rows, length).permute(2, 0, 1).contiguous())
         hidden = _hidden_source(memory)
         target = [memory.states.new_empty(_ROOM, 3 * width, rows) for _ in layers]
-        return cls(layers, source, None if hidden is None else hidden.t()[:, None].contiguous(), target, 0)
+        return cls(layers, source, None if hidden is None else hidden.t()[:, None].contiguous(), target)
 
     def add_token(self) -> None:
         """Make room for one more token per row."""
-        if self.length == len(self._target[0]):
-            self._target = [F.pad(each, (0, 0, 0, 0, 0, self.length)) for each in self._target]
+        if self.length == len(self.target[0]):
+            self.target = [F.pad(each, (0, 0, 0, 0, 0, self.length)) for each in self.target]
         self.length += 1
 
     def attend_target(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Store the new token's keys and values in a layer, by number; attend with its states (B, D) to all so far."""
-        weights, target = self._layers[number], self._target[number][: self.length]
+        weights, target = self.layers[number], self.target[number][: self.length]
         weights.qkv.columns(x, out=target[-1])
         query, key, value = target.view(self.length, 3, weights.num_heads, -1, len(x)).unbind(1)
         attended = kernels.attend_columns(query[-1], key, value)
@@ -223,24 +219,25 @@ class ColumnCache:
 
     def attend_source(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Attend with states (B, D) to the source in a layer, by number."""
-        weights, source = self._layers[number], self._source[number]
+        weights, source = self.layers[number], self.source[number]
         query = weights.cross_q.columns(x)
         key, value = source.view(len(source), 2, weights.num_heads, -1, len(x)).unbind(1)
-        attended = kernels.attend_columns(query.view(key.shape[1:]), key, value, self._hidden)
+        attended = kernels.attend_columns(query.view(key.shape[1:]), key, value, self.hidden)
         return weights.cross_out(attended.flatten(0, 1).t())
 
     def select(self, index: torch.Tensor) -> "ColumnCache":
         """Return the cache of a batch made of these rows, (N,) int64."""
-        source = [kernels.select_columns(each, index) for each in self._source]
-        hidden = None if self._hidden is None else kernels.select_columns(self._hidden, index)
-        target = [kernels.select_columns(each, index) for each in self._target]
-        return ColumnCache(self._layers, source, hidden, target, self.length)
+        source = [kernels.select_columns(each, index) for each in self.source]
+        hidden = None if self.hidden is None else kernels.select_columns(self.hidden, index)
+        target = [kernels.select_columns(each, index) for each in self.target]
+        return replace(self, source=source, hidden=hidden, target=target)
 
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "ColumnCache":
         """Return the cache in which row i continues row ``index[i]``; each source has one row."""
         return self.select(index)
 
 
+@dataclass
 class SlotCache:
     """Keys and values in slots that all M rows of a source share, for beams.
 
@@ -248,28 +245,22 @@ class SlotCache:
     those of the tokens that it continues. Beam search therefore copies no keys and values.
 
     Attributes:
+        source: (2, B / M · H, S, K) float for each layer: keys and values.
+        hidden_source: (B / M, 1, 1, S) float, -inf at PAD, else 0; None without PAD.
+        target: (2, B / M · H, room, K) float for each layer.
+        hidden_slots: (B / M, M, slots) float, 0 where a row continues a slot, else -inf; None: all 0.
+        num_slots: slots that are in use.
         length: number of target tokens read so far.
     """
 
-    def __init__(
-        self,
-        layers: list[_LayerWeights],
-        source: list[torch.Tensor],
-        hidden_source: torch.Tensor | None,
-        target: list[torch.Tensor],
-        hidden_slots: torch.Tensor | None,
-        num_slots: int,
-        rows_per_source: int,
-        length: int,
-    ) -> None:
-        self.length = length
-        self._layers = layers
-        self._source = source  # (2, B / M · H, S, K) float for each layer: keys and values
-        self._hidden_source = hidden_source  # (B / M, 1, 1, S) float, -inf at PAD, else 0; None without PAD
-        self._target = target  # (2, B / M · H, room, K) float for each layer
-        self._hidden_slots = hidden_slots  # (B / M, M, slots) float, 0 where a row continues a slot, else -inf; None: 0
-        self._num_slots = num_slots
-        self._rows_per_source = rows_per_source
+    layers: list[_LayerWeights]
+    source: list[torch.Tensor]
+    hidden_source: torch.Tensor | None
+    target: list[torch.Tensor]
+    hidden_slots: torch.Tensor | None = None
+    num_slots: int = 0
+    rows_per_source: int = 1
+    length: int = 0
 
     @classmethod
     def of_source(cls, memory: Memory, layers: list[_LayerWeights]) -> "SlotCache":
@@ -282,36 +273,36 @@ class SlotCache:
             source.append(projected.reshape(2, rows * weights.num_heads, length, -1))
             target.append(projected.new_empty(2, rows * weights.num_heads, _ROOM, width // weights.num_heads))
         hidden = _hidden_source(memory)
-        return cls(layers, source, None if hidden is None else hidden[:, None, None], target, None, 0, 1, 0)
+        return cls(layers, source, None if hidden is None else hidden[:, None, None], target)
 
     def add_token(self) -> None:
         """Make room for one more token per row, and let each attend to its own."""
-        rows = self._rows_per_source
-        self.length, self._num_slots = self.length + 1, self._num_slots + rows
-        if self._num_slots > self._target[0].shape[2]:
-            self._target = [F.pad(each, (0, 0, 0, _ROOM * rows)) for each in self._target]
-        if self._hidden_slots is not None:
-            own = self._hidden_slots.new_full((rows, rows), -math.inf).fill_diagonal_(0)
-            self._hidden_slots = torch.cat([self._hidden_slots, own.expand(len(self._hidden_slots), -1, -1)], dim=2)
+        rows = self.rows_per_source
+        self.length, self.num_slots = self.length + 1, self.num_slots + rows
+        if self.num_slots > self.target[0].shape[2]:
+            self.target = [F.pad(each, (0, 0, 0, _ROOM * rows)) for each in self.target]
+        if self.hidden_slots is not None:
+            own = self.hidden_slots.new_full((rows, rows), -math.inf).fill_diagonal_(0)
+            self.hidden_slots = torch.cat([self.hidden_slots, own.expand(len(self.hidden_slots), -1, -1)], dim=2)
 
     def attend_target(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Store the new token's keys and values in a layer, by number; attend with its states (B, D) to all so far."""
-        weights, rows, end = self._layers[number], self._rows_per_source, self._num_slots
+        weights, rows, end = self.layers[number], self.rows_per_source, self.num_slots
         projected = weights.qkv(x).view(-1, rows, 3, weights.num_heads, x.shape[1] // weights.num_heads)
         projected = projected.permute(2, 0, 3, 1, 4)  # (3, B / M, H, M, K)
-        target = self._target[number]
+        target = self.target[number]
         target.view(2, -1, weights.num_heads, *target.shape[2:])[:, :, :, end - rows : end] = projected[1:]
         key, value = target[:, :, :end]
-        hidden = None if self._hidden_slots is None else self._hidden_slots[:, None]
+        hidden = None if self.hidden_slots is None else self.hidden_slots[:, None]
         attended = kernels.attend_slots(projected[0], key, value, hidden)
         return weights.out(attended.transpose(1, 2).reshape(x.shape))
 
     def attend_source(self, number: int, x: torch.Tensor) -> torch.Tensor:
         """Attend with states (B, D) to the source in a layer, by number."""
-        weights, rows = self._layers[number], self._rows_per_source
+        weights, rows = self.layers[number], self.rows_per_source
         query = weights.cross_q(x).view(-1, rows, weights.num_heads, x.shape[1] // weights.num_heads)
-        key, value = self._source[number]
-        attended = kernels.attend_slots(query.transpose(1, 2), key, value, self._hidden_source)
+        key, value = self.source[number]
+        attended = kernels.attend_slots(query.transpose(1, 2), key, value, self.hidden_source)
         return weights.cross_out(attended.transpose(1, 2).reshape(x.shape))
 
     def select(self, index: torch.Tensor) -> "SlotCache":
@@ -321,38 +312,29 @@ class SlotCache:
     def reorder(self, index: torch.Tensor, sources: torch.Tensor | None = None) -> "SlotCache":
         """Return the cache in which row i continues row ``index[i]``, index (B,) int64."""
         cache = self if sources is None else self._of_sources(sources)
-        num_sources = cache._source[0].shape[1] // self._layers[0].num_heads
-        rows = len(index) // num_sources
-        hidden = self._hidden_slots
+        before, after = (each.source[0].shape[1] // self.layers[0].num_heads for each in (self, cache))  # sources
+        rows, hidden = len(index) // after, self.hidden_slots
         if hidden is None:
-            hidden = self._source[0].new_zeros(
-                self._source[0].shape[1] // self._layers[0].num_heads, self._rows_per_source, self._num_slots
-            )
-        hidden = hidden.flatten(0, 1).index_select(0, index).view(num_sources, rows, -1)
-        return SlotCache(
-            self._layers, cache._source, cache._hidden_source, cache._target, hidden, self._num_slots, rows, self.length
-        )
+            hidden = self.source[0].new_zeros(before, self.rows_per_source, self.num_slots)
+        hidden = hidden.flatten(0, 1).index_select(0, index).view(after, rows, -1)
+        return replace(cache, hidden_slots=hidden, rows_per_source=rows)
 
     def _of_sources(self, sources: torch.Tensor) -> "SlotCache":
         """Return the cache of some sources, (R,) int64; each row may attend to the same slots as here."""
 
         def of_heads(x: torch.Tensor) -> torch.Tensor:
-            by_source = x.view(2, -1, self._layers[0].num_heads, *x.shape[2:])
+            by_source = x.view(2, -1, self.layers[0].num_heads, *x.shape[2:])
             return by_source.index_select(1, sources).flatten(1, 2)
 
         hidden_source, hidden_slots = (
-            None if each is None else each.index_select(0, sources)
-            for each in (self._hidden_source, self._hidden_slots)
+            None if each is None else each.index_select(0, sources) for each in (self.hidden_source, self.hidden_slots)
         )
-        return SlotCache(
-            self._layers,
-            [of_heads(each) for each in self._source],
-            hidden_source,
-            [of_heads(each) for each in self._target],
-            hidden_slots,
-            self._num_slots,
-            self._rows_per_source,
-            self.length,
+        return replace(
+            self,
+            source=[of_heads(each) for each in self.source],
+            hidden_source=hidden_source,
+            target=[of_heads(each) for each in self.target],
+            hidden_slots=hidden_slots,
         )
 
 
