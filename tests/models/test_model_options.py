@@ -278,6 +278,14 @@ def test_without_the_sources_eos_the_target_takes_its_position():
     assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
 
 
+def test_without_the_sources_bos_the_source_is_read_as_if_it_had_none():
+    model, expected = build(Transformer, {"source_bos": False}), build(Transformer, {})
+    expected.load_state_dict(model.state_dict())
+    src, tgt = sequences([6, 4], 6), sequences([5, 5], 5)
+    assert_close(model(src, tgt), expected(src[:, 1:], tgt), **CLOSE)
+    assert not torch.allclose(model(src, tgt), expected(src, tgt), atol=1e-2)
+
+
 def recorded_keys(model: DecoderOnly, src: torch.Tensor) -> list[torch.Tensor]:
     """The keys (B, H, S, K) of each layer."""
     keys: list[torch.Tensor] = []
