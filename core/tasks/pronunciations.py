@@ -16,14 +16,14 @@ from core.text.tokenizers import PlainTokenizer
 from core.text.vocab import Vocab
 
 LETTERS = "'abcdefghijklmnopqrstuvwxyz"
-_VOWELS = "AA AE AH AO AW AY EH ER EY IH IY OW OY UH UW"
-_CONSONANTS = "B CH D DH F G HH JH K L M N NG P R S SH T TH V W Y Z ZH"
+_PHONES = "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW V W Y Z ZH"
+PHONES = tuple(_PHONES.split())
 TEST_SHARE = 0.1
 VALIDATION_SHARE = 0.02
 
 
 class Pronunciations(PairTask):
-    """Words of the dictionary and their phones: 39 phones, or 69 with the stress of vowels.
+    """Words of the dictionary and their phones, without the stress of vowels.
 
     Words with characters other than letters and apostrophes are left out, as in the literature. A tenth of the words,
     with all their pronunciations, is the test split, a fiftieth the validation split. Each pronunciation of a training
@@ -43,17 +43,16 @@ class Pronunciations(PairTask):
     def __init__(self, config: PronunciationsConfig, pairs: Path | None = None) -> None:
         super().__init__(
             src_vocab=Vocab(LETTERS),
-            tgt_vocab=Vocab(_phones(config.stress)),
+            tgt_vocab=Vocab(PHONES),
             tokenizers=(PlainTokenizer("character"), PlainTokenizer("symbol")),
             lengths=(1, config.max_length),
             examples=("speech", "thought", "phoenix", "unquestionably"[: config.max_length], "attention"),
         )
-        self._stress, self._seed = config.stress, config.split_seed
 
     @cached_property
     def table(self) -> PairTable:
         """The pronunciations, in the order of the dictionary."""
-        return _table(self.max_length, self._stress, self._seed)
+        return _table(self.max_length)
 
     def tokenize(self, text: str) -> list[str]:
         """Split a word into lower-case letters."""
@@ -68,34 +67,25 @@ class Pronunciations(PairTask):
 
 
 @lru_cache(4)
-def _table(max_length: int, stress: bool, seed: int) -> PairTable:
-    entries = [
-        (word, phones) for word, phones in _entries(stress) if len(word) <= max_length and len(phones) <= max_length
-    ]
-    letters, phones = Vocab(LETTERS), Vocab(_phones(stress))
+def _table(max_length: int) -> PairTable:
+    entries = [(word, phones) for word, phones in _entries() if len(word) <= max_length and len(phones) <= max_length]
+    letters, phones = Vocab(LETTERS), Vocab(PHONES)
     keys = torch.tensor([source_key(word) for word, _ in entries])
     return PairTable(
         RaggedRows.from_rows(letters.encode(word) for word, _ in entries),
         RaggedRows.from_rows(phones.encode(pronunciation) for _, pronunciation in entries),
         keys,
-        split_by_source(keys, test=TEST_SHARE, validation=VALIDATION_SHARE, seed=seed),
+        split_by_source(keys, test=TEST_SHARE, validation=VALIDATION_SHARE, seed=0),
     )
 
 
-def _entries(stress: bool) -> list[tuple[str, tuple[str, ...]]]:
+def _entries() -> list[tuple[str, tuple[str, ...]]]:
     """Return words with their pronunciations, without duplicates."""
-    entries = _dictionary()
-    if not stress:
-        entries = [(word, tuple(intern(phone.rstrip("012")) for phone in phones)) for word, phones in entries]
-    return list(dict.fromkeys(entries))
-
-
-def _dictionary() -> list[tuple[str, tuple[str, ...]]]:
     entries = require_package(PronunciationsConfig.package, purpose="the CMU Pronouncing Dictionary").entries()
-    # A million strings would take 50 MB; there are 69 phones.
-    return [(word, tuple(map(intern, phones))) for word, phones in entries if re.fullmatch(f"[{LETTERS}]+", word)]
-
-
-def _phones(stress: bool) -> list[str]:
-    vowels = [vowel + mark for vowel in _VOWELS.split() for mark in "012"] if stress else _VOWELS.split()
-    return sorted([*vowels, *_CONSONANTS.split()])
+    # Interned, because a million strings would take 50 MB.
+    pairs = (
+        (word, tuple(intern(phone.rstrip("012")) for phone in phones))
+        for word, phones in entries
+        if re.fullmatch(f"[{LETTERS}]+", word)
+    )
+    return list(dict.fromkeys(pairs))

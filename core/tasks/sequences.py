@@ -196,8 +196,8 @@ class Numbers(SequenceTask):
 class Words(SequenceTask):
     """Sentences of random words out of 34: ``the cat sat`` reversed is ``sat cat the``.
 
-    Unknown words are read as UNK or refused. If they are read, some training words are replaced by UNK, so that the
-    model learns to handle it, unless ``unk_in_training`` is False.
+    Unknown words are read as UNK. Some training words are replaced by UNK, so that the model learns to handle it,
+    unless ``unk_in_training`` is False.
 
     Args:
         config: the preset's ``task`` section.
@@ -206,15 +206,17 @@ class Words(SequenceTask):
     def __init__(self, config: WordsConfig, pairs: Path | None = None) -> None:
         from core.tasks.word_examples import WORD_EXAMPLES, WORDS  # imported here because other tasks do not need it
 
-        has_unk = config.unknown_words == "unk"
-        self.unk_in_training = has_unk and config.unk_in_training
-        known = [example.sentence for example in WORD_EXAMPLES] + ["the cat sat"]
+        self.unk_in_training = config.unk_in_training
         super().__init__(
-            Vocab(WORDS, has_unk=has_unk),
+            Vocab(WORDS, has_unk=True),
             transform=config.transform,
             min_length=config.min_length,
             max_length=config.max_length,
-            candidates=[*known, "the unicorn sat on the mat"] if has_unk else known,
+            candidates=[
+                *(example.sentence for example in WORD_EXAMPLES),
+                "the cat sat",
+                "the unicorn sat on the mat",
+            ],
         )
 
     def split_text(self, text: str) -> list[str]:

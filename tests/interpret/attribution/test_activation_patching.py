@@ -153,7 +153,7 @@ def test_the_chosen_change_makes_the_model_predict_something_else():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_chosen_change_leaves_masks_where_they_are(seed):
-    task = MaskedDigits(MaskedDigitsConfig(structure="mirrored", min_half=2, max_half=5, masked_share=0.2))
+    task = MaskedDigits(MaskedDigitsConfig(min_half=2, max_half=5, masked_share=0.2))
     model = encoder_only(seed=seed, vocab_size=len(task.src_vocab))
     symbols = ["4", "8", MASK, "2", "8", "4"]
     for step, symbol in enumerate(symbols):
