@@ -208,12 +208,14 @@ class PatternsConfig(TaskSection):
 
     num_symbols: ClassVar[int] = 10
     shared_vocabulary: ClassVar[bool] = True
+    length_field: ClassVar[str] = "max_length"
+    longest_answer: ClassVar[int] = 4
+    retired: ClassVar[dict[str, Any]] = {"answer_length": 4}
 
     family: Literal["patterns"] = "patterns"
     min_motif: Annotated[int, Field(ge=1, le=10, description="symbols in the shortest motif")] = 2
     max_motif: Annotated[int, Field(ge=3, le=10, description="symbols in the longest motif")] = 5
     max_length: Annotated[int, Field(ge=6, le=256, description="symbols in the longest input")] = 16
-    answer_length: Annotated[int, Field(ge=1, le=64, description="symbols in every answer")] = 4
 
     @model_validator(mode="after")
     def _check_lengths(self) -> "PatternsConfig":
@@ -231,20 +233,12 @@ class PatternsConfig(TaskSection):
         return sum(self.num_symbols**length for length in range(self.min_motif, self.max_motif + 1))  # motifs
 
     @property
-    def length_field(self) -> str:
-        return "max_length" if self.max_length >= self.answer_length else "answer_length"
-
-    @property
     def longest_source(self) -> int:
         return self.max_length
 
     @property
-    def longest_answer(self) -> int:
-        return self.answer_length
-
-    @property
     def summary(self) -> str:
-        return f"continue motifs of {format_range(self.min_motif, self.max_motif)} symbols by {self.answer_length}"
+        return f"continue motifs of {format_range(self.min_motif, self.max_motif)} symbols by {self.longest_answer}"
 
 
 class MaskedDigitsConfig(OneLengthConfig):

@@ -29,7 +29,7 @@ class Patterns(Task):
         self.src_vocab = self.tgt_vocab = Vocab(SYMBOLS)
         self.min_motif, self.max_motif = config.min_motif, config.max_motif
         self.min_length, self.max_length = 2 * config.min_motif, config.max_length
-        self.answer_length = config.answer_length
+        self.answer_length = config.longest_answer
         motifs = [SYMBOLS[:size] for size in range(self.min_motif, self.max_motif + 1)][:4]
         self.examples = tuple(
             " ".join((motif * self.max_length)[: self._example_length(len(motif))]) for motif in motifs

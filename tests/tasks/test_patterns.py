@@ -11,8 +11,8 @@ from core.storage.errors import InputError
 from core.tasks.patterns import SYMBOLS, Patterns
 from core.text.vocab import EOS_ID
 
-TASK = Patterns(PatternsConfig(min_motif=2, max_motif=5, max_length=16, answer_length=4))
-SMALL = Patterns(PatternsConfig(min_motif=1, max_motif=3, max_length=9, answer_length=5))
+TASK = Patterns(PatternsConfig(min_motif=2, max_motif=5, max_length=16))
+SMALL = Patterns(PatternsConfig(min_motif=1, max_motif=3, max_length=9))
 SPLITS = ("train", "validation", "test")
 
 
@@ -139,7 +139,7 @@ def test_note_reports_other_motif_and_input_lengths(text, note):
             "task.max_length=16 must be at least twice task.max_motif=9: a motif is only determined",
         ),
         ({"task.max_length": 31}, "task.max_length=31 with BOS and EOS needs 33 positions"),
-        ({"task.answer_length": 40}, "task.answer_length=40 with BOS and EOS needs 42 positions"),
+        ({"task.answer_length": 5}, "task.answer_length=5 is no longer supported; it can only be 4"),
     ],
     ids=str,
 )
