@@ -62,10 +62,6 @@ def test_no_sum_is_in_two_splits_in_either_order():
         assert not seen[one] & seen[other]
 
 
-def test_equal_generators_draw_equal_sums():
-    assert sums(TASK, 50, "test", seed=3) == sums(TASK, 50, "test", seed=3) != sums(TASK, 50, "test", seed=4)
-
-
 @given(first=st.integers(0, 10**12), second=st.integers(0, 10**12))
 def test_answers_equal_python_addition(first, second):
     symbols = TASK.tokenize(f"{first} + {second}")
@@ -102,14 +98,6 @@ def test_leading_zeros_are_dropped():
 def test_invalid_sums_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         TASK.tokenize(text)
-
-
-@given(text=st.text(max_size=20) | st.text("0123456789+ ", max_size=20))
-def test_any_text_is_tokenized_or_refused(text):
-    try:
-        assert TASK.answer(TASK.tokenize(text))
-    except InputError as error:
-        assert str(error)  # noqa: PT017 - no error at all is as good
 
 
 def test_note_reports_numbers_longer_than_in_training():

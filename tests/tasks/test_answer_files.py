@@ -147,7 +147,8 @@ def test_skipped_rows_of_two_files_name_theirs(tmp_path, split):
     ]
 
 
-def test_the_command_names_the_option_where_no_format_is_shown(tmp_path, capsys):
+def test_the_command_names_the_option_where_no_format_is_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("core.cli.data.estimate_training_time", lambda *_, **__: None)  # which trains a little
     path = file(tmp_path / "words.lst", "A AH\nABS AE B Z\n")
     assert main(["data", str(path), "--out", str(tmp_path / "out.yaml")]) == 2
     assert "--format names it: tsv, csv, jsonl, answers, dictionary" in capsys.readouterr().err

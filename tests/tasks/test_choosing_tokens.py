@@ -114,7 +114,7 @@ def test_subwords_on_one_side_are_refused(tmp_path):
 
 
 def test_the_vocabulary_grows_with_the_text_and_is_shared_by_one_alphabet(tmp_path):
-    sizes = [prepared(tmp_path, sentences(number))[0].subwords for number in (30, 2_000, 8_000)]
+    sizes = [prepared(tmp_path, sentences(number))[0].subwords for number in (30, 1_000, 3_000)]
     assert [size.joint for size in sizes] == [True] * 3
     assert sizes[0].vocabulary_size <= 500
     assert 1_000 <= sizes[1].vocabulary_size <= 2_000
@@ -278,7 +278,7 @@ def test_a_pair_of_too_many_subwords_is_left_out_and_counted(tmp_path):
 def test_a_file_of_the_corpus_command_keeps_its_split(tmp_path, capsys):
     pairs, split = corpus()
     marked = [
-        (*pair, *([SPLITS[at]] if at else [])) for pair, at in list(zip(pairs, split.tolist(), strict=True))[:3_000]
+        (*pair, *([SPLITS[at]] if at else [])) for pair, at in list(zip(pairs, split.tolist(), strict=True))[:1_000]
     ]
     out = tmp_path / "help.yaml"
     assert main(["data", str(write(tmp_path / "help.tsv", marked)), "--out", str(out), "--json"]) == 0

@@ -100,8 +100,7 @@ def test_presets_train_on_1000_pairs():
         assert len(fixed_pairs(build_task(preset.task), 1_000, split="train")) == 1_000
 
 
-def test_equal_generators_draw_equal_pairs_with_separate_vocabularies():
-    assert drawn(FRENCH, 20, "test", seed=3) == drawn(FRENCH, 20, "test", seed=3) != drawn(FRENCH, 20, "test", seed=4)
+def test_source_and_target_have_separate_vocabularies():
     assert FRENCH.src_vocab.symbols != FRENCH.tgt_vocab.symbols
     assert "hundred" in FRENCH.src_vocab.symbols
     assert {"cent", "-vingt", "vingt"} <= set(FRENCH.tgt_vocab.symbols)
@@ -163,14 +162,6 @@ def test_numbers_may_be_typed_in_digits_or_words(text):
 def test_invalid_numbers_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         FRENCH.tokenize(text)
-
-
-@given(text=st.text(max_size=20) | st.lists(st.sampled_from([*FRENCH.src_vocab.symbols, "7"])).map(" ".join))
-def test_any_text_is_tokenized_or_refused(text):
-    try:
-        assert FRENCH.answer(FRENCH.tokenize(text))
-    except InputError as error:
-        assert str(error)  # noqa: PT017 - no error at all is as good
 
 
 def test_invalid_settings_are_refused():
