@@ -5,9 +5,9 @@ import math
 import torch
 
 
-def json_number(value: float | torch.Tensor) -> float | None:
-    """Round to six significant digits; None if the value is not finite."""
-    return float(f"{float(value):.6g}") if math.isfinite(value) else None
+def json_number(value: float | torch.Tensor | None, digits: int = 6) -> float | None:
+    """Round to a number of significant digits; None stays None, and so becomes a value that is not finite."""
+    return None if value is None or not math.isfinite(value) else float(f"{float(value):.{digits}g}")
 
 
 def json_numbers(values: torch.Tensor) -> list[float | None]:

@@ -15,7 +15,7 @@ from core.storage.errors import InputError
 from ui import api, interventions
 from ui.attention_blocks import BLOCK_NAMES
 from ui.components.attention_viewer import attention_value
-from ui.components.page_address import address_value, page_address
+from ui.components.page_address import page_address
 from ui.components.run_bar import run_bar
 from ui.current_decode import CurrentDecode
 from ui.events import LATEST, QUIET, event_number, event_text
@@ -243,13 +243,14 @@ def _decode(
     """
     applied, error = attention.applicable(runs, run, spec)
     current_decode, results = decode.decode(runs, run, text or "", *strategy, interventions=applied)
-    return _decode_values(
-        current_decode,
-        DecodeRequest(run, text or "", strategy),
-        results | attention.decode_updates(current_decode, applied, error),
-        viewer=attention_value(current_decode, run=run, problem=_problem_in(results), asked=asked),
-        address=_address(run, text, applied, *strategy),
-    ) | ({} if applied == spec else {"spec": applied})
+    updates = results | attention.decode_updates(current_decode, applied, error)
+    updates |= {
+        "current_decode": current_decode,
+        "requested": DecodeRequest(run, text or "", strategy),
+        "viewer": attention_value(current_decode, run=run, problem=_problem_in(results), asked=asked),
+        "address": _address(run, text, applied, *strategy),
+    }
+    return updates if applied == spec else updates | {"spec": applied}
 
 
 def _decode_readable(
@@ -291,24 +292,11 @@ def _problem_in(results: Updates) -> str:
     return message["text"] if message.get("problem") else ""
 
 
-def _decode_values(
-    current_decode: CurrentDecode | None,
-    request: DecodeRequest,
-    results: Updates,
-    *,
-    viewer: dict[str, Any],
-    address: dict[str, Any],
-) -> Updates:
-    """Return the updates after a decode."""
-    return results | {"current_decode": current_decode, "requested": request, "viewer": viewer, "address": address}
-
-
 def _address(run: str | None, text: str, spec: InterventionSpec, *strategy: Any) -> dict[str, Any]:
     """Return the address that restores this decode; the attention viewer adds the selected view."""
-    defaults = [update["value"] for update in strategy_form.controls_for(GREEDY)]
-    kind, prefix, *values = strategy or ("greedy", "", *defaults)
+    kind, prefix, *values = strategy or ("greedy", "", *strategy_form.default_values())
     query = strategy_form.as_query(kind, prefix, values) | spec.for_run(run).as_query()
-    return address_value({"run": run or "", "input": text or ""} | query)
+    return {"parameters": {"run": run or "", "input": text or ""} | query}
 
 
 def _inspect_step(current_decode: CurrentDecode | None, event: gr.EventData) -> list[Any]:
@@ -363,12 +351,14 @@ def _inspect_failure(runs: VisitorRuns, run: str | None, event: gr.EventData) ->
     text, step = event_text(event, "text")[:MAX_INPUT], event_number(event, "step")
     current_decode, results = decode.decode(runs, run, text)
     last = len(current_decode.inspection.steps) - 1 if current_decode else 0  # newer weights may answer in fewer steps
-    updates = _decode_values(
-        current_decode,
-        DecodeRequest(run, text, ()),
-        results | attention.decode_updates(current_decode, NO_INTERVENTIONS),
-        viewer=_last_layer_value(current_decode, row=min(step, last)),
-        address=_address(run, text, NO_INTERVENTIONS),
-    )
-    opened = {"tabs": gr.Tabs(selected="attention"), "text": text, "spec": NO_INTERVENTIONS}
-    return opened | strategy_form.shown(GREEDY) | updates
+    opened = {
+        "current_decode": current_decode,
+        "requested": DecodeRequest(run, text, ()),
+        "viewer": _last_layer_value(current_decode, row=min(step, last)),
+        "address": _address(run, text, NO_INTERVENTIONS),
+        "tabs": gr.Tabs(selected="attention"),
+        "text": text,
+        "spec": NO_INTERVENTIONS,
+    }
+    shown = results | attention.decode_updates(current_decode, NO_INTERVENTIONS) | strategy_form.shown(GREEDY)
+    return shown | opened

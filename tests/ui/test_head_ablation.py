@@ -17,6 +17,7 @@ from tests.ui.addresses import address_of
 from ui import interventions, page
 from ui.components import head_importance
 from ui.current_decode import CurrentDecode
+from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.tabs import attention, decode
 
@@ -155,7 +156,7 @@ def test_interventions_do_not_apply_to_another_run(runs: Runs):
 
 def test_all_strategies_decode_with_the_interventions(runs: Runs):
     spec = InterventionSpec(SHIPPED, ablate=("cross.1.2",))
-    _, shown = decode.compare(runs, SHIPPED, spec, "4829", "", *decode._default_values())
+    _, shown = decode.compare(runs, SHIPPED, spec, "4829", "", *strategy_form.default_values())
     assert shown["heading"] == "All strategies: 4 8 2 9, without cross.1.2 (zero)"
     assert not shown["rows"][0]["correct"]
 

@@ -12,13 +12,14 @@ from core.server import Runs
 from core.server.access import VisitorRuns
 from tests.serving import SHIPPED
 from ui import page
+from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS
 from ui.page import DecodeRequest
 from ui.tabs import decode
 
 EXAMPLE = "4 8 2 9"
 TRANSLATOR = "translate-en-de-shipped"
-STRATEGY = ("greedy", "", *decode._default_values())
+STRATEGY = ("greedy", "", *strategy_form.default_values())
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_new_weights_decode_what_was_asked_for_and_not_what_is_being_typed(lab: 
     asked = page._decode(mine, SHIPPED, EXAMPLE, NO_INTERVENTIONS, *STRATEGY)
     requested = asked["requested"]
     assert requested == DecodeRequest(SHIPPED, EXAMPLE, STRATEGY)
-    typing = ("beam", "7", *decode._default_values())
+    typing = ("beam", "7", *strategy_form.default_values())
     again = page._decode_again(mine, requested, SHIPPED, "1 2 3 4 5", NO_INTERVENTIONS, *typing)
     assert again["current_decode"].inspection.sources == asked["current_decode"].inspection.sources
     assert "requested" not in again  # a request made during the decode is kept

@@ -44,13 +44,13 @@ def test_malformed_lesson_requests_return_an_error(request_, runs):
 def test_the_pair_of_a_lesson_starts_under_unused_names(root, monkeypatch):
     monkeypatch.setattr("core.server.workers.WorkerPool._start_workers", lambda slots: None)  # they wait in the queue
     runs = VisitorRuns(Runs(root))
-    message, current = train_pair(runs, "no-residual")
-    assert current == "no-residual-broken"
-    assert "no-residual-right" in message["text"]
-    assert train_pair(runs, "no-residual")[1] == "no-residual-broken-2"
+    updates = train_pair(runs, "no-residual")
+    assert updates["run"] == "no-residual-broken"
+    assert "no-residual-right" in updates["message"]["text"]
+    assert train_pair(runs, "no-residual")["run"] == "no-residual-broken-2"
     assert runs["no-residual-broken"].preset.bug == "no-residual"
     assert runs["no-residual-right"].preset.bug is None
-    assert train_pair(runs, "nothing")[0]["problem"]
+    assert train_pair(runs, "nothing")["message"]["problem"]
 
 
 def test_the_doctor_examines_the_same_weights_once(runs, monkeypatch):

@@ -10,10 +10,11 @@ from core.server.access import VisitorRuns
 from core.tasks.sequences import Digits
 from tests.serving import SHIPPED
 from ui import page
+from ui.forms import strategy_form
 from ui.interventions import NO_INTERVENTIONS, InterventionSpec
 from ui.tabs import decode
 
-STRATEGY = ("greedy", "", *decode._default_values())
+STRATEGY = ("greedy", "", *strategy_form.default_values())
 MESSAGE, TRANSLATIONS, ANSWER = "message", "translations", "answer"
 TEXT = "4 8 2 9!\n\nx\n1 2 3"
 

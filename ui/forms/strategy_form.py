@@ -89,6 +89,11 @@ def controls_for(strategy: Strategy) -> list[dict[str, Any]]:
     return updates
 
 
+def default_values() -> list[Any]:
+    """Return the values of the controls for greedy decoding."""
+    return [update["value"] for update in controls_for(GREEDY)]
+
+
 def shown(strategy: Strategy, prefix: str = "") -> Updates:
     """Return the updates that show a strategy and an output prefix."""
     return {"kind": strategy.kind, "prefix": prefix} | dict(zip(_names(), controls_for(strategy), strict=True))

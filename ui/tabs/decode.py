@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
-from core.generation import GREEDY, Strategy
+from core.generation import Strategy
 from core.generation.translation import Translation, translate
 from core.interpret.health import HeadMarks, head_marks
 from core.interpret.health_course import health_steps
@@ -156,7 +156,7 @@ def decode(
     if run is None:
         return None, {"message": NO_RUN} | _EMPTY
     try:
-        strategy = strategy_form.strategy_in(kind, values or _default_values())
+        strategy = strategy_form.strategy_in(kind, values or strategy_form.default_values())
         text, prefix = runs.limits.check_text("input", text), runs.limits.check_text("prefix", prefix or "")
         with runs.inference_priority.inference():
             chosen = runs[run]
@@ -264,10 +264,6 @@ def _shortened(text: str) -> str:
 def examples_of(run: Run) -> list[list[str]]:
     """Return example inputs of a run's task, one per row."""
     return [[example] for example in run.task().examples]
-
-
-def _default_values() -> list[Any]:
-    return [update["value"] for update in strategy_form.controls_for(GREEDY)]
 
 
 def _marks_near(run: Run, step: int) -> HeadMarks:

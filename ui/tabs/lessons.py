@@ -1,8 +1,5 @@
 """The tab Learn: lessons on attention, and lessons about bugs, whose two runs the visitor can train."""
 
-from dataclasses import dataclass
-from typing import Any
-
 import gradio as gr
 
 from core.server.access import VisitorRuns
@@ -11,29 +8,22 @@ from core.teaching.lessons import load_lesson
 from ui.components.lesson import lesson_view
 from ui.components.notice import notice, problem
 from ui.events import QUIET, event_text
+from ui.updates import Updates, by_name
 
 
-@dataclass(frozen=True)
-class LessonsTab:
-    """The components of the tab."""
-
-    view: gr.HTML
-    message: gr.HTML
-
-
-def build(runs: VisitorRuns, run: gr.State) -> LessonsTab:
+def build(runs: VisitorRuns, run: gr.State) -> None:
     """Build the tab and connect its own events; training a pair makes its broken run the current one."""
-    tab = LessonsTab(lesson_view(runs), notice(elem_id="lesson-message"))
+    view = lesson_view(runs)
+    outputs = {"message": notice(elem_id="lesson-message"), "run": run}
 
-    def train(event: gr.EventData) -> list[Any]:  # Gradio passes an event only to a parameter of this type
+    def train(event: gr.EventData) -> Updates:  # Gradio passes an event only to a parameter of this type
         return train_pair(runs, event_text(event, "lesson"))
 
-    tab.view.train(train, None, [tab.message, run], **QUIET)
-    return tab
+    view.train(by_name(train, outputs), None, list(outputs.values()), **QUIET)
 
 
-def train_pair(runs: VisitorRuns, name: str) -> list[Any]:
-    """Start the two runs of a lesson; return the message and the new current run."""
+def train_pair(runs: VisitorRuns, name: str) -> Updates:
+    """Start the two runs of a lesson; return the updates of the message and of the current run."""
     try:
         lesson = load_lesson(name)
         started = [
@@ -41,7 +31,7 @@ def train_pair(runs: VisitorRuns, name: str) -> list[Any]:
             for side, preset in (("right", lesson.right), ("broken", lesson.broken))
         ]
     except LabError as error:
-        return [problem(error), gr.skip()]
+        return {"message": problem(error)}
     right, broken = (runs[name].title for name in started)
     text = f"Started {right} and {broken}. Watch them on the Train tab; the Compare tab compares them once they finish."
-    return [{"text": text}, started[1]]
+    return {"message": {"text": text}, "run": started[1]}

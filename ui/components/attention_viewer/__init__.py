@@ -192,10 +192,11 @@ def replay_value(snapshots: Sequence[Snapshot], *, since: int = -1, subwords: bo
 
 
 def _output(output: SnapshotOutput) -> dict[str, Any]:
-    return {"tokens": output.tokens, "maps": {block: _encode(maps) for block, maps in output.maps.items()}}
+    return {"tokens": output.tokens, "maps": {block: encoded(maps) for block, maps in output.maps.items()}}
 
 
-def _encode(maps: PackedMaps) -> dict[str, Any]:
+def encoded(maps: PackedMaps) -> dict[str, Any]:
+    """Return saved maps as plain data, 8 bits per weight, base64-encoded."""
     return {"shape": maps.shape, "bytes": 1, "data": base64.b64encode(maps.data).decode()}
 
 

@@ -9,7 +9,9 @@ from pydantic import Field
 from core.interpret.health_course import health_series, health_steps
 from core.server.access import VisitorRuns
 from ui.components.component import RunRequest, component, validated
+from ui.json_numbers import json_number
 
+DIGITS = 4  # significant ones, more than a chart shows
 MAX_HEADS = 64  # with a line each in the charts of health; of a larger model each attention layer has one
 
 
@@ -43,13 +45,8 @@ def health(runs: VisitorRuns, request: HealthRequest) -> dict[str, Any]:
         "steps": [step for step, _ in course],
         "added": [step for step, _ in added],
         "series": {
-            measure: {name: [_short(value) for value in values] for name, values in of.items()}
+            measure: {name: [json_number(value, DIGITS) for value in values] for name, values in of.items()}
             for measure, of in series.items()
         },
         "by_layer": bool(names) and names[0].count(".") == 1,
     }
-
-
-def _short(value: float | None) -> float | None:
-    """Round to 4 significant digits, which is more than a chart shows."""
-    return None if value is None else float(f"{value:.4g}")

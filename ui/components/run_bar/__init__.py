@@ -1,6 +1,5 @@
 """The bar at the top: the current run, its progress, Stop and Resume, and the menu of all runs."""
 
-import base64
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from core.runs import ACTIVE, RunError
 from core.server.access import VisitorRuns
 from core.text.vocab import BOS, EOS
 from ui.attention_blocks import BLOCK_NAMES, source_block
+from ui.components.attention_viewer import encoded
 from ui.components.class_board import class_functions
 from ui.components.component import MetricsRequest, Request, RunRequest, component, validated
 from ui.run_info import RESUMABLE, STOPPABLE, list_runs, progress_since
@@ -167,7 +167,7 @@ def snapshot_value(
         "input": index,
         "read": [BOS, *snapshot.outputs[index].tokens[:-1]],
         "blocks": [{"block": each, "name": BLOCK_NAMES[each], "layers": maps[each].shape[0]} for each in blocks],
-        "maps": {each: _encoded(maps[each]) for each in _shown_blocks(maps, block)},
+        "maps": {each: encoded(maps[each]) for each in _shown_blocks(maps, block)},
         "scored_block": source_block(blocks) if snapshot.attention_mass else None,
         "marks": head_marks(snapshot.health.heads) if snapshot.health else {},
         "attention_mass": snapshot.attention_mass,
@@ -194,10 +194,6 @@ def _shown_blocks(maps: dict[Block, PackedMaps], block: str) -> list[Block]:
         return [each for each in blocks if each == block]
     layers, heads = maps[source_block(blocks)].shape[:2]
     return blocks if block == "all" or layers * heads < MIN_HEADS else [source_block(blocks)]
-
-
-def _encoded(maps: PackedMaps) -> dict[str, Any]:
-    return {"shape": maps.shape, "bytes": 1, "data": base64.b64encode(maps.data).decode()}
 
 
 # ---- the menu of runs

@@ -18,7 +18,7 @@ from core.runs.sweeps.trials import examined_trials, extreme_trials
 from core.server.access import VisitorRuns
 from core.storage.errors import UnavailableError
 from ui.components.component import Request, component, validated
-from ui.components.sweep.results import result_functions
+from ui.components.sweep.results import SweepRequest, TrialRequest, result_functions
 from ui.forms.preset_form import ASK_ABOVE_SECONDS, LONGEST_WAIT
 from ui.forms.sweep_draft import (
     MAX_YAML,
@@ -34,12 +34,6 @@ from ui.forms.sweep_draft import (
 
 _FIELD = re.compile(r"(axes\.[a-z_.]*[a-z_]|trials|seeds|set\.[a-z_.]*[a-z_]|goal\.[a-z]+)\b")
 MAX_CHECKED = 2_000  # trials of a grid that are checked one by one while the form is edited; the start checks all
-
-
-class SweepRequest(Request):
-    """A request about one sweep."""
-
-    sweep: str = Field(max_length=60)
 
 
 class DraftRequest(Request):
@@ -58,12 +52,6 @@ class ContinueRequest(SweepRequest):
     """A request to continue a sweep that was begun."""
 
     jobs: int = Field(ge=1, le=10_000)
-
-
-class TrialRequest(SweepRequest):
-    """A request about one trial, by the end of its name."""
-
-    trial: str = Field(max_length=60)
 
 
 class OpenRequest(Request):

@@ -1,7 +1,6 @@
 """What a sweep has found, in small answers: its progress, some of its trials to draw, rows of its table, curves."""
 
 import hashlib
-import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
@@ -18,6 +17,7 @@ from core.runs.sweeps.trials import describe, is_integer_key, value_text
 from core.server.access import VisitorRuns
 from core.server.sweeps import SweepProgress
 from ui.components.component import Request, ServerFunction, validated
+from ui.json_numbers import json_number
 
 MAX_POINTS = 400  # trials that are drawn; more lines cannot be told apart
 BEST_POINTS = 100  # of them, the best ones; the others are drawn evenly from the rest
@@ -27,46 +27,46 @@ MAX_TICKS = 6  # of an axis that has only as many values; others have evenly spa
 MAX_LISTED = 200  # sweeps
 
 
-class ProgressRequest(Request):
-    """A request for the progress of a sweep; ``version`` is that of the trials which the browser has."""
+class SweepRequest(Request):
+    """A request about one sweep."""
 
     sweep: str = Field(max_length=60)
+
+
+class ProgressRequest(SweepRequest):
+    """A request for the progress of a sweep; ``version`` is that of the trials which the browser has."""
+
     version: str = Field("", max_length=40)
 
 
-class RowsRequest(Request):
+class RowsRequest(SweepRequest):
     """A request for rows of the table from an index on."""
 
-    sweep: str = Field(max_length=60)
     start: int = Field(0, ge=0)
 
 
-class HeatRequest(Request):
+class HeatRequest(SweepRequest):
     """A request for the heat map of two axes."""
 
-    sweep: str = Field(max_length=60)
     row: str = Field(max_length=100)
     column: str = Field(max_length=100)
 
 
-class CurvesRequest(Request):
+class CurvesRequest(SweepRequest):
     """A request for the curves of some trials."""
 
-    sweep: str = Field(max_length=60)
     trials: list[str] = Field(min_length=1, max_length=MAX_CURVES)
 
 
-class TrialRequest(Request):
-    """A request about one trial."""
+class TrialRequest(SweepRequest):
+    """A request about one trial, by the end of its name."""
 
-    sweep: str = Field(max_length=60)
     trial: str = Field(max_length=60)
 
 
-class TableRequest(Request):
+class TableRequest(SweepRequest):
     """A request for the whole table as a file."""
 
-    sweep: str = Field(max_length=60)
     format: Literal["csv", "latex"]
 
 
@@ -277,5 +277,4 @@ def _shown(found: SweepTable, row: Row) -> dict[str, Value]:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Return a number with five significant digits; None if it is not finite."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+    return json_number(value, digits=5)
